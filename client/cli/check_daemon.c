@@ -223,7 +223,7 @@ static int await(struct checking_daemon *check)
 }
 
 /* Blocks signals that would end the command until the keeper is there. */
-static int start(struct checking_daemon *check, const char *order)
+static int check_daemon_start(struct checking_daemon *check, const char *order)
 {
 	sigset_t all, before;
 	int status;
@@ -253,7 +253,7 @@ int check_open(struct cli *cli)
 	}
 	check->pipe = -1;
 	find_daemon(check->program);
-	status = start(check, thread_order(cli));
+	status = check_daemon_start(check, thread_order(cli));
 	if (!status)
 		status = await(check);
 	cli->socket = check->socket;
@@ -300,7 +300,7 @@ struct figures {
 	int64_t launches, blocks, accesses;
 };
 
-static bool ask(const struct cli *cli, kiln_client *client, struct figures *figures)
+static bool check_daemon_ask(const struct cli *cli, kiln_client *client, struct figures *figures)
 {
 	kiln_reply *reply;
 
@@ -317,7 +317,7 @@ void check_print(const struct cli *cli, kiln_client *client)
 {
 	struct figures figures;
 
-	if (!ask(cli, client, &figures))
+	if (!check_daemon_ask(cli, client, &figures))
 		return;
 	if (figures.launches)
 		print_pair("check",
@@ -333,7 +333,7 @@ void check_print_json(const struct cli *cli, kiln_client *client)
 {
 	struct figures figures;
 
-	if (!ask(cli, client, &figures))
+	if (!check_daemon_ask(cli, client, &figures))
 		return;
 	json_int("checked_launches", figures.launches);
 	json_int("checked_blocks", figures.blocks);

@@ -25,7 +25,7 @@ static const char *split(const char *option, const char *text, const char *what,
 	return text + length + 1;
 }
 
-static struct file *find(struct file *files, int count, const char *name)
+static struct file *files_find(struct file *files, int count, const char *name)
 {
 	for (int i = 0; i < count; i++)
 		if (!strcmp(files[i].name, name))
@@ -42,7 +42,7 @@ static int read_names(const struct cli *cli, const char *option, struct file *fi
 		struct file *file = &files[*count];
 		char name[32];
 		const char *path = split(option, text, "FILE", name);
-		const struct file *other = find(files, *count, name);
+		const struct file *other = files_find(files, *count, name);
 		if (!path)
 			return CLI_USAGE;
 		if (other)
@@ -65,7 +65,7 @@ int files_read_dtypes(const struct cli *cli, struct files *files)
 	while (!status && (text = cli_next(cli, "dtype", &at))) {
 		char name[32];
 		const char *dtype = split("dtype", text, "TYPE", name);
-		struct file *file = dtype ? find(files->in, files->in_count, name) : NULL;
+		struct file *file = dtype ? files_find(files->in, files->in_count, name) : NULL;
 		if (!dtype)
 			return CLI_USAGE;
 		if (!file)
@@ -105,12 +105,12 @@ void files_free(struct files *files)
 
 struct file *files_in(struct files *files, const char *operand)
 {
-	return files ? find(files->in, files->in_count, operand) : NULL;
+	return files ? files_find(files->in, files->in_count, operand) : NULL;
 }
 
 struct file *files_out(struct files *files, const char *operand)
 {
-	return files ? find(files->out, files->out_count, operand) : NULL;
+	return files ? files_find(files->out, files->out_count, operand) : NULL;
 }
 
 kiln_tensor files_tensor(const struct file *file)

@@ -44,7 +44,7 @@ static const char *named_value(const struct cli *cli, const char *option, const 
 	return NULL;
 }
 
-static int find(const char *name)
+static int map_problem_find(const char *name)
 {
 	for (int i = 0; i < map.count; i++)
 		if (!strcmp(map.names[i], name))
@@ -63,7 +63,7 @@ static bool is_operand(const struct cli *cli, struct files *files, const char *n
 
 static int note_operand(const char *name, int depth)
 {
-	int at = find(name);
+	int at = map_problem_find(name);
 
 	if (at < 0 && map.count == KILN_MAX_OPERANDS)
 		return cli_usage("run map: more than %d operands", KILN_MAX_OPERANDS);
@@ -119,7 +119,7 @@ static int name_operands(const struct cli *cli, struct files *files)
 	while (isalnum((unsigned char)statement[length]) || statement[length] == '_')
 		length++;
 	snprintf(left, sizeof(left), "%.*s", (int)(length - from), statement + from);
-	if (!status && (right == statement || !left[0] || find(left) >= 0))
+	if (!status && (right == statement || !left[0] || map_problem_find(left) >= 0))
 		return cli_usage("run map '%s': expected an operand, '=' and a value without that operand",
 						 statement);
 	return status ? status : note_operand(left, 0);
@@ -135,14 +135,15 @@ static int check_names(const struct cli *cli, const struct files *files)
 		for (at = 0; (value = cli_next(cli, options[i], &at));) {
 			char name[EVAL_NAME];
 			snprintf(name, sizeof(name), "%.*s", (int)strcspn(value, "="), value);
-			if (!strchr(value, '=') || find(name) < 0)
+			if (!strchr(value, '=') || map_problem_find(name) < 0)
 				return cli_usage("--%s '%s': expected NAME=%s with an operand of the statement",
 								 options[i], value, i ? "TYPE" : "2x3x4");
 		}
 	for (int i = 0; files && i < files->in_count + files->out_count; i++) {
 		bool out = i >= files->in_count;
 		const struct file *file = out ? &files->out[i - files->in_count] : &files->in[i];
-		if (find(file->name) < 0 || (find(file->name) == map.count - 1) != out)
+		if (map_problem_find(file->name) < 0 ||
+			(map_problem_find(file->name) == map.count - 1) != out)
 			return cli_usage("--%s '%s=%s': the statement does not %s %s", out ? "out" : "in",
 							 file->name, file->path, out ? "write" : "read", file->name);
 	}

@@ -74,7 +74,7 @@ static void skip_space(struct reader *reader)
 		reader->at++;
 }
 
-static bool take(struct reader *reader, char c)
+static bool npy_take(struct reader *reader, char c)
 {
 	skip_space(reader);
 	if (reader->at == reader->end || *reader->at != c)
@@ -86,7 +86,7 @@ static bool take(struct reader *reader, char c)
 /* 'word' or "word" */
 static bool read_word(struct reader *reader, char word[WORD_MAX], const char *what)
 {
-	char quote = take(reader, '\'') ? '\'' : take(reader, '"') ? '"' : 0;
+	char quote = npy_take(reader, '\'') ? '\'' : npy_take(reader, '"') ? '"' : 0;
 	size_t length = 0;
 
 	if (!quote)
@@ -99,7 +99,7 @@ static bool read_word(struct reader *reader, char word[WORD_MAX], const char *wh
 		reader->at++;
 	}
 	word[length] = 0;
-	return take(reader, quote) || expected(reader, "the end of the string");
+	return npy_take(reader, quote) || expected(reader, "the end of the string");
 }
 
 static bool read_literal(struct reader *reader, const char *word)
@@ -134,16 +134,16 @@ static bool read_shape(struct reader *reader, struct header *header)
 {
 	bool comma = true;
 
-	if (!take(reader, '('))
+	if (!npy_take(reader, '('))
 		return expected(reader, "the shape, as (2, 3)");
-	for (header->rank = 0; !take(reader, ')'); header->rank++) {
+	for (header->rank = 0; !npy_take(reader, ')'); header->rank++) {
 		if (!comma)
 			return expected(reader, "',' or ')' in the shape");
 		if (header->rank == KILN_MAX_RANK)
 			return refuse(reader->why, "it has more than %d axes", KILN_MAX_RANK);
 		if (!read_size(reader, &header->shape[header->rank]))
 			return false;
-		comma = take(reader, ',');
+		comma = npy_take(reader, ',');
 	}
 	/* (2) is a number, not a tuple. */
 	return header->rank != 1 || comma || expected(reader, "a comma after the only size");
@@ -159,7 +159,7 @@ static bool read_value(struct reader *reader, int key, struct header *header)
 			   expected(reader, "True or False");
 	}
 	/* Refuses a list without reading it: arrays of structures are not supported. */
-	header->structure = take(reader, '[');
+	header->structure = npy_take(reader, '[');
 	return !header->structure && read_word(reader, header->descr, "the element type as a string");
 }
 
@@ -178,9 +178,9 @@ static bool read_dictionary(struct reader *reader, struct header *header)
 	unsigned seen = 0;
 	bool comma = true;
 
-	if (!take(reader, '{'))
+	if (!npy_take(reader, '{'))
 		return expected(reader, "'{'");
-	while (!take(reader, '}')) {
+	while (!npy_take(reader, '}')) {
 		char word[WORD_MAX];
 		int key;
 		if (!comma)
@@ -196,11 +196,11 @@ static bool read_dictionary(struct reader *reader, struct header *header)
 		if (seen & 1u << key)
 			return refuse(reader->why, "its header has the key '%s' twice", word);
 		seen |= 1u << key;
-		if (!take(reader, ':'))
+		if (!npy_take(reader, ':'))
 			return expected(reader, "':'");
 		if (!read_value(reader, key, header))
 			return false;
-		comma = take(reader, ',');
+		comma = npy_take(reader, ',');
 	}
 	skip_space(reader);
 	if (reader->at != reader->end)

@@ -121,7 +121,7 @@ bool npy_read(const char *path, struct npy *npy, char why[NPY_WHY_MAX])
 
 /* ---- Writing ---- */
 
-static bool write_all(int fd, const uint8_t *data, uint64_t bytes)
+static bool npy_file_write_all(int fd, const uint8_t *data, uint64_t bytes)
 {
 	uint64_t done = 0;
 
@@ -142,7 +142,8 @@ static bool write_file(int fd, const struct npy *npy)
 {
 	uint8_t header[NPY_WRITTEN_MAX];
 	size_t length = npy_header(npy, header);
-	bool good = write_all(fd, header, length) && write_all(fd, npy->data, npy->bytes);
+	bool good =
+		npy_file_write_all(fd, header, length) && npy_file_write_all(fd, npy->data, npy->bytes);
 	int error = errno;
 
 	if (close(fd) != 0 && good)

@@ -22,7 +22,7 @@ struct sink {
 
 static struct sink out = {.fd = STDOUT_FILENO}, err = {.fd = STDERR_FILENO};
 
-static bool write_all(int fd, const char *text, size_t size)
+static bool sink_write_all(int fd, const char *text, size_t size)
 {
 	while (size) {
 		ssize_t n = write(fd, text, size);
@@ -40,9 +40,9 @@ static bool write_plain(int fd, const char *text, size_t size)
 	bool good;
 
 	if (plain_is(text, size, PLAIN_TEXT))
-		return write_all(fd, text, size);
+		return sink_write_all(fd, text, size);
 	copy = plain_copy(text, size, PLAIN_TEXT);
-	good = copy && write_all(fd, copy, strlen(copy));
+	good = copy && sink_write_all(fd, copy, strlen(copy));
 	free(copy);
 	return good;
 }

@@ -13,7 +13,7 @@ double time_us(void)
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-static int compare(const void *a, const void *b)
+static int timing_compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
@@ -21,5 +21,5 @@ static int compare(const void *a, const void *b)
 
 void time_sort(double *times, int64_t count)
 {
-	qsort(times, (size_t)count, sizeof(*times), compare);
+	qsort(times, (size_t)count, sizeof(*times), timing_compare);
 }

@@ -88,8 +88,8 @@ static int map_shared(kiln_buffer *buffer, struct answer *answer)
 }
 
 /* Asks for a buffer; frees the request in any case. */
-static int make(kiln_client *client, struct request *request, uint64_t bytes, uint64_t phase,
-				const char *name, bool shared, kiln_buffer **out)
+static int buffer_make(kiln_client *client, struct request *request, uint64_t bytes, uint64_t phase,
+					   const char *name, bool shared, kiln_buffer **out)
 {
 	struct answer answer;
 	kiln_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -129,7 +129,7 @@ int buffer_lend(kiln_client *client, struct request *request, uint64_t offset, u
 	wire_put_uint(&request->out, "offset", offset);
 	wire_put_uint(&request->out, "bytes", bytes);
 	wire_put_int(&request->out, "pid", client->pid);
-	return make(client, request, bytes, offset, name, false, out);
+	return buffer_make(client, request, bytes, offset, name, false, out);
 }
 
 static int alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,
@@ -145,7 +145,7 @@ static int alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char
 	link_begin(client, &request, "alloc");
 	wire_put_uint(&request.out, "bytes", bytes);
 	wire_put_uint(&request.out, "flags", flags);
-	return make(client, &request, bytes, 0, name, (flags & KILN_BUFFER_SHARED) != 0, out);
+	return buffer_make(client, &request, bytes, 0, name, (flags & KILN_BUFFER_SHARED) != 0, out);
 }
 
 int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,

@@ -69,9 +69,9 @@ static void stop(kiln_client *client, uint64_t ticket)
 	error_set(KILN_ETIMEDOUT, "%s", text);
 }
 
-static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
-				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
-				   bool *ran, kiln_call **out)
+static int prepare_call(kiln_client *client, const char *op, const kiln_tensor *tensors,
+						int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
+						bool *ran, kiln_call **out)
 {
 	struct request request;
 
@@ -104,9 +104,11 @@ int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 				 const kiln_attr *attrs, int attr_count, int64_t deadline, bool *ran,
 				 kiln_call **out)
 {
-	int status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
+	int status =
+		prepare_call(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
 	if (status == KILN_ELIMIT && call_forget_oldest(client))
-		status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
+		status =
+			prepare_call(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
 	return status;
 }
 

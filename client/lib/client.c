@@ -127,7 +127,7 @@ int client_enter(struct kiln_client *client)
 }
 
 /* The thread inside checks the client as it leaves. */
-static void assert_valid(const struct kiln_client *client)
+static void client_assert_valid(const struct kiln_client *client)
 {
 	(void)client;
 	assert((atomic_load(&client->state) & CLIENT_BUSY) != 0);
@@ -146,7 +146,7 @@ int client_leave(struct kiln_client *client, int status)
 		call_release(call);
 		call = next;
 	}
-	assert_valid(client);
+	client_assert_valid(client);
 	unsigned state = CLIENT_BUSY;
 	if (!atomic_compare_exchange_strong(&client->state, &state, CLIENT_IDLE)) {
 		destroy(client); /* another thread has closed it meanwhile */
@@ -394,7 +394,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	return status;
 }
 
-static int read_options(const kiln_connect_options *given, kiln_connect_options *options)
+static int client_read_options(const kiln_connect_options *given, kiln_connect_options *options)
 {
 	*options = (kiln_connect_options){.size = sizeof(*options)};
 	if (given) {
@@ -448,7 +448,7 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 	kiln_connect_options options;
 	bool shared = false;
 
-	int status = read_options(given, &options);
+	int status = client_read_options(given, &options);
 	if (status != KILN_OK)
 		return status;
 	if (!out)

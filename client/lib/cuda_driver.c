@@ -18,7 +18,7 @@ struct cuda_driver cuda;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *missing;
 
-static void load(void)
+static void load_driver(void)
 {
 	const char *named = secure_getenv("KILN_LIBCUDA");
 	const char *file = named && named[0] != 0 ? named : "libcuda.so.1";
@@ -44,7 +44,7 @@ static void load(void)
 
 const char *cuda_driver_load(void)
 {
-	pthread_once(&once, load);
+	pthread_once(&once, load_driver);
 	return missing;
 }
 

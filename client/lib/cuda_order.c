@@ -59,7 +59,7 @@ int order_host(void *cuda_stream)
 }
 
 /* Makes a context current, until leave(). */
-static CUresult enter(CUcontext context, bool *pushed)
+static CUresult cuda_order_enter(CUcontext context, bool *pushed)
 {
 	CUcontext current = NULL;
 	CUresult result = CUDA_SUCCESS;
@@ -163,7 +163,7 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES)))
 		return false;
 	if (cuda.cuStreamGetCtx(cuda_stream, &context) != CUDA_SUCCESS ||
-		enter(context, &pushed) != CUDA_SUCCESS)
+		cuda_order_enter(context, &pushed) != CUDA_SUCCESS)
 		return false;
 	order->context = context;
 	order->place = find_place(order, context);
@@ -194,7 +194,7 @@ static CUresult tell_stream(const struct order *order, void *cuda_stream, uint64
 	operations[1].waitValue.address = address_of(place, last, offsetof(struct lane_gate, done));
 	operations[1].waitValue.value = lane_gate_value(last);
 	operations[1].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-	CUresult result = enter(order->context, &pushed);
+	CUresult result = cuda_order_enter(order->context, &pushed);
 	if (result == CUDA_SUCCESS) {
 		result = cuda.batch_memory_operations(cuda_stream, 2, operations, 0);
 		leave(pushed);

@@ -28,7 +28,7 @@ static int check_works(kiln_client *client, const kiln_work *works, int count)
 	return KILN_OK;
 }
 
-static int make(kiln_client *client, const kiln_work *works, int count, kiln_call **out)
+static int graph_make(kiln_client *client, const kiln_work *works, int count, kiln_call **out)
 {
 	struct request request;
 	int64_t deadline = client_deadline(client);
@@ -53,5 +53,5 @@ int kiln_prepare_graph(kiln_client *client, const kiln_work *works, int count, k
 		status = error_set(KILN_EINVAL, "out is NULL; the graph cannot be returned");
 	else
 		status = check_works(client, works, count);
-	return client_leave(client, status == KILN_OK ? make(client, works, count, out) : status);
+	return client_leave(client, status == KILN_OK ? graph_make(client, works, count, out) : status);
 }

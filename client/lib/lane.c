@@ -40,7 +40,7 @@ struct lane *lane_new(void)
 	return lane;
 }
 
-static void assert_valid(const struct lane *lane)
+static void client_lane_assert_valid(const struct lane *lane)
 {
 	(void)lane;
 	assert((lane->state == LANE_OPEN || lane->state == LANE_DRAINING) == (lane->memory != NULL));
@@ -196,7 +196,7 @@ void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 			lane->state = map_lane(client, answer) ? LANE_OPEN : LANE_OFF;
 		lane->generation = generation;
 	}
-	assert_valid(lane);
+	client_lane_assert_valid(lane);
 	if (!lane->memory || lane->generation != generation)
 		return;
 	learn(client, question->call, root);
@@ -250,7 +250,7 @@ void lane_put_tail(struct kiln_client *client, struct wire_out *out)
 
 /* Whether the operands fit the way.  Otherwise the launch goes by message: the broker refuses it
  * with a sentence, or the planner finds a variant that fits. */
-static bool fits(const struct call_way *way, const kiln_operand *operands, int count)
+static bool lane_fits(const struct call_way *way, const kiln_operand *operands, int count)
 {
 	for (int i = 0; i < count; i++) {
 		const kiln_buffer *buffer = operands[i].buffer;
@@ -279,7 +279,7 @@ static const struct call_way *find_way(const struct kiln_call *call, const kiln_
 	for (int i = 0; i < call->way_count; i++) {
 		const struct call_way *way = &call->ways[i];
 		if (way->generation == lane->generation && way->operand_count >= count &&
-			fits(way, operands, count))
+			lane_fits(way, operands, count))
 			return way;
 	}
 	return NULL;
@@ -397,7 +397,7 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 {
 	struct lane *lane = client->lane;
 	const struct call_way *ways[KILN_MAX_BATCH];
-	assert_valid(lane);
+	client_lane_assert_valid(lane);
 	/* A call that was given up is under way until its answer comes. */
 	if (client->link == LINK_DEAD || client->tickets.messages > 0 || client->late_count > 0 ||
 		!make_room(client, what))

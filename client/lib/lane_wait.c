@@ -126,7 +126,7 @@ static bool all_are(const struct lane *lane, struct awaited *what)
 }
 
 /* Spins until all are, or for a while. */
-static bool look(const struct lane *lane, struct awaited what)
+static bool lane_wait_look(const struct lane *lane, struct awaited what)
 {
 	uint32_t spin_us = atomic_load_explicit(&lane->memory->header.spin_us, memory_order_relaxed);
 	int64_t until = time_now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
@@ -226,7 +226,7 @@ int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t
 	/* Other entries may have the cells of entries that were collected. */
 	first = first > lane->oldest ? first : lane->oldest;
 	const struct awaited what = {first, last, lane_has_ended};
-	if (!look(lane, what))
+	if (!lane_wait_look(lane, what))
 		return sleep_until(client, what, deadline);
 	for (uint64_t number = first; number <= last; number++)
 		finish_entry(client, number);
@@ -236,7 +236,7 @@ int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t
 int lane_wait_told(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
 {
 	const struct awaited what = {first, last, lane_is_told};
-	return look(client->lane, what) ? KILN_OK : sleep_until(client, what, deadline);
+	return lane_wait_look(client->lane, what) ? KILN_OK : sleep_until(client, what, deadline);
 }
 
 /* Waits until all entries below `until` have ended. */

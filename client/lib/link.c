@@ -90,7 +90,7 @@ static void late_reply(struct kiln_client *client, struct answer *answer, uint64
 }
 
 /* Remembers to give back what the reply brings when it comes. */
-static void give_up(struct kiln_client *client, const struct request *request)
+static void link_give_up(struct kiln_client *client, const struct request *request)
 {
 	if (request->undo == UNDO_NOTHING)
 		return;
@@ -318,7 +318,7 @@ static int await(struct kiln_client *client, struct request *request, int64_t de
 			return KILN_OK;
 		status = wait_ready(client, deadline);
 		if (status == KILN_ETIMEDOUT) {
-			give_up(client, request);
+			link_give_up(client, request);
 			return error_set(status, "kilnd at %s did not answer \"%s\" before the deadline",
 							 client->path, request->name);
 		}

@@ -89,7 +89,7 @@ static int check_places(const struct local_template *is, const kiln_place *opera
 /* ---- Ways ---- */
 
 /* One variant may serve several alignments; then it is kept, and loaded, once. */
-static struct local_way *keep(struct local_ways *ways, struct local_way *way)
+static struct local_way *local_launch_keep(struct local_ways *ways, struct local_way *way)
 {
 	for (struct local_way *one = ways->all; one != NULL; one = one->next) {
 		if (memcmp(&one->is, &way->is, sizeof(way->is)) == 0) {
@@ -102,7 +102,7 @@ static struct local_way *keep(struct local_ways *ways, struct local_way *way)
 	return way;
 }
 
-static int ask(kiln_call *call, uint64_t alignments, struct local_way **out)
+static int local_launch_ask(kiln_call *call, uint64_t alignments, struct local_way **out)
 {
 	int64_t bytes[KILN_MAX_OPERANDS];
 	struct local_way *way = NULL;
@@ -118,7 +118,7 @@ static int ask(kiln_call *call, uint64_t alignments, struct local_way **out)
 	int status = local_ask(call, bytes, &way);
 	if (status != KILN_OK)
 		return status;
-	*out = keep(ways, way);
+	*out = local_launch_keep(ways, way);
 	ways->known[ways->known_next].alignments = alignments;
 	ways->known[ways->known_next].way = *out;
 	ways->known_next = (ways->known_next + 1) % LOCAL_KNOWN;
@@ -135,7 +135,7 @@ static int find_way(kiln_call *call, uint64_t alignments, struct local_way **out
 			return KILN_OK;
 		}
 	}
-	return ask(call, alignments, out);
+	return local_launch_ask(call, alignments, out);
 }
 
 /* ---- Launching ---- */
@@ -155,7 +155,7 @@ static int check_kind(const kiln_call *call)
 	return KILN_OK;
 }
 
-static int launch(kiln_call *call, const kiln_place *operands, int count, void *stream)
+static int local_launch_launch(kiln_call *call, const kiln_place *operands, int count, void *stream)
 {
 	struct local_context current;
 	struct local_way *way = NULL;
@@ -179,5 +179,6 @@ int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_c
 	int status = client_enter(call->client);
 	if (status != KILN_OK)
 		return status;
-	return client_leave(call->client, launch(call, operands, operand_count, cuda_stream));
+	return client_leave(call->client,
+						local_launch_launch(call, operands, operand_count, cuda_stream));
 }

@@ -44,7 +44,7 @@ struct local_module {
 	CUmemoryPool pool; /* for scratch memory; NULL until a launch needs some */
 };
 
-static int fail(CUresult result, const char *function, const char *what)
+static int local_module_fail(CUresult result, const char *function, const char *what)
 {
 	const char *name = cuda_driver_error(result);
 	switch ((int)result) {
@@ -77,7 +77,7 @@ int local_current(struct local_context *out)
 	}
 	CUresult result = cuda.cuCtxGetCurrent(&context);
 	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_INITIALIZED)
-		return fail(result, "cuCtxGetCurrent", "the call is not launched");
+		return local_module_fail(result, "cuCtxGetCurrent", "the call is not launched");
 	if (!context) {
 		return error_set(KILN_EINVAL, "no CUDA context is current in this thread: make one so with "
 									  "cudaSetDevice() or cuCtxSetCurrent() first");
@@ -102,7 +102,7 @@ static int check_target(const struct local_way *way, CUdevice device)
 			cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 	}
 	if (result != CUDA_SUCCESS)
-		return fail(result, "cuDeviceGetAttribute", "the call is not launched");
+		return local_module_fail(result, "cuDeviceGetAttribute", "the call is not launched");
 	if (number / 10 != major || number % 10 > minor) {
 		return error_set(KILN_ENOTSUP,
 						 "the call is compiled for %s, and the GPU of the current context is "
@@ -128,32 +128,32 @@ static int grant_shared(const struct local_way *way, CUdevice device, CUfunction
 		result = cuda.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 										 wanted);
 	}
-	return result == CUDA_SUCCESS
-			   ? KILN_OK
-			   : fail(result, "cuFuncSetAttribute", "the kernel's shared memory is not granted");
+	return result == CUDA_SUCCESS ? KILN_OK
+								  : local_module_fail(result, "cuFuncSetAttribute",
+													  "the kernel's shared memory is not granted");
 }
 
 static int load_function(struct local_way *way, struct local_module *module, CUdevice device)
 {
 	CUresult result = cuda.cuModuleLoadData(&module->module, way->object);
 	if (result != CUDA_SUCCESS)
-		return fail(result, "cuModuleLoadData", "the kernel cannot be loaded");
+		return local_module_fail(result, "cuModuleLoadData", "the kernel cannot be loaded");
 	result = cuda.cuModuleGetFunction(&module->function, module->module, way->entry);
-	int status = result == CUDA_SUCCESS
-					 ? grant_shared(way, device, module->function)
-					 : fail(result, "cuModuleGetFunction", "the kernel cannot be loaded");
+	int status = result == CUDA_SUCCESS ? grant_shared(way, device, module->function)
+										: local_module_fail(result, "cuModuleGetFunction",
+															"the kernel cannot be loaded");
 	if (status != KILN_OK)
 		(void)cuda.cuModuleUnload(module->module);
 	return status;
 }
 
-static int load(struct local_way *way, const struct local_context *current,
-				struct local_module **out)
+static int local_module_load(struct local_way *way, const struct local_context *current,
+							 struct local_module **out)
 {
 	CUdevice device;
 	CUresult result = cuda.cuCtxGetDevice(&device);
 	if (result != CUDA_SUCCESS)
-		return fail(result, "cuCtxGetDevice", "the call is not launched");
+		return local_module_fail(result, "cuCtxGetDevice", "the call is not launched");
 	int status = check_target(way, device);
 	if (status != KILN_OK)
 		return status;
@@ -173,7 +173,7 @@ static int load(struct local_way *way, const struct local_context *current,
 	return KILN_OK;
 }
 
-static void assert_valid(const struct local_way *way)
+static void local_module_assert_valid(const struct local_way *way)
 {
 	(void)way;
 	assert((way->state == LOCAL_WAY_LOADED) == (way->modules != NULL));
@@ -183,7 +183,7 @@ static void assert_valid(const struct local_way *way)
 static int find_module(struct local_way *way, const struct local_context *current,
 					   struct local_module **out)
 {
-	assert_valid(way);
+	local_module_assert_valid(way);
 	for (struct local_module **link = &way->modules; *link != NULL; link = &(*link)->next) {
 		struct local_module *module = *link;
 		if (module->of.context != current->context)
@@ -199,12 +199,12 @@ static int find_module(struct local_way *way, const struct local_context *curren
 			way->state = LOCAL_WAY_ASKED;
 		break;
 	}
-	return load(way, current, out);
+	return local_module_load(way, current, out);
 }
 
 void local_unload(struct local_way *way, bool forked)
 {
-	assert_valid(way);
+	local_module_assert_valid(way);
 	way->state = LOCAL_WAY_ASKED;
 	while (way->modules) {
 		struct local_module *module = way->modules;
@@ -253,23 +253,24 @@ static int take_scratch(struct local_module *module, const struct local_template
 	static const char what[] = "there is no scratch memory for the launch";
 	CUresult result = open_pool(module);
 	if (result != CUDA_SUCCESS)
-		return fail(result, "cuMemPoolCreate", what);
+		return local_module_fail(result, "cuMemPoolCreate", what);
 	result = cuda.cuMemAllocFromPoolAsync(out, is->scratch_bytes, module->pool, stream);
 	if (result != CUDA_SUCCESS)
-		return fail(result, "cuMemAllocFromPoolAsync", what);
+		return local_module_fail(result, "cuMemAllocFromPoolAsync", what);
 	if (is->scratch_counters > 0)
 		result = cuda.cuMemsetD8Async(*out, 0, is->scratch_counters, stream);
 	if (result != CUDA_SUCCESS) {
 		(void)cuda.cuMemFreeAsync(*out, stream);
-		return fail(result, "cuMemsetD8Async", what);
+		return local_module_fail(result, "cuMemsetD8Async", what);
 	}
 	return KILN_OK;
 }
 
 /* ---- Launching ---- */
 
-static CUresult launch(const struct local_template *is, CUfunction function,
-					   const kiln_place *operands, int count, CUdeviceptr scratch, CUstream stream)
+static CUresult local_module_launch(const struct local_template *is, CUfunction function,
+									const kiln_place *operands, int count, CUdeviceptr scratch,
+									CUstream stream)
 {
 	uint64_t values[KILN_MAX_RAW_ARGS];
 	void *parameters[KILN_MAX_RAW_ARGS];
@@ -297,11 +298,13 @@ static int launch_kernel(struct local_way *way, const struct local_context *curr
 		status = take_scratch(module, &way->is, stream, &scratch);
 	if (status != KILN_OK)
 		return status;
-	CUresult result = launch(&way->is, module->function, operands, count, scratch, stream);
+	CUresult result =
+		local_module_launch(&way->is, module->function, operands, count, scratch, stream);
 	if (scratch != 0)
 		(void)cuda.cuMemFreeAsync(scratch, stream);
-	return result == CUDA_SUCCESS ? KILN_OK
-								  : fail(result, "cuLaunchKernel", "the call is not launched");
+	return result == CUDA_SUCCESS
+			   ? KILN_OK
+			   : local_module_fail(result, "cuLaunchKernel", "the call is not launched");
 }
 
 int local_start(struct local_way *way, const struct local_context *current,
@@ -315,8 +318,9 @@ int local_start(struct local_way *way, const struct local_context *current,
 		result = cuda.cuMemcpyDtoDAsync(operands[1].address, operands[0].address, is->copy_bytes,
 										stream);
 	}
-	return result == CUDA_SUCCESS ? KILN_OK
-								  : fail(result, "cuMemcpyDtoDAsync", "the call is not launched");
+	return result == CUDA_SUCCESS
+			   ? KILN_OK
+			   : local_module_fail(result, "cuMemcpyDtoDAsync", "the call is not launched");
 }
 
 #endif

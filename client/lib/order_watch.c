@@ -76,7 +76,7 @@ static void unlink_order(struct order **list, const struct order *order)
 }
 
 /* Called with the lock. */
-static void assert_valid(const struct order *order)
+static void order_watch_assert_valid(const struct order *order)
 {
 	(void)order;
 	assert(order->holders == 1 || order->holders == 2);
@@ -87,7 +87,7 @@ static void assert_valid(const struct order *order)
 /* Called with the lock. */
 static void let_go(struct order *order)
 {
-	assert_valid(order);
+	order_watch_assert_valid(order);
 	if (--order->holders == 0)
 		free_order(order);
 }
@@ -149,7 +149,7 @@ static void lifeline_ended(struct order *order)
 	let_go(order);
 }
 
-static void *watch(void *arg)
+static void *order_watch_watch(void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&lock);
@@ -186,7 +186,7 @@ static bool start_thread(void)
 		(void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 		(void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
 		(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-		started = pthread_create(&thread, &attributes, watch, NULL) == 0;
+		started = pthread_create(&thread, &attributes, order_watch_watch, NULL) == 0;
 		(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 		(void)pthread_attr_destroy(&attributes);
 	}
@@ -219,7 +219,7 @@ static void in_child(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void prepare(void)
+static void order_watch_prepare(void)
 {
 	(void)pthread_atfork(before_fork, after_fork, in_child);
 }
@@ -227,7 +227,7 @@ static void prepare(void)
 /* ---- Watching ---- */
 
 /* Called with the lock. */
-static bool add(struct order *order)
+static bool order_watch_add(struct order *order)
 {
 	struct epoll_event event = {.events = 0, .data.ptr = order}; /* its end is told always */
 	if (epoll < 0 && !start_thread())
@@ -244,12 +244,12 @@ struct order *order_new(const struct lane_memory *memory, int lifeline)
 	struct order *order = calloc(1, sizeof(*order));
 	if (!order)
 		return NULL;
-	(void)pthread_once(&once, prepare);
+	(void)pthread_once(&once, order_watch_prepare);
 	order->holders = 2;
 	order->lifeline = fcntl(lifeline, F_DUPFD_CLOEXEC, 0);
 	order->memory = map_again(memory);
 	pthread_mutex_lock(&lock);
-	bool added = order->lifeline >= 0 && order->memory && add(order);
+	bool added = order->lifeline >= 0 && order->memory && order_watch_add(order);
 	pthread_mutex_unlock(&lock);
 	if (!added) {
 		free_order(order);

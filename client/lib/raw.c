@@ -136,8 +136,8 @@ static int pack_texts(const kiln_raw *raw)
 }
 
 /* Begins a request about a kernel.  The caller closes request->fd, if the status is KILN_OK. */
-static int begin(kiln_client *client, struct request *request, const char *name,
-				 const kiln_raw *raw)
+static int raw_begin(kiln_client *client, struct request *request, const char *name,
+					 const kiln_raw *raw)
 {
 	int status = check_raw(raw);
 	if (status != KILN_OK)
@@ -153,12 +153,12 @@ static int begin(kiln_client *client, struct request *request, const char *name,
 	return status;
 }
 
-static int prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out)
+static int raw_prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 {
 	struct request request;
 	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; the call cannot be returned");
-	int status = begin(client, &request, "raw.prepare", raw);
+	int status = raw_begin(client, &request, "raw.prepare", raw);
 	if (status != KILN_OK)
 		return status;
 	status = call_make(client, &request, client_deadline(client), NULL, out);
@@ -177,9 +177,9 @@ int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 		return status;
 	status = lane_stop(client, client_deadline(client));
 	if (status == KILN_OK)
-		status = prepare(client, raw, out);
+		status = raw_prepare(client, raw, out);
 	if (status == KILN_ELIMIT && call_forget_oldest(client))
-		status = prepare(client, raw, out);
+		status = raw_prepare(client, raw, out);
 	return client_leave(client, status);
 }
 
@@ -191,7 +191,7 @@ static int ask_about(kiln_client *client, const char *name, const kiln_raw *raw,
 	struct answer answer;
 	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
-	int status = begin(client, &request, name, raw);
+	int status = raw_begin(client, &request, name, raw);
 	if (status != KILN_OK)
 		return status;
 	wire_put_str(&request.out, "target", target);

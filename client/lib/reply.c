@@ -66,7 +66,7 @@ static msgpack_object *element(const msgpack_object *list, const char **path)
 	return &list->via.array.ptr[index];
 }
 
-static msgpack_object *find(const kiln_reply *reply, const char *path)
+static msgpack_object *reply_find(const kiln_reply *reply, const char *path)
 {
 	if (!reply || !path)
 		return NULL;
@@ -100,7 +100,7 @@ static msgpack_object alone(msgpack_object *value, msgpack_object_kv *kv)
 
 int64_t kiln_reply_int(const kiln_reply *reply, const char *path)
 {
-	msgpack_object *value = find(reply, path);
+	msgpack_object *value = reply_find(reply, path);
 	msgpack_object_kv kv;
 	if (!value)
 		return 0;
@@ -112,7 +112,7 @@ int64_t kiln_reply_int(const kiln_reply *reply, const char *path)
 
 double kiln_reply_real(const kiln_reply *reply, const char *path)
 {
-	msgpack_object *value = find(reply, path);
+	msgpack_object *value = reply_find(reply, path);
 	msgpack_object_kv kv;
 	if (!value)
 		return 0.0;
@@ -122,7 +122,7 @@ double kiln_reply_real(const kiln_reply *reply, const char *path)
 
 const char *kiln_reply_str(const kiln_reply *reply, const char *path)
 {
-	msgpack_object *value = find(reply, path);
+	msgpack_object *value = reply_find(reply, path);
 	if (!value || value->type != MSGPACK_OBJECT_STR)
 		return "";
 	/* A string of the message lacks a zero byte.  The first reading puts a zero-terminated copy in
@@ -145,7 +145,7 @@ const char *kiln_reply_str(const kiln_reply *reply, const char *path)
 
 const void *kiln_reply_bin(const kiln_reply *reply, const char *path, size_t *bytes)
 {
-	msgpack_object *value = find(reply, path);
+	msgpack_object *value = reply_find(reply, path);
 	bool bin = value && value->type == MSGPACK_OBJECT_BIN;
 	if (bytes)
 		*bytes = bin ? value->via.bin.size : 0;
@@ -154,13 +154,13 @@ const void *kiln_reply_bin(const kiln_reply *reply, const char *path, size_t *by
 
 int kiln_reply_count(const kiln_reply *reply, const char *path)
 {
-	uint32_t count = wire_count(find(reply, path));
+	uint32_t count = wire_count(reply_find(reply, path));
 	return count > INT32_MAX ? INT32_MAX : (int)count;
 }
 
 int kiln_reply_has(const kiln_reply *reply, const char *path)
 {
-	return find(reply, path) != NULL;
+	return reply_find(reply, path) != NULL;
 }
 
 /* ---- JSON ---- */

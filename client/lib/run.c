@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 /* Takes the call over, whose signature was asked for last. */
-static void keep(kiln_client *client, kiln_call *call)
+static void run_keep(kiln_client *client, kiln_call *call)
 {
 	while (signature_is_full(client->signatures) && call_forget_oldest(client)) {
 	}
@@ -46,8 +46,8 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	return status;
 }
 
-static int run(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
-			   const kiln_attr *attrs, int attr_count)
+static int run_run(kiln_client *client, const char *op, const kiln_tensor *tensors,
+				   int tensor_count, const kiln_attr *attrs, int attr_count)
 {
 	int64_t deadline = client_deadline(client);
 	kiln_call *call = NULL;
@@ -65,7 +65,7 @@ static int run(kiln_client *client, const char *op, const kiln_tensor *tensors, 
 	if (!ran)
 		status = submit_and_wait(call, tensors, tensor_count, false, deadline);
 	if (keyed)
-		keep(client, call);
+		run_keep(client, call);
 	else
 		call_release(call);
 	return status;
@@ -77,5 +77,5 @@ int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors, in
 	int status = client_enter(client);
 	if (status != KILN_OK)
 		return status;
-	return client_leave(client, run(client, op, tensors, tensor_count, attrs, attr_count));
+	return client_leave(client, run_run(client, op, tensors, tensor_count, attrs, attr_count));
 }

@@ -124,7 +124,7 @@ static bool put_attr(struct signatures *table, const kiln_attr *attr)
 	}
 }
 
-static uint64_t hash_of(const uint64_t *key, size_t words)
+static uint64_t signature_hash_of(const uint64_t *key, size_t words)
 {
 	uint64_t hash = words;
 	for (size_t i = 0; i < words; i++) {
@@ -153,7 +153,7 @@ bool signature_ask(struct signatures *table, const kiln_client *client, const ch
 			return false;
 	if (table->words > SIGNATURE_WORDS)
 		return false;
-	table->hash = hash_of(table->key, table->words);
+	table->hash = signature_hash_of(table->key, table->words);
 	return true;
 }
 

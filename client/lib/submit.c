@@ -280,7 +280,7 @@ int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count
 	return client_leave(client, call_submit(call, operands, operand_count, after, true, out));
 }
 
-static int read_options(const kiln_submit_options *options, struct submission *what)
+static int submit_read_options(const kiln_submit_options *options, struct submission *what)
 {
 	if (!options)
 		return KILN_OK;
@@ -324,7 +324,7 @@ static int submit_many(kiln_client *client, const kiln_work *works, int count,
 							 works[i].call == NULL ? "NULL" : "one of another client");
 		}
 	}
-	int status = read_options(options, &what);
+	int status = submit_read_options(options, &what);
 	return status == KILN_OK ? submit(client, &what, out) : status;
 }
 

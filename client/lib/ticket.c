@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void assert_valid(const struct ticket_table *table, const struct ticket *ticket)
+static void ticket_assert_valid(const struct ticket_table *table, const struct ticket *ticket)
 {
 	(void)table, (void)ticket;
 	assert(ticket >= table->items + table->head && ticket < table->items + table->end);
@@ -22,7 +22,7 @@ static void assert_valid(const struct ticket_table *table, const struct ticket *
 	assert(table->done + table->messages <= table->end - table->head);
 }
 
-static int add(struct ticket_table *table, struct ticket ticket)
+static int add_to_table(struct ticket_table *table, struct ticket ticket)
 {
 	if (table->end == table->capacity) {
 		size_t used = table->end - table->head;
@@ -46,23 +46,24 @@ static int add(struct ticket_table *table, struct ticket ticket)
 
 int ticket_add(struct ticket_table *table, uint64_t id)
 {
-	return add(table, (struct ticket){.id = id});
+	return add_to_table(table, (struct ticket){.id = id});
 }
 
 int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t first, int count)
 {
-	return add(table, (struct ticket){
-						  .id = id, .lane = true, .first = first, .parts = count, .left = count});
+	return add_to_table(
+		table,
+		(struct ticket){.id = id, .lane = true, .first = first, .parts = count, .left = count});
 }
 
 int ticket_add_batch(struct ticket_table *table, uint64_t id, int count)
 {
-	return add(table, (struct ticket){.id = id, .parts = count, .left = count});
+	return add_to_table(table, (struct ticket){.id = id, .parts = count, .left = count});
 }
 
 int ticket_add_part(struct ticket_table *table, uint64_t id, uint64_t batch, int part)
 {
-	return add(table, (struct ticket){.id = id, .batch = batch, .part = part});
+	return add_to_table(table, (struct ticket){.id = id, .batch = batch, .part = part});
 }
 
 bool ticket_failed(const struct ticket_table *table, uint64_t id)
@@ -111,7 +112,7 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 			ticket_finish_part(table, batch, part.part, status, error, part.micros);
 		return;
 	}
-	assert_valid(table, ticket);
+	ticket_assert_valid(table, ticket);
 	if (ticket->state == TICKET_DONE)
 		return;
 	if (status != KILN_OK)
@@ -176,7 +177,7 @@ static void texts_free(struct ticket *ticket)
 void ticket_remove(struct ticket_table *table, struct ticket *ticket)
 {
 	size_t at = (size_t)(ticket - table->items);
-	assert_valid(table, ticket);
+	ticket_assert_valid(table, ticket);
 	table->done -= ticket->state == TICKET_DONE;
 	table->messages -= ticket->state != TICKET_DONE && !ticket->lane;
 	texts_free(ticket);

@@ -101,8 +101,8 @@ static void collect_fds(struct msghdr *message, struct frame *frame)
 
 /* Takes the datagram, and all its descriptors as the rest.  *beyond: some of them came only because
  * of the reserve. */
-static ssize_t take(int sock, struct frame *frame, struct msghdr *message, bool reserve,
-					bool *beyond)
+static ssize_t frame_recv_take(int sock, struct frame *frame, struct msghdr *message, bool reserve,
+							   bool *beyond)
 {
 	union any_control control;
 	struct rlimit usual, most;
@@ -133,7 +133,7 @@ static int discard(int sock, struct frame *frame, const struct head *head, bool 
 	struct iovec part = {&byte, sizeof(byte)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
-	(void)take(sock, frame, &message, reserve && head->has_fds, &beyond);
+	(void)frame_recv_take(sock, frame, &message, reserve && head->has_fds, &beyond);
 	return refuse(frame, status, why);
 }
 
@@ -182,7 +182,7 @@ static int take_message(int sock, struct frame *frame, const struct head *head, 
 	int expected = head->bytes[3], bulk = (head->bytes[2] & FLAG_BULK) != 0;
 	bool beyond = false;
 
-	ssize_t n = take(sock, frame, &message, reserve && head->has_fds, &beyond);
+	ssize_t n = frame_recv_take(sock, frame, &message, reserve && head->has_fds, &beyond);
 	if (n < 0)
 		return refuse(frame, recv_status(errno), "");
 	bool whole = (message.msg_flags & MSG_CTRUNC) == 0;

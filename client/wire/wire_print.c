@@ -13,9 +13,10 @@ struct print {
 	size_t size, used;
 };
 
-static void add(struct print *print, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void wire_print_add(struct print *print, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
-static void add(struct print *print, const char *format, ...)
+static void wire_print_add(struct print *print, const char *format, ...)
 {
 	size_t room = print->size - print->used;
 	va_list list;
@@ -35,20 +36,20 @@ static bool full(const struct print *print)
 static void print_text(struct print *print, const msgpack_object_str *text, bool quoted)
 {
 	const char *quote = quoted ? "\"" : "";
-	add(print, "%s", quote);
+	wire_print_add(print, "%s", quote);
 	for (uint32_t i = 0; i < text->size && !full(print);) {
 		char c = text->ptr[i], shown[PLAIN_SHOWN];
 		i += (uint32_t)plain_show(text->ptr + i, text->size - i, PLAIN_TEXT, shown);
 		if (c == '\n')
-			add(print, "\\n");
+			wire_print_add(print, "\\n");
 		else if (quoted && (c == '"' || c == '\\'))
-			add(print, "\\%c", c);
+			wire_print_add(print, "\\%c", c);
 		else if (c == '\t' || c == '\r')
-			add(print, "\\x%02x", c);
+			wire_print_add(print, "\\x%02x", c);
 		else
-			add(print, "%s", shown);
+			wire_print_add(print, "%s", shown);
 	}
-	add(print, "%s", quote);
+	wire_print_add(print, "%s", quote);
 }
 
 static void print_value(struct print *print, const msgpack_object *value, int depth);
@@ -62,13 +63,13 @@ static void print_members(struct print *print, const msgpack_object *map, int de
 		bool text = kv->key.type == MSGPACK_OBJECT_STR;
 		if (depth == 0 && text && kv->key.via.str.size == 1 && kv->key.via.str.ptr[0] == 't')
 			continue;
-		add(print, "%s", first ? "" : ", ");
+		wire_print_add(print, "%s", first ? "" : ", ");
 		first = false;
 		if (text)
 			print_text(print, &kv->key.via.str, false);
 		else
 			print_value(print, &kv->key, depth + 1);
-		add(print, "=");
+		wire_print_add(print, "=");
 		print_value(print, &kv->val, depth + 1);
 	}
 }
@@ -79,39 +80,39 @@ static void print_value(struct print *print, const msgpack_object *value, int de
 		return;
 	switch (value->type) {
 	case MSGPACK_OBJECT_BOOLEAN:
-		add(print, "%s", value->via.boolean ? "true" : "false");
+		wire_print_add(print, "%s", value->via.boolean ? "true" : "false");
 		break;
 	case MSGPACK_OBJECT_POSITIVE_INTEGER:
-		add(print, "%llu", (unsigned long long)value->via.u64);
+		wire_print_add(print, "%llu", (unsigned long long)value->via.u64);
 		break;
 	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
-		add(print, "%lld", (long long)value->via.i64);
+		wire_print_add(print, "%lld", (long long)value->via.i64);
 		break;
 	case MSGPACK_OBJECT_FLOAT32:
 	case MSGPACK_OBJECT_FLOAT64:
-		add(print, "%g", value->via.f64);
+		wire_print_add(print, "%g", value->via.f64);
 		break;
 	case MSGPACK_OBJECT_STR:
 		print_text(print, &value->via.str, true);
 		break;
 	case MSGPACK_OBJECT_BIN:
-		add(print, "<%u bytes>", (unsigned)value->via.bin.size);
+		wire_print_add(print, "<%u bytes>", (unsigned)value->via.bin.size);
 		break;
 	case MSGPACK_OBJECT_ARRAY:
-		add(print, "[");
+		wire_print_add(print, "[");
 		for (uint32_t i = 0; i < value->via.array.size && !full(print); i++) {
-			add(print, "%s", i > 0 ? "," : "");
+			wire_print_add(print, "%s", i > 0 ? "," : "");
 			print_value(print, &value->via.array.ptr[i], depth + 1);
 		}
-		add(print, "]");
+		wire_print_add(print, "]");
 		break;
 	case MSGPACK_OBJECT_MAP:
-		add(print, "{");
+		wire_print_add(print, "{");
 		print_members(print, value, depth);
-		add(print, "}");
+		wire_print_add(print, "}");
 		break;
 	default:
-		add(print, "nil");
+		wire_print_add(print, "nil");
 		break;
 	}
 }
@@ -129,7 +130,7 @@ void wire_print(const msgpack_object *root, char *text, size_t size)
 	const msgpack_object *type = wire_get(root, "t");
 	if (type && type->type == MSGPACK_OBJECT_STR)
 		print_text(&print, &type->via.str, false);
-	add(&print, "(");
+	wire_print_add(&print, "(");
 	print_members(&print, root, 0);
-	add(&print, ")");
+	wire_print_add(&print, ")");
 }

@@ -33,7 +33,7 @@ static bool read_note(const char *at, size_t size, char hex[2 * BUILD_BYTES + 1]
 }
 
 /* Called for the program first. */
-static int look(struct dl_phdr_info *info, size_t size, void *arg)
+static int build_look(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	(void)size;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -49,7 +49,7 @@ const char *util_build(void)
 {
 	static char hex[2 * BUILD_BYTES + 1];
 	if (!hex[0])
-		dl_iterate_phdr(look, hex);
+		dl_iterate_phdr(build_look, hex);
 	return hex;
 }
 

@@ -58,9 +58,9 @@ static uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
 static const uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
 #endif
 
-static void watch(struct child *child);
+static void child_watch(struct child *child);
 
-static void on_closed(uv_handle_t *handle)
+static void on_child_closed(uv_handle_t *handle)
 {
 	struct child *child = handle->data;
 	if (--child->open_handles > 0)
@@ -91,7 +91,7 @@ static void note_unreadable(struct child *child, const char *why)
 		snprintf(child->condemned, sizeof(child->condemned), "sent what cannot be read: %s", why);
 }
 
-static int take(struct child *child, struct frame *frame)
+static int child_take(struct child *child, struct frame *frame)
 {
 	struct wire_in message;
 	int status = wire_parse(&message, frame->data, frame->size);
@@ -120,7 +120,7 @@ static bool read_messages(struct child *child, int most, size_t bytes_most)
 		bytes += frame.size;
 		closer_sift(getuid(), &frame);
 		if (status == KILN_OK)
-			status = take(child, &frame);
+			status = child_take(child, &frame);
 		else if (status != KILN_ECONN)
 			note_unreadable(child, frame.why);
 		frame_free_by(&frame, &closer_ours);
@@ -130,7 +130,7 @@ static bool read_messages(struct child *child, int most, size_t bytes_most)
 	return true;
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events)
+static void on_child_ready(uv_poll_t *poll, int status, int events)
 {
 	struct child *child = poll->data;
 	bool works = status == 0;
@@ -141,7 +141,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 	if (child->abandoned) {
 		uv_poll_stop(poll); /* in the middle of what it said */
 	} else if (works) {
-		watch(child);
+		child_watch(child);
 	} else {
 		/* A child whose socket is gone is of no use; its exit brings the one report. */
 		uv_poll_stop(poll);
@@ -150,14 +150,14 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 	}
 }
 
-static void watch(struct child *child)
+static void child_watch(struct child *child)
 {
 	if (child->exited || child->abandoned)
 		return;
 	int events = UV_READABLE | UV_DISCONNECT | (child->queue.count ? UV_WRITABLE : 0);
 	/* Starting it again for the same would take system calls. */
 	if (events != child->watched)
-		uv_poll_start(&child->poll, events, on_ready);
+		uv_poll_start(&child->poll, events, on_child_ready);
 	child->watched = events;
 }
 
@@ -184,9 +184,9 @@ static void end(struct child *child, int exit_status, int term_signal)
 	if (!child->abandoned)
 		child->events.gone(child->owner, exit_status, term_signal, why);
 	output_close(child->output);
-	uv_close((uv_handle_t *)&child->ended, on_closed);
-	uv_close((uv_handle_t *)&child->poll, on_closed);
-	uv_close((uv_handle_t *)&child->patience, on_closed);
+	uv_close((uv_handle_t *)&child->ended, on_child_closed);
+	uv_close((uv_handle_t *)&child->poll, on_child_closed);
+	uv_close((uv_handle_t *)&child->patience, on_child_closed);
 }
 
 static void on_child_ended(uv_signal_t *signal, int number)
@@ -338,17 +338,17 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 				  uv_strerror(status));
 		output_close(child->output);
 		child->open_handles = 2; /* a failed uv_spawn leaves a handle to close */
-		uv_close((uv_handle_t *)&child->ended, on_closed);
-		uv_close((uv_handle_t *)&child->process, on_closed);
+		uv_close((uv_handle_t *)&child->ended, on_child_closed);
+		uv_close((uv_handle_t *)&child->process, on_child_closed);
 		return NULL;
 	}
 	util_debug("process %d is started: %s", (int)child->pid,
 			   program->arguments[0] ? program->arguments[0] : "kilnd");
 	child->open_handles = 4;
-	uv_close((uv_handle_t *)&child->process, on_closed);
+	uv_close((uv_handle_t *)&child->process, on_child_closed);
 	uv_timer_init(loop, &child->patience);
 	uv_poll_init(loop, &child->poll, child->sock);
-	watch(child);
+	child_watch(child);
 	return child;
 }
 
@@ -359,7 +359,7 @@ int child_send(struct child *child, const struct wire_out *message, const int *f
 	int status = frame_queue_send(&child->queue, child->sock, message->buffer.data,
 								  message->buffer.size, fds, fd_count, CHILD_QUEUE_LIMIT);
 	if (status == KILN_OK && child->queue.count)
-		watch(child);
+		child_watch(child);
 	else if (status == KILN_ECONN)
 		child_kill(child);
 	return status;
@@ -367,7 +367,7 @@ int child_send(struct child *child, const struct wire_out *message, const int *f
 
 /* It is in the kernel, in a driver or at a disk, which lets no signal through.  Nobody waits for
  * that: it is as good as gone, and what it still has open the system keeps for it. */
-static void give_up(struct child *child)
+static void child_give_up(struct child *child)
 {
 	char why[160];
 	bool told = child->abandoned;
@@ -391,7 +391,7 @@ static void on_patience(uv_timer_t *timer)
 {
 	struct child *child = timer->data;
 	if (child->killed)
-		give_up(child);
+		child_give_up(child);
 	else
 		child_kill(child);
 }

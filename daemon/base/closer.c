@@ -56,7 +56,7 @@ static struct {
 
 /* ---- Accounts ---- */
 
-static struct account *find(uint32_t uid)
+static struct account *closer_find(uint32_t uid)
 {
 	struct account *account = closer.accounts;
 	while (account && account->uid != uid)
@@ -66,7 +66,7 @@ static struct account *find(uint32_t uid)
 
 static struct account *find_or_make(uint32_t uid)
 {
-	struct account *account = find(uid);
+	struct account *account = closer_find(uid);
 	if (account)
 		return account;
 	account = util_alloc(sizeof(*account));
@@ -163,7 +163,7 @@ static struct account *choose(void)
 	return account;
 }
 
-static void *run(void *unused)
+static void *closer_run(void *unused)
 {
 	struct account *account;
 	(void)unused;
@@ -204,7 +204,7 @@ static bool call_thread(struct account *account)
 		closer.idle--;
 		closer.wakes++;
 		pthread_cond_signal(&closer.wake);
-	} else if (closer.threads >= CLOSER_THREADS || !start_thread(run)) {
+	} else if (closer.threads >= CLOSER_THREADS || !start_thread(closer_run)) {
 		return false;
 	}
 	account->servers++;
@@ -264,7 +264,7 @@ bool closer_open(void (*relieved)(void *arg), void *arg)
 		pthread_cond_init(&closer.tick, &attributes);
 		pthread_cond_init(&closer.settled, &attributes);
 		pthread_condattr_destroy(&attributes);
-		closer.open = start_thread(run) && start_thread(run_clock);
+		closer.open = start_thread(closer_run) && start_thread(run_clock);
 	}
 	bool open = closer.open;
 	pthread_mutex_unlock(&closer.lock);
@@ -349,7 +349,7 @@ void closer_crowd(int sockets)
 bool closer_is_full(uint32_t uid)
 {
 	pthread_mutex_lock(&closer.lock);
-	struct account *account = find(uid);
+	struct account *account = closer_find(uid);
 	bool full = account && is_full(account);
 	if (full)
 		account->full = true;

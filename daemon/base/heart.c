@@ -40,7 +40,7 @@ static void sleep_until_busy(struct heart *heart)
 	atomic_store(&heart->asleep, false);
 }
 
-static void *run(void *arg)
+static void *heart_run(void *arg)
 {
 	struct heart *heart = arg;
 	bool said = false;
@@ -71,7 +71,7 @@ static bool start_thread(struct heart *heart)
 	/* Signals are the other thread's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	bool started = pthread_create(&thread, &attributes, run, heart) == 0;
+	bool started = pthread_create(&thread, &attributes, heart_run, heart) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);
 	return started;

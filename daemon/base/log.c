@@ -42,7 +42,7 @@ static struct {
 } writer = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Nobody is left to tell when stderr is gone. */
-static void write_all(const char *text, size_t size)
+static void log_write_all(const char *text, size_t size)
 {
 	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
 	while (size > 0) {
@@ -57,7 +57,7 @@ static void write_all(const char *text, size_t size)
 }
 
 /* The whole lines that a pipe takes at once. */
-static size_t take(char piece[PIPE_BUF])
+static size_t log_take(char piece[PIPE_BUF])
 {
 	size_t size = writer.used < PIPE_BUF ? writer.used : PIPE_BUF, whole = size;
 	while (whole > 0 && writer.waiting[whole - 1] != '\n')
@@ -90,10 +90,10 @@ static void *write_lines(void *arg)
 			pthread_cond_wait(&writer.changed, &writer.mutex);
 		if (!writer.used && !writer.dropped)
 			break;
-		size_t size = writer.used ? take(piece) : say_dropped(piece);
+		size_t size = writer.used ? log_take(piece) : say_dropped(piece);
 		writer.since_us = util_now_us();
 		pthread_mutex_unlock(&writer.mutex);
-		write_all(piece, size);
+		log_write_all(piece, size);
 		pthread_mutex_lock(&writer.mutex);
 		writer.since_us = 0;
 	}
@@ -206,7 +206,7 @@ bool util_log_is_journal(void)
 		   fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device && status.st_ino == inode;
 }
 
-static void keep(const char *line, size_t size)
+static void log_keep(const char *line, size_t size)
 {
 	pthread_mutex_lock(&kept_mutex);
 	for (size_t i = 0; i < size; i++)
@@ -261,6 +261,6 @@ void util_log(enum util_level level, const char *format, ...)
 	used += plain_clean(line + used, sizeof(line) - 1 - used, PLAIN_LINE);
 	line[used++] = '\n';
 	util_log_pass(line, used);
-	keep(line, used);
+	log_keep(line, used);
 	errno = saved;
 }

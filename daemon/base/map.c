@@ -13,7 +13,7 @@ struct map_slot {
 };
 
 /* FNV-1a: keys are our own ids and digests, so no defence against chosen collisions is needed. */
-static uint64_t hash_of(const void *key, size_t bytes)
+static uint64_t hash_of_id(const void *key, size_t bytes)
 {
 	const unsigned char *at = key;
 	uint64_t id;
@@ -35,11 +35,11 @@ static bool is_same(const void *a, const void *b, size_t bytes)
 	return bytes == sizeof(uint64_t) ? !memcmp(a, b, sizeof(uint64_t)) : !memcmp(a, b, bytes);
 }
 
-static struct map_slot *find(const struct map *map, const void *key, size_t bytes)
+static struct map_slot *map_find(const struct map *map, const void *key, size_t bytes)
 {
 	if (!map->capacity)
 		return NULL;
-	size_t i = hash_of(key, bytes) & (map->capacity - 1);
+	size_t i = hash_of_id(key, bytes) & (map->capacity - 1);
 	while (map->slots[i].bytes) {
 		struct map_slot *slot = &map->slots[i];
 		if (slot->bytes == bytes && is_same(slot->key, key, bytes))
@@ -49,7 +49,7 @@ static struct map_slot *find(const struct map *map, const void *key, size_t byte
 	return &map->slots[i];
 }
 
-static int grow(struct map *map)
+static int map_grow(struct map *map)
 {
 	struct map bigger = {0};
 	bigger.capacity = 16;
@@ -61,7 +61,7 @@ static int grow(struct map *map)
 	for (size_t i = 0; i < map->capacity; i++) {
 		const struct map_slot *slot = &map->slots[i];
 		if (slot->bytes && slot->value) {
-			*find(&bigger, slot->key, slot->bytes) = *slot;
+			*map_find(&bigger, slot->key, slot->bytes) = *slot;
 			bigger.count++;
 		}
 	}
@@ -73,7 +73,7 @@ static int grow(struct map *map)
 
 void *map_get(const struct map *map, const void *key, size_t bytes)
 {
-	const struct map_slot *slot = find(map, key, bytes);
+	const struct map_slot *slot = map_find(map, key, bytes);
 	return slot && slot->bytes ? slot->value : NULL;
 }
 
@@ -81,9 +81,9 @@ int map_put(struct map *map, const void *key, size_t bytes, void *value)
 {
 	if (!bytes || bytes > MAP_KEY_MAX || !value)
 		return -1;
-	if (map->used * 4 >= map->capacity * 3 && grow(map) < 0)
+	if (map->used * 4 >= map->capacity * 3 && map_grow(map) < 0)
 		return -1;
-	struct map_slot *slot = find(map, key, bytes);
+	struct map_slot *slot = map_find(map, key, bytes);
 	if (!slot->bytes) {
 		memcpy(slot->key, key, bytes);
 		slot->bytes = bytes;
@@ -97,7 +97,7 @@ int map_put(struct map *map, const void *key, size_t bytes, void *value)
 
 void *map_remove(struct map *map, const void *key, size_t bytes)
 {
-	struct map_slot *slot = find(map, key, bytes);
+	struct map_slot *slot = map_find(map, key, bytes);
 	if (!slot || !slot->bytes || !slot->value)
 		return NULL;
 	void *value = slot->value;

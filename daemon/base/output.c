@@ -29,7 +29,7 @@ struct output {
 	size_t kept;
 };
 
-static void on_closed(uv_handle_t *handle)
+static void on_output_closed(uv_handle_t *handle)
 {
 	struct output *output = handle->data;
 	if (--output->open_handles > 0)
@@ -38,7 +38,7 @@ static void on_closed(uv_handle_t *handle)
 	free(output);
 }
 
-static void keep(struct output *output, const char *text, size_t size)
+static void output_keep(struct output *output, const char *text, size_t size)
 {
 	size_t most = OUTPUT_TAIL - 1;
 	size_t drop = output->kept + size > most ? output->kept + size - most : 0;
@@ -75,7 +75,7 @@ static int read_piece(struct output *output)
 	ssize_t got = read(output->fd, output->piece + output->used, PIECE - output->used);
 	if (got <= 0)
 		return got < 0 ? 0 : -1;
-	keep(output, output->piece + output->used, (size_t)got);
+	output_keep(output, output->piece + output->used, (size_t)got);
 	output->used += (size_t)got;
 	pass_on(output, false);
 	return 1;
@@ -139,8 +139,8 @@ void output_close(struct output *output)
 {
 	if (!output)
 		return;
-	uv_close((uv_handle_t *)&output->poll, on_closed);
-	uv_close((uv_handle_t *)&output->again, on_closed);
+	uv_close((uv_handle_t *)&output->poll, on_output_closed);
+	uv_close((uv_handle_t *)&output->again, on_output_closed);
 }
 
 void output_tail(const struct output *output, char tail[OUTPUT_TAIL])

@@ -16,7 +16,7 @@ uint32_t pulse_every_ms(uint64_t deadline_ms)
 
 /* This process may have been the one that stood still: what came meanwhile is read before the next
  * look. */
-static void on_look(uv_timer_t *timer)
+static void on_pulse_look(uv_timer_t *timer)
 {
 	struct pulse *pulse = timer->data;
 	bool late = util_now_us() - pulse->alive_us > pulse->deadline_ms * 1000;
@@ -43,7 +43,7 @@ void pulse_begin(struct pulse *pulse, uint64_t deadline_ms)
 		return;
 	pulse->deadline_ms = deadline_ms;
 	pulse_beat(pulse);
-	uv_timer_start(&pulse->timer, on_look, every, every);
+	uv_timer_start(&pulse->timer, on_pulse_look, every, every);
 }
 
 void pulse_beat(struct pulse *pulse)

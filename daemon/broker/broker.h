@@ -66,7 +66,7 @@ struct broker {
 	struct {
 		uint64_t count;
 		double micros;
-	} compiles[2]; /* NVRTC's, the host compiler's */
+	} compiles[2];     /* NVRTC's, the host compiler's */
 	int alt_compilers; /* compilers beside the pool's */
 
 	struct server *server;

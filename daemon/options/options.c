@@ -159,7 +159,7 @@ static const struct option_row table[] = {
 
 #define ROWS ((int)(sizeof(table) / sizeof(table[0])))
 
-static const struct option_row *find(const char *name, size_t size)
+static const struct option_row *options_find(const char *name, size_t size)
 {
 	for (int i = 0; i < ROWS; i++)
 		if (strlen(table[i].name) == size && memcmp(table[i].name, name, size) == 0)
@@ -238,7 +238,7 @@ static const struct option_row *find_for_tests(const char *name, size_t size)
 #ifdef KILN_TEST_HOOKS
 	size_t prefix = strlen("test-");
 	const struct option_row *row = size > prefix && !strncmp(name, "test-", prefix)
-									   ? find(name + prefix, size - prefix)
+									   ? options_find(name + prefix, size - prefix)
 									   : NULL;
 	return row && row->gone ? row : NULL;
 #else
@@ -261,7 +261,8 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 		const char *name = word + 2;
 		size_t size = strcspn(name, "=");
 		const char *text = name[size] ? name + size + 1 : NULL;
-		const struct option_row *row = find(name, size), *tested = find_for_tests(name, size);
+		const struct option_row *row = options_find(name, size),
+								*tested = find_for_tests(name, size);
 		if (!row && !tested) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "unknown option \"%.100s\": kilnd --help lists the options", word);

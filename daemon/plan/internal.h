@@ -23,6 +23,12 @@ int plan_check_tensor(const char *op, const char *operands, int index,
  * larger batch could have, because its elements would overlap, becomes the least. */
 int64_t plan_batch_stride(int rank, const int64_t *shape, const int64_t *stride);
 
+/* Neither is negative. */
+static inline int64_t plan_divide_up(int64_t value, int64_t unit)
+{
+	return (value + unit - 1) / unit;
+}
+
 /* A text of bounded size; full sticks. */
 struct plan_text {
 	char *text;

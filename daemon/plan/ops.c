@@ -12,8 +12,8 @@ struct found_op {
 	char operands[KERNEL_OPERANDS_MAX];
 };
 
-static int find(const struct kernel_problem *problem, struct found_op *op,
-				char error[KERNEL_ERROR_MAX])
+static int ops_find(const struct kernel_problem *problem, struct found_op *op,
+					char error[KERNEL_ERROR_MAX])
 {
 	char names[512] = "";
 	struct plan_text known = {.text = names, .size = sizeof(names)};
@@ -168,7 +168,7 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 	int status;
 
 	memset(out, 0, sizeof(*out));
-	status = find(problem, &op, error);
+	status = ops_find(problem, &op, error);
 	if (!status)
 		status = check_tensors(&op, problem, error);
 	if (!status) {
@@ -205,7 +205,7 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 	int status = plan_problem(problem, limits, &plan, error);
 
 	if (!status)
-		status = find(problem, &op, error);
+		status = ops_find(problem, &op, error);
 	if (status)
 		return status;
 	if (!op.row->choices || plan.kind != KERNEL_LAUNCH) {
@@ -235,7 +235,7 @@ int plan_required(const struct kernel_problem *problem, char error[KERNEL_ERROR_
 {
 	struct kernel_problem whole = *problem;
 	struct found_op op;
-	int status = find(problem, &op, error);
+	int status = ops_find(problem, &op, error);
 
 	if (!status)
 		status = check_tensors(&op, problem, error);
@@ -248,7 +248,7 @@ int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	char text[KERNEL_CHOICE_MAX];
 	struct found_op op;
 	const char *choice;
-	int status = find(problem, &op, error);
+	int status = ops_find(problem, &op, error);
 
 	if (!status)
 		status = check_tensors(&op, problem, error);

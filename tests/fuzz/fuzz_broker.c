@@ -145,7 +145,7 @@ static void start_broker(void)
 		LLVMFuzzerInitialize(NULL, NULL); /* the replay has nobody who calls it */
 	memset(&broker, 0, sizeof(broker));
 	set_options(&options);
-	require(begin(&broker, &options), "no event loop");
+	require(server_begin(&broker, &options), "no event loop");
 	require(open_broker(&broker, error) == KILN_OK, error);
 }
 

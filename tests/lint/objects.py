@@ -97,7 +97,11 @@ def main():
         print(f"{build}: has no objects of client/ and daemon/")
         return
     with open(page, encoding="utf-8") as file:
-        named = set(re.findall(r"`([a-z_/]+\.c)`", file.read()))
+        named = {
+            f"{folder}{name}.c"
+            for folder, names in re.findall(r"`([a-z_/]+/)\{([a-z_,]+)\}\.c`", file.read())
+            for name in names.split(",")
+        }
     arrows = collections.defaultdict(set)
     for user, names in sorted(takes.items()):
         for name in sorted(names & gives.keys()):

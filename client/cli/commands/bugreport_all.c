@@ -26,8 +26,8 @@ static const struct question {
 #define QUESTIONS ((int)(sizeof(questions) / sizeof(questions[0])))
 
 /* Sends one request; CLI_OK with *reply NULL if the daemon does not know it. */
-static int ask(struct cli *cli, kiln_client *client, const char *request, const kiln_attr *args,
-			   int count, kiln_reply **reply)
+static int bugreport_all_ask(struct cli *cli, kiln_client *client, const char *request,
+							 const kiln_attr *args, int count, kiln_reply **reply)
 {
 	int status = kiln_request(client, request, args, count, reply);
 
@@ -45,8 +45,8 @@ static int put_answer(struct bugreport *report, struct cli *cli, kiln_client *cl
 					most = cli_attr_int("limit", ROWS_MOST);
 	const kiln_attr *args = !strcmp(question->request, "info") ? &all : &most;
 	kiln_reply *reply = NULL;
-	int status =
-		ask(cli, client, question->request, args, strcmp(question->request, "waits") != 0, &reply);
+	int status = bugreport_all_ask(cli, client, question->request, args,
+								   strcmp(question->request, "waits") != 0, &reply);
 
 	if (!status && reply)
 		status = bugreport_put(report, question->file, kiln_reply_json(reply));
@@ -57,7 +57,7 @@ static int put_answer(struct bugreport *report, struct cli *cli, kiln_client *cl
 static int put_now(struct bugreport *report, struct cli *cli, kiln_client *client)
 {
 	kiln_reply *reply = NULL;
-	int status = ask(cli, client, "fault.now", NULL, 0, &reply);
+	int status = bugreport_all_ask(cli, client, "fault.now", NULL, 0, &reply);
 
 	if (!status && reply)
 		status = bugreport_put(report, "now.txt", kiln_reply_str(reply, "text"));
@@ -83,7 +83,7 @@ static int put_fault(struct bugreport *report, kiln_client *client, const char *
 static int put_faults(struct bugreport *report, struct cli *cli, kiln_client *client)
 {
 	kiln_reply *reply = NULL;
-	int status = ask(cli, client, "fault.ls", NULL, 0, &reply);
+	int status = bugreport_all_ask(cli, client, "fault.ls", NULL, 0, &reply);
 	int rows = reply ? kiln_reply_count(reply, "rows") : 0;
 
 	for (int i = 0; !status && i < rows && i < REPORTS_MOST; i++) {

@@ -34,8 +34,8 @@ static int absolute(const char *path, char out[PATH_MAX])
 	return CLI_OK;
 }
 
-static int ask(struct cli *cli, const char *request, const kiln_attr *args, int count,
-			   kiln_reply **reply)
+static int cache_pack_ask(struct cli *cli, const char *request, const kiln_attr *args, int count,
+						  kiln_reply **reply)
 {
 	if (!cli->timeout_ms)
 		cli->timeout_ms = DEADLINE_PACK_MS;
@@ -76,7 +76,7 @@ static int cli_cache_export(struct cli *cli)
 	if (absolute(cli->positional[0], path) || read_filters(cli, args, &count))
 		return CLI_USAGE;
 	args[count++] = cli_attr_string("path", path);
-	if (ask(cli, "cache.export", args, count, &reply))
+	if (cache_pack_ask(cli, "cache.export", args, count, &reply))
 		return CLI_FAILED;
 	if (!cli_json(cli, reply))
 		printf("exported %" PRId64 " kernels, %s, to '%s', sealed by key %s (%s)\n",
@@ -129,7 +129,7 @@ static int cli_cache_import(struct cli *cli)
 	if (absolute(cli->positional[0], path))
 		return CLI_USAGE;
 	arg = cli_attr_string("path", path);
-	if (ask(cli, "cache.import", &arg, 1, &reply))
+	if (cache_pack_ask(cli, "cache.import", &arg, 1, &reply))
 		return CLI_FAILED;
 	if (!cli_json(cli, reply))
 		print_imported(cli, reply);

@@ -64,7 +64,7 @@ static struct entry *new_entry(struct listing *listing)
 	return &listing->entries[listing->count];
 }
 
-static void take(const kiln_reply *reply, int row, void *arg)
+static void cache_table_take(const kiln_reply *reply, int row, void *arg)
 {
 	struct listing *listing = arg;
 	struct entry *entry = new_entry(listing);
@@ -108,7 +108,7 @@ static int by_target(const struct entry *a, const struct entry *b)
 	return left != right ? (left > right) - (left < right) : strcmp(a->target, b->target);
 }
 
-static int compare(const void *left, const void *right)
+static int cache_table_compare(const void *left, const void *right)
 {
 	const struct entry *a = left, *b = right;
 	int order = (a->rank < b->rank) - (a->rank > b->rank);
@@ -137,7 +137,7 @@ static void number_groups(struct listing *listing)
 static void sort(struct listing *listing, int by)
 {
 	if (listing->count)
-		qsort(listing->entries, listing->count, sizeof(*listing->entries), compare);
+		qsort(listing->entries, listing->count, sizeof(*listing->entries), cache_table_compare);
 	number_groups(listing);
 	if (by < 0 || !listing->count)
 		return;
@@ -148,7 +148,7 @@ static void sort(struct listing *listing, int by)
 	}
 	for (size_t i = 0; i < listing->count; i++)
 		listing->entries[i].rank = listing->entries[listing->entries[i].group].rank;
-	qsort(listing->entries, listing->count, sizeof(*listing->entries), compare);
+	qsort(listing->entries, listing->count, sizeof(*listing->entries), cache_table_compare);
 	number_groups(listing);
 }
 
@@ -213,7 +213,7 @@ static void print_table(const struct listing *listing, size_t end)
 	table_end(&table);
 }
 
-static void print_json(const struct listing *listing, size_t end)
+static void cache_table_print_json(const struct listing *listing, size_t end)
 {
 	json_begin();
 	json_list_begin("rows");
@@ -279,7 +279,7 @@ static int cli_cache_table(struct cli *cli)
 		return CLI_USAGE;
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
-	status = cache_rows_each(cli, client, take, &listing);
+	status = cache_rows_each(cli, client, cache_table_take, &listing);
 	kiln_close(client);
 	if (!status && listing.no_memory)
 		status = cli_failed_here(cli, KILN_ENOMEM, "cache table: out of memory");
@@ -287,7 +287,7 @@ static int cli_cache_table(struct cli *cli)
 		sort(&listing, by);
 		size_t end = limit_groups(&listing, most);
 		if (cli->json)
-			print_json(&listing, end);
+			cache_table_print_json(&listing, end);
 		else
 			print_table(&listing, end);
 	}

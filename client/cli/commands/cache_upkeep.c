@@ -31,7 +31,7 @@ struct trimming {
 	int64_t first_left; /* rows before */
 };
 
-static int add(struct trimming *trim, kiln_attr arg)
+static int cache_upkeep_add(struct trimming *trim, kiln_attr arg)
 {
 	trim->args[trim->count] = arg;
 	return trim->count++;
@@ -46,10 +46,10 @@ static int read_filters(const struct cli *cli, struct trimming *trim)
 	if (age && cli_age("--older-than", age, &seconds))
 		return CLI_USAGE;
 	if (age)
-		add(trim, cli_attr_int("older_than", seconds));
+		cache_upkeep_add(trim, cli_attr_int("older_than", seconds));
 	for (int i = 0; i < 3; i++)
 		if (cli_value(cli, names[i]))
-			add(trim, cli_attr_string(names[i], cli_value(cli, names[i])));
+			cache_upkeep_add(trim, cli_attr_string(names[i], cli_value(cli, names[i])));
 	return CLI_OK;
 }
 
@@ -63,23 +63,23 @@ static int read_trim(struct cli *cli, struct trimming *trim)
 	if (rows && cli_integer("--rows", rows, 0, 1000000000, &trim->wanted_left))
 		return CLI_USAGE;
 	if (rows)
-		trim->left = add(trim, cli_attr_int("left", trim->wanted_left));
+		trim->left = cache_upkeep_add(trim, cli_attr_int("left", trim->wanted_left));
 	if (cli->positional_count) {
 		if (cli_bytes("BYTES", cli->positional[0], &bytes))
 			return CLI_USAGE;
 		trim->wanted_bytes = (int64_t)bytes;
-		trim->bytes = add(trim, cli_attr_int("bytes", trim->wanted_bytes));
+		trim->bytes = cache_upkeep_add(trim, cli_attr_int("bytes", trim->wanted_bytes));
 	}
 	if (!trim->count)
 		return cli_usage("cache trim: what is to go? BYTES or --rows that may stay, --older-than, "
 						 "--op, --target or --compiler; 'kiln cache clear' removes all");
 	trim->dry_run = cli_value(cli, "dry-run") != NULL;
 	if (trim->dry_run)
-		add(trim, cli_attr_int("dry_run", 1));
+		cache_upkeep_add(trim, cli_attr_int("dry_run", 1));
 	return CLI_OK;
 }
 
-static void print_json(const struct trimming *trim, const kiln_reply *last)
+static void cache_upkeep_print_json(const struct trimming *trim, const kiln_reply *last)
 {
 	json_begin();
 	json_int("removed", trim->removed);
@@ -144,7 +144,7 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 	}
 	progress_end(cli);
 	if (cli->json)
-		print_json(trim, reply);
+		cache_upkeep_print_json(trim, reply);
 	else
 		print_removed(trim, reply);
 	kiln_reply_free(reply);
@@ -156,7 +156,7 @@ static int run_trim(struct cli *cli, struct trimming *trim)
 	kiln_client *client;
 	int status;
 
-	trim->next = add(trim, cli_attr_int("next", 0));
+	trim->next = cache_upkeep_add(trim, cli_attr_int("next", 0));
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
 	status = run_pieces(cli, client, trim);

@@ -43,8 +43,8 @@ struct verifying {
 };
 
 /* Makes room for one more; NULL without memory. */
-static void *grow(struct verifying *verifying, void **items, size_t count, size_t *capacity,
-				  size_t size)
+static void *cache_verify_grow(struct verifying *verifying, void **items, size_t count,
+							   size_t *capacity, size_t size)
 {
 	if (count == *capacity) {
 		size_t more = *capacity ? 2 * *capacity : 256;
@@ -59,10 +59,12 @@ static void *grow(struct verifying *verifying, void **items, size_t count, size_
 	return (char *)*items + count * size;
 }
 
-static void find(struct verifying *verifying, const char *key, const char *result, const char *why)
+static void cache_verify_find(struct verifying *verifying, const char *key, const char *result,
+							  const char *why)
 {
-	struct finding *finding = grow(verifying, (void **)&verifying->findings, verifying->count,
-								   &verifying->capacity, sizeof(*finding));
+	struct finding *finding =
+		cache_verify_grow(verifying, (void **)&verifying->findings, verifying->count,
+						  &verifying->capacity, sizeof(*finding));
 
 	if (!finding)
 		return;
@@ -94,7 +96,8 @@ static int read_all(struct verifying *verifying)
 			char bad[64], why[64];
 			snprintf(bad, sizeof(bad), "rows[%d].key", i);
 			snprintf(why, sizeof(why), "rows[%d].why", i);
-			find(verifying, kiln_reply_str(reply, bad), "bad", kiln_reply_str(reply, why));
+			cache_verify_find(verifying, kiln_reply_str(reply, bad), "bad",
+							  kiln_reply_str(reply, why));
 		}
 		more = kiln_reply_int(reply, "more");
 		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
@@ -110,8 +113,9 @@ static int read_all(struct verifying *verifying)
 static void take_key(const kiln_reply *reply, int row, void *arg)
 {
 	struct verifying *verifying = arg;
-	char path[64], *key = grow(verifying, (void **)&verifying->keys, verifying->key_count,
-							   &verifying->key_capacity, sizeof(*verifying->keys));
+	char path[64],
+		*key = cache_verify_grow(verifying, (void **)&verifying->keys, verifying->key_count,
+								 &verifying->key_capacity, sizeof(*verifying->keys));
 
 	if (!key)
 		return;
@@ -147,7 +151,8 @@ static void judge(struct verifying *verifying, const kiln_reply *reply)
 	if (!strcmp(result, "differs") || !strcmp(result, "failed"))
 		verifying->differ++;
 	if (strcmp(result, "same") != 0)
-		find(verifying, kiln_reply_str(reply, "key"), result, kiln_reply_str(reply, "why"));
+		cache_verify_find(verifying, kiln_reply_str(reply, "key"), result,
+						  kiln_reply_str(reply, "why"));
 }
 
 static int recompile_sample(struct verifying *verifying)
@@ -178,7 +183,7 @@ static int recompile_sample(struct verifying *verifying)
 
 /* ---- Report ---- */
 
-static void print_json(const struct verifying *verifying)
+static void cache_verify_print_json(const struct verifying *verifying)
 {
 	json_begin();
 	json_int("checked", verifying->checked);
@@ -222,7 +227,7 @@ static int read_percent(struct verifying *verifying, const char *text)
 	return CLI_OK;
 }
 
-static int run(struct verifying *verifying)
+static int cache_verify_run(struct verifying *verifying)
 {
 	int status;
 
@@ -252,9 +257,9 @@ static int cli_cache_verify(struct cli *cli)
 	if (seed && !part)
 		return cli_usage("--seed chooses the sample of --recompile, which is not given");
 	verifying.seed = (uint64_t)number;
-	status = run(&verifying);
+	status = cache_verify_run(&verifying);
 	if (!status && cli->json)
-		print_json(&verifying);
+		cache_verify_print_json(&verifying);
 	else if (!status)
 		print_report(&verifying);
 	free(verifying.findings);

@@ -33,7 +33,7 @@ static bool is_map(const struct cli *cli)
 	return second && !strcmp(second, " map");
 }
 
-static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
+static int explain_ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 {
 	struct cli_problem problem;
 	kiln_client *client;
@@ -97,7 +97,7 @@ int explain_answer(const struct cli *cli, kiln_reply *reply)
 static int cli_explain(struct cli *cli)
 {
 	kiln_reply *reply;
-	int status = ask(cli, kiln_explain, &reply);
+	int status = explain_ask(cli, kiln_explain, &reply);
 
 	return status ? status : explain_answer(cli, reply);
 }
@@ -128,7 +128,7 @@ int compile_answer(const struct cli *cli, kiln_reply *reply)
 static int cli_compile(struct cli *cli)
 {
 	kiln_reply *reply;
-	int status = ask(cli, kiln_compile, &reply);
+	int status = explain_ask(cli, kiln_compile, &reply);
 
 	return status ? status : compile_answer(cli, reply);
 }

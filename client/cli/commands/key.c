@@ -27,7 +27,7 @@ static int cli_key_new(struct cli *cli)
 	return CLI_OK;
 }
 
-static const char *path_of(int row, const char *member, char path[64])
+static const char *key_path_of(int row, const char *member, char path[64])
 {
 	snprintf(path, 64, "rows[%d].%s", row, member);
 	return path;
@@ -46,12 +46,12 @@ static int cli_key_ls(struct cli *cli)
 		int rows = kiln_reply_count(reply, "rows");
 		table_begin(&table, headers, 4);
 		for (int i = 0; i < rows; i++) {
-			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "name", path)));
-			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "key_id", path)));
+			table_cell(&table, "%s", kiln_reply_str(reply, key_path_of(i, "name", path)));
+			table_cell(&table, "%s", kiln_reply_str(reply, key_path_of(i, "key_id", path)));
 			table_cell(&table, "%s",
-					   kiln_reply_int(reply, path_of(i, "secret", path)) ? "yes" : "no");
+					   kiln_reply_int(reply, key_path_of(i, "secret", path)) ? "yes" : "no");
 			table_cell(&table, "%s",
-					   kiln_reply_int(reply, path_of(i, "trusted", path)) ? "yes" : "no");
+					   kiln_reply_int(reply, key_path_of(i, "trusted", path)) ? "yes" : "no");
 		}
 		table_end(&table);
 	}
@@ -69,9 +69,9 @@ static int cli_key_show(struct cli *cli)
 	if (cli_request(cli, "key.ls", NULL, 0, &reply))
 		return CLI_FAILED;
 	for (int i = 0; i < kiln_reply_count(reply, "rows") && !line; i++)
-		if (!strcmp(kiln_reply_str(reply, path_of(i, "name", path)), wanted) ||
-			!strcmp(kiln_reply_str(reply, path_of(i, "key_id", path)), wanted))
-			line = kiln_reply_str(reply, path_of(i, "public", path));
+		if (!strcmp(kiln_reply_str(reply, key_path_of(i, "name", path)), wanted) ||
+			!strcmp(kiln_reply_str(reply, key_path_of(i, "key_id", path)), wanted))
+			line = kiln_reply_str(reply, key_path_of(i, "public", path));
 	if (!line)
 		status = cli_failed_here(cli, KILN_ENOENT, "key show: there is no key '%s'", wanted);
 	else if (cli->json) {

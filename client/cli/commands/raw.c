@@ -61,7 +61,7 @@ static int write_files(struct raw_run *run)
 
 /* ---- Calls ---- */
 
-static int prepare(struct raw_run *run)
+static int prepare_user_kernel(struct raw_run *run)
 {
 	double start = time_us();
 	int status = kiln_prepare_raw(run->client, &run->raw, &run->call);
@@ -124,7 +124,7 @@ static int call_often(const struct work *work, double *middle, double *best, dou
 /* ---- The copy ---- */
 
 /* The kernel need not have written its memory. */
-static int fill(kiln_buffer *buffer, uint64_t bytes)
+static int fill_user_kernel(kiln_buffer *buffer, uint64_t bytes)
 {
 	uint8_t *piece = malloc(PIECE_BYTES);
 	int status = piece ? KILN_OK : KILN_ENOMEM;
@@ -152,7 +152,7 @@ static int time_copy(struct raw_run *run)
 	for (int i = 0; !status && i < 2; i++)
 		status = kiln_alloc(run->client, bytes, 0, "copy", &work.operands[i].buffer);
 	if (!status)
-		status = fill(work.operands[0].buffer, bytes);
+		status = fill_user_kernel(work.operands[0].buffer, bytes);
 	if (!status)
 		status = kiln_prepare(run->client, "permute", tensors, 2, &perm, 1, &work.copy);
 	if (status)
@@ -169,11 +169,11 @@ static int time_copy(struct raw_run *run)
 
 /* ---- The command ---- */
 
-static int launch(struct raw_run *run)
+static int raw_launch(struct raw_run *run)
 {
 	struct work kernel = {.run = run};
 	double unused;
-	int status = prepare(run);
+	int status = prepare_user_kernel(run);
 
 	if (!status)
 		status = make_buffers(run);
@@ -200,7 +200,7 @@ static int cli_run_raw(struct cli *cli)
 	if (!status)
 		status = cli_connect(cli, &run->client);
 	if (!status)
-		status = launch(run);
+		status = raw_launch(run);
 	if (!status && cli->json)
 		raw_print_json(run);
 	else if (!status)

@@ -15,7 +15,7 @@
 typedef int ask_function(kiln_client *client, const kiln_raw *raw, const char *target,
 						 kiln_reply **out);
 
-static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
+static int raw_explain_ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 {
 	struct raw_run *run = calloc(1, sizeof(*run));
 	const char *name = cli->command->name;
@@ -43,7 +43,7 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 static int cli_explain_raw(struct cli *cli)
 {
 	kiln_reply *reply;
-	int status = ask(cli, kiln_explain_raw, &reply);
+	int status = raw_explain_ask(cli, kiln_explain_raw, &reply);
 
 	return status ? status : explain_answer(cli, reply);
 }
@@ -51,7 +51,7 @@ static int cli_explain_raw(struct cli *cli)
 static int cli_compile_raw(struct cli *cli)
 {
 	kiln_reply *reply;
-	int status = ask(cli, kiln_compile_raw, &reply);
+	int status = raw_explain_ask(cli, kiln_compile_raw, &reply);
 
 	return status ? status : compile_answer(cli, reply);
 }

@@ -97,7 +97,8 @@ static int write_pages(const struct cli *cli, kiln_client *client, FILE *out, in
 	return CLI_OK;
 }
 
-static void report(const struct cli *cli, const char *path, int64_t problems, int64_t left_out)
+static void record_report(const struct cli *cli, const char *path, int64_t problems,
+						  int64_t left_out)
 {
 	if (cli->json) {
 		json_begin();
@@ -121,7 +122,7 @@ static int record_once(const struct cli *cli, kiln_client *client, const char *p
 	status = write_pages(cli, client, target.out, &problems, &left_out);
 	status = target_close(cli, &target, status);
 	if (!status && path && !cli_value(cli, "follow"))
-		report(cli, path, problems, left_out);
+		record_report(cli, path, problems, left_out);
 	return status;
 }
 

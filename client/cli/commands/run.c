@@ -144,7 +144,7 @@ static void tell(const struct run *run, const char *what)
 		fprintf(stderr, "kiln: run: %s\n", what);
 }
 
-static int prepare(struct run *run)
+static int run_prepare(struct run *run)
 {
 	const struct cli_problem *problem = &run->problem;
 	double start = time_us();
@@ -297,7 +297,7 @@ static int check_operator(const struct cli *cli)
 	return CLI_OK;
 }
 
-static int read_options(struct cli *cli, describe_function *describe, struct run *run)
+static int run_read_options(struct cli *cli, describe_function *describe, struct run *run)
 {
 	const char *seed = cli_value(cli, "seed"), *calls = cli_value(cli, "time");
 	int status;
@@ -319,7 +319,7 @@ static int read_options(struct cli *cli, describe_function *describe, struct run
 static int run_problem(struct run *run)
 {
 	double device;
-	int status = prepare(run);
+	int status = run_prepare(run);
 
 	if (!status) {
 		tell(run, "making the data, and calling");
@@ -348,7 +348,7 @@ static int run_problem(struct run *run)
 static int run_described(struct cli *cli, describe_function *describe)
 {
 	struct run run = {.cli = cli};
-	int status = read_options(cli, describe, &run);
+	int status = run_read_options(cli, describe, &run);
 
 	if (!status)
 		status = cli_connect(cli, &run.client);

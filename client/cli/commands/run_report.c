@@ -26,7 +26,7 @@ static void json_attribute(const struct run *run, const kiln_attr *attr)
 }
 
 /* The path of the operand's file; NULL: there is none. */
-static const char *path_of(const struct run *run, int operand)
+static const char *run_report_path_of(const struct run *run, int operand)
 {
 	const char *name = run->check.operands[operand].name;
 	const struct file *file = files_in(run->problem.files, name);
@@ -47,8 +47,8 @@ static void json_operands(const struct run *run)
 		json_string("dtype", kiln_dtype_name(operand->tensor.dtype));
 		json_ints("shape", operand->tensor.shape, operand->tensor.rank);
 		json_int("written", operand->written);
-		if (path_of(run, i))
-			json_string("file", path_of(run, i));
+		if (run_report_path_of(run, i))
+			json_string("file", run_report_path_of(run, i));
 		json_item_end();
 	}
 	json_list_end();
@@ -109,10 +109,10 @@ static void print_files(const struct run *run)
 	for (int i = 0; i < run->check.count; i++) {
 		const struct check_operand *operand = &run->check.operands[i];
 		const kiln_tensor *tensor = &operand->tensor;
-		if (path_of(run, i))
+		if (run_report_path_of(run, i))
 			print_pair(operand->written ? "to file" : "from file", "%s %s %s, %s", operand->name,
 					   figure_dims(tensor->shape, tensor->rank, shape, sizeof(shape)),
-					   kiln_dtype_name(tensor->dtype), path_of(run, i));
+					   kiln_dtype_name(tensor->dtype), run_report_path_of(run, i));
 	}
 }
 

@@ -76,7 +76,7 @@ static void terminal_size(int *columns, int *lines)
 	*lines = known ? size.ws_row : 24;
 }
 
-static bool write_all(const char *text, size_t size)
+static bool top_write_all(const char *text, size_t size)
 {
 	while (size) {
 		ssize_t n = write(STDOUT_FILENO, text, size);
@@ -123,7 +123,7 @@ static bool draw_screen(const char *frame)
 		if (!*frame && line < lines - 1)
 			fputs("\r\n" SCREEN_REST, out);
 	}
-	bool good = fclose(out) == 0 && write_all(screen, size);
+	bool good = fclose(out) == 0 && top_write_all(screen, size);
 	free(screen);
 	return good;
 }
@@ -180,12 +180,12 @@ static void open_screen(struct top *top)
 		raw.c_cc[VTIME] = 0;
 		tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
 	}
-	(void)write_all(SCREEN_OPEN, sizeof(SCREEN_OPEN) - 1);
+	(void)top_write_all(SCREEN_OPEN, sizeof(SCREEN_OPEN) - 1);
 }
 
 static void close_screen(struct top *top)
 {
-	(void)write_all(SCREEN_CLOSE, sizeof(SCREEN_CLOSE) - 1);
+	(void)top_write_all(SCREEN_CLOSE, sizeof(SCREEN_CLOSE) - 1);
 	if (top->keys)
 		tcsetattr(STDIN_FILENO, TCSAFLUSH, &top->saved);
 }
@@ -237,7 +237,7 @@ static enum event wait_event(struct top *top, double due_us)
 }
 
 /* KILN_OK when the user ends it; else why the daemon does not answer. */
-static int watch(struct top *top)
+static int top_watch(struct top *top)
 {
 	int status = KILN_OK;
 	enum event event = EVENT_SIZE;
@@ -275,12 +275,12 @@ static int show_live(struct top *top)
 	int status;
 
 	open_screen(top);
-	status = watch(top);
+	status = top_watch(top);
 	close_screen(top);
 	return status;
 }
 
-static int read_options(struct top *top, bool *once)
+static int top_read_options(struct top *top, bool *once)
 {
 	const char *interval = cli_value(top->cli, "interval");
 
@@ -302,7 +302,7 @@ static int cli_top(struct cli *cli)
 {
 	struct top top = {.cli = cli, .signals = -1};
 	bool once;
-	int status = read_options(&top, &once);
+	int status = top_read_options(&top, &once);
 
 	if (status)
 		return status;

@@ -102,7 +102,7 @@ static const struct candidate *find_winner(const struct tune *tune)
 	return winner;
 }
 
-static int keep(struct tune *tune, const struct candidate *winner)
+static int tune_keep(struct tune *tune, const struct candidate *winner)
 {
 	kiln_attr args[] = {
 		cli_attr_string("op", tune->problem.op),
@@ -158,7 +158,7 @@ static double speed_of(const struct tune *tune, const struct candidate *candidat
 	return candidate->micros > 0 ? bytes / candidate->micros / 1e3 : 0;
 }
 
-static void print_json(const struct tune *tune, const struct candidate *winner, bool changed)
+static void tune_print_json(const struct tune *tune, const struct candidate *winner, bool changed)
 {
 	json_begin();
 	json_string("op", tune->problem.op);
@@ -269,9 +269,9 @@ static int tune_problem(struct tune *tune)
 	winner = find_winner(tune);
 	bool changed = !dry && (winner != tune->candidates || kiln_reply_has(tune->plan, "tuned"));
 	if (changed)
-		status = keep(tune, winner);
+		status = tune_keep(tune, winner);
 	if (!status && tune->cli->json)
-		print_json(tune, winner, changed);
+		tune_print_json(tune, winner, changed);
 	else if (!status)
 		print_report(tune, winner, changed);
 	return status;
@@ -285,7 +285,7 @@ static int nothing_to_tune(const struct tune *tune)
 	return CLI_OK;
 }
 
-static int read_options(struct cli *cli, struct tune *tune)
+static int tune_read_options(struct cli *cli, struct tune *tune)
 {
 	const char *seconds = cli_value(cli, "seconds");
 	int64_t value = SECONDS;
@@ -309,7 +309,7 @@ static int read_options(struct cli *cli, struct tune *tune)
 static int with_problem(struct cli *cli)
 {
 	struct tune *tune = calloc(1, sizeof(*tune));
-	int status = tune ? read_options(cli, tune) : CLI_FAILED;
+	int status = tune ? tune_read_options(cli, tune) : CLI_FAILED;
 
 	if (!tune)
 		fputs("kiln: tune: out of memory\n", stderr);

@@ -36,7 +36,7 @@ static int ask_rows(struct cli *cli, kiln_reply **reply)
 	return cli_request(cli, "tuned.ls", NULL, 0, reply);
 }
 
-static const char *path_of(int row, const char *member, char path[64])
+static const char *tune_rows_path_of(int row, const char *member, char path[64])
 {
 	snprintf(path, 64, "rows[%d].%s", row, member);
 	return path;
@@ -58,19 +58,22 @@ int tune_list(struct cli *cli)
 		int rows = kiln_reply_count(reply, "rows");
 		table_begin(&table, headers, 8);
 		for (int i = 0; i < rows; i++) {
-			time_t when = (time_t)kiln_reply_int(reply, path_of(i, "when", path));
+			time_t when = (time_t)kiln_reply_int(reply, tune_rows_path_of(i, "when", path));
 			struct tm parts;
 			for (int m = 0; m < 4; m++)
-				table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, members[m].name, path)));
+				table_cell(&table, "%s",
+						   kiln_reply_str(reply, tune_rows_path_of(i, members[m].name, path)));
 			for (int m = 4; m < 6; m++)
 				table_cell(&table, "%s",
-						   figure_micros(kiln_reply_real(reply, path_of(i, members[m].name, path)),
-										 figure));
+						   figure_micros(
+							   kiln_reply_real(reply, tune_rows_path_of(i, members[m].name, path)),
+							   figure));
 			snprintf(day, sizeof(day), "unknown");
 			if (gmtime_r(&when, &parts))
 				strftime(day, sizeof(day), "%Y-%m-%d", &parts);
 			table_cell(&table, "%s", day);
-			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "signature", path)));
+			table_cell(&table, "%s",
+					   kiln_reply_str(reply, tune_rows_path_of(i, "signature", path)));
 		}
 		table_end(&table);
 	}
@@ -97,7 +100,7 @@ static void write_row(FILE *out, const kiln_reply *reply, int row)
 	char path[64];
 
 	for (int m = 0; m < MEMBERS; m++) {
-		path_of(row, members[m].name, path);
+		tune_rows_path_of(row, members[m].name, path);
 		fprintf(out, "%s\"%s\": ", m ? ", " : "{", members[m].name);
 		if (members[m].kind == KILN_ATTR_STRING)
 			write_string(out, kiln_reply_str(reply, path));
@@ -119,7 +122,7 @@ static FILE *open_file(const char *path, const char *mode, FILE *standard)
 	return file;
 }
 
-static void report(const struct cli *cli, const char *done, int rows, const char *path)
+static void tune_rows_report(const struct cli *cli, const char *done, int rows, const char *path)
 {
 	if (cli->json) {
 		json_begin();
@@ -153,7 +156,7 @@ int tune_export(struct cli *cli, const char *path)
 		fprintf(stderr, "kiln: tune: '%s' cannot be written: %s\n", path, strerror(errno));
 		return CLI_FAILED;
 	}
-	report(cli, "exported", rows, path);
+	tune_rows_report(cli, "exported", rows, path);
 	return CLI_OK;
 }
 
@@ -294,7 +297,7 @@ int tune_import(struct cli *cli, const char *path)
 	if (!status)
 		status = put_rows(cli, client, in, path, &count);
 	if (!status)
-		report(cli, "imported", count, path);
+		tune_rows_report(cli, "imported", count, path);
 	kiln_close(client);
 	if (in != stdin)
 		fclose(in);

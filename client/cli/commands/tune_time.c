@@ -85,7 +85,7 @@ static void make_blocker(struct tune *tune)
 
 /* Fills FRESH_BYTES with random numbers and repeats them, since making more takes longer than all
  * launches.  The number of elements is odd, so that rows do not repeat with them. */
-static void fill(struct tune *tune, int i, uint8_t *data)
+static void tune_time_fill(struct tune *tune, int i, uint8_t *data)
 {
 	const struct tune_operand *operand = &tune->operands[i];
 	uint64_t size = kiln_dtype_size(operand->tensor.dtype), begin = operand->tensor.offset;
@@ -111,7 +111,7 @@ static int fill_input(struct tune *tune, int i)
 		fprintf(stderr, "kiln: tune: no memory for %" PRIu64 " bytes of data\n", operand->bytes);
 		return CLI_FAILED;
 	}
-	fill(tune, i, data);
+	tune_time_fill(tune, i, data);
 	for (int set = 0; !status && operand->bytes && set < tune->sets; set++)
 		status = kiln_write(tune->buffers[set][i], 0, data, operand->bytes);
 	free(data);
@@ -256,7 +256,7 @@ static int look_at(struct tune *tune, int i, bool *close)
 }
 
 /* Runs the candidate once, on outputs that hold something else. */
-static int check(struct tune *tune, struct candidate *candidate)
+static int tune_time_check(struct tune *tune, struct candidate *candidate)
 {
 	char what[96];
 	kiln_ticket ticket;
@@ -290,7 +290,7 @@ static int check(struct tune *tune, struct candidate *candidate)
 	return CLI_OK;
 }
 
-static int prepare(struct tune *tune, struct candidate *candidate)
+static int tune_time_prepare(struct tune *tune, struct candidate *candidate)
 {
 	const struct cli_problem *problem = &tune->problem;
 	kiln_tensor tensors[KILN_MAX_OPERANDS];
@@ -318,9 +318,9 @@ int tune_prepare(struct tune *tune)
 	for (int i = 0; !status && i < tune->count; i++) {
 		struct candidate *candidate = &tune->candidates[i];
 		progress_print(tune->cli, "%d candidates: preparing %d", tune->count, i + 1);
-		status = prepare(tune, candidate);
+		status = tune_time_prepare(tune, candidate);
 		if (!status && candidate->state == CANDIDATE_LIVE)
-			status = check(tune, candidate);
+			status = tune_time_check(tune, candidate);
 	}
 	return status;
 }

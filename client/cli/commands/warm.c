@@ -189,7 +189,8 @@ static int read_compiler(struct warm *warm, const char *path, char absolute[PATH
 	return CLI_OK;
 }
 
-static int read_options(struct warm *warm, char *targets, char absolute[PATH_MAX], int64_t *limit)
+static int warm_read_options(struct warm *warm, char *targets, char absolute[PATH_MAX],
+							 int64_t *limit)
 {
 	const struct cli *cli = warm->cli;
 	const char *most = cli_value(cli, "limit");
@@ -262,7 +263,7 @@ static void print_failures(const struct warm *warm)
 		fprintf(stderr, "kiln: warm: and %" PRId64 " more\n", warm->failed - at);
 }
 
-static void print_json(const struct warm *warm)
+static void warm_print_json(const struct warm *warm)
 {
 	json_begin();
 	json_int("problems", warm->line_count);
@@ -326,7 +327,7 @@ static int gather(struct warm *warm, kiln_client *client, int64_t limit)
 	return warm->path ? CLI_OK : list_used(warm, client, limit);
 }
 
-static int run(struct warm *warm, int64_t limit)
+static int run_warm(struct warm *warm, int64_t limit)
 {
 	kiln_client *client;
 	int status = warm->path ? read_manifest(warm) : CLI_OK;
@@ -343,7 +344,7 @@ static int run(struct warm *warm, int64_t limit)
 	if (status)
 		return status;
 	if (warm->cli->json)
-		print_json(warm);
+		warm_print_json(warm);
 	else
 		print_done(warm);
 	return warm->failed ? CLI_FAILED : CLI_OK;
@@ -355,13 +356,13 @@ static int cli_warm(struct cli *cli)
 	const char *targets = cli_value(cli, "target");
 	char *list = targets ? strdup(targets) : NULL, absolute[PATH_MAX];
 	int64_t limit = 1000;
-	int status = read_options(&warm, list, absolute, &limit);
+	int status = warm_read_options(&warm, list, absolute, &limit);
 
 	if (!cli->timeout_ms)
 		cli->timeout_ms = DEADLINE_WARM_MS;
 	cli->connect_flags = KILN_CONNECT_BACKGROUND;
 	if (!status)
-		status = run(&warm, limit);
+		status = run_warm(&warm, limit);
 	free_lines(&warm);
 	free(list);
 	return status;

@@ -70,7 +70,8 @@ static void note_success(struct warm *warm, const kiln_reply *reply)
 		warm->hits++;
 }
 
-static int ask(const struct warm *warm, kiln_client *client, int64_t item, kiln_reply **reply)
+static int warm_run_ask(const struct warm *warm, kiln_client *client, int64_t item,
+						kiln_reply **reply)
 {
 	int targets = warm->target_count ? warm->target_count : 1;
 	kiln_attr args[3] = {cli_attr_string("line", warm->lines[item / targets].text)};
@@ -100,7 +101,7 @@ static int work(struct run *run, kiln_client *client)
 		kiln_reply *reply = NULL;
 
 		pthread_mutex_unlock(&run->lock);
-		status = ask(run->warm, client, item, &reply);
+		status = warm_run_ask(run->warm, client, item, &reply);
 		pthread_mutex_lock(&run->lock);
 		if (is_broken(status))
 			break;
@@ -175,7 +176,7 @@ static void say(const struct run *run, double began, const char *before, const c
 }
 
 /* Waits until all threads have ended; holds the lock. */
-static void watch(struct run *run, double began)
+static void warm_run_watch(struct run *run, double began)
 {
 	bool terminal = isatty(STDERR_FILENO);
 
@@ -247,7 +248,7 @@ int warm_run(struct warm *warm, kiln_client *client)
 	open_ended(&run);
 	pthread_mutex_lock(&run.lock);
 	started = start_threads(&run, threads, count_threads(warm, client));
-	watch(&run, began);
+	warm_run_watch(&run, began);
 	pthread_mutex_unlock(&run.lock);
 	for (int i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);

@@ -147,7 +147,7 @@ static void begin_anew(struct buffer *buffer)
 	lose(buffer);
 }
 
-static enum buffer_place fail(struct buffer_place_state *at, int status)
+static enum buffer_place buffer_fail(struct buffer_place_state *at, int status)
 {
 	at->status = status;
 	at->place = BUFFER_FAILED;
@@ -167,7 +167,7 @@ static void placed(struct buffer *buffer, enum buffer_where where, int status, c
 		at->place = BUFFER_PLACED;
 		at->generation = handle_generation(buffer_executor(buffer, where));
 	} else {
-		fail(at, util_fail(at->error, sizeof(at->error), status, "%s", error));
+		buffer_fail(at, util_fail(at->error, sizeof(at->error), status, "%s", error));
 	}
 	if (buffer->on_change)
 		buffer->on_change(buffer, buffer->on_change_arg);
@@ -240,9 +240,9 @@ static enum buffer_place sent(struct buffer *buffer, enum buffer_where where,
 		at->place = status == KILN_OK ? under_way : BUFFER_ABSENT;
 		return BUFFER_PLACING;
 	}
-	return fail(at, util_fail(at->error, sizeof(at->error), status,
-							  "the device process of %s cannot be reached",
-							  handle_device(buffer_executor(buffer, where))->info.name));
+	return buffer_fail(at, util_fail(at->error, sizeof(at->error), status,
+									 "the device process of %s cannot be reached",
+									 handle_device(buffer_executor(buffer, where))->info.name));
 }
 
 /* ---- Held memory in OWN: HOME exports a descriptor ---- */
@@ -263,8 +263,8 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 	}
 	/* After EDEVICE the next home process gets new memory first, and is asked to share that. */
 	if (status != KILN_OK && status != KILN_EDEVICE)
-		fail(at, util_fail(at->error, sizeof(at->error), status,
-						   "it cannot be shared between two processes: %s", error));
+		buffer_fail(at, util_fail(at->error, sizeof(at->error), status,
+								  "it cannot be shared between two processes: %s", error));
 	work_pump(buffer->session);
 }
 
@@ -304,11 +304,11 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	if (at->generation && held)
 		lose(buffer);
 	if (is_of_another(buffer))
-		return fail(at,
-					util_fail(at->error, sizeof(at->error), KILN_ELOST,
-							  "it was lent from %s, and %s is %s now: lend it again", buffer->gpu,
-							  handle_device(buffer_executor(buffer, where))->info.name,
-							  buffer->session->device->info.uuid));
+		return buffer_fail(at, util_fail(at->error, sizeof(at->error), KILN_ELOST,
+										 "it was lent from %s, and %s is %s now: lend it again",
+										 buffer->gpu,
+										 handle_device(buffer_executor(buffer, where))->info.name,
+										 buffer->session->device->info.uuid));
 	return sent(buffer, where, BUFFER_PLACING, send_place(buffer, where));
 }
 

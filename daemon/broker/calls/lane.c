@@ -43,8 +43,9 @@ struct lane {
 
 /* ---- Making and ending ---- */
 
-static void assert_valid(const struct lane *lane)
+static void broker_lane_assert_valid(const struct lane *lane)
 {
+	(void)lane;
 	assert(lane->map && lane->counts && lane->generation);
 	assert(lane->memory_fd >= 0 && lane->doorbell_fd >= 0 && lane->client_wake_fd >= 0);
 }
@@ -73,7 +74,7 @@ static void *map_shared(int memory, size_t bytes)
 }
 
 /* others: for the device process: its end of the pipe, and the memory that it counts in. */
-static struct lane *make(uint32_t spin_us, int others[2])
+static struct lane *lane_make(uint32_t spin_us, int others[2])
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
 	int ends[2] = {-1, -1};
@@ -246,7 +247,7 @@ void lane_end(struct session *session)
 	struct wire_out message;
 	if (!lane || lane->state == LANE_ENDING)
 		return;
-	assert_valid(lane);
+	broker_lane_assert_valid(lane);
 	lane->state = LANE_ENDING;
 	uint64_t id = handle_begin(session->executor, &message, "lane.close");
 	wire_put_uint(&message, "stream", session->stream);
@@ -272,7 +273,7 @@ bool lane_busy(const struct session *session)
 
 /* ---- Binding ---- */
 
-static void on_answer(void *arg, int status, const char *error, struct wire_in *reply)
+static void on_lane_answer(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct session *session = arg;
 	(void)reply;
@@ -289,7 +290,7 @@ static bool open_lane(struct session *session)
 	struct device_handle *executor = session->executor;
 	struct wire_out message;
 	int others[2];
-	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, others);
+	struct lane *lane = lane_make((uint32_t)session->broker->options.lane_spin_us, others);
 	if (!lane)
 		return false;
 	const int fds[LANE_EXEC_DESCRIPTORS] = {lane->memory_fd, lane->doorbell_fd, others[0],
@@ -300,7 +301,7 @@ static bool open_lane(struct session *session)
 	wire_put_uint(&message, "deadline", deadline * handle_patience(executor));
 	wire_put_uint(&message, "ready", session->broker->options.ready_timeout_ms);
 	int status = handle_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS, (uint32_t)deadline,
-							 on_answer, session);
+							 on_lane_answer, session);
 	close(others[0]);
 	close(others[1]);
 	if (status != KILN_OK) {
@@ -363,7 +364,7 @@ void lane_bind(struct work *work, uint64_t module)
 		wire_put_uint(&message, "notice", tier_notice(session, work->variant));
 		work_put_launch(&message, work, module, false);
 		if (handle_send(executor, &message, id, NULL, 0,
-						(uint32_t)session->broker->options.launch_timeout_ms, on_answer,
+						(uint32_t)session->broker->options.launch_timeout_ms, on_lane_answer,
 						session) != KILN_OK)
 			return;
 		*bound = (struct call_bound){name, session->lane->generation};
@@ -402,7 +403,7 @@ static void lane_rebind(struct session *session, struct call *call,
 	wire_put_str(&message, "op", call->problem.op);
 	work_put_launch(&message, &work, module, false);
 	handle_send(executor, &message, id, NULL, 0,
-				(uint32_t)session->broker->options.launch_timeout_ms, on_answer, session);
+				(uint32_t)session->broker->options.launch_timeout_ms, on_lane_answer, session);
 }
 
 /* Puts what the client needs to launch the call without messages. */

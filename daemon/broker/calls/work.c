@@ -21,6 +21,7 @@
 
 void work_assert_valid(const struct work *work)
 {
+	(void)work;
 	assert((work->state == WORK_LOST) == !work->session);
 	assert((work->state == WORK_FETCHING) == (work->fetching != NULL));
 	assert(work->state != WORK_FREEING || work->kind == WORK_FREE);
@@ -312,8 +313,8 @@ void work_pump(struct session *session)
 	session->works->pump = PUMP_IDLE;
 }
 
-static struct work *add(struct session *session, enum work_kind kind, uint64_t ticket,
-						char error[KERNEL_ERROR_MAX], int *status)
+static struct work *work_add(struct session *session, enum work_kind kind, uint64_t ticket,
+							 char error[KERNEL_ERROR_MAX], int *status)
 {
 	uint64_t most = session->broker->options.max_inflight;
 	struct work *work = NULL;
@@ -364,7 +365,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				const struct work_order *order, char error[KERNEL_ERROR_MAX])
 {
 	int status;
-	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
+	struct work *work = work_add(session, WORK_LAUNCH, ticket, error, &status);
 	if (!work)
 		return status;
 	work->call = call_hold(call);
@@ -385,7 +386,7 @@ int work_launch_graph(struct session *session, uint64_t ticket, struct call *cal
 	if (status == KILN_OK)
 		status = graph_resolve(call->graph, error);
 	struct work *work =
-		status == KILN_OK ? add(session, WORK_LAUNCH, ticket, error, &status) : NULL;
+		status == KILN_OK ? work_add(session, WORK_LAUNCH, ticket, error, &status) : NULL;
 	if (!work)
 		return status;
 	work->call = call_hold(call);
@@ -398,7 +399,7 @@ int work_graph(struct session *session, uint64_t ticket, struct call *call,
 			   char error[KERNEL_ERROR_MAX])
 {
 	int status;
-	struct work *work = add(session, WORK_GRAPH, ticket, error, &status);
+	struct work *work = work_add(session, WORK_GRAPH, ticket, error, &status);
 	if (!work)
 		return status;
 	work->call = call;
@@ -410,7 +411,7 @@ int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
 					struct raw_launch *launch, uint64_t after, char error[KERNEL_ERROR_MAX])
 {
 	int status;
-	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
+	struct work *work = work_add(session, WORK_LAUNCH, ticket, error, &status);
 	if (!work)
 		return status;
 	work->call = call_hold(call);
@@ -428,7 +429,8 @@ int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, u
 			  uint64_t bytes, int fd, bool to_device, char error[KERNEL_ERROR_MAX])
 {
 	int status;
-	struct work *work = add(session, to_device ? WORK_WRITE : WORK_READ, ticket, error, &status);
+	struct work *work =
+		work_add(session, to_device ? WORK_WRITE : WORK_READ, ticket, error, &status);
 	if (!work)
 		return status;
 	work->buffer = buffer;
@@ -443,7 +445,7 @@ int work_free(struct session *session, uint64_t id, struct buffer *buffer,
 			  char error[KERNEL_ERROR_MAX])
 {
 	int status;
-	struct work *work = add(session, WORK_FREE, id, error, &status);
+	struct work *work = work_add(session, WORK_FREE, id, error, &status);
 	if (!work)
 		return status;
 	work->buffer = buffer;

@@ -50,7 +50,7 @@ enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 	return work_refuse(work, status, error);
 }
 
-static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+static void on_work_send_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
 	char label[160];
@@ -86,7 +86,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 			tier_know(session->broker, work->kernel, (int64_t)answer->row->object_bytes);
 		work->load_us = util_now_us();
 		int status = handle_load(executor, answer->row->key, answer->row,
-								 work->kernel->plan.shared_bytes, on_loaded, work);
+								 work->kernel->plan.shared_bytes, on_work_send_loaded, work);
 		/* work_pump() notices a process that is gone; other failures are this work's. */
 		if (status != KILN_OK)
 			work->state = WORK_QUEUED;

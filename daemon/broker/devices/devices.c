@@ -7,7 +7,7 @@
 #include "handle_state.h"
 #include "daemon/base/util.h"
 
-static struct device_entry *add(struct broker *broker, const char *name)
+static struct device_entry *devices_add(struct broker *broker, const char *name)
 {
 	struct device_entry **link = &broker->devices;
 	while (*link) {
@@ -26,11 +26,11 @@ int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
 	const struct options_devices *wanted = &broker->options.devices;
 	if (wanted->automatic) {
-		add(broker, "cuda:0");
-		add(broker, "cpu");
+		devices_add(broker, "cuda:0");
+		devices_add(broker, "cpu");
 	}
 	for (int i = 0; i < wanted->count; i++)
-		add(broker, wanted->names[i]);
+		devices_add(broker, wanted->names[i]);
 	for (struct device_entry *device = broker->devices; device; device = device->next)
 		if (!handle_for(device, (uint32_t)getuid()))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory");
@@ -92,7 +92,7 @@ bool device_is_present(struct device_entry *device, const struct device_info *in
 		return another;
 	for (int i = 1; i < info->device_count && i < OPTIONS_MAX_DEVICES; i++) {
 		snprintf(name, sizeof(name), "cuda:%d", i);
-		add(broker, name);
+		devices_add(broker, name);
 	}
 	return another;
 }

@@ -20,10 +20,10 @@
 
 #define MESSAGE_MOST ((size_t)4 << 20) /* answers and sentences; what is read goes by memfd */
 
-static void start(struct device_handle *handle);
+static void handle_start(struct device_handle *handle);
 static void end_process(struct device_handle *handle, const char *why);
 
-static void assert_valid(const struct device_handle *handle)
+static void handle_assert_valid(const struct device_handle *handle)
 {
 	bool has_child = handle->state == HANDLE_STARTING || handle->state == HANDLE_READY;
 	assert(has_child == (handle->child != NULL));
@@ -52,7 +52,7 @@ static void tell_waiters(struct device_handle *handle, int status, const char *e
 	}
 }
 
-static void on_timer(uv_timer_t *timer);
+static void on_handle_timer(uv_timer_t *timer);
 
 /* Nobody is kept waiting for a device that may never come back: what is asked of it ends in this
  * sentence, until it is found when it is looked for again. */
@@ -88,13 +88,13 @@ static void lose(struct device_handle *handle)
 		end_own(handle);
 	handle->lost = true;
 	handle->lost_ms = wait < PAUSE_DEVICE_LOST_LAST_MS ? wait : PAUSE_DEVICE_LOST_LAST_MS;
-	uv_timer_start(&handle->timer, on_timer, handle->lost_ms, 0);
+	uv_timer_start(&handle->timer, on_handle_timer, handle->lost_ms, 0);
 	device_is_away(handle->device, DEVICE_LOST, handle->reason);
 	say_lost(handle, error);
 	tell_waiters(handle, KILN_EDEVICE, error);
 }
 
-static void give_up(struct device_handle *handle, int status, const char *reason)
+static void handle_give_up(struct device_handle *handle, int status, const char *reason)
 {
 	handle->state = HANDLE_STOPPED;
 	handle->ended_us = util_now_us();
@@ -115,7 +115,7 @@ static void tell_others(struct device_handle *found, bool another)
 	struct device_entry *device = found->device;
 	for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
 		if (handle->lost && handle->state == HANDLE_STOPPED)
-			uv_timer_start(&handle->timer, on_timer, 0, 0);
+			uv_timer_start(&handle->timer, on_handle_timer, 0, 0);
 		if (!another || handle == found || handle->state != HANDLE_READY)
 			continue;
 		util_fail(handle->fault, sizeof(handle->fault), 0,
@@ -166,7 +166,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	uv_timer_stop(&handle->timer);
 	handle->state = HANDLE_READY;
 	handle->generation++;
-	assert_valid(handle);
+	handle_assert_valid(handle);
 	handle->failed_starts = 0;
 	handle->fault[0] = 0;
 	handle->overran = 0;
@@ -196,7 +196,7 @@ static void on_alive(void *arg, int status, const char *error, struct wire_in *r
 
 /* Calls have deadlines of their own; what goes through lanes has the device process's, which passes
  * only where that gets on. */
-static void look(struct device_handle *handle)
+static void handle_look(struct device_handle *handle)
 {
 	struct broker *broker = handle->device->broker;
 	bool under_way;
@@ -217,7 +217,7 @@ void handle_look_after(struct device_handle *handle)
 	if (pause_ms > PAUSE_EXECUTOR_LOOK_MS)
 		pause_ms = PAUSE_EXECUTOR_LOOK_MS;
 	if (handle->state == HANDLE_READY && !uv_is_active((uv_handle_t *)&handle->timer))
-		uv_timer_start(&handle->timer, on_timer, pause_ms, pause_ms);
+		uv_timer_start(&handle->timer, on_handle_timer, pause_ms, pause_ms);
 }
 
 /* As if it had never been started. */
@@ -245,19 +245,19 @@ void handle_left(struct device_handle *handle)
 					   0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_handle_timer(uv_timer_t *timer)
 {
 	struct device_handle *handle = timer->data;
 	if (handle->state == HANDLE_READY) {
-		look(handle);
+		handle_look(handle);
 	} else if (handle->state == HANDLE_WAITING) {
-		start(handle);
+		handle_start(handle);
 	} else if (handle->state == HANDLE_STOPPED) {
 		if (handle->session && handle->device->state == DEVICE_LOST)
 			return; /* until it is found: tell_others() */
 		handle->failed_starts = 0;
 		handle->restarts++;
-		start(handle);
+		handle_start(handle);
 	} else if (handle->child) {
 		util_fail(handle->fault, sizeof(handle->fault), 0,
 				  "the device process of %s was not ready after %u ms", handle->device->info.name,
@@ -280,7 +280,7 @@ static void start_again(struct device_handle *handle)
 	/* Its owner has only itself to wait for. */
 	if (handle->session && !handle->failed_starts)
 		handle->backoff_ms = 0;
-	uv_timer_start(&handle->timer, on_timer, handle->backoff_ms, 0);
+	uv_timer_start(&handle->timer, on_handle_timer, handle->backoff_ms, 0);
 	handle->backoff_ms =
 		handle->backoff_ms ? handle->backoff_ms * 2 : PAUSE_EXECUTOR_START_FIRST_MS;
 	if (handle->backoff_ms > longest)
@@ -295,8 +295,8 @@ static bool is_fault(const struct device_handle *handle, int exit_status, int si
 		   handle->device->state == DEVICE_PRESENT;
 }
 
-static void report(struct device_handle *handle, int exit_status, int signal, char *sentence,
-				   size_t size)
+static void handle_report(struct device_handle *handle, int exit_status, int signal, char *sentence,
+						  size_t size)
 {
 	char output[OUTPUT_TAIL];
 	handle_output(handle, output);
@@ -313,7 +313,7 @@ static void report(struct device_handle *handle, int exit_status, int signal, ch
 		handle->device->broker->events->fault(handle->device->broker, &fault, sentence, size);
 }
 
-static void on_gone(void *owner, int exit_status, int signal, const char *why)
+static void on_handle_gone(void *owner, int exit_status, int signal, const char *why)
 {
 	struct device_handle *handle = owner;
 	struct broker *broker = handle->device->broker;
@@ -325,7 +325,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		snprintf(sentence, sizeof(sentence), "%s", handle->fault);
 	else
 		util_fail(sentence, KERNEL_ERROR_MAX, 0, "the device process of %s %s", name, why);
-	report(handle, exit_status, signal, sentence, sizeof(sentence));
+	handle_report(handle, exit_status, signal, sentence, sizeof(sentence));
 	handle->child = NULL;
 	handle->holds = false;
 	handle->scratch_bytes = 0;
@@ -341,22 +341,22 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 
 	/* Restart first: those told of the end may ask for more at once. */
 	if (handle->failed_starts >= START_TRIES)
-		give_up(handle, KILN_ENOTSUP, sentence);
+		handle_give_up(handle, KILN_ENOTSUP, sentence);
 	else
 		start_again(handle);
 	broker->events->device_lost(broker, handle, sentence);
 	handle_fail_calls(handle, sentence);
 	handle_drop_modules(handle);
 	handle->fault[0] = 0;
-	assert_valid(handle);
+	handle_assert_valid(handle);
 	/* What could not be sent because the process was ending already waits for the next, too. */
 	broker->events->device_changed(broker, handle);
 	broker_progress(broker);
 }
 
-static void start(struct device_handle *handle)
+static void handle_start(struct device_handle *handle)
 {
-	static const struct child_events events = {handle_on_message, on_gone};
+	static const struct child_events events = {handle_on_message, on_handle_gone};
 	static const char *const orders[] = {"--memcheck=natural", "--memcheck=reversed",
 										 "--memcheck=shuffled"};
 	char device[40], patience[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
@@ -390,17 +390,17 @@ static void start(struct device_handle *handle)
 	if (handle->child) {
 		handle->state = HANDLE_STARTING;
 		handle->state_us = util_now_us();
-		uv_timer_start(&handle->timer, on_timer, start_deadline_ms(handle), 0);
+		uv_timer_start(&handle->timer, on_handle_timer, start_deadline_ms(handle), 0);
 	} else if (++handle->failed_starts >= START_TRIES) {
-		give_up(handle, KILN_EIO, error);
+		handle_give_up(handle, KILN_EIO, error);
 	} else {
 		start_again(handle);
 	}
-	assert_valid(handle);
+	handle_assert_valid(handle);
 }
 
 /* It works, and is stopped, or in a state that the system does not let it out of. */
-static void on_lost(void *owner)
+static void on_handle_lost(void *owner)
 {
 	struct device_handle *handle = owner;
 	/* Why it is ending already says more. */
@@ -429,11 +429,11 @@ static struct device_handle *handle_new(struct device_entry *device, uint32_t ui
 	uv_timer_init(&device->broker->loop, &handle->clock);
 	uv_timer_init(&device->broker->loop, &handle->idle);
 	handle->idle.data = handle;
-	pulse_open(&handle->pulse, &device->broker->loop, on_lost, handle);
+	pulse_open(&handle->pulse, &device->broker->loop, on_handle_lost, handle);
 	while (*link)
 		link = &(*link)->next;
 	*link = handle;
-	start(handle);
+	handle_start(handle);
 	return handle;
 }
 
@@ -478,7 +478,7 @@ void handle_when_ready(struct device_handle *handle, handle_ready ready, void *a
 			return;
 		}
 		handle->failed_starts = 0;
-		start(handle);
+		handle_start(handle);
 	}
 	struct handle_wait *waiter = calloc(1, sizeof(*waiter));
 	if (!waiter) {
@@ -567,7 +567,7 @@ void handle_stop(struct device_handle *handle)
 	stop(handle, NULL, "kilnd is stopping");
 }
 
-static void on_closed(uv_handle_t *timer)
+static void on_handle_closed(uv_handle_t *timer)
 {
 	struct device_handle *handle = timer->data;
 	if (--handle->open_handles == 0)
@@ -581,7 +581,7 @@ void handle_end(struct device_handle *handle)
 		link = &(*link)->next;
 	*link = handle->next;
 	handle->open_handles = 4;
-	stop(handle, on_closed, "its session has ended");
+	stop(handle, on_handle_closed, "its session has ended");
 	handle->device->broker->events->device_closed(handle->device->broker, handle);
 }
 

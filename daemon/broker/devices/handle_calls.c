@@ -315,7 +315,7 @@ void handle_put_params(struct device_handle *handle, const char *key, struct wir
 		wire_put_ints(out, "params", module->params, module->param_count);
 }
 
-static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+static void on_handle_calls_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct handle_module *module = arg;
 	struct module_wait *waiter;
@@ -387,11 +387,12 @@ static int send_load(struct device_handle *handle, struct handle_module *module,
 	wire_put_uint(&message, "shared", shared_bytes);
 	wire_put_bool(&message, "lazy", lazy);
 	wire_put_bin(&message, "object", row->object, row->object_bytes);
-	return handle_send_waiting(handle, &message, id, on_loaded, module);
+	return handle_send_waiting(handle, &message, id, on_handle_calls_loaded, module);
 }
 
-static int load(struct device_handle *handle, const char *key, const struct cache_row *row,
-				uint32_t shared_bytes, bool lazy, handle_done done, void *arg)
+static int handle_calls_load(struct device_handle *handle, const char *key,
+							 const struct cache_row *row, uint32_t shared_bytes, bool lazy,
+							 handle_done done, void *arg)
 {
 	struct handle_module *module = map_get(&handle->modules, key, KERNEL_KEY_HEX - 1);
 	struct module_wait *waiter;
@@ -434,13 +435,13 @@ static int load(struct device_handle *handle, const char *key, const struct cach
 int handle_load(struct device_handle *handle, const char *key, const struct cache_row *row,
 				uint32_t shared_bytes, handle_done done, void *arg)
 {
-	return load(handle, key, row, shared_bytes, false, done, arg);
+	return handle_calls_load(handle, key, row, shared_bytes, false, done, arg);
 }
 
 int handle_load_lazily(struct device_handle *handle, const char *key, const struct cache_row *row,
 					   uint32_t shared_bytes, handle_done done, void *arg)
 {
-	return load(handle, key, row, shared_bytes, true, done, arg);
+	return handle_calls_load(handle, key, row, shared_bytes, true, done, arg);
 }
 
 void handle_keep(struct device_handle *handle, const char *key)

@@ -6,8 +6,8 @@
 
 #include "daemon/base/util.h"
 
-static struct wait_note begin(const struct device_handle *handle, const void *owner,
-							  const char *what, uint64_t since_us)
+static struct wait_note handle_waits_begin(const struct device_handle *handle, const void *owner,
+										   const char *what, uint64_t since_us)
 {
 	return (struct wait_note){
 		.owner = owner,
@@ -32,7 +32,7 @@ static void note_start(const struct device_handle *handle, waits_visit visit, vo
 	const char *name = handle->device->info.name;
 	bool starting = handle->state == HANDLE_STARTING;
 	for (const struct handle_wait *wait = handle->waiters; wait; wait = wait->next) {
-		struct wait_note note = begin(handle, wait->arg, "device", wait->since_us);
+		struct wait_note note = handle_waits_begin(handle, wait->arg, "device", wait->since_us);
 		waits_say(&note, "the start of the device process of %s", name);
 		if (starting)
 			note.left_ms = waits_timer_left(&handle->timer);
@@ -40,7 +40,7 @@ static void note_start(const struct device_handle *handle, waits_visit visit, vo
 	}
 	if (!starting && handle->state != HANDLE_WAITING)
 		return;
-	struct wait_note note = begin(handle, NULL, "start", handle->state_us);
+	struct wait_note note = handle_waits_begin(handle, NULL, "start", handle->state_us);
 	waits_say(&note, "%s of the device process of %s", starting ? "the start" : "the next start",
 			  name);
 	if (starting)
@@ -67,8 +67,9 @@ static const struct {
 	{"lane.close", "lane", "the launches of its lane on %s"},
 };
 
-static void describe(const struct device_handle *handle, const struct handle_call *call, bool quiet,
-					 struct wait_note *note)
+static void handle_waits_describe(const struct device_handle *handle,
+								  const struct handle_call *call, bool quiet,
+								  struct wait_note *note)
 {
 	const char *text = "an answer of %s";
 	note->what = "device";
@@ -96,8 +97,8 @@ static void note_call(const struct device_handle *handle, const struct handle_ca
 {
 	if (!call->done)
 		return;
-	struct wait_note note = begin(handle, call->arg, "", call->sent_us);
-	describe(handle, call, quiet, &note);
+	struct wait_note note = handle_waits_begin(handle, call->arg, "", call->sent_us);
+	handle_waits_describe(handle, call, quiet, &note);
 	if (strcmp(call->type, "load") != 0) {
 		visit(arg, &note);
 		return;

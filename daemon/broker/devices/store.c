@@ -75,7 +75,7 @@ static void say_stuck(const struct broker *broker, char text[KERNEL_ERROR_MAX])
 
 /* ---- The queues ---- */
 
-static void run(uv_work_t *request)
+static void run_item(uv_work_t *request)
 {
 	struct store_item *item = request->data;
 	struct store *store = item->broker->store;
@@ -100,7 +100,7 @@ static void watch_until(struct broker *broker, uint64_t due_us)
 
 static void finished(uv_work_t *request, int status);
 
-static void start(struct store_item *item)
+static void store_start(struct store_item *item)
 {
 	struct broker *broker = item->broker;
 	item->request.data = item;
@@ -108,7 +108,7 @@ static void start(struct store_item *item)
 	item->delay_ms = broker->test.delay_store_ms;
 	if (item->line == &broker->store->calls)
 		watch_until(broker, item->since_us + patience_us(broker));
-	uv_queue_work(&broker->loop, &item->request, run, finished);
+	uv_queue_work(&broker->loop, &item->request, run_item, finished);
 }
 
 static void nothing(struct broker *broker, void *arg)
@@ -135,7 +135,7 @@ static void on_tend(uv_timer_t *timer)
 	(void)store_run(timer->data, tend_work, nothing, NULL);
 }
 
-static void on_look(uv_timer_t *timer)
+static void on_store_look(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
 	if (!broker->store->calls.first && !broker->draining)
@@ -181,7 +181,7 @@ static void start_next(struct store_line *line)
 {
 	line->running = line->own ? take_own(line) : (struct store_item *)turns_take(&line->turns);
 	if (line->running)
-		start(line->running);
+		store_start(line->running);
 }
 
 static void link_item(struct store_line *line, struct store_item *item)
@@ -234,8 +234,9 @@ static void finished(uv_work_t *request, int status)
 }
 
 /* owner NULL: the daemon itself.  *out NULL, or where the item is wanted. */
-static int enter(struct broker *broker, struct store_line *line, const struct turn_owner *owner,
-				 const struct store_item *what, struct store_item **out)
+static int store_enter(struct broker *broker, struct store_line *line,
+					   const struct turn_owner *owner, const struct store_item *what,
+					   struct store_item **out)
 {
 	struct store_item *item = malloc(sizeof(*item));
 	if (!item)
@@ -265,28 +266,28 @@ static int enter(struct broker *broker, struct store_line *line, const struct tu
 
 int store_run(struct broker *broker, store_work work, store_done done, void *arg)
 {
-	return enter(broker, &broker->store->calls, NULL,
-				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
+	return store_enter(broker, &broker->store->calls, NULL,
+					   &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
 }
 
 int store_run_for(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
 				  void *arg)
 {
-	return enter(broker, &broker->store->calls, &owner,
-				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
+	return store_enter(broker, &broker->store->calls, &owner,
+					   &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
 }
 
 int store_aside(struct broker *broker, store_work work, store_done done, void *arg)
 {
-	return enter(broker, &broker->store->aside, NULL,
-				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
+	return store_enter(broker, &broker->store->aside, NULL,
+					   &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
 }
 
 int store_aside_for(struct broker *broker, struct turn_owner owner, store_work work,
 					store_done done, void *arg)
 {
-	return enter(broker, &broker->store->aside, &owner,
-				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
+	return store_enter(broker, &broker->store->aside, &owner,
+					   &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
 }
 
 /* ---- Who waits ---- */
@@ -351,7 +352,7 @@ int store_wait(struct broker *broker, struct turn_owner owner, store_work work, 
 {
 	struct store *store = broker->store;
 	uint64_t due = util_now_us() + (stuck_us(broker) ? 0 : patience_us(broker));
-	int status = enter(
+	int status = store_enter(
 		broker, &store->calls, &owner,
 		&(struct store_item){.work = work, .done = done, .late = late, .arg = arg, .due_us = due},
 		item);
@@ -392,7 +393,7 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		timers[i]->data = broker;
 	}
 	broker->store = store;
-	uv_timer_start(&store->look, on_look, PAUSE_STORE_LOOK_MS, PAUSE_STORE_LOOK_MS);
+	uv_timer_start(&store->look, on_store_look, PAUSE_STORE_LOOK_MS, PAUSE_STORE_LOOK_MS);
 	/* The last to use the cache here: a report is written by the store's thread. */
 	broker->events->cache_opened(broker, store->cache);
 	look_for_damage(broker, &(struct cache_stats){0});

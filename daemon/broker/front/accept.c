@@ -30,7 +30,7 @@ struct acceptor {
 	bool crowded; /* strangers' descriptors cannot be closed, and the log says so */
 };
 
-static void assert_valid(const struct acceptor *acceptor)
+static void accept_assert_valid(const struct acceptor *acceptor)
 {
 	(void)acceptor;
 	assert((acceptor->state == ACCEPT_LISTENING) ==
@@ -66,7 +66,7 @@ static void listen_now(struct acceptor *acceptor)
 	acceptor->state = ACCEPT_LISTENING;
 	uv_timer_stop(&acceptor->rest);
 	uv_poll_start(&acceptor->poll, UV_READABLE, on_connection);
-	assert_valid(acceptor);
+	accept_assert_valid(acceptor);
 }
 
 static void on_rested(uv_timer_t *timer)
@@ -80,7 +80,7 @@ static void rest(struct acceptor *acceptor)
 	acceptor->state = ACCEPT_RESTING;
 	uv_poll_stop(&acceptor->poll);
 	uv_timer_start(&acceptor->rest, on_rested, PAUSE_SERVER_ACCEPT_MS, 0);
-	assert_valid(acceptor);
+	accept_assert_valid(acceptor);
 }
 
 /* Descriptors that strangers send into sockets that are turned away have no bound there: before
@@ -147,7 +147,7 @@ void accept_look(struct broker *broker)
 	acceptor->lost = status != KILN_OK;
 }
 
-static void on_look(uv_timer_t *timer)
+static void on_accept_look(uv_timer_t *timer)
 {
 	accept_look(timer->data);
 }
@@ -182,7 +182,7 @@ void accept_start(struct broker *broker)
 	struct acceptor *acceptor = broker->acceptor;
 	uv_poll_init(&broker->loop, &acceptor->poll, acceptor->socket.fd);
 	listen_now(acceptor);
-	uv_timer_start(&acceptor->look, on_look, PAUSE_SERVER_LOOK_MS, PAUSE_SERVER_LOOK_MS);
+	uv_timer_start(&acceptor->look, on_accept_look, PAUSE_SERVER_LOOK_MS, PAUSE_SERVER_LOOK_MS);
 }
 
 void accept_stop(struct broker *broker)

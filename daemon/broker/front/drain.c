@@ -31,7 +31,7 @@ struct drain {
 	bool left_disk;
 };
 
-static void assert_valid(const struct broker *broker)
+static void drain_assert_valid(const struct broker *broker)
 {
 	(void)broker;
 	assert(!broker->draining || broker->drain->state != DRAIN_RUNNING);
@@ -65,7 +65,7 @@ static void close_all(struct broker *broker)
 	job_close(broker);
 	pool_close(broker);
 	devices_close(broker);
-	assert_valid(broker);
+	drain_assert_valid(broker);
 }
 
 /* Returns true when the cache is closed, or left: the daemon does not wait for a disk that does not
@@ -109,7 +109,7 @@ void drain_look(struct broker *broker)
 	}
 }
 
-static void on_look(uv_timer_t *timer)
+static void on_drain_look(uv_timer_t *timer)
 {
 	drain_look(timer->data);
 }
@@ -118,7 +118,7 @@ static void on_look(uv_timer_t *timer)
  * a child, and work ends in many places. */
 static void look_soon(struct drain *drain)
 {
-	uv_timer_start(&drain->look, on_look, 0, PAUSE_DRAIN_LOOK_MS);
+	uv_timer_start(&drain->look, on_drain_look, 0, PAUSE_DRAIN_LOOK_MS);
 }
 
 void drain_progress(struct broker *broker)
@@ -144,7 +144,7 @@ void drain_begin(struct broker *broker, const char *why)
 	tiers_stop(broker);
 	lanes_end(broker);
 	look_soon(drain);
-	assert_valid(broker);
+	drain_assert_valid(broker);
 }
 
 void drain_now(struct broker *broker)

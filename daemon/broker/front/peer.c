@@ -39,7 +39,7 @@ struct peer {
 	uint64_t deaf_us; /* when it began to take no replies; 0: it has taken all */
 };
 
-static void assert_valid(const struct peer *peer)
+static void peer_assert_valid(const struct peer *peer)
 {
 	(void)peer;
 	assert(peer->open_handles > 0 && peer->sock >= 0);
@@ -54,7 +54,7 @@ bool peer_is_ending(const struct peer *peer)
 
 /* ---- Errors that answer no request ---- */
 
-static void fail(struct peer *peer, uint64_t id, int status, char text[KERNEL_ERROR_MAX])
+static void peer_fail(struct peer *peer, uint64_t id, int status, char text[KERNEL_ERROR_MAX])
 {
 	struct wire_out out;
 	plain_clean(text, KERNEL_ERROR_MAX, PLAIN_LINE); /* it may quote the client */
@@ -67,13 +67,13 @@ static void fail(struct peer *peer, uint64_t id, int status, char text[KERNEL_ER
 
 static void fail_protocol(struct peer *peer, uint64_t id, int status, char text[KERNEL_ERROR_MAX])
 {
-	fail(peer, id, status, text);
+	peer_fail(peer, id, status, text);
 	peer->broker->counters.protocol_errors++;
 }
 
 /* ---- Clocks ---- */
 
-static void watch(struct peer *peer);
+static void peer_watch(struct peer *peer);
 
 static uint32_t hello_deadline(const struct broker *broker)
 {
@@ -86,7 +86,7 @@ static void on_silent(uv_timer_t *timer)
 	struct peer *peer = timer->data;
 	char text[KERNEL_ERROR_MAX];
 	util_fail(text, sizeof(text), 0, "no hello came within %u ms", hello_deadline(peer->broker));
-	fail(peer, 0, KILN_ETIMEDOUT, text);
+	peer_fail(peer, 0, KILN_ETIMEDOUT, text);
 	peer->owner->on_end(peer->arg);
 }
 
@@ -112,7 +112,7 @@ static void on_held(uv_timer_t *timer)
 						   (unsigned)peer->who.uid);
 	util_log(UTIL_WARN, "session %llu (pid %d) was ended: %s", (unsigned long long)peer->number,
 			 peer->who.pid, text);
-	fail(peer, 0, status, text);
+	peer_fail(peer, 0, status, text);
 	peer->owner->on_end(peer->arg);
 }
 
@@ -135,13 +135,13 @@ void peer_release(struct peer *peer)
 		await_hello(peer);
 	else
 		uv_timer_stop(&peer->timer);
-	watch(peer);
+	peer_watch(peer);
 }
 
 /* ---- Messages in ---- */
 
 /* Handles one message; false when the peer is to end. */
-static bool take(struct peer *peer, struct frame *frame)
+static bool peer_take(struct peer *peer, struct frame *frame)
 {
 	struct wire_in message;
 	char text[KERNEL_ERROR_MAX];
@@ -164,7 +164,7 @@ static bool take(struct peer *peer, struct frame *frame)
 	if (frame->lost) {
 		util_fail(text, sizeof(text), 0, "the descriptors of %.*s were lost: %s; try again later",
 				  PLAIN_CUT(wire_type(&message), 40), rights_full_text(peer->who.uid));
-		fail(peer, wire_id(&message), KILN_ELIMIT, text);
+		peer_fail(peer, wire_id(&message), KILN_ELIMIT, text);
 	} else {
 		peer->owner->on_message(peer->arg, &message, frame);
 	}
@@ -212,7 +212,7 @@ static bool read_messages(struct peer *peer)
 			return true;
 		if (status == KILN_OK) {
 			bytes += frame.size;
-			go_on = take(peer, &frame);
+			go_on = peer_take(peer, &frame);
 		}
 		frame_free_by(&frame, &peer->closer);
 		if (!go_on || peer->state >= PEER_ENDING)
@@ -221,7 +221,7 @@ static bool read_messages(struct peer *peer)
 	return true;
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events)
+static void on_peer_ready(uv_poll_t *poll, int status, int events)
 {
 	struct peer *peer = poll->data;
 	bool alive = status == 0 && peer->state < PEER_ENDING;
@@ -233,13 +233,13 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 	if (alive && (events & (UV_READABLE | UV_DISCONNECT)))
 		alive = read_messages(peer);
 	if (alive)
-		watch(peer);
+		peer_watch(peer);
 	else
 		peer->owner->on_end(peer->arg);
 }
 
 /* Sees that the poll is started for what the state and the queue need. */
-static void watch(struct peer *peer)
+static void peer_watch(struct peer *peer)
 {
 	bool reads = peer->state != PEER_HELD;
 	int events = (reads ? UV_READABLE | UV_DISCONNECT : 0) | (peer->queue.count ? UV_WRITABLE : 0);
@@ -251,9 +251,9 @@ static void watch(struct peer *peer)
 	if (peer->state != PEER_CLOSED && events != peer->watched && !events)
 		uv_poll_stop(&peer->poll);
 	else if (peer->state != PEER_CLOSED && events != peer->watched)
-		uv_poll_start(&peer->poll, events, on_ready);
+		uv_poll_start(&peer->poll, events, on_peer_ready);
 	peer->watched = events;
-	assert_valid(peer);
+	peer_assert_valid(peer);
 }
 
 /* ---- Replies out ---- */
@@ -285,7 +285,7 @@ void peer_send(struct peer *peer, struct wire_out *out, const int *fds, int fd_c
 	if (deaf)
 		return;
 	if (status == KILN_OK && peer->queue.count) {
-		watch(peer);
+		peer_watch(peer);
 	} else if (status != KILN_OK) {
 		warn_deaf(peer, status, why);
 		peer_end(peer);
@@ -324,7 +324,7 @@ struct peer *peer_open(struct broker *broker, int sock, uint64_t number,
 	await_hello(peer);
 	/* Its uid may have too much to be closed already, and it may bring more. */
 	hold(peer);
-	watch(peer);
+	peer_watch(peer);
 	return peer;
 }
 
@@ -341,10 +341,10 @@ void peer_end(struct peer *peer)
 	peer->state = PEER_ENDING;
 	frame_queue_flush(&peer->queue, peer->sock);
 	shutdown(peer->sock, SHUT_RDWR);
-	watch(peer);
+	peer_watch(peer);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_peer_closed(uv_handle_t *handle)
 {
 	struct peer *peer = handle->data;
 	if (--peer->open_handles > 0)
@@ -364,9 +364,9 @@ void peer_close(struct peer *peer)
 	peer->state = PEER_CLOSED;
 	uv_poll_stop(&peer->poll);
 	uv_timer_stop(&peer->timer);
-	uv_close((uv_handle_t *)&peer->poll, on_closed);
-	uv_close((uv_handle_t *)&peer->timer, on_closed);
-	assert_valid(peer);
+	uv_close((uv_handle_t *)&peer->poll, on_peer_closed);
+	uv_close((uv_handle_t *)&peer->timer, on_peer_closed);
+	peer_assert_valid(peer);
 }
 
 int peer_waits(const struct peer *peer, struct wait_note notes[PEER_NOTES])

@@ -186,7 +186,7 @@ static void free_broker(struct broker *broker)
 }
 
 /* Gives a zeroed broker its options and its loop; false: there can be no loop. */
-static bool begin(struct broker *broker, const struct options *options)
+static bool server_begin(struct broker *broker, const struct options *options)
 {
 	util_log_level = options->log_level;
 	broker->events = &events;
@@ -225,7 +225,7 @@ static bool may_open_files(void)
 	return false;
 }
 
-static int run(const struct options *options)
+static int run_until_drained(const struct options *options)
 {
 	static struct broker broker;
 	char error[KERNEL_ERROR_MAX];
@@ -236,7 +236,7 @@ static int run(const struct options *options)
 	/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024
 	 * is kept for programs that use select(). */
 	frame_reserve();
-	if (!begin(&broker, options)) {
+	if (!server_begin(&broker, options)) {
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;
 	}
@@ -255,7 +255,7 @@ static int run(const struct options *options)
 int server_run(const struct options *options)
 {
 	util_log_begin(DEADLINE_OUTPUT_US);
-	int status = run(options);
+	int status = run_until_drained(options);
 	util_log_end(DEADLINE_LOG_END_MS);
 	return status;
 }

@@ -105,7 +105,8 @@ static void on_freed(void *arg)
 
 static const struct peer_owner owner = {on_message, on_end, on_freed};
 
-static struct session *make(struct broker *broker, int sock, const struct peer_identity *who)
+static struct session *session_life_make(struct broker *broker, int sock,
+										 const struct peer_identity *who)
 {
 	struct session *session = session_new(broker, who->uid, who->gid, who->pid);
 	if (!session)
@@ -138,7 +139,7 @@ void session_open(struct broker *broker, int sock)
 	}
 	while ((crowded = admit_crowded_out(broker)))
 		session_close(crowded);
-	if (!make(broker, sock, &who)) {
+	if (!session_life_make(broker, sock, &who)) {
 		closer_put_socket(sock);
 		return;
 	}

@@ -50,8 +50,8 @@ static void add_row(struct collecting *all, const struct wait_row *row)
 		find_youngest(all);
 }
 
-static void add(struct collecting *all, const struct session *session, const char *asked,
-				uint64_t request, const struct wait_note *note)
+static void waits_add(struct collecting *all, const struct session *session, const char *asked,
+					  uint64_t request, const struct wait_note *note)
 {
 	struct wait_row row = {.asked = asked, .request = request, .note = *note};
 	if (session) {
@@ -68,7 +68,7 @@ static void keep_note(void *arg, const struct wait_note *note)
 {
 	struct collecting *all = arg;
 	if (!note->owner) {
-		add(all, NULL, "", 0, note);
+		waits_add(all, NULL, "", 0, note);
 		return;
 	}
 	if (all->count == all->room) {
@@ -90,7 +90,7 @@ static int by_owner(const void *a, const void *b)
 }
 
 /* Claims it; NULL: nobody has told of this owner. */
-static const struct wait_note *find(struct collecting *all, const void *owner)
+static const struct wait_note *waits_find(struct collecting *all, const void *owner)
 {
 	struct wait_note key = {.owner = owner};
 	const struct wait_note *found =
@@ -111,16 +111,16 @@ static struct wait_note note_of(const char *what, const char *of, uint64_t since
 static void add_request(struct collecting *all, const struct session *session,
 						const struct request *request)
 {
-	const struct wait_note *found = request->doing ? find(all, request->doing) : NULL;
+	const struct wait_note *found = request->doing ? waits_find(all, request->doing) : NULL;
 	struct wait_note note = note_of("loop", "", 0);
 	if (!found)
-		found = find(all, request);
+		found = waits_find(all, request);
 	if (found)
 		note = *found;
 	else
 		waits_say(&note, "its turn");
 	note.since_us = request->since_us;
-	add(all, session, request->name, request->id, &note);
+	waits_add(all, session, request->name, request->id, &note);
 }
 
 struct adding {
@@ -131,10 +131,10 @@ struct adding {
 static void add_work(void *arg, const struct work_wait *wait)
 {
 	const struct adding *adding = arg;
-	const struct wait_note *found = wait->owner ? find(adding->all, wait->owner) : NULL;
+	const struct wait_note *found = wait->owner ? waits_find(adding->all, wait->owner) : NULL;
 	struct wait_note note = found ? *found : wait->note;
 	note.since_us = wait->since_us;
-	add(adding->all, adding->session, wait->asked, wait->ticket, &note);
+	waits_add(adding->all, adding->session, wait->asked, wait->ticket, &note);
 }
 
 static void add_peer(struct collecting *all, const struct session *session)
@@ -142,7 +142,7 @@ static void add_peer(struct collecting *all, const struct session *session)
 	struct wait_note notes[PEER_NOTES];
 	int count = peer_waits(session->peer, notes);
 	for (int i = 0; i < count; i++)
-		add(all, session, "", 0, &notes[i]);
+		waits_add(all, session, "", 0, &notes[i]);
 }
 
 static void add_lane(struct collecting *all, const struct session *session)
@@ -150,7 +150,7 @@ static void add_lane(struct collecting *all, const struct session *session)
 	struct wait_note notes[LANE_NOTES];
 	int count = lane_waits(session, notes);
 	for (int i = 0; i < count; i++)
-		add(all, session, "lane", 0, &notes[i]);
+		waits_add(all, session, "lane", 0, &notes[i]);
 }
 
 static void add_session(struct collecting *all, const struct session *session)
@@ -197,7 +197,7 @@ int waits_collect(struct broker *broker, struct wait_row *rows, int most, uint64
 		add_session(&all, session);
 	for (size_t i = 0; i < all.count && all.claimed; i++)
 		if (!all.claimed[i] && all.notes[i].alone)
-			add(&all, NULL, "", 0, &all.notes[i]);
+			waits_add(&all, NULL, "", 0, &all.notes[i]);
 	qsort(rows, (size_t)all.shown, sizeof(*rows), by_age);
 	free(all.notes);
 	free(all.claimed);

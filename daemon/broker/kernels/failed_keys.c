@@ -76,8 +76,8 @@ static bool finish_log(const char *key, int64_t seconds, struct compile_result *
 	return true;
 }
 
-static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *key,
-				 const char *key_text, const struct compile_result *result)
+static void failed_keys_fill(struct keeping *keeping, struct kernel_ref *ref, const char *key,
+							 const char *key_text, const struct compile_result *result)
 {
 	struct cache_failure *failure = &keeping->failure;
 	struct cache_row *row = &failure->row;
@@ -113,7 +113,7 @@ void failed_keys_keep(struct broker *broker, struct kernel_ref *ref, const char 
 		free(keeping);
 		return;
 	}
-	fill(keeping, ref, key, key_text, result);
+	failed_keys_fill(keeping, ref, key, key_text, result);
 	if (seconds)
 		keeping->failure.until = keeping->failure.row.created + seconds;
 	if (store_is_crowded(broker) || store_run(broker, keep_work, keep_done, keeping) != KILN_OK)

@@ -80,7 +80,7 @@ static void join(struct job_wait *wait, struct lookup *lookup)
 }
 
 /* The ref has a key. */
-static void enter(struct job_wait *wait)
+static void job_enter(struct job_wait *wait)
 {
 	struct broker *broker = wait->broker;
 	struct lookup *lookup = find_lookup(broker, wait->ref->key);
@@ -122,7 +122,7 @@ static void key_done(struct broker *broker, void *arg)
 	if (wait->state == WAIT_LEFT)
 		wait_free(wait);
 	else if (ref->key[0] && ref->key_text)
-		enter(wait);
+		job_enter(wait);
 	else
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
 }
@@ -155,22 +155,22 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		return;
 	job_key(broker, wait->ref);
 	if (wait->ref->key[0])
-		enter(wait);
+		job_enter(wait);
 	else
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_job_closed(uv_handle_t *handle)
 {
 	free(handle);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_job_timer(uv_timer_t *timer)
 {
 	struct job_wait *wait = timer->data;
 	wait->timer = NULL;
 	wait->state = WAIT_COMPILERS;
-	uv_close((uv_handle_t *)timer, on_closed);
+	uv_close((uv_handle_t *)timer, on_job_closed);
 	pool_when_known(wait->broker, on_known, wait);
 }
 
@@ -202,7 +202,7 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 	/* No answer may come from inside this function: the loop takes the first step. */
 	timer->data = wait;
 	uv_timer_init(&broker->loop, timer);
-	uv_timer_start(timer, on_timer, 0, 0);
+	uv_timer_start(timer, on_job_timer, 0, 0);
 	return wait;
 }
 
@@ -234,7 +234,7 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 	wait_forget(wait);
 	switch (wait->state) {
 	case WAIT_LATER:
-		uv_close((uv_handle_t *)wait->timer, on_closed);
+		uv_close((uv_handle_t *)wait->timer, on_job_closed);
 		break;
 	case WAIT_COMPILERS:
 		pool_forget(broker, wait);

@@ -12,8 +12,8 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-/* One read of the cache.  The store's thread owns it until read_done(); a disk that does not answer
- * may keep it longer than its lookup lives. */
+/* One read of the cache.  The store's thread owns it until lookup_read_done(); a slow disk may
+ * keep it longer than its lookup lives. */
 struct cache_read {
 	struct lookup *lookup; /* NULL: the deadline has passed, and the lookup went on */
 	char key[KERNEL_KEY_HEX];
@@ -33,7 +33,7 @@ void lookup_assert_valid(const struct lookup *lookup)
 	(void)lookup; /* without asserts nothing uses it */
 }
 
-static void read_work(struct cache *cache, void *arg)
+static void lookup_read_work(struct cache *cache, void *arg)
 {
 	struct cache_read *read = arg;
 	char error[KERNEL_ERROR_MAX];
@@ -119,7 +119,7 @@ static void read_late(struct broker *broker, void *arg, const char *why)
 	after_cache(lookup);
 }
 
-static void read_done(struct broker *broker, void *arg)
+static void lookup_read_done(struct broker *broker, void *arg)
 {
 	struct cache_read *read = arg;
 	struct lookup *lookup = read->lookup;
@@ -138,7 +138,7 @@ static void read_done(struct broker *broker, void *arg)
 	free(read);
 }
 
-static bool look(struct lookup *lookup, struct turn_owner owner)
+static bool lookup_look(struct lookup *lookup, struct turn_owner owner)
 {
 	struct cache_read *read = calloc(1, sizeof(*read));
 	if (!read)
@@ -146,7 +146,7 @@ static bool look(struct lookup *lookup, struct turn_owner owner)
 	read->lookup = lookup;
 	read->status = KILN_ETIMEDOUT; /* unless it is done */
 	memcpy(read->key, lookup->key, sizeof(read->key));
-	if (store_wait(lookup->broker, owner, read_work, read_done, read_late, read,
+	if (store_wait(lookup->broker, owner, lookup_read_work, lookup_read_done, read_late, read,
 				   &lookup->looking) == KILN_OK)
 		return true;
 	free(read);
@@ -173,7 +173,7 @@ struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct
 	if (broker->lookups)
 		broker->lookups->previous = lookup;
 	broker->lookups = lookup;
-	if (!look(lookup, owner)) {
+	if (!lookup_look(lookup, owner)) {
 		lookup_unlink(lookup);
 		lookup_free(lookup);
 		return NULL;

@@ -133,8 +133,8 @@ void miss_explain_alignments(const char *asked, const char *other, struct compil
 }
 
 /* Inserts a row that is among the nearest. */
-static void compare(const struct kernel_ref *ref, const struct cache_row *row, bool failed,
-					struct miss_explain *why)
+static void miss_explain_compare(const struct kernel_ref *ref, const struct cache_row *row,
+								 bool failed, struct miss_explain *why)
 {
 	struct miss_explain_near near = {.failed = failed, .used = row->used};
 	int at = why->near_count;
@@ -162,13 +162,13 @@ static void compare_candidate(struct cache *cache, const struct search *search, 
 	if (candidate->failed) {
 		struct cache_failure failure;
 		if (cache_failure_show(cache, candidate->key, &failure, error) == KILN_OK) {
-			compare(search->ref, &failure.row, true, why);
+			miss_explain_compare(search->ref, &failure.row, true, why);
 			cache_failure_free(&failure);
 		}
 	} else {
 		struct cache_row row;
 		if (cache_show(cache, candidate->key, &row, error) == KILN_OK) {
-			compare(search->ref, &row, false, why);
+			miss_explain_compare(search->ref, &row, false, why);
 			cache_row_free(&row);
 		}
 	}

@@ -53,7 +53,7 @@ void raw_source_free(struct raw_source *source)
 	free(source);
 }
 
-static const char *keep(struct raw_source *source, const char *text)
+static const char *raw_keep(struct raw_source *source, const char *text)
 {
 	char *copy = util_strdup(text);
 	source->strings[source->string_count++] = copy;
@@ -141,12 +141,12 @@ static int add_user_files(struct wire_in *message, struct kernel_ref *ref,
 	const msgpack_object *raw = wire_get(&message->root, "raw"),
 						 *headers = wire_get(raw, "headers");
 	ref->raw->first = ref->job.file_count;
-	add_file(ref, keep(ref->raw, ref->plan.source), NULL, wire_get_uint(raw, "bytes", 0));
+	add_file(ref, raw_keep(ref->raw, ref->plan.source), NULL, wire_get_uint(raw, "bytes", 0));
 	for (uint32_t i = 0; i < wire_count(headers); i++) {
 		const char *header = wire_get_str(message, wire_at(headers, i), "n");
 		if (!header)
 			return ERROR(KILN_EINVAL, "header %u has no name", i);
-		add_file(ref, keep(ref->raw, header), NULL, wire_get_uint(wire_at(headers, i), "c", 0));
+		add_file(ref, raw_keep(ref->raw, header), NULL, wire_get_uint(wire_at(headers, i), "c", 0));
 	}
 	return KILN_OK;
 }
@@ -186,13 +186,13 @@ static int add_settings(struct wire_in *message, struct kernel_ref *ref,
 		if (!name)
 			return ERROR(KILN_EINVAL, "macro %u has no name", i);
 		source->macros[i] =
-			(struct compile_macro){keep(source, name), keep(source, value ? value : "1")};
+			(struct compile_macro){raw_keep(source, name), raw_keep(source, value ? value : "1")};
 	}
 	for (uint32_t i = 0; i < wire_count(options); i++) {
 		const char *option = wire_get_str(message, wire_at(options, i), "o");
 		if (!option)
 			return ERROR(KILN_EINVAL, "option %u is no text", i);
-		source->options[i] = keep(source, option);
+		source->options[i] = raw_keep(source, option);
 	}
 	ref->job.macros = source->macros;
 	ref->job.macro_count = (int)wire_count(macros);
@@ -231,8 +231,8 @@ void raw_explain(const struct kernel_ref *ref, char *text, size_t size)
 						   job->macros[i].value);
 }
 
-static int fill(struct broker *broker, struct wire_in *message, struct frame *frame,
-				struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+static int fill_raw_job(struct broker *broker, struct wire_in *message, struct frame *frame,
+						struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
 {
 	uint64_t bytes = 0;
 	int status = count_texts(wire_get(&message->root, "raw"), &bytes, error);
@@ -265,7 +265,7 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 	ref->raw->fd = -1;
 	ref->job.files = ref->files;
 	ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
-	status = fill(broker, message, frame, ref, error);
+	status = fill_raw_job(broker, message, frame, ref, error);
 	if (status != KILN_OK) {
 		kernel_drop(ref);
 		return status;

@@ -52,7 +52,7 @@ struct recompile {
 	char error[KERNEL_ERROR_MAX];
 };
 
-static void assert_valid(const struct recompile *recompile)
+static void recompile_assert_valid(const struct recompile *recompile)
 {
 	assert(!recompile->taken || recompile->taken == recompile->want.compiler);
 	assert(!recompile->taken || recompile->state != RECOMPILE_STOPPED);
@@ -79,7 +79,8 @@ static void recompile_free(struct recompile *recompile)
 	free(recompile);
 }
 
-static void answer(struct recompile *recompile, int status, const char *error, const char *log)
+static void answer_recompile(struct recompile *recompile, int status, const char *error,
+							 const char *log)
 {
 	const struct kernel_ref *ref = recompile->want.ref;
 	const struct cache_row *row = &recompile->row;
@@ -100,21 +101,21 @@ static void answer(struct recompile *recompile, int status, const char *error, c
 	recompile_free(recompile);
 }
 
-static void fail(struct recompile *recompile, int status)
+static void fail_recompile(struct recompile *recompile, int status)
 {
-	answer(recompile, status, recompile->error, "");
+	answer_recompile(recompile, status, recompile->error, "");
 }
 
 /* Hands the recompile to the store. */
-static void run(struct recompile *recompile, enum recompile_state state, store_work work,
-				store_done done)
+static void recompile_run(struct recompile *recompile, enum recompile_state state, store_work work,
+						  store_done done)
 {
 	recompile->state = state;
-	assert_valid(recompile);
+	recompile_assert_valid(recompile);
 	if (store_run_for(recompile->broker, recompile->want.owner, work, done, recompile) == KILN_OK)
 		return;
 	util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a kernel");
-	fail(recompile, KILN_ENOMEM);
+	fail_recompile(recompile, KILN_ENOMEM);
 }
 
 /* False: it was stopped, or it failed and is answered; either way it is freed. */
@@ -123,7 +124,7 @@ static bool goes_on(struct recompile *recompile)
 	if (recompile->state == RECOMPILE_STOPPED)
 		recompile_free(recompile);
 	else if (recompile->status != KILN_OK)
-		fail(recompile, recompile->status);
+		fail_recompile(recompile, recompile->status);
 	else
 		return true;
 	return false;
@@ -142,7 +143,7 @@ static void keep_done(struct broker *broker, void *arg)
 	struct recompile *recompile = arg;
 	(void)broker;
 	if (goes_on(recompile))
-		answer(recompile, KILN_OK, NULL, NULL);
+		answer_recompile(recompile, KILN_OK, NULL, NULL);
 }
 
 /* Replaces the row that was read, if any, by that of the new key. */
@@ -168,12 +169,12 @@ static void compiled(void *arg, struct compile_result *result)
 	struct recompile *recompile = arg;
 	recompile->pooled = NULL;
 	if (result->status != KILN_OK) {
-		answer(recompile, result->status, result->error, result->log);
+		answer_recompile(recompile, result->status, result->error, result->log);
 	} else if (make_row(recompile, result)) {
-		run(recompile, RECOMPILE_KEEPING, keep_work, keep_done);
+		recompile_run(recompile, RECOMPILE_KEEPING, keep_work, keep_done);
 	} else {
 		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a kernel");
-		fail(recompile, KILN_ENOMEM);
+		fail_recompile(recompile, KILN_ENOMEM);
 	}
 }
 
@@ -194,7 +195,7 @@ static void look_done(struct broker *broker, void *arg)
 	if (!goes_on(recompile))
 		return;
 	if (recompile->outcome == RECOMPILE_FOUND) {
-		answer(recompile, KILN_OK, NULL, NULL);
+		answer_recompile(recompile, KILN_OK, NULL, NULL);
 		return;
 	}
 	recompile->state = RECOMPILE_COMPILING;
@@ -205,7 +206,7 @@ static void look_done(struct broker *broker, void *arg)
 	if (strcmp(recompile->compiler, job_compiler(broker, recompile->target)) != 0) {
 		util_fail(recompile->error, sizeof(recompile->error), 0,
 				  "the compiler was replaced while the kernel was looked for: ask again");
-		fail(recompile, KILN_EIO);
+		fail_recompile(recompile, KILN_EIO);
 		return;
 	}
 	recompile->pooled = pool_submit(broker, recompile->job, compiled, recompile);
@@ -214,7 +215,7 @@ static void look_done(struct broker *broker, void *arg)
 				  &recompile->place);
 	} else {
 		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a compile job");
-		fail(recompile, KILN_ENOMEM);
+		fail_recompile(recompile, KILN_ENOMEM);
 	}
 }
 
@@ -228,11 +229,11 @@ static void compile_by(struct recompile *recompile, const struct compile_toolcha
 		status = compile_key_again(recompile->row.key_text, recompile->target, toolchain->id,
 								   &recompile->key);
 	if (status == KILN_OK) {
-		run(recompile, RECOMPILE_LOOKING, look_work, look_done);
+		recompile_run(recompile, RECOMPILE_LOOKING, look_work, look_done);
 		return;
 	}
 	util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a key");
-	fail(recompile, status);
+	fail_recompile(recompile, status);
 }
 
 static void on_second_known(void *arg, const struct compile_toolchain *toolchain, const char *error)
@@ -243,7 +244,7 @@ static void on_second_known(void *arg, const struct compile_toolchain *toolchain
 		return;
 	}
 	snprintf(recompile->error, sizeof(recompile->error), "%s", error);
-	fail(recompile, KILN_ENOTSUP);
+	fail_recompile(recompile, KILN_ENOTSUP);
 }
 
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
@@ -256,27 +257,27 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		return;
 	}
 	snprintf(recompile->error, sizeof(recompile->error), "%s", error ? error : toolchain->reason);
-	fail(recompile, error ? KILN_EIO : KILN_ENOTSUP);
+	fail_recompile(recompile, error ? KILN_EIO : KILN_ENOTSUP);
 }
 
 static void skip(struct recompile *recompile)
 {
 	recompile->outcome = RECOMPILE_SKIPPED;
-	answer(recompile, KILN_OK, NULL, NULL);
+	answer_recompile(recompile, KILN_OK, NULL, NULL);
 }
 
 /* Asks which compiler will compile for the target. */
-static void ask(struct recompile *recompile)
+static void recompile_ask(struct recompile *recompile)
 {
 	struct alt_compiler *alt = recompile->want.compiler;
 	recompile->state = RECOMPILE_ASKING;
-	assert_valid(recompile);
+	recompile_assert_valid(recompile);
 	if (!alt) {
 		pool_when_known(recompile->broker, on_known, recompile);
 	} else if (!recompile->taken) {
 		util_fail(recompile->error, sizeof(recompile->error), 0,
 				  "a second compiler takes one kernel at a time of a connection");
-		fail(recompile, KILN_EBUSY);
+		fail_recompile(recompile, KILN_EBUSY);
 	} else if (!alt_compiler_serves(alt, recompile->target) && !recompile->want.ref) {
 		skip(recompile);
 	} else if (!alt_compiler_serves(alt, recompile->target)) {
@@ -284,7 +285,7 @@ static void ask(struct recompile *recompile)
 			recompile->error, sizeof(recompile->error), 0,
 			"%.120s does not compile for %s: a libnvrtc does for GPUs, a C++ compiler for cpu",
 			alt_compiler_path(alt), recompile->target);
-		fail(recompile, KILN_EINVAL);
+		fail_recompile(recompile, KILN_EINVAL);
 	} else {
 		alt_compiler_ask(alt, on_second_known, recompile);
 	}
@@ -292,14 +293,14 @@ static void ask(struct recompile *recompile)
 
 /* ---- Reading a row of the cache ---- */
 
-static void read_work(struct cache *cache, void *arg)
+static void read_row_work(struct cache *cache, void *arg)
 {
 	struct recompile *recompile = arg;
 	recompile->status = cache_peek(cache, recompile->want.key, &recompile->row, recompile->error);
 }
 
 /* All GPUs share a unit; device cpu has another. */
-static void read_done(struct broker *broker, void *arg)
+static void on_row_read(struct broker *broker, void *arg)
 {
 	struct recompile *recompile = arg;
 	const char *target = recompile->want.target;
@@ -319,7 +320,7 @@ static void read_done(struct broker *broker, void *arg)
 		return;
 	memcpy(recompile->unit.job.target, recompile->target, sizeof(recompile->target));
 	recompile->job = &recompile->unit.job;
-	ask(recompile);
+	recompile_ask(recompile);
 }
 
 /* ---- Starting and stopping ---- */
@@ -335,7 +336,7 @@ static void start_done(struct broker *broker, void *arg)
 	struct recompile *recompile = arg;
 	(void)broker;
 	if (goes_on(recompile))
-		ask(recompile);
+		recompile_ask(recompile);
 }
 
 struct recompile *recompile_start(struct broker *broker, const struct recompile_want *want,
@@ -358,8 +359,8 @@ struct recompile *recompile_start(struct broker *broker, const struct recompile_
 	}
 	/* A planned kernel has no row to read.  It takes the way over the store all the same, for no
 	 * answer may come from inside this function. */
-	if (store_run_for(broker, want->owner, planned ? start_work : read_work,
-					  planned ? start_done : read_done, recompile) == KILN_OK)
+	if (store_run_for(broker, want->owner, planned ? start_work : read_row_work,
+					  planned ? start_done : on_row_read, recompile) == KILN_OK)
 		return recompile;
 	recompile_free(recompile);
 	return NULL;
@@ -367,7 +368,7 @@ struct recompile *recompile_start(struct broker *broker, const struct recompile_
 
 void recompile_stop(struct recompile *recompile)
 {
-	assert_valid(recompile);
+	recompile_assert_valid(recompile);
 	switch (recompile->state) {
 	case RECOMPILE_ASKING:
 		if (recompile->taken)

@@ -113,8 +113,8 @@ static bool may_compile(const struct session *session)
 }
 
 /* Names the generic kernel in a problem, and plans it. */
-static int plan_generic(struct kernel_problem *problem, const struct kernel_limits *limits,
-						struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static int tier_plan_generic(struct kernel_problem *problem, const struct kernel_limits *limits,
+							 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_attr *attr = &problem->attrs[problem->attr_count];
 	if (problem->attr_count >= KERNEL_MAX_ATTRS)
@@ -153,7 +153,7 @@ static struct kernel_ref *open_generic(struct session *session,
 	struct kernel_ref *generic = NULL;
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
-	if (plan_generic(&named, limits, &plan, error) != KILN_OK)
+	if (tier_plan_generic(&named, limits, &plan, error) != KILN_OK)
 		return NULL;
 	if ((!strcmp(plan.instantiation, ref->plan.instantiation) &&
 		 !strcmp(plan.source, ref->plan.source)) ||
@@ -246,7 +246,7 @@ static void link_tier(struct tier *tier)
 	*tier->link = tier;
 }
 
-static void assert_valid(const struct tier *tier)
+static void tier_assert_valid(const struct tier *tier)
 {
 	assert((tier->state == TIER_WAITING) == (tier->link != NULL));
 	assert(tier->state != TIER_WAITING || tier->call);
@@ -278,7 +278,7 @@ void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
 void tier_take_over(struct session *session, struct tier *tier)
 {
 	struct broker *broker = session->broker;
-	assert_valid(tier);
+	tier_assert_valid(tier);
 	unlink_tier(tier);
 	tier->state = TIER_PROMOTED;
 	take_key(tier->ref, tier->exact);
@@ -309,7 +309,7 @@ struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref)
 	struct tier *tier = ref->tier;
 	if (!tier)
 		return ref;
-	assert_valid(tier);
+	tier_assert_valid(tier);
 	if (tier->state == TIER_PROMOTED && !hand_back(session, tier))
 		return ref;
 	if (tier->state == TIER_WAITING &&
@@ -389,7 +389,7 @@ void tier_explain(struct session *session, const struct kernel_problem *problem,
 	char why[KERNEL_ERROR_MAX] = "";
 	double us, ratio = plan_gain(&ref->plan, limits, &us);
 	double saving = ratio > 1 ? us * (ratio - 1) : 0, cost = tier_compile_cost(broker, ref->target);
-	int status = plan_generic(&named, limits, &generic, why);
+	int status = tier_plan_generic(&named, limits, &generic, why);
 	uint64_t after = saving > 0 ? (uint64_t)(cost / saving) + 1 : 0;
 	after = after && after < TIER_MIN_USES ? TIER_MIN_USES : after;
 	wire_map_begin(out, "tiers");

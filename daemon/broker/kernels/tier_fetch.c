@@ -57,7 +57,7 @@ static void take_over_in(struct broker *broker, struct tier_kernel *kernel,
 	}
 }
 
-static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+static void on_tier_fetch_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct loading *loading = arg;
 	struct tier_kernel *kernel = loading->kernel;
@@ -82,15 +82,16 @@ static void load_in(struct broker *broker, struct tier_kernel *kernel,
 		return;
 	*loading = (struct loading){broker, kernel, executor};
 	kernel->loads++;
-	if (handle_load_lazily(executor, row->key, row, shared_bytes, on_loaded, loading) == KILN_OK)
+	if (handle_load_lazily(executor, row->key, row, shared_bytes, on_tier_fetch_loaded, loading) ==
+		KILN_OK)
 		return;
 	kernel->loads--;
 	free(loading);
 }
 
 /* Loads it in each device process that has a call for it. */
-static void load(struct broker *broker, struct tier_kernel *kernel, const struct cache_row *row,
-				 uint32_t shared_bytes)
+static void tier_fetch_load(struct broker *broker, struct tier_kernel *kernel,
+							const struct cache_row *row, uint32_t shared_bytes)
 {
 	struct device_handle *found[EXECUTORS_MOST];
 	int count = 0;
@@ -123,7 +124,7 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 {
 	if (answer->status == KILN_OK) {
 		tier_know(broker, kernel->fetching, (int64_t)answer->row->object_bytes);
-		load(broker, kernel, answer->row, kernel->fetching->plan.shared_bytes);
+		tier_fetch_load(broker, kernel, answer->row, kernel->fetching->plan.shared_bytes);
 	} else if (answer->status == KILN_ENOENT && !kernel->compile) {
 		kernel->stage = TIER_MISSING;
 	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {
@@ -162,7 +163,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	pump(broker);
 }
 
-static void start(struct broker *broker, struct tier_kernel *kernel)
+static void tier_fetch_start(struct broker *broker, struct tier_kernel *kernel)
 {
 	const struct job_terms terms = {.priority = POOL_BACKGROUND, .look = !kernel->compile};
 	if (kernel->compile)
@@ -183,10 +184,10 @@ static void pump(struct broker *broker)
 {
 	struct tiers *tiers = broker->tiers;
 	while (turns_next(&tiers->turns) && tiers->fetches < TIER_FETCHES && !tiers->stopped)
-		start(broker, (struct tier_kernel *)turns_take(&tiers->turns));
+		tier_fetch_start(broker, (struct tier_kernel *)turns_take(&tiers->turns));
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_tier_fetch_timer(uv_timer_t *timer)
 {
 	pump(timer->data);
 }
@@ -206,7 +207,7 @@ void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 	kernel->asker = session->id;
 	kernel->compile = compile;
 	if (!uv_is_active((uv_handle_t *)&tiers->timer))
-		uv_timer_start(&tiers->timer, on_timer, PAUSE_TIER_LOOK_MS, 0);
+		uv_timer_start(&tiers->timer, on_tier_fetch_timer, PAUSE_TIER_LOOK_MS, 0);
 }
 
 static void resume(struct broker *broker, const struct tier_kernel *kernel,

@@ -51,7 +51,7 @@ static void item_end(struct warm_item *item, bool well)
 	free(item);
 }
 
-static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+static void on_tier_warm_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct warm_item *item = arg;
 	struct warming *warming = item->warming;
@@ -65,7 +65,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	go_on(warming);
 }
 
-static void on_answer(void *arg, const struct job_answer *answer)
+static void on_tier_warm_answer(void *arg, const struct job_answer *answer)
 {
 	struct warm_item *item = arg;
 	struct warming *warming = item->warming;
@@ -77,7 +77,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	if (status == KILN_OK && fits) {
 		tier_know(warming->broker, ref, (int64_t)answer->row->object_bytes);
 		status = handle_load_lazily(warming->executor, ref->key, answer->row,
-									ref->plan.shared_bytes, on_loaded, item);
+									ref->plan.shared_bytes, on_tier_warm_loaded, item);
 		if (status == KILN_OK)
 			return;
 	} else if (status != KILN_OK) {
@@ -132,7 +132,7 @@ static void go_on(struct warming *warming)
 								   .next = warming->items};
 		warming->items = item;
 		warming->under_way++;
-		item->wait = job_resolve(warming->broker, ref, &terms, on_answer, item);
+		item->wait = job_resolve(warming->broker, ref, &terms, on_tier_warm_answer, item);
 		if (!item->wait)
 			item_end(item, false);
 	}

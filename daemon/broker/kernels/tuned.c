@@ -123,7 +123,7 @@ static void keep_row(const struct cache_tuned *row, void *arg)
 	rows[reading->count++] = *row;
 }
 
-static void read_work(struct cache *cache, void *arg)
+static void tuned_read_work(struct cache *cache, void *arg)
 {
 	struct reading *reading = arg;
 	char error[KERNEL_ERROR_MAX];
@@ -132,7 +132,7 @@ static void read_work(struct cache *cache, void *arg)
 		reading->status = status;
 }
 
-static void read_done(struct broker *broker, void *arg)
+static void tuned_read_done(struct broker *broker, void *arg)
 {
 	struct reading *reading = arg;
 	/* A row that was put into the table meanwhile is newer. */
@@ -152,7 +152,7 @@ bool tuned_is_read(const struct broker *broker)
 void tuned_read(struct broker *broker)
 {
 	struct reading *reading = calloc(1, sizeof(*reading));
-	if (reading && store_run(broker, read_work, read_done, reading) != KILN_OK)
+	if (reading && store_run(broker, tuned_read_work, tuned_read_done, reading) != KILN_OK)
 		free(reading);
 }
 

@@ -13,7 +13,7 @@ struct usage_log_row {
 };
 
 /* Returns the index of the line, or, when it is not found, the index to insert it at. */
-static int find(const struct usage_log *log, const char *line, bool *found)
+static int usage_log_find(const struct usage_log *log, const char *line, bool *found)
 {
 	int low = 0, high = log->count;
 	*found = false;
@@ -41,7 +41,7 @@ static void free_row(struct usage_log_row *row)
 	free(row);
 }
 
-static bool grow(struct usage_log *log)
+static bool usage_log_grow(struct usage_log *log)
 {
 	int capacity = log->capacity ? 2 * log->capacity : 64;
 	if (log->count < log->capacity)
@@ -60,7 +60,7 @@ static struct usage_log_row *insert(struct usage_log *log, int at, const char *l
 {
 	size_t bytes = strlen(line) + (note ? strlen(note) : 0) + sizeof(struct usage_log_row);
 	struct usage_log_row *row = NULL;
-	if (log->count < USAGE_LOG_MOST && log->bytes + bytes <= USAGE_LOG_BYTES && grow(log))
+	if (log->count < USAGE_LOG_MOST && log->bytes + bytes <= USAGE_LOG_BYTES && usage_log_grow(log))
 		row = calloc(1, sizeof(*row));
 	if (row && (!(row->line = strdup(line)) || (note && !(row->note = strdup(note))))) {
 		free_row(row);
@@ -87,7 +87,7 @@ static bool has_word(const char *list, const char *word)
 void usage_log_note(struct usage_log *log, const char *line, const char *target, const char *note)
 {
 	bool found;
-	int at = find(log, line, &found);
+	int at = usage_log_find(log, line, &found);
 	struct usage_log_row *row = found ? log->rows[at] : insert(log, at, line, note);
 	if (!row) {
 		log->left_out++;
@@ -111,7 +111,7 @@ char *usage_log_page(const struct usage_log *log, const char *after, const char 
 {
 	struct util_text text = {0};
 	bool found;
-	int at = find(log, after, &found);
+	int at = usage_log_find(log, after, &found);
 	*last = NULL;
 	util_text_add(&text, "%s", "");
 	for (at += found; at < log->count && text.size < USAGE_LOG_PAGE_BYTES; at++) {

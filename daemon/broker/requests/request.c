@@ -49,7 +49,7 @@ void reply_error(struct session *session, uint64_t id, int status, const char *f
 
 /* ---- Open requests ---- */
 
-static void assert_valid(const struct request *request)
+static void request_assert_valid(const struct request *request)
 {
 	(void)request;
 	assert((request->state == REQUEST_OPEN) == (request->session != NULL));
@@ -79,7 +79,7 @@ bool request_open(struct session *session, uint64_t id, struct request *request,
 		session->requests->previous = request;
 	session->requests = request;
 	session->request_count++;
-	assert_valid(request);
+	request_assert_valid(request);
 	return true;
 }
 
@@ -88,7 +88,7 @@ void request_close(struct request *request)
 	struct session *session = request->session;
 	if (request->state != REQUEST_OPEN)
 		return;
-	assert_valid(request);
+	request_assert_valid(request);
 	if (request->previous)
 		request->previous->next = request->next;
 	else
@@ -99,7 +99,7 @@ void request_close(struct request *request)
 	request->session = NULL;
 	request->state = REQUEST_CLOSED;
 	session->request_count--;
-	assert_valid(request);
+	request_assert_valid(request);
 }
 
 static void abandon(struct request *request)

@@ -76,7 +76,7 @@ static int check_countable(struct map *map, const struct map_loops *loops)
 	return KILN_OK;
 }
 
-static int check(struct map *map, struct map_loops *loops)
+static int map_check(struct map *map, struct map_loops *loops)
 {
 	int status = check_output(map);
 
@@ -88,13 +88,8 @@ static int check(struct map *map, struct map_loops *loops)
 
 /* ---- The plan ---- */
 
-static int64_t divide_up(int64_t value, int64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 /* Names the text among others. */
-static uint64_t hash_of(const char *text)
+static uint64_t map_hash_of(const char *text)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
@@ -189,7 +184,7 @@ static void set_grid(const struct map *map, const struct map_loops *loops,
 	bool sum = map->reduce != MAP_PLAIN;
 	int64_t units = sum && loops->rows ? loops->elements : loops->elements / loops->vector;
 	int64_t each = sum ? way->threads / way->share : (int64_t)way->threads * way->share;
-	int64_t blocks = divide_up(units, each);
+	int64_t blocks = plan_divide_up(units, each);
 
 	blocks = (blocks < 1 ? 1 : blocks) * loops->pieces; /* 1: for less than a vector */
 	*loop = blocks > limits->grid_x;
@@ -198,8 +193,9 @@ static void set_grid(const struct map *map, const struct map_loops *loops,
 	out->block[0] = way->threads;
 }
 
-static int plan_way(const struct map *map, const struct map_loops *loops, const struct map_way *way,
-					bool reports, const struct kernel_limits *limits, struct kernel_plan *out)
+static int map_plan_way(const struct map *map, const struct map_loops *loops,
+						const struct map_way *way, bool reports, const struct kernel_limits *limits,
+						struct kernel_plan *out)
 {
 	struct plan_text text = {.text = out->generated, .size = sizeof(out->generated)};
 	bool loop;
@@ -212,16 +208,17 @@ static int plan_way(const struct map *map, const struct map_loops *loops, const 
 	snprintf(out->source, sizeof(out->source), "ops/map.cuh");
 	set_grid(map, loops, way, limits, &loop, out);
 	snprintf(out->instantiation, sizeof(out->instantiation),
-			 "map_statement<0x%016llxull, %u, %u, %s>", (unsigned long long)hash_of(out->generated),
-			 way->threads, way->share, loop || map->generic ? "true" : "false");
+			 "map_statement<0x%016llxull, %u, %u, %s>",
+			 (unsigned long long)map_hash_of(out->generated), way->threads, way->share,
+			 loop || map->generic ? "true" : "false");
 	out->scratch = map_scratch(map, loops, way);
 	set_args(map, loops, reports, out);
 	set_extents(map, loops, out);
 	return KILN_OK;
 }
 
-static void describe(const struct map *map, const struct map_loops *loops,
-					 const struct map_way *way, struct kernel_plan *out)
+static void map_describe(const struct map *map, const struct map_loops *loops,
+						 const struct map_way *way, struct kernel_plan *out)
 {
 	struct plan_text note = {.text = out->note, .size = sizeof(out->note)};
 	bool sum = map->reduce != MAP_PLAIN;
@@ -257,9 +254,9 @@ static int nothing(const struct map *map, const struct map_loops *loops, struct 
 }
 
 /* The kernel of all sizes.  reports: of these sizes an access may be out of range. */
-static int plan_generic(const struct kernel_problem *problem, bool reports,
-						const struct kernel_limits *limits, struct kernel_plan *out,
-						char error[KERNEL_ERROR_MAX])
+static int map_plan_generic(const struct kernel_problem *problem, bool reports,
+							const struct kernel_limits *limits, struct kernel_plan *out,
+							char error[KERNEL_ERROR_MAX])
 {
 	struct map map;
 	struct map_loops loops;
@@ -276,9 +273,9 @@ static int plan_generic(const struct kernel_problem *problem, bool reports,
 						   "arguments: it reads too many operands by too many indices",
 						   KERNEL_MAX_ARGS);
 	way = map_generic_way(&map, &loops, limits);
-	status = plan_way(&map, &loops, &way, reports, limits, out);
+	status = map_plan_way(&map, &loops, &way, reports, limits, out);
 	if (!status)
-		describe(&map, &loops, &way, out);
+		map_describe(&map, &loops, &way, out);
 	return status;
 }
 
@@ -291,13 +288,13 @@ int map_plan(const struct kernel_problem *problem, const struct kernel_limits *l
 	int status = understand(problem, &map, error), count, chosen = 0;
 
 	if (!status)
-		status = check(&map, &loops);
+		status = map_check(&map, &loops);
 	if (status)
 		return status;
 	if (loops.elements == 0)
 		return nothing(&map, &loops, out);
 	if (plan_is_generic(choice))
-		return plan_generic(problem, map_has_checks(&map), limits, out, error);
+		return map_plan_generic(problem, map_has_checks(&map), limits, out, error);
 	count = map_ways(&map, &loops, limits, ways);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
@@ -305,9 +302,9 @@ int map_plan(const struct kernel_problem *problem, const struct kernel_limits *l
 		return plan_refuse(error, KILN_EINVAL,
 						   "map: there is no candidate \"%s\" for this statement on %s", choice,
 						   limits->target);
-	status = plan_way(&map, &loops, &ways[chosen], true, limits, out);
+	status = map_plan_way(&map, &loops, &ways[chosen], true, limits, out);
 	if (!status)
-		describe(&map, &loops, &ways[chosen], out);
+		map_describe(&map, &loops, &ways[chosen], out);
 	return status;
 }
 
@@ -320,7 +317,7 @@ int map_choices(const struct kernel_problem *problem, const struct kernel_limits
 	char error[KERNEL_ERROR_MAX];
 	int count;
 
-	if (understand(problem, &map, error) || check(&map, &loops))
+	if (understand(problem, &map, error) || map_check(&map, &loops))
 		return 0;
 	count = map_ways(&map, &loops, limits, ways);
 	for (int i = 0; i < count && i < most; i++)

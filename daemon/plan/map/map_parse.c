@@ -45,7 +45,7 @@ int map_column(const struct map *map, int node)
 
 /* ---- Nodes ---- */
 
-static int add(struct map_parser *parser, enum map_kind kind, int column)
+static int map_parse_add(struct map_parser *parser, enum map_kind kind, int column)
 {
 	struct map *map = parser->map;
 
@@ -139,7 +139,7 @@ static int call(struct map_parser *parser, const char *name, int column)
 		KILN_DTYPE_LIST(CAST)
 #undef CAST
 	};
-	int node = add(parser, MAP_CALL, column), which = -1;
+	int node = map_parse_add(parser, MAP_CALL, column), which = -1;
 	struct map_node *made = &parser->map->node[node];
 
 	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++) {
@@ -170,7 +170,7 @@ static int call(struct map_parser *parser, const char *name, int column)
 static int access(struct map_parser *parser, int operand, int column)
 {
 	struct map *map = parser->map;
-	int node = add(parser, MAP_ACCESS, column);
+	int node = map_parse_add(parser, MAP_ACCESS, column);
 
 	map->node[node].which = operand;
 	map->operand_used[operand] = true;
@@ -193,7 +193,7 @@ static int bare_name(struct map_parser *parser, const char *name, int column)
 		if (attr->kind != KILN_ATTR_INT && attr->kind != KILN_ATTR_REAL)
 			FAIL(parser, column, "scalar %s is not a number", name);
 		map->scalar_used[scalar] = true;
-		node = add(parser, MAP_SCALAR, column);
+		node = map_parse_add(parser, MAP_SCALAR, column);
 		map->node[node].which = scalar;
 		return node;
 	}
@@ -203,7 +203,7 @@ static int bare_name(struct map_parser *parser, const char *name, int column)
 			 name);
 	else if (index < 0)
 		index = add_index(parser, name, column);
-	node = add(parser, MAP_INDEX, column);
+	node = map_parse_add(parser, MAP_INDEX, column);
 	map->node[node].which = index;
 	return node;
 }
@@ -231,7 +231,7 @@ static int primary(struct map_parser *parser)
 	int column = parser->column, node = 0;
 
 	if (parser->word == WORD_NUMBER) {
-		node = add(parser, MAP_NUMBER, column);
+		node = map_parse_add(parser, MAP_NUMBER, column);
 		parser->map->node[node].type = parser->real ? MAP_REAL : MAP_WHOLE;
 		parser->map->node[node].i = parser->i;
 		parser->map->node[node].f = parser->real ? parser->f : (double)parser->i;
@@ -262,7 +262,7 @@ static int unary(struct map_parser *parser)
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
 		if (!word_take_sign(parser, signs[i].sign))
 			continue;
-		node = add(parser, MAP_UNARY, column);
+		node = map_parse_add(parser, MAP_UNARY, column);
 		parser->map->node[node].op = signs[i].op;
 		give_kid(parser, node, unary(parser));
 		parser->map->depth--;
@@ -299,7 +299,7 @@ static int binary(struct map_parser *parser, int level)
 	int left = unary(parser), found;
 
 	while (!parser->status && (found = find_binary(parser, level)) >= 0) {
-		int node = add(parser, MAP_BINARY, parser->column);
+		int node = map_parse_add(parser, MAP_BINARY, parser->column);
 		parser->map->node[node].op = binaries[found].op;
 		give_kid(parser, node, left);
 		word_next(parser);
@@ -319,7 +319,7 @@ static int expression(struct map_parser *parser)
 		return 0;
 	condition = binary(parser, 0);
 	if (word_is_sign(parser, "?")) {
-		node = add(parser, MAP_CHOICE, parser->column);
+		node = map_parse_add(parser, MAP_CHOICE, parser->column);
 		word_next(parser);
 		give_kid(parser, node, condition);
 		give_kid(parser, node, expression(parser));

@@ -355,7 +355,7 @@ static bool is_repeated(const struct map_node *subscript, int64_t size)
 	return subscript->kind == MAP_INDEX && size == 1;
 }
 
-static void describe(struct map *map, struct map_access *access)
+static void map_range_describe(struct map *map, struct map_access *access)
 {
 	const struct map_node *node = &map->node[access->node];
 	const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
@@ -426,7 +426,7 @@ static int find_accesses(struct map *map, int number)
 		return map_refuse(map, node->column, "the statement reads operands at more than %d places",
 						  MAP_ACCESSES);
 	map->access[map->access_count] = (struct map_access){.node = number, .operand = node->which};
-	describe(map, &map->access[map->access_count++]);
+	map_range_describe(map, &map->access[map->access_count++]);
 	return KILN_OK;
 }
 

@@ -14,11 +14,11 @@ struct sizes {
 	int count;
 };
 
-static void add(struct sizes *sizes, const char *type, uint32_t bytes, uint64_t value,
-				const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void map_sizes_add(struct sizes *sizes, const char *type, uint32_t bytes, uint64_t value,
+						  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-static void add(struct sizes *sizes, const char *type, uint32_t bytes, uint64_t value,
-				const char *format, ...)
+static void map_sizes_add(struct sizes *sizes, const char *type, uint32_t bytes, uint64_t value,
+						  const char *format, ...)
 {
 	struct map_size *size = &sizes->list[sizes->count];
 	va_list args;
@@ -71,9 +71,9 @@ static void add_loops(const struct map *map, const struct map_loops *loops, stru
 		if (k == loops->vector_loop)
 			extent /= loops->vector;
 		plan_arg_divisor(&divisor, bytes, extent > 0 ? (uint64_t)extent : 1);
-		add(sizes, "Number", bytes, divisor.args[0].value, "e%d_size", k);
-		add(sizes, "Number", bytes, divisor.args[1].value, "e%d_magic", k);
-		add(sizes, "u32", 4, divisor.args[2].value, "e%d_shift", k);
+		map_sizes_add(sizes, "Number", bytes, divisor.args[0].value, "e%d_size", k);
+		map_sizes_add(sizes, "Number", bytes, divisor.args[1].value, "e%d_magic", k);
+		map_sizes_add(sizes, "u32", 4, divisor.args[2].value, "e%d_shift", k);
 	}
 }
 
@@ -86,8 +86,8 @@ static void add_direct(const struct map *map, const struct map_loops *loops, int
 	for (int k = 0; k < loops->count; k++)
 		if (map_moves(map, access, loops, k) &&
 			(k != loops->vector_loop || map_step(map, access, loops) == 2))
-			add(sizes, "Offset", bytes, (uint64_t)map_stride(map, access, loops, k), "t%d_%d",
-				number, k);
+			map_sizes_add(sizes, "Offset", bytes, (uint64_t)map_stride(map, access, loops, k),
+						  "t%d_%d", number, k);
 }
 
 static void add_taken(const struct map *map, const struct map_loops *loops, int number,
@@ -98,8 +98,8 @@ static void add_taken(const struct map *map, const struct map_loops *loops, int 
 	uint32_t bytes = loops->wide ? 8 : 4;
 
 	for (int k = 0; k < tensor->rank; k++) {
-		add(sizes, "i64", 8, (uint64_t)tensor->shape[k], "z%d_%d", number, k);
-		add(sizes, "Offset", bytes, (uint64_t)tensor->stride[k], "u%d_%d", number, k);
+		map_sizes_add(sizes, "i64", 8, (uint64_t)tensor->shape[k], "z%d_%d", number, k);
+		map_sizes_add(sizes, "Offset", bytes, (uint64_t)tensor->stride[k], "u%d_%d", number, k);
 	}
 }
 
@@ -120,8 +120,8 @@ bool map_sizes(const struct map *map, const struct map_loops *loops,
 			add_taken(map, loops, i, &sizes);
 	if (map->reduce != MAP_PLAIN) {
 		int64_t terms = loops->rows ? loops->terms / loops->vector : loops->terms;
-		add(&sizes, "Number", loops->wide ? 8 : 4, (uint64_t)terms, "terms");
-		add(&sizes, "u32", 4, (uint64_t)loops->pieces, "pieces");
+		map_sizes_add(&sizes, "Number", loops->wide ? 8 : 4, (uint64_t)terms, "terms");
+		map_sizes_add(&sizes, "u32", 4, (uint64_t)loops->pieces, "pieces");
 	}
 	*count = sizes.count;
 	/* Besides operands and scalars: the number of elements, scratch memory, the report. */

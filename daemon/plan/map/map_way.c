@@ -27,8 +27,8 @@ static int words_held(const struct map *map, const struct map_loops *loops)
 	return words ? words : 1;
 }
 
-static void add_way(const struct kernel_limits *limits, uint32_t threads, uint32_t share, bool sum,
-					struct map_way ways[MAP_WAYS], int *count)
+static void map_way_add_way(const struct kernel_limits *limits, uint32_t threads, uint32_t share,
+							bool sum, struct map_way ways[MAP_WAYS], int *count)
 {
 	struct map_way way = {.threads = threads, .share = share};
 
@@ -69,12 +69,12 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	memset(ways, 0, sizeof(*ways) * MAP_WAYS);
 	if (sum) {
 		share = find_split(loops);
-		add_way(limits, 256, share, true, ways, &count);
-		add_way(limits, 256, share * 4, true, ways, &count);
-		add_way(limits, 256, share * 2, true, ways, &count);
-		add_way(limits, 256, share / 2, true, ways, &count);
-		add_way(limits, 512, share * 2, true, ways, &count);
-		add_way(limits, 128, share, true, ways, &count);
+		map_way_add_way(limits, 256, share, true, ways, &count);
+		map_way_add_way(limits, 256, share * 4, true, ways, &count);
+		map_way_add_way(limits, 256, share * 2, true, ways, &count);
+		map_way_add_way(limits, 256, share / 2, true, ways, &count);
+		map_way_add_way(limits, 512, share * 2, true, ways, &count);
+		map_way_add_way(limits, 128, share, true, ways, &count);
 		return count;
 	}
 	/* Narrow vectors take more of them, and little work one, so that all can have some: no number
@@ -86,11 +86,11 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	if (loops->elements / loops->vector / (256 * (int64_t)share) <
 		2 * (int64_t)limits->multiprocessors)
 		share = 1;
-	add_way(limits, 256, share, false, ways, &count);
+	map_way_add_way(limits, 256, share, false, ways, &count);
 	for (uint32_t unroll = 1; unroll <= 8; unroll *= 2)
 		for (uint32_t threads = 128; threads <= 512; threads *= 2)
 			if ((int)unroll * held <= 2 * MOST_WORDS || unroll == 1)
-				add_way(limits, threads, unroll, false, ways, &count);
+				map_way_add_way(limits, threads, unroll, false, ways, &count);
 	return count;
 }
 

@@ -35,7 +35,8 @@ static bool is_summable(kiln_dtype dtype)
 	return rows_is_float(dtype) || dtype == KILN_I32 || dtype == KILN_I64;
 }
 
-static int check(const struct kernel_problem *problem, int *axis, char error[KERNEL_ERROR_MAX])
+static int cumsum_check(const struct kernel_problem *problem, int *axis,
+						char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *from = &problem->tensors[0], *to = &problem->tensors[1];
 	int64_t given = -1;
@@ -71,7 +72,7 @@ static int cumsum_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_
 	if (problem->tensors[0].dtype == KILN_DTYPE_NONE)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	rows_infer_like(problem, 1, 0);
-	return check(problem, &axis, error);
+	return cumsum_check(problem, &axis, error);
 }
 
 /* ---- Rows ---- */
@@ -126,8 +127,8 @@ static uint32_t power_of_two(int64_t least, uint32_t most)
 	return power;
 }
 
-static void keep(struct shape *shapes, int *count, struct shape shape,
-				 const struct kernel_limits *limits)
+static void cumsum_keep(struct shape *shapes, int *count, struct shape shape,
+						const struct kernel_limits *limits)
 {
 	bool known = shape.size * shape.side > limits->max_threads;
 
@@ -149,13 +150,14 @@ static int row_shapes(const struct form *form, const struct kernel_limits *limit
 	if (vectors <= 128) {
 		shape.held = power_of_two((vectors + 31) / 32, 4);
 		shape.side = 128 / shape.size;
-		keep(shapes, &count, shape, limits);
+		cumsum_keep(shapes, &count, shape, limits);
 	}
 	for (int i = vectors <= 512 ? 0 : 1; i < 5 && vectors > 32; i++)
-		keep(shapes, &count, (struct shape){form->vector, others[i][1], others[i][0], 1}, limits);
+		cumsum_keep(shapes, &count, (struct shape){form->vector, others[i][1], others[i][0], 1},
+					limits);
 	/* Blocks of 32 threads run on any device. */
 	if (count == 0)
-		keep(shapes, &count, (struct shape){form->vector, 4, 32, 1}, limits);
+		cumsum_keep(shapes, &count, (struct shape){form->vector, 4, 32, 1}, limits);
 	return count;
 }
 
@@ -171,10 +173,10 @@ static int side_shapes(const struct form *form, const struct kernel_limits *limi
 		shape.size = power_of_two((form->rows.columns + 3) / 4, 256 / lanes[i]);
 		while (shape.size * shape.side < 128)
 			shape.side *= 2;
-		keep(shapes, &count, shape, limits);
+		cumsum_keep(shapes, &count, shape, limits);
 	}
 	if (count == 0)
-		keep(shapes, &count, (struct shape){form->vector, 4, 1, 32}, limits);
+		cumsum_keep(shapes, &count, (struct shape){form->vector, 4, 1, 32}, limits);
 	return count;
 }
 
@@ -217,7 +219,7 @@ static int cumsum_choices(const struct kernel_problem *problem, const struct ker
 	struct form form;
 	int axis, count;
 
-	if (check(problem, &axis, error))
+	if (cumsum_check(problem, &axis, error))
 		return 0;
 	find_form(problem, axis, &form);
 	count = find_shapes(&form, limits, shapes);
@@ -228,8 +230,8 @@ static int cumsum_choices(const struct kernel_problem *problem, const struct ker
 
 /* ---- The plan ---- */
 
-static void print_kernel(const struct form *form, const struct shape *shape, bool generic,
-						 struct plan_text *id)
+static void cumsum_print_kernel(const struct form *form, const struct shape *shape, bool generic,
+								struct plan_text *id)
 {
 	const struct rows_form *rows = &form->rows;
 	bool strided = form->strided;
@@ -282,7 +284,7 @@ static int plan_shape(const struct kernel_problem *problem, const struct form *f
 
 	plan_generic_launch(out, limits, SOURCE, ((uint64_t)form->rows.rows + each - 1) / each,
 						shape->size * shape->side);
-	print_kernel(form, shape, generic, &id);
+	cumsum_print_kernel(form, shape, generic, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
@@ -310,7 +312,7 @@ static int cumsum_plan(const struct kernel_problem *problem, const struct kernel
 {
 	struct shape shapes[SHAPES_MOST];
 	struct form form;
-	int axis, count, status = check(problem, &axis, error);
+	int axis, count, status = cumsum_check(problem, &axis, error);
 	int64_t elements;
 
 	if (status)

@@ -91,7 +91,7 @@ static void count_again(struct broker *broker, struct fault_recent *recent)
 
 /* ---- Which ---- */
 
-static uint64_t hash_of(const struct fault *fault)
+static uint64_t fault_hash_of(const struct fault *fault)
 {
 	const char *device = fault->handle ? handle_device(fault->handle)->info.name : "";
 	unsigned char digest[32];
@@ -112,7 +112,7 @@ static uint64_t hash_of(const struct fault *fault)
 }
 
 /* The place of one that is known, or of the one that was not seen for longest. */
-static struct fault_recent *find(struct faults *faults, uint64_t alike, uint64_t now)
+static struct fault_recent *fault_find(struct faults *faults, uint64_t alike, uint64_t now)
 {
 	struct fault_recent *oldest = &faults->recent[0];
 	for (int i = 0; i < FAULT_RECENT; i++) {
@@ -158,8 +158,8 @@ static void name(struct faults *faults, int64_t when, char id[FAULT_ID_MAX])
 }
 
 /* A new one: its text is made now, of how things are now. */
-static bool begin(struct broker *broker, const struct fault *fault, struct fault_recent *recent,
-				  uint64_t alike)
+static bool fault_begin(struct broker *broker, const struct fault *fault,
+						struct fault_recent *recent, uint64_t alike)
 {
 	struct faults *faults = &broker->faults;
 	int64_t when = util_wall_s();
@@ -182,8 +182,8 @@ void fault_report(struct broker *broker, const struct fault *fault, char *text, 
 {
 	struct faults *faults = &broker->faults;
 	struct counters *counters = &broker->counters;
-	uint64_t now = util_now_us(), alike = hash_of(fault);
-	struct fault_recent *recent = find(faults, alike, now);
+	uint64_t now = util_now_us(), alike = fault_hash_of(fault);
+	struct fault_recent *recent = fault_find(faults, alike, now);
 	counters->faults++;
 	if (recent->alike) {
 		counters->fault_repeats++;
@@ -191,7 +191,8 @@ void fault_report(struct broker *broker, const struct fault *fault, char *text, 
 		recent->last_us = now;
 		if (!recent->telling)
 			count_again(broker, recent);
-	} else if (!broker->store || !may_write(faults, now) || !begin(broker, fault, recent, alike)) {
+	} else if (!broker->store || !may_write(faults, now) ||
+			   !fault_begin(broker, fault, recent, alike)) {
 		counters->fault_dropped++;
 		return;
 	}

@@ -46,8 +46,8 @@ bool fault_is_id(const char *id)
 	return true;
 }
 
-static void path_of(const char *directory, const char *id, const char *ending,
-					char path[PATH_MAX + 64])
+static void fault_file_path_of(const char *directory, const char *id, const char *ending,
+							   char path[PATH_MAX + 64])
 {
 	snprintf(path, PATH_MAX + 64, "%s/%s%s", directory, id, ending);
 }
@@ -92,12 +92,12 @@ static void remove_oldest(const char *directory)
 	if (list(directory, &listing, ignored) != KILN_OK)
 		return;
 	for (int i = FAULT_KEPT; i < listing.count; i++) {
-		path_of(directory, listing.ids[i], ENDING, path);
+		fault_file_path_of(directory, listing.ids[i], ENDING, path);
 		unlink(path);
 	}
 }
 
-static bool write_all(int fd, const char *text, size_t size)
+static bool fault_file_write_all(int fd, const char *text, size_t size)
 {
 	while (size > 0) {
 		ssize_t put = write(fd, text, size);
@@ -127,13 +127,13 @@ static bool have_directory(const char *directory)
 int fault_file_write(const char *directory, const char *id, const char *text, char *error)
 {
 	char path[PATH_MAX + 64], temporary[PATH_MAX + 64];
-	path_of(directory, id, ENDING, path);
-	path_of(directory, "new", ".part", temporary);
+	fault_file_path_of(directory, id, ENDING, path);
+	fault_file_path_of(directory, "new", ".part", temporary);
 	if (!have_directory(directory))
 		return FAIL(KILN_EIO, "the directory of reports, %.150s, cannot be used: %s", directory,
 					strerror(errno));
 	int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	bool good = fd >= 0 && write_all(fd, text, strlen(text));
+	bool good = fd >= 0 && fault_file_write_all(fd, text, strlen(text));
 	int saved = errno;
 	if (fd >= 0)
 		good = close(fd) == 0 && good;
@@ -157,7 +157,7 @@ int fault_file_count(const char *directory, const char *id, uint64_t times, int6
 	char path[PATH_MAX + 64], head[HEAD_BYTES + 1] = "", number[COUNT_DIGITS + 1], date[32];
 	time_t time = (time_t)when;
 	struct tm parts = {0};
-	path_of(directory, id, ENDING, path);
+	fault_file_path_of(directory, id, ENDING, path);
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return errno == ENOENT ? KILN_OK : FAIL(KILN_EIO, "report %s: %s", id, strerror(errno));
@@ -191,7 +191,7 @@ int fault_file_read(const char *directory, const char *id, char found[FAULT_ID_M
 	if (!*id && !listing.count)
 		return FAIL(KILN_ENOENT, "there is no report: nothing has gone wrong that leaves one");
 	snprintf(found, FAULT_ID_MAX, "%s", *id ? id : listing.ids[0]);
-	path_of(directory, found, ENDING, path);
+	fault_file_path_of(directory, found, ENDING, path);
 	*text = util_read_file(path, 4 * FAULT_TEXT_MOST, NULL);
 	if (*text)
 		return KILN_OK;
@@ -210,7 +210,7 @@ int fault_file_each(const char *directory, fault_visit visit, void *arg, char *e
 	int status = list(directory, &listing, error);
 	for (int i = 0; status == KILN_OK && i < listing.count; i++) {
 		char path[PATH_MAX + 64];
-		path_of(directory, listing.ids[i], ENDING, path);
+		fault_file_path_of(directory, listing.ids[i], ENDING, path);
 		char *text = util_read_file(path, 4 * FAULT_TEXT_MOST, NULL);
 		if (text)
 			visit(arg, listing.ids[i], text);

@@ -37,7 +37,7 @@ struct alt_compiler {
 	void *arg;
 };
 
-static void assert_valid(const struct alt_compiler *alt)
+static void alt_compiler_assert_valid(const struct alt_compiler *alt)
 {
 	assert((alt->question == ASKED) == (alt->known != NULL));
 	assert((alt->question == COMPILING) == (alt->done != NULL));
@@ -58,7 +58,7 @@ static void set_free(struct alt_compiler *alt)
 static void tell_known(struct alt_compiler *alt, const char *error)
 {
 	alt_compiler_known known = alt->known;
-	assert_valid(alt);
+	alt_compiler_assert_valid(alt);
 	if (!known)
 		return;
 	set_free(alt);
@@ -69,7 +69,7 @@ static void tell_known(struct alt_compiler *alt, const char *error)
 static void tell_done(struct alt_compiler *alt, struct compile_result *result)
 {
 	pool_done done = alt->done;
-	assert_valid(alt);
+	alt_compiler_assert_valid(alt);
 	set_free(alt);
 	if (done)
 		done(alt->arg, result);
@@ -89,7 +89,7 @@ static void tell_failed(struct alt_compiler *alt, int status, const char *error)
 
 /* ---- What the worker says ---- */
 
-static void on_ready(void *owner, const struct compile_toolchains *found)
+static void on_alt_compiler_ready(void *owner, const struct compile_toolchains *found)
 {
 	struct alt_compiler *alt = owner;
 	char error[KERNEL_ERROR_MAX];
@@ -118,7 +118,7 @@ static void on_result(void *owner, struct compile_result *result)
 	tell_done(alt, result);
 }
 
-static void on_gone(void *owner, const struct worker_end *end)
+static void on_alt_compiler_gone(void *owner, const struct worker_end *end)
 {
 	struct alt_compiler *alt = owner;
 	char error[KERNEL_ERROR_MAX];
@@ -158,7 +158,7 @@ static void on_due(void *owner)
 
 /* ---- What is asked of it ---- */
 
-static void start(struct alt_compiler *alt)
+static void alt_compiler_start(struct alt_compiler *alt)
 {
 	const struct compile_toolchains *pool = pool_toolchains(alt->worker.broker);
 	char compiler[PATH_MAX + 16], other[256];
@@ -180,11 +180,11 @@ void alt_compiler_ask(struct alt_compiler *alt, alt_compiler_known known, void *
 	alt->question = ASKED;
 	alt->known = known;
 	alt->arg = arg;
-	assert_valid(alt);
+	alt_compiler_assert_valid(alt);
 	if (alt->worker.state == WORKER_IDLE)
 		worker_pause(&alt->worker, 0);
 	else
-		start(alt);
+		alt_compiler_start(alt);
 }
 
 void alt_compiler_submit(struct alt_compiler *alt, const struct compile_job *job, pool_done done,
@@ -194,7 +194,7 @@ void alt_compiler_submit(struct alt_compiler *alt, const struct compile_job *job
 	alt->job = job;
 	alt->done = done;
 	alt->arg = arg;
-	assert_valid(alt);
+	alt_compiler_assert_valid(alt);
 	/* It may have ended since it said who it is. */
 	if (alt->worker.state == WORKER_EMPTY)
 		worker_pause(&alt->worker, 0);
@@ -264,7 +264,8 @@ static bool names_nvrtc(const char *path, const struct stat *status)
 int alt_compiler_open(struct broker *broker, const char *path, struct alt_compiler **out,
 					  char error[KERNEL_ERROR_MAX])
 {
-	static const struct worker_events events = {on_ready, on_result, on_gone, on_due};
+	static const struct worker_events events = {on_alt_compiler_ready, on_result,
+												on_alt_compiler_gone, on_due};
 	struct stat status;
 	if (path[0] != '/' || strlen(path) >= PATH_MAX || stat(path, &status) != 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,

@@ -16,9 +16,9 @@
 
 static const char *const state_names[] = {"stopped", "starting", "idle", "busy"};
 
-static void launch(struct slot *slot);
+static void pool_launch(struct slot *slot);
 
-static void answer(struct pool_job *job, struct compile_result *result)
+static void pool_answer(struct pool_job *job, struct compile_result *result)
 {
 	job->done(job->arg, result);
 	compile_result_free(result);
@@ -35,7 +35,7 @@ static void answer_error(struct pool_job *job, int status, const char *error)
 									.local_bytes = -1};
 	snprintf(result.error, sizeof(result.error), "%s", error);
 	result.log = strdup(error);
-	answer(job, &result);
+	pool_answer(job, &result);
 }
 
 static void tell_known(struct pool *pool, const char *error)
@@ -70,7 +70,7 @@ static void compilers_changed(struct broker *broker)
 	}
 }
 
-static void on_ready(void *owner, const struct compile_toolchains *found)
+static void on_pool_ready(void *owner, const struct compile_toolchains *found)
 {
 	struct slot *slot = owner;
 	struct pool *pool = slot->broker->pool;
@@ -123,7 +123,7 @@ static void on_result(void *owner, struct compile_result *result)
 		queue_put_back(pool, job);
 		compile_result_free(result);
 	} else {
-		answer(job, result);
+		pool_answer(job, result);
 	}
 	queue_assign(slot->broker);
 }
@@ -204,7 +204,7 @@ static void give_up_waiting(struct pool *pool)
 		answer_error(job, KILN_EIO, pool->start_error);
 }
 
-static void on_gone(void *owner, const struct worker_end *end)
+static void on_pool_gone(void *owner, const struct worker_end *end)
 {
 	struct slot *slot = owner;
 	struct broker *broker = slot->broker;
@@ -227,7 +227,7 @@ static void on_gone(void *owner, const struct worker_end *end)
 	give_up_waiting(pool);
 }
 
-static void launch(struct slot *slot)
+static void pool_launch(struct slot *slot)
 {
 	struct broker *broker = slot->broker;
 	struct pool *pool = broker->pool;
@@ -252,7 +252,7 @@ static void launch(struct slot *slot)
 static void on_due(void *owner)
 {
 	struct slot *slot = owner;
-	launch(slot);
+	pool_launch(slot);
 	if (slot->worker.state == WORKER_EMPTY)
 		give_up_waiting(slot->broker->pool);
 }
@@ -262,7 +262,7 @@ void slot_start(struct slot *slot)
 	if (slot->backoff_ms)
 		worker_pause(&slot->worker, slot->backoff_ms);
 	else
-		launch(slot);
+		pool_launch(slot);
 }
 
 void slot_renew(struct slot *slot)
@@ -330,7 +330,7 @@ void pool_forget(struct broker *broker, void *arg)
 
 int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
-	static const struct worker_events events = {on_ready, on_result, on_gone, on_due};
+	static const struct worker_events events = {on_pool_ready, on_result, on_pool_gone, on_due};
 	struct pool *pool = util_alloc(sizeof(*pool));
 	pool->count = (int)broker->options.workers;
 	pool->slots = calloc((size_t)pool->count, sizeof(*pool->slots));

@@ -5,7 +5,7 @@
 
 #include "pool_state.h"
 
-static void assert_valid(const struct pool_job *job)
+static void pool_queue_assert_valid(const struct pool_job *job)
 {
 	assert((job->state == POOL_JOB_CHOSEN) == (job->chosen != NULL));
 	(void)job;
@@ -70,7 +70,7 @@ static void list(struct pool *pool, struct pool_job *job)
 /* Nothing where a worker has it. */
 static void take_out(struct pool *pool, struct pool_job *job)
 {
-	assert_valid(job);
+	pool_queue_assert_valid(job);
 	if (job->state == POOL_JOB_COMPILING)
 		return;
 	turns_leave_all(&job->item);
@@ -235,7 +235,7 @@ void pool_join(struct broker *broker, struct pool_job *job, enum pool_priority p
 	struct pool *pool = broker->pool;
 	struct pool_queue *queue = &pool->queues[priority];
 	raise_to(pool, job, priority);
-	assert_valid(job);
+	pool_queue_assert_valid(job);
 	if (job->state == POOL_JOB_COMPILING || (job->chosen && job->chosen <= queue))
 		return;
 	/* Without memory for its turn it has it now. */

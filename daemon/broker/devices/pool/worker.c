@@ -9,7 +9,7 @@
 #include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
-static void assert_valid(const struct worker *worker)
+static void worker_assert_valid(const struct worker *worker)
 {
 	assert((worker->state == WORKER_EMPTY) == !worker->child);
 	assert((worker->state == WORKER_BUSY) == (worker->job != NULL));
@@ -17,7 +17,7 @@ static void assert_valid(const struct worker *worker)
 	(void)worker;
 }
 
-static void enter(struct worker *worker, enum worker_state state)
+static void worker_enter(struct worker *worker, enum worker_state state)
 {
 	uv_timer_stop(&worker->timer);
 	pulse_end(&worker->pulse);
@@ -35,8 +35,8 @@ static void on_started(struct worker *worker, struct wire_in *message)
 		child_condemn(worker->child, "said in a wrong way, or at a wrong time, that it is ready");
 		return;
 	}
-	enter(worker, WORKER_IDLE);
-	assert_valid(worker);
+	worker_enter(worker, WORKER_IDLE);
+	worker_assert_valid(worker);
 	worker->events->ready(worker->owner, &found);
 }
 
@@ -52,9 +52,9 @@ static void on_result(struct worker *worker, struct wire_in *message)
 													   : "answered what it was not asked");
 		return;
 	}
-	enter(worker, WORKER_IDLE);
+	worker_enter(worker, WORKER_IDLE);
 	worker->jobs_done++;
-	assert_valid(worker);
+	worker_assert_valid(worker);
 	worker->events->result(worker->owner, &result);
 }
 
@@ -70,8 +70,8 @@ static void on_message(void *owner, struct wire_in *message, struct frame *frame
 }
 
 /* Tells the log and a report; returns where in the text the report is named. */
-static size_t report(const struct worker *worker, int exit_status, int signal, const char *why,
-					 char *text, size_t size)
+static size_t worker_report(const struct worker *worker, int exit_status, int signal,
+							const char *why, char *text, size_t size)
 {
 	char output[OUTPUT_TAIL], name[40];
 	snprintf(name, sizeof(name), "compiler worker %d", child_pid(worker->child));
@@ -92,7 +92,7 @@ static size_t report(const struct worker *worker, int exit_status, int signal, c
 	return used;
 }
 
-static void on_gone(void *owner, int exit_status, int signal, const char *why)
+static void on_worker_gone(void *owner, int exit_status, int signal, const char *why)
 {
 	struct worker *worker = owner;
 	char text[KERNEL_ERROR_MAX + 96], silent[96];
@@ -101,19 +101,19 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 				 (unsigned long long)worker->pulse.deadline_ms);
 		why = silent;
 	}
-	size_t used = report(worker, exit_status, signal, why, text, sizeof(text));
+	size_t used = worker_report(worker, exit_status, signal, why, text, sizeof(text));
 	const struct worker_end end = {.was = worker->state,
 								   .overran = worker->overran,
 								   .lifeless = worker->lifeless,
 								   .signal = signal,
 								   .why = why,
 								   .report = text + used};
-	enter(worker, WORKER_EMPTY);
-	assert_valid(worker);
+	worker_enter(worker, WORKER_EMPTY);
+	worker_assert_valid(worker);
 	worker->events->gone(worker->owner, &end);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_worker_timer(uv_timer_t *timer)
 {
 	struct worker *worker = timer->data;
 	if (worker->state == WORKER_EMPTY || worker->state == WORKER_IDLE) {
@@ -125,7 +125,7 @@ static void on_timer(uv_timer_t *timer)
 }
 
 /* The process has a job, and is stopped, or in a state that the system does not let it out of. */
-static void on_lost(void *owner)
+static void on_worker_lost(void *owner)
 {
 	struct worker *worker = owner;
 	if (worker->overran)
@@ -137,7 +137,7 @@ static void on_lost(void *owner)
 bool worker_start(struct worker *worker, const char *const *environment, const char *misdeed,
 				  char error[KERNEL_ERROR_MAX])
 {
-	static const struct child_events events = {on_message, on_gone};
+	static const struct child_events events = {on_message, on_worker_gone};
 	struct broker *broker = worker->broker;
 	char memory[48], alive[48];
 	const char *const arguments[] = {
@@ -156,17 +156,17 @@ bool worker_start(struct worker *worker, const char *const *environment, const c
 	worker->child = child_start(&broker->loop, &program, &events, worker, error, KERNEL_ERROR_MAX);
 	if (!worker->child)
 		return false;
-	enter(worker, WORKER_STARTING);
-	uv_timer_start(&worker->timer, on_timer,
+	worker_enter(worker, WORKER_STARTING);
+	uv_timer_start(&worker->timer, on_worker_timer,
 				   broker_deadline(broker->test.start_deadline_ms, DEADLINE_WORKER_START_MS), 0);
-	assert_valid(worker);
+	worker_assert_valid(worker);
 	return true;
 }
 
 void worker_pause(struct worker *worker, uint64_t milliseconds)
 {
 	assert(worker->state == WORKER_EMPTY || worker->state == WORKER_IDLE);
-	uv_timer_start(&worker->timer, on_timer, milliseconds, 0);
+	uv_timer_start(&worker->timer, on_worker_timer, milliseconds, 0);
 }
 
 void worker_send(struct worker *worker, const struct compile_job *job,
@@ -174,15 +174,15 @@ void worker_send(struct worker *worker, const struct compile_job *job,
 {
 	const struct options *options = &worker->broker->options;
 	struct wire_out message;
-	enter(worker, WORKER_BUSY);
+	worker_enter(worker, WORKER_BUSY);
 	worker->job = job;
-	assert_valid(worker);
+	worker_assert_valid(worker);
 	compile_job_write(&message, ++worker->job_id, as_sent);
 	/* A failed send kills the child, and its end is the answer. */
 	if (wire_end(&message) != KILN_OK || child_send(worker->child, &message, NULL, 0) != KILN_OK)
 		child_kill(worker->child);
 	wire_out_free(&message);
-	uv_timer_start(&worker->timer, on_timer, (uint64_t)options->compile_timeout_ms, 0);
+	uv_timer_start(&worker->timer, on_worker_timer, (uint64_t)options->compile_timeout_ms, 0);
 	pulse_begin(&worker->pulse, options->liveness_timeout_ms);
 }
 
@@ -192,7 +192,7 @@ void worker_end(struct worker *worker)
 		child_dismiss(worker->child, DEADLINE_WORKER_DISMISS_MS);
 	else if (worker->child)
 		child_abandon(worker->child);
-	enter(worker, WORKER_EMPTY);
+	worker_enter(worker, WORKER_EMPTY);
 }
 
 int worker_pid(const struct worker *worker)
@@ -208,10 +208,10 @@ void worker_open(struct worker *worker, struct broker *broker, const struct work
 	worker->owner = owner;
 	worker->timer.data = worker;
 	uv_timer_init(&broker->loop, &worker->timer);
-	pulse_open(&worker->pulse, &broker->loop, on_lost, worker);
+	pulse_open(&worker->pulse, &broker->loop, on_worker_lost, worker);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_worker_closed(uv_handle_t *handle)
 {
 	struct worker *worker = handle->data;
 	if (--worker->open_handles == 0 && worker->closed)
@@ -224,6 +224,6 @@ void worker_close(struct worker *worker, void (*closed)(void *owner))
 	worker->closed = closed;
 	worker->open_handles = 2;
 	worker->pulse.timer.data = worker;
-	uv_close((uv_handle_t *)&worker->timer, on_closed);
-	pulse_close(&worker->pulse, on_closed);
+	uv_close((uv_handle_t *)&worker->timer, on_worker_closed);
+	pulse_close(&worker->pulse, on_worker_closed);
 }

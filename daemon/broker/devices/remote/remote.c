@@ -71,7 +71,7 @@ void remote_give_up(struct remote *remote, const char *why)
 	broker_progress(remote->broker);
 }
 
-static void on_ready(void *owner, uint64_t micros)
+static void on_remote_ready(void *owner, uint64_t micros)
 {
 	struct remote *remote = owner;
 	uint64_t most = remote->broker->options.remote_deadline_ms * 1000;
@@ -92,7 +92,7 @@ static void on_ready(void *owner, uint64_t micros)
 	remote_write_pump(remote);
 }
 
-static void on_lost(void *owner, const char *why)
+static void on_remote_lost(void *owner, const char *why)
 {
 	remote_give_up(owner, why);
 }
@@ -104,7 +104,7 @@ static void on_patience(uv_timer_t *timer)
 
 static void try_again(uv_timer_t *timer)
 {
-	static const struct remote_link_events events = {on_ready, on_lost};
+	static const struct remote_link_events events = {on_remote_ready, on_remote_lost};
 	struct remote *remote = timer->data;
 	remote->breaker = REMOTE_HALF_OPEN;
 	remote->asks =
@@ -130,7 +130,7 @@ void remote_trouble(struct remote *remote, const char *why)
 
 /* ---- Time ---- */
 
-static void on_timer(uv_timer_t *timer)
+static void on_remote_timer(uv_timer_t *timer)
 {
 	struct remote *remote = timer->data;
 	uint64_t now = util_now_us();
@@ -151,7 +151,8 @@ void remote_arm(struct remote *remote)
 	if (due == REMOTE_NEVER)
 		uv_timer_stop(&remote->timer);
 	else
-		uv_timer_start(&remote->timer, on_timer, due > now ? (due - now + 999) / 1000 : 0, 0);
+		uv_timer_start(&remote->timer, on_remote_timer, due > now ? (due - now + 999) / 1000 : 0,
+					   0);
 }
 
 /* ---- Opening and closing ---- */

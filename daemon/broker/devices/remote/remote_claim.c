@@ -36,7 +36,7 @@ static uint64_t sure_us(const struct remote *remote)
 	return (uint64_t)remote_claim_ms(remote) * 900;
 }
 
-static struct remote_claim **find(struct remote *remote, const char *key)
+static struct remote_claim **remote_claim_find(struct remote *remote, const char *key)
 {
 	struct remote_claim **link = &remote->claims;
 	while (*link && strcmp((*link)->key, key) != 0)
@@ -59,7 +59,7 @@ void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us
 
 void remote_claim_forget(struct remote *remote, const char *key)
 {
-	struct remote_claim **link = find(remote, key), *claim = *link;
+	struct remote_claim **link = remote_claim_find(remote, key), *claim = *link;
 	if (!claim)
 		return;
 	*link = claim->next;
@@ -74,7 +74,7 @@ void remote_claim_forget_all(struct remote *remote)
 
 void remote_claim_release(struct remote *remote, const char *key)
 {
-	struct remote_claim *claim = *find(remote, key);
+	struct remote_claim *claim = *remote_claim_find(remote, key);
 	struct remote_command command = {0};
 	char name[REMOTE_NAME_MAX];
 	if (claim && util_now_us() < claim->until_us && remote_usable(remote)) {
@@ -89,7 +89,7 @@ void remote_claim_release(struct remote *remote, const char *key)
 static void on_renewed(void *arg, const struct remote_reply *reply)
 {
 	struct renewal *renewal = arg;
-	struct remote_claim *claim = *find(renewal->remote, renewal->key);
+	struct remote_claim *claim = *remote_claim_find(renewal->remote, renewal->key);
 	if (claim && reply->kind == REMOTE_NUMBER && reply->number == 1)
 		claim->until_us = renewal->asked_us + sure_us(renewal->remote);
 	else if (claim && reply->kind == REMOTE_NUMBER)

@@ -52,7 +52,7 @@ struct ask {
 	char key[KERNEL_KEY_HEX];
 };
 
-static struct remote_fetch *find(const struct remote *remote, uint64_t id)
+static struct remote_fetch *remote_fetch_find(const struct remote *remote, uint64_t id)
 {
 	struct remote_fetch *fetch = remote->fetches;
 	while (fetch && fetch->id != id)
@@ -131,7 +131,7 @@ static void refuse(struct remote_fetch *fetch, const char *why)
 static void check_done(struct broker *broker, void *arg)
 {
 	struct check *check = arg;
-	struct remote_fetch *fetch = find(check->ask.remote, check->ask.id);
+	struct remote_fetch *fetch = remote_fetch_find(check->ask.remote, check->ask.id);
 	check->ask.remote->trusted = check->trusted;
 	if (fetch && check->status == KILN_OK) {
 		broker->counters.remote_waits += fetch->waited;
@@ -239,7 +239,7 @@ static void no_entry(struct remote_fetch *fetch)
 static void on_entry(void *arg, const struct remote_reply *reply)
 {
 	struct ask *ask = arg;
-	struct remote_fetch *fetch = find(ask->remote, ask->id);
+	struct remote_fetch *fetch = remote_fetch_find(ask->remote, ask->id);
 	free(ask);
 	/* Of a connection that is lost somebody tells the breaker, which ends us. */
 	if (!fetch || reply->kind == REMOTE_LOST)
@@ -263,7 +263,7 @@ static void on_entry(void *arg, const struct remote_reply *reply)
 static void on_claim(void *arg, const struct remote_reply *reply)
 {
 	struct ask *ask = arg;
-	struct remote_fetch *fetch = find(ask->remote, ask->id);
+	struct remote_fetch *fetch = remote_fetch_find(ask->remote, ask->id);
 	bool ours = reply->kind == REMOTE_BYTES;
 	if (fetch) {
 		fetch->claimed = ours;

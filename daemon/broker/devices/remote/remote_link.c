@@ -68,7 +68,7 @@ static void close_timer(struct remote_link *link)
 }
 
 /* Tells the owner, who is still there, once; who closes it then. */
-static void fail(struct remote_link *link, const char *why)
+static void remote_link_fail(struct remote_link *link, const char *why)
 {
 	void *owner = link->owner;
 	char text[KERNEL_ERROR_MAX];
@@ -155,7 +155,7 @@ static void on_login(void *arg, const struct remote_reply *reply)
 		return;
 	snprintf(why, sizeof(why), "it refused user and password (%.*s)",
 			 (int)strcspn(reply->bytes, " "), reply->bytes);
-	fail(link, why);
+	remote_link_fail(link, why);
 }
 
 static void on_select(void *arg, const struct remote_reply *reply)
@@ -166,7 +166,7 @@ static void on_select(void *arg, const struct remote_reply *reply)
 		return;
 	snprintf(why, sizeof(why), "it refused database %d: %.*s", link->url.database,
 			 PLAIN_CUT(reply->bytes, 160));
-	fail(link, why);
+	remote_link_fail(link, why);
 }
 
 static void ping(struct remote_link *link);
@@ -181,7 +181,7 @@ static void on_ping(void *arg, const struct remote_reply *reply)
 		return;
 	if (reply->kind == REMOTE_ERROR) {
 		snprintf(why, sizeof(why), "it answers %.*s", PLAIN_CUT(reply->bytes, 200));
-		fail(link, why);
+		remote_link_fail(link, why);
 		return;
 	}
 	if (!link->pings || took < link->best_us)
@@ -241,7 +241,7 @@ static void on_connect(const redisAsyncContext *context, int status)
 	/* hiredis frees it by itself. */
 	link->context = NULL;
 	snprintf(why, sizeof(why), "it cannot be reached: %s", context->errstr);
-	fail(link, why);
+	remote_link_fail(link, why);
 }
 
 static void on_disconnect(const redisAsyncContext *context, int status)
@@ -256,7 +256,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
 			 status == REDIS_OK              ? "closed"
 			 : context->err == REDIS_ERR_OOM ? "it answers what was not asked (or no memory)"
 											 : context->errstr);
-	fail(link, why);
+	remote_link_fail(link, why);
 }
 
 static bool expects(const redisAsyncContext *context)
@@ -276,7 +276,7 @@ static void connect_to(struct remote_link *link, const char *address)
 				 context ? context->errstr : "out of memory");
 		if (context)
 			redisAsyncFree(context);
-		fail(link, why);
+		remote_link_fail(link, why);
 		return;
 	}
 	context->data = link;
@@ -284,7 +284,7 @@ static void connect_to(struct remote_link *link, const char *address)
 	/* Children run users' kernels: they get nothing that is logged in. */
 	fcntl(context->c.fd, F_SETFD, FD_CLOEXEC);
 	if (redisLibuvAttach(context, link->loop) != REDIS_OK) {
-		fail(link, "out of memory for a connection");
+		remote_link_fail(link, "out of memory for a connection");
 		return;
 	}
 	remote_guard(context, expects);
@@ -302,7 +302,7 @@ static void on_named(void *arg, const char *address, const char *reason)
 		return;
 	}
 	snprintf(why, sizeof(why), "host %.100s is not known: %s", link->url.host, reason);
-	fail(link, why);
+	remote_link_fail(link, why);
 }
 
 static void on_soon(uv_timer_t *timer)
@@ -319,7 +319,7 @@ static void on_soon(uv_timer_t *timer)
 	}
 	link->name = remote_name_look(link->loop, host, on_named, link);
 	if (!link->name)
-		fail(link, "its name cannot be looked up: there is no memory or thread for it");
+		remote_link_fail(link, "its name cannot be looked up: there is no memory or thread for it");
 }
 
 struct remote_link *remote_link_open(uv_loop_t *loop, const struct remote_url *url,

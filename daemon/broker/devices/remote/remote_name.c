@@ -46,7 +46,7 @@ static void drop(struct remote_name *name)
 	}
 }
 
-static void *look(void *arg)
+static void *look_up_name(void *arg)
 {
 	struct remote_name *name = arg;
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
@@ -69,7 +69,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_remote_name_closed(uv_handle_t *handle)
 {
 	drop(handle->data);
 }
@@ -81,7 +81,7 @@ void remote_name_leave(struct remote_name *name)
 	pthread_mutex_lock(&name->lock);
 	name->left = true;
 	pthread_mutex_unlock(&name->lock);
-	uv_close((uv_handle_t *)&name->async, on_closed);
+	uv_close((uv_handle_t *)&name->async, on_remote_name_closed);
 }
 
 static void on_found(uv_async_t *async)
@@ -91,14 +91,14 @@ static void on_found(uv_async_t *async)
 	remote_name_leave(name);
 }
 
-static bool start(struct remote_name *name)
+static bool remote_name_start(struct remote_name *name)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
 	if (pthread_attr_init(&attributes) != 0)
 		return false;
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	bool started = pthread_create(&thread, &attributes, look, name) == 0;
+	bool started = pthread_create(&thread, &attributes, look_up_name, name) == 0;
 	pthread_attr_destroy(&attributes);
 	return started;
 }
@@ -118,7 +118,7 @@ struct remote_name *remote_name_look(uv_loop_t *loop, const char *host, remote_n
 	}
 	name->async.data = name;
 	bool room = take_place(1);
-	if (room && start(name))
+	if (room && remote_name_start(name))
 		return name;
 	if (room)
 		take_place(-1);

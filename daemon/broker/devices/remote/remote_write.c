@@ -41,7 +41,7 @@ struct remote_write {
 	struct remote_write *next;
 };
 
-static void assert_valid(const struct remote_write *write)
+static void remote_write_assert_valid(const struct remote_write *write)
 {
 	assert((write->state == WRITE_SEALING) == !write->entry);
 	assert(write->state != WRITE_SENT || write == write->remote->first);
@@ -56,7 +56,7 @@ static void free_write(struct remote_write *write)
 }
 
 /* It is not written; another host may compile it. */
-static void give_up(struct remote_write *write, uint64_t *counter)
+static void remote_write_give_up(struct remote_write *write, uint64_t *counter)
 {
 	(*counter)++;
 	remote_claim_release(write->remote, write->key);
@@ -95,7 +95,7 @@ static void on_written(void *arg, const struct remote_reply *reply)
 		struct remote_write *write = take_first(remote);
 		util_log(UTIL_WARN, "%s does not take kernel %.12s: %.200s",
 				 remote->broker->options.remote.shown, write->key, reply->bytes);
-		give_up(write, &remote->broker->counters.remote_write_failures);
+		remote_write_give_up(write, &remote->broker->counters.remote_write_failures);
 	} else {
 		written(remote);
 	}
@@ -135,11 +135,11 @@ void remote_write_stop(struct remote *remote)
 	if (write)
 		write->state = WRITE_QUEUED;
 	if (gone)
-		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
+		remote_write_give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
 	remote_link_close(link);
 }
 
-static void on_ready(void *owner, uint64_t micros)
+static void on_remote_write_ready(void *owner, uint64_t micros)
 {
 	struct remote *remote = owner;
 	(void)micros;
@@ -148,7 +148,7 @@ static void on_ready(void *owner, uint64_t micros)
 	remote_write_pump(remote);
 }
 
-static void on_lost(void *owner, const char *why)
+static void on_remote_write_lost(void *owner, const char *why)
 {
 	struct remote *remote = owner;
 	util_log(UTIL_DEBUG, "%s: %s", remote->broker->options.remote.shown, why);
@@ -160,10 +160,10 @@ static void on_lost(void *owner, const char *why)
 /* Each try of the first entry costs one of its tries, so that no entry is tried for ever. */
 static void connect_again(struct remote *remote)
 {
-	static const struct remote_link_events events = {on_ready, on_lost};
+	static const struct remote_link_events events = {on_remote_write_ready, on_remote_write_lost};
 	struct remote_write *write = remote->first;
 	if (write->tries >= TRIES) {
-		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
+		remote_write_give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
 		remote_write_pump(remote);
 		return;
 	}
@@ -178,7 +178,7 @@ void remote_write_pump(struct remote *remote)
 {
 	struct remote_write *write = remote->first;
 	if (write)
-		assert_valid(write);
+		remote_write_assert_valid(write);
 	if (!write || write->state == WRITE_SENT || !remote_usable(remote))
 		return;
 	if (!remote->writes) {
@@ -212,7 +212,7 @@ uint64_t remote_write_due(const struct remote *remote)
 void remote_write_free(struct remote *remote)
 {
 	while (remote->first)
-		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
+		remote_write_give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
 }
 
 /* ---- Sealing ---- */
@@ -235,7 +235,7 @@ static void seal_done(struct broker *broker, void *arg)
 	remote->sealing--;
 	cache_row_free(&write->row);
 	if (write->status != KILN_OK || !room) {
-		give_up(write, &broker->counters.remote_dropped);
+		remote_write_give_up(write, &broker->counters.remote_dropped);
 		return;
 	}
 	write->state = WRITE_QUEUED;
@@ -263,7 +263,7 @@ void remote_compiled(struct broker *broker, struct cache_row *row)
 	remote->sealing++;
 	if (store_aside(broker, seal_work, seal_done, write) != KILN_OK) {
 		remote->sealing--;
-		give_up(write, &broker->counters.remote_dropped);
+		remote_write_give_up(write, &broker->counters.remote_dropped);
 	}
 }
 

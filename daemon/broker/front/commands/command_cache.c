@@ -8,7 +8,7 @@
 
 #define ROWS_MOST 10000
 
-static void run(struct session *session, struct wire_in *message, store_work work)
+static void cache_run(struct session *session, struct wire_in *message, store_work work)
 {
 	struct query *query = query_open(session, message);
 	if (query)
@@ -218,17 +218,17 @@ void serve_cache_retry(struct session *session, struct wire_in *message, struct 
 					"cache.retry needs either the key of a failure or all");
 		return;
 	}
-	run(session, message, retry_work);
+	cache_run(session, message, retry_work);
 }
 
 void serve_cache_show(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	run(session, message, show_work);
+	cache_run(session, message, show_work);
 }
 
 void serve_cache_get(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	run(session, message, get_work);
+	cache_run(session, message, get_work);
 }

@@ -114,7 +114,7 @@ static void answer_success(struct call_request *asking, const char *origin)
 
 static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool look);
 
-static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+static void on_call_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct call_request *asking = arg;
 	char sentence[KERNEL_ERROR_MAX + 192], label[160];
@@ -154,7 +154,7 @@ static bool try_other(struct call_request *asking, int status)
 	return true;
 }
 
-static void on_answer(void *arg, const struct job_answer *answer)
+static void on_call_answer(void *arg, const struct job_answer *answer)
 {
 	struct call_request *asking = arg;
 	struct device_handle *executor = asking->executor;
@@ -172,7 +172,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	if (executor && handle_is_ready(executor)) {
 		asking->load_us = util_now_us();
 		if (kernel_request_load(&asking->base, executor, answer->row,
-								asking->kernel->plan.shared_bytes, on_loaded))
+								asking->kernel->plan.shared_bytes, on_call_loaded))
 			return;
 	}
 	answer_success(asking, job_origin_names[asking->origin]);
@@ -187,10 +187,10 @@ static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool
 	terms.look = look;
 	asking->kernel = kernel;
 	asking->looking = look;
-	kernel_request_resolve(&asking->base, kernel, &terms, on_answer);
+	kernel_request_resolve(&asking->base, kernel, &terms, on_call_answer);
 }
 
-static void ask(struct call_request *asking)
+static void call_ask(struct call_request *asking)
 {
 	if (asking->base.ref->plan.kind != KERNEL_LAUNCH) {
 		asking->base.broker->counters.copies++;
@@ -245,7 +245,7 @@ static void ask_tiers(struct call_request *asking)
 	bool never = tier_policy(asking->base.request.session) == OPTIONS_NEVER;
 	switch (tier_open(asking->base.request.session, &asking->problem, asking->base.ref)) {
 	case TIER_NONE:
-		ask(asking);
+		call_ask(asking);
 		break;
 	case TIER_EXACT:
 		answer_resident(asking, asking->base.ref, JOB_HIT);
@@ -276,7 +276,7 @@ static void on_raw_ready(void *arg, int status, const char *error)
 	struct call_request *asking = arg;
 	kernel_request_arrived(&asking->base);
 	if (status == KILN_OK)
-		ask(asking);
+		call_ask(asking);
 	else
 		kernel_request_fail(&asking->base, status, error, "");
 }
@@ -292,7 +292,7 @@ void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *re
 	if (executor)
 		kernel_request_start(&asking->base, executor, on_raw_ready);
 	else
-		ask(asking);
+		call_ask(asking);
 }
 
 void serve_compile(struct session *session, struct wire_in *message, struct frame *frame)
@@ -301,5 +301,5 @@ void serve_compile(struct session *session, struct wire_in *message, struct fram
 	struct call_request *asking =
 		plan_call(session, message, wire_get_str(message, &message->root, "target"), false);
 	if (asking)
-		ask(asking);
+		call_ask(asking);
 }

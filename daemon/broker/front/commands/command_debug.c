@@ -41,7 +41,7 @@ static void expire(struct cache *cache, struct damage *damage)
 	cache_drop_memory(cache);
 }
 
-static void look(struct cache *cache, struct damage *damage)
+static void debug_look(struct cache *cache, struct damage *damage)
 {
 	(void)damage;
 	cache_look(cache);
@@ -354,7 +354,7 @@ static bool run_store(struct session *session, struct wire_in *message, const ch
 		fault_store(session, message, (uint32_t)wire_get_uint(&message->root, "ms", 0));
 	} else if (!strcmp(what, "look")) {
 		accept_look(session->broker);
-		damage_cache(session, message, look);
+		damage_cache(session, message, debug_look);
 	} else {
 		return false;
 	}

@@ -27,7 +27,7 @@ static void put_head(struct wire_out *out, const char *id, const char *text)
 	wire_put_uint(out, "times", strtoull(times, NULL, 10));
 }
 
-static void put_row(void *arg, const char *id, const char *text)
+static void fault_put_row(void *arg, const char *id, const char *text)
 {
 	struct wire_out *out = arg;
 	wire_map_begin(out, NULL);
@@ -44,7 +44,7 @@ static void ls_work(struct cache *cache, void *arg)
 	fault_directory(query->options->cache_dir, directory);
 	wire_put_str(&query->out, "directory", directory);
 	wire_list_begin(&query->out, "rows");
-	query->status = fault_file_each(directory, put_row, &query->out, query->error);
+	query->status = fault_file_each(directory, fault_put_row, &query->out, query->error);
 	wire_list_end(&query->out);
 }
 

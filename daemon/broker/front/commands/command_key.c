@@ -95,8 +95,8 @@ static bool has(const char *directory, bool secrets, const struct seal_key *key)
 	return seal_each(directory, secrets, find_id, &id, ignored) == KILN_OK && !id;
 }
 
-static void put_row(const struct listing *listing, const struct seal_key *key, bool secret,
-					bool trusted)
+static void key_put_row(const struct listing *listing, const struct seal_key *key, bool secret,
+						bool trusted)
 {
 	char line[SEAL_LINE_MAX];
 	seal_line(key, line);
@@ -111,14 +111,14 @@ static void put_row(const struct listing *listing, const struct seal_key *key, b
 static void put_own(const struct seal_key *key, void *arg)
 {
 	const struct listing *listing = arg;
-	put_row(listing, key, true, has(listing->trusted, false, key));
+	key_put_row(listing, key, true, has(listing->trusted, false, key));
 }
 
 static void put_other(const struct seal_key *key, void *arg)
 {
 	const struct listing *listing = arg;
 	if (!has(listing->keys, true, key))
-		put_row(listing, key, false, true);
+		key_put_row(listing, key, false, true);
 }
 
 static void ls_work(struct cache *cache, void *arg)

@@ -105,7 +105,7 @@ static void making_on_change(struct buffer *buffer, void *arg)
 		making_step(making);
 }
 
-static void make(struct session *session, uint64_t id, struct buffer *buffer)
+static void memory_make(struct session *session, uint64_t id, struct buffer *buffer)
 {
 	struct making *making = calloc(1, sizeof(*making));
 	if (!making || !request_open(session, id, &making->request, making_abandon)) {
@@ -196,7 +196,7 @@ void serve_alloc(struct session *session, struct wire_in *message, struct frame 
 						(unsigned long long)bytes);
 		return;
 	}
-	make(session, id, buffer);
+	memory_make(session, id, buffer);
 }
 
 /* Of a memfd; 0 for a descriptor that has no size, such as CUDA's. */
@@ -316,7 +316,7 @@ void serve_lend(struct session *session, struct wire_in *message, struct frame *
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
 	else if (lend_read(buffer, message, frame) && lend_is_sound(session, id, buffer) &&
 			 is_here(session, id, buffer))
-		make(session, id, buffer);
+		memory_make(session, id, buffer);
 	else
 		buffer_delete(buffer);
 }

@@ -55,7 +55,7 @@ static void put_template(struct wire_out *out, const struct kernel_plan *plan)
 }
 
 /* row: NULL for a plan that needs no kernel. */
-static void answer(struct kernel_request *asked, const struct cache_row *row)
+static void object_answer(struct kernel_request *asked, const struct cache_row *row)
 {
 	struct session *session = asked->request.session;
 	struct wire_out out;
@@ -79,12 +79,12 @@ static void answer(struct kernel_request *asked, const struct cache_row *row)
 	kernel_request_end(asked);
 }
 
-static void on_answer(void *arg, const struct job_answer *found)
+static void on_object_answer(void *arg, const struct job_answer *found)
 {
 	struct kernel_request *asked = arg;
 	kernel_request_arrived(asked);
 	if (found->status == KILN_OK) {
-		answer(asked, found->row);
+		object_answer(asked, found->row);
 		return;
 	}
 	reply_error(asked->request.session, asked->request.id, found->status, "%s", found->error);
@@ -172,7 +172,7 @@ void serve_object(struct session *session, struct wire_in *message, struct frame
 		return;
 	const struct job_terms terms = job_terms_of(session);
 	if (lasting->plan.kind == KERNEL_LAUNCH)
-		kernel_request_resolve(asked, lasting, &terms, on_answer);
+		kernel_request_resolve(asked, lasting, &terms, on_object_answer);
 	else
-		answer(asked, NULL);
+		object_answer(asked, NULL);
 }

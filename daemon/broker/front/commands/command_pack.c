@@ -60,7 +60,7 @@ static void put_compilers(struct wire_out *out, const struct pack_reader *reader
 	wire_list_end(out);
 }
 
-static void answer(struct packing *packing)
+static void pack_answer(struct packing *packing)
 {
 	struct session *session = packing->request.session;
 	const struct pack_figures *figures = &packing->figures;
@@ -159,7 +159,7 @@ static void next_piece(struct broker *broker, struct packing *packing)
 	if (packing->stopped)
 		free_packing(packing);
 	else
-		answer(packing);
+		pack_answer(packing);
 }
 
 static void piece_done(struct broker *broker, void *arg)
@@ -173,7 +173,7 @@ static void piece_done(struct broker *broker, void *arg)
 	else if (packing->stopped)
 		free_packing(packing);
 	else
-		answer(packing);
+		pack_answer(packing);
 }
 
 static void abandon(struct request *request)
@@ -245,7 +245,7 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 	next_piece(packing->broker, packing);
 }
 
-static void start(struct session *session, struct wire_in *message, bool import)
+static void pack_start(struct session *session, struct wire_in *message, bool import)
 {
 	struct packing *packing = calloc(1, sizeof(*packing));
 	uint64_t id = wire_id(message);
@@ -268,7 +268,7 @@ static void start(struct session *session, struct wire_in *message, bool import)
 		packing->status = util_fail(packing->error, sizeof(packing->error), KILN_EINVAL,
 									"no place for keys: start kilnd with --key-dir and "
 									"--trust-dir");
-		answer(packing);
+		pack_answer(packing);
 	} else {
 		pool_when_known(session->broker, on_known, packing);
 	}
@@ -277,11 +277,11 @@ static void start(struct session *session, struct wire_in *message, bool import)
 void serve_cache_export(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	start(session, message, false);
+	pack_start(session, message, false);
 }
 
 void serve_cache_import(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	start(session, message, true);
+	pack_start(session, message, true);
 }

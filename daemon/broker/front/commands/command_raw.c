@@ -62,7 +62,7 @@ static void opening_abandon(struct request *request)
 		opening_free(opening);
 }
 
-static void read_work(struct cache *cache, void *arg)
+static void raw_read_work(struct cache *cache, void *arg)
 {
 	struct opening *opening = arg;
 	(void)cache;
@@ -71,7 +71,7 @@ static void read_work(struct cache *cache, void *arg)
 		compile_key_make(&opening->ref->job, opening->compiler, &opening->key);
 }
 
-static void read_done(struct broker *broker, void *arg)
+static void raw_read_done(struct broker *broker, void *arg)
 {
 	struct opening *opening = arg;
 	struct session *session = opening->request.session;
@@ -101,8 +101,8 @@ static void read_known(void *arg, const struct compile_toolchains *toolchains, c
 	(void)error; /* no compiler: a kernel without a key */
 	snprintf(opening->compiler, sizeof(opening->compiler), "%s",
 			 job_compiler(opening->broker, opening->ref->target));
-	opening->reading = store_aside_for(opening->broker, session_turn(session), read_work, read_done,
-									   opening) == KILN_OK;
+	opening->reading = store_aside_for(opening->broker, session_turn(session), raw_read_work,
+									   raw_read_done, opening) == KILN_OK;
 	if (opening->reading)
 		return;
 	reply_error(session, opening->request.id, KILN_ENOMEM, "out of memory for a kernel");
@@ -156,7 +156,7 @@ static struct device_handle *own_executor(struct session *session, uint64_t id)
 }
 
 /* Others may have been prepared meanwhile. */
-static void prepare(struct session *session, uint64_t id, struct kernel_ref *ref)
+static void prepare_raw_command(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
 	if (planned_may_be_kept(session, id))
 		command_ask_raw(session, id, ref, session->own);
@@ -169,7 +169,7 @@ void serve_raw_prepare(struct session *session, struct wire_in *message, struct 
 	uint64_t id = wire_id(message);
 	if (planned_may_be_kept(session, id) && may_bring(session, id, session->device->info.name) &&
 		own_executor(session, id))
-		open_raw(session, message, frame, NULL, prepare);
+		open_raw(session, message, frame, NULL, prepare_raw_command);
 }
 
 static void compile(struct session *session, uint64_t id, struct kernel_ref *ref)

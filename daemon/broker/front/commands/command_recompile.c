@@ -33,14 +33,15 @@ static void drop(struct recompile *recompile)
 
 /* ---- Answers ---- */
 
-static void fail(struct recompile *recompile, int status, const char *error)
+static void recompile_fail(struct recompile *recompile, int status, const char *error)
 {
 	reply_error(recompile->request.session, recompile->request.id, status, "%s", error);
 	drop(recompile);
 }
 
 /* result: same, differs, failed, skipped. */
-static void answer(struct recompile *recompile, const char *result, const char *why, int64_t micros)
+static void recompile_answer(struct recompile *recompile, const char *result, const char *why,
+							 int64_t micros)
 {
 	const struct cache_row *row = &recompile->row;
 	struct wire_out out;
@@ -57,8 +58,8 @@ static void answer(struct recompile *recompile, const char *result, const char *
 }
 
 /* What is different, or "". */
-static void compare(const struct cache_row *row, const struct compile_result *result,
-					char why[KERNEL_ERROR_MAX])
+static void recompile_compare(const struct cache_row *row, const struct compile_result *result,
+							  char why[KERNEL_ERROR_MAX])
 {
 	const unsigned char *ours = row->object, *theirs = result->object;
 	size_t at = 0;
@@ -87,11 +88,11 @@ static void compiled(void *arg, struct compile_result *result)
 	char why[KERNEL_ERROR_MAX];
 	recompile->job = NULL;
 	if (result->status != KILN_OK) {
-		answer(recompile, "failed", result->error, result->micros);
+		recompile_answer(recompile, "failed", result->error, result->micros);
 		return;
 	}
-	compare(&recompile->row, result, why);
-	answer(recompile, why[0] ? "differs" : "same", why, result->micros);
+	recompile_compare(&recompile->row, result, why);
+	recompile_answer(recompile, why[0] ? "differs" : "same", why, result->micros);
 }
 
 /* ---- The way there ---- */
@@ -104,7 +105,7 @@ static void known(void *arg, const struct compile_toolchains *toolchains, const 
 		!strcmp(row->target, "cpu") ? &toolchains->host : &toolchains->nvrtc;
 	char why[KERNEL_ERROR_MAX];
 	if (error) {
-		fail(recompile, KILN_EIO, error);
+		recompile_fail(recompile, KILN_EIO, error);
 		return;
 	}
 	int status = compile_again_open(row->key_text, row->source, &recompile->again, why);
@@ -113,7 +114,7 @@ static void known(void *arg, const struct compile_toolchains *toolchains, const 
 			util_fail(why, sizeof(why), KILN_ENOTSUP, "it was made by %.100s, and here is %.200s",
 					  recompile->again.toolchain, here->id[0] ? here->id : here->reason);
 	if (status == KILN_ENOTSUP) {
-		answer(recompile, "skipped", why, 0);
+		recompile_answer(recompile, "skipped", why, 0);
 		return;
 	}
 	recompile->phase = COMPILING;
@@ -123,22 +124,22 @@ static void known(void *arg, const struct compile_toolchains *toolchains, const 
 		pool_join(recompile->broker, recompile->job, POOL_BACKGROUND,
 				  session_turn(recompile->request.session), &recompile->place);
 	else
-		fail(recompile, KILN_ENOMEM, "out of memory for a compile job");
+		recompile_fail(recompile, KILN_ENOMEM, "out of memory for a compile job");
 }
 
-static void read_work(struct cache *cache, void *arg)
+static void recompile_read_work(struct cache *cache, void *arg)
 {
 	struct recompile *recompile = arg;
 	recompile->status = cache_peek(cache, recompile->prefix, &recompile->row, recompile->error);
 }
 
-static void read_done(struct broker *broker, void *arg)
+static void recompile_read_done(struct broker *broker, void *arg)
 {
 	struct recompile *recompile = arg;
 	if (!recompile->request.session) {
 		drop(recompile);
 	} else if (recompile->status != KILN_OK) {
-		fail(recompile, recompile->status, recompile->error);
+		recompile_fail(recompile, recompile->status, recompile->error);
 	} else {
 		recompile->phase = ASKING;
 		pool_when_known(broker, known, recompile);
@@ -173,6 +174,6 @@ void serve_cache_recompile(struct session *session, struct wire_in *message, str
 	}
 	recompile->broker = session->broker;
 	snprintf(recompile->prefix, sizeof(recompile->prefix), "%s", key ? key : "");
-	if (request_store(&recompile->request, read_work, read_done) != KILN_OK)
-		fail(recompile, KILN_ENOMEM, "out of memory");
+	if (request_store(&recompile->request, recompile_read_work, recompile_read_done) != KILN_OK)
+		recompile_fail(recompile, KILN_ENOMEM, "out of memory");
 }

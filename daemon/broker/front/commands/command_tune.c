@@ -62,7 +62,7 @@ void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
 
 /* ---- tuned.ls ---- */
 
-static void put_row(struct wire_out *out, const struct cache_tuned *row)
+static void tune_put_row(struct wire_out *out, const struct cache_tuned *row)
 {
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "op", row->op);
@@ -87,7 +87,7 @@ void serve_tuned_ls(struct session *session, struct wire_in *message, struct fra
 	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
 	for (size_t i = 0; i < count; i++)
-		put_row(&out, rows[i]);
+		tune_put_row(&out, rows[i]);
 	wire_list_end(&out);
 	free(rows);
 	reply_send(session, &out, NULL, 0);

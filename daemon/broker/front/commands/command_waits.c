@@ -10,7 +10,7 @@
 
 #define WAITS_SHOWN 256
 
-static void put_row(struct wire_out *out, const struct wait_row *row, uint64_t now)
+static void waits_put_row(struct wire_out *out, const struct wait_row *row, uint64_t now)
 {
 	const struct wait_note *note = &row->note;
 	wire_map_begin(out, NULL);
@@ -50,7 +50,7 @@ void serve_waits(struct session *session, struct wire_in *message, struct frame 
 	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
 	for (int i = 0; i < count; i++)
-		put_row(&out, &rows[i], now);
+		waits_put_row(&out, &rows[i], now);
 	wire_list_end(&out);
 	wire_put_uint(&out, "all", all);
 	reply_send(session, &out, NULL, 0);

@@ -136,8 +136,8 @@ struct wanted {
 	struct kernel_ref *ref;
 };
 
-static int take(struct session *session, struct wire_in *message, struct wanted *wanted,
-				char error[KERNEL_ERROR_MAX])
+static int warm_take(struct session *session, struct wire_in *message, struct wanted *wanted,
+					 char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *root = &message->root;
 	struct kernel_limits limits;
@@ -180,7 +180,7 @@ void serve_warm(struct session *session, struct wire_in *message, struct frame *
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	(void)frame;
-	int status = take(session, message, &wanted, error);
+	int status = warm_take(session, message, &wanted, error);
 	if (status != KILN_OK) {
 		reply_error(session, id, status, "%s", error);
 		kernel_drop(wanted.ref);

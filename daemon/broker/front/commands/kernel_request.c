@@ -6,7 +6,7 @@
 
 #include "daemon/base/util.h"
 
-static void assert_valid(const struct kernel_request *asked)
+static void kernel_request_assert_valid(const struct kernel_request *asked)
 {
 	assert(asked->request.session && asked->request.session->broker == asked->broker);
 	assert((asked->state == KERNEL_REQUEST_IDLE) == !asked->executor);
@@ -56,7 +56,7 @@ void *kernel_request_open(struct session *session, uint64_t id, struct kernel_re
 
 void kernel_request_end(struct kernel_request *asked)
 {
-	assert_valid(asked);
+	kernel_request_assert_valid(asked);
 	assert(asked->state == KERNEL_REQUEST_IDLE);
 	request_close(&asked->request);
 	kernel_drop(asked->ref);
@@ -77,7 +77,7 @@ void kernel_request_fail(struct kernel_request *asked, int status, const char *e
 void kernel_request_start(struct kernel_request *asked, struct device_handle *executor,
 						  handle_ready ready)
 {
-	assert_valid(asked);
+	kernel_request_assert_valid(asked);
 	asked->state = KERNEL_REQUEST_STARTING;
 	asked->executor = executor;
 	handle_when_ready(executor, ready, asked);
@@ -86,7 +86,7 @@ void kernel_request_start(struct kernel_request *asked, struct device_handle *ex
 void kernel_request_resolve(struct kernel_request *asked, struct kernel_ref *kernel,
 							const struct job_terms *terms, job_done done)
 {
-	assert_valid(asked);
+	kernel_request_assert_valid(asked);
 	asked->wait = job_resolve(asked->broker, kernel, terms, done, asked);
 	if (asked->wait)
 		asked->state = KERNEL_REQUEST_RESOLVING;
@@ -97,7 +97,7 @@ void kernel_request_resolve(struct kernel_request *asked, struct kernel_ref *ker
 bool kernel_request_load(struct kernel_request *asked, struct device_handle *executor,
 						 const struct cache_row *row, uint32_t shared_bytes, handle_done loaded)
 {
-	assert_valid(asked);
+	kernel_request_assert_valid(asked);
 	/* A load that ends at once frees the request inside handle_load(). */
 	asked->state = KERNEL_REQUEST_LOADING;
 	asked->executor = executor;
@@ -110,7 +110,7 @@ bool kernel_request_load(struct kernel_request *asked, struct device_handle *exe
 void kernel_request_recompile(struct kernel_request *asked, const struct recompile_want *want,
 							  recompile_done done)
 {
-	assert_valid(asked);
+	kernel_request_assert_valid(asked);
 	asked->recompile = recompile_start(asked->broker, want, done, asked);
 	asked->request.doing = asked->recompile;
 	if (asked->recompile)

@@ -23,11 +23,6 @@ struct gather_way {
 	char name[KERNEL_CHOICE_MAX];
 };
 
-static int64_t divide_up(int64_t value, int64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 /* ---- What moves at once ---- */
 
 /* Does src lie without gaps? */
@@ -104,7 +99,7 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 	uint32_t steps;
 
 	find_vectors(problem, gather, way);
-	units = divide_up(run, way->vector);
+	units = plan_divide_up(run, way->vector);
 	steps = (way->index_load ? MOST_PLACES : MOST_PLACES / 2) / way->vector;
 	steps = steps < 1 ? 1 : steps < 4 ? steps : 4;
 	while (way->threads > limits->max_threads)
@@ -116,17 +111,17 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 		way->threads /= 2;
 	way->part = run;
 	if (units > (int64_t)way->threads * steps) {
-		int64_t parts = divide_up(units, (int64_t)way->threads * steps);
+		int64_t parts = plan_divide_up(units, (int64_t)way->threads * steps);
 		if (way->rows > 1)
 			return false;
-		way->part = divide_up(units, parts) * way->vector;
+		way->part = plan_divide_up(units, parts) * way->vector;
 	}
 	snprintf(way->name, sizeof(way->name), "%s %ux%u", way->stage ? "stage" : "direct", way->rows,
 			 way->threads);
 	return true;
 }
 
-static bool fits(const struct gather_problem *gather, uint32_t rows, uint64_t shared)
+static bool gather_fits(const struct gather_problem *gather, uint32_t rows, uint64_t shared)
 {
 	return gather->few > 0 && (uint64_t)gather->few <= shared / gather->element / rows;
 }
@@ -134,27 +129,28 @@ static bool fits(const struct gather_problem *gather, uint32_t rows, uint64_t sh
 /* So many rows that a block has enough to do, and its part of dst begins where a vector may.  How
  * many there are in all does not count: with few of them the launch is what takes time, and all
  * batches have one kernel. */
-static uint32_t find_rows(const struct gather_problem *gather, const struct kernel_limits *limits,
-						  bool stage)
+static uint32_t gather_find_rows(const struct gather_problem *gather,
+								 const struct kernel_limits *limits, bool stage)
 {
 	int64_t most = gather->few > gather->many && stage ? gather->few : gather->many;
 	int64_t bytes = most * gather->element, row = gather->many * gather->element;
 	uint32_t rows = 1;
 
-	while (rows < MOST_ROWS && (!stage || fits(gather, 2 * rows, limits->shared_default)) &&
+	while (rows < MOST_ROWS && (!stage || gather_fits(gather, 2 * rows, limits->shared_default)) &&
 		   (rows * bytes < BLOCK_BYTES || (rows * row % 16 && rows * bytes < 4 * BLOCK_BYTES)))
 		rows *= 2;
 	return rows;
 }
 
-static void add_way(const struct kernel_problem *problem, const struct gather_problem *gather,
-					const struct kernel_limits *limits, bool stage, uint32_t rows, uint32_t threads,
-					struct gather_way ways[MAX_WAYS], int *count)
+static void gather_add_way(const struct kernel_problem *problem,
+						   const struct gather_problem *gather, const struct kernel_limits *limits,
+						   bool stage, uint32_t rows, uint32_t threads,
+						   struct gather_way ways[MAX_WAYS], int *count)
 {
 	struct gather_way way = {.stage = stage, .rows = rows, .threads = threads};
 
 	if (*count == MAX_WAYS || rows == 0 || rows > MOST_ROWS ||
-		(stage && !fits(gather, rows, limits->shared_optin)))
+		(stage && !gather_fits(gather, rows, limits->shared_optin)))
 		return;
 	while (!make_way(problem, gather, limits, &way))
 		way.rows /= 2;
@@ -168,29 +164,30 @@ static void add_way(const struct kernel_problem *problem, const struct gather_pr
 static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct gather_way ways[MAX_WAYS])
 {
-	uint32_t staged = find_rows(gather, limits, true), direct = find_rows(gather, limits, false);
+	uint32_t staged = gather_find_rows(gather, limits, true),
+			 direct = gather_find_rows(gather, limits, false);
 	bool little = gather->many < gather->few / 8;
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
 	if (little)
-		add_way(problem, gather, limits, false, direct, 256, ways, &count);
-	add_way(problem, gather, limits, true, staged, 128, ways, &count);
-	add_way(problem, gather, limits, true, 2 * staged, 128, ways, &count);
-	add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
-	add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
-	add_way(problem, gather, limits, true, staged, 256, ways, &count);
-	add_way(problem, gather, limits, true, 4 * staged, 512, ways, &count);
-	add_way(problem, gather, limits, false, direct, 256, ways, &count);
-	add_way(problem, gather, limits, false, direct, 128, ways, &count);
-	add_way(problem, gather, limits, false, 2 * direct, 256, ways, &count);
+		gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
+	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
+	gather_add_way(problem, gather, limits, true, 2 * staged, 128, ways, &count);
+	gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
+	gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
+	gather_add_way(problem, gather, limits, true, staged, 256, ways, &count);
+	gather_add_way(problem, gather, limits, true, 4 * staged, 512, ways, &count);
+	gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
+	gather_add_way(problem, gather, limits, false, direct, 128, ways, &count);
+	gather_add_way(problem, gather, limits, false, 2 * direct, 256, ways, &count);
 	return count;
 }
 
 /* ---- The plan ---- */
 
-static void print_kernel(const struct gather_problem *gather, const struct gather_way *way,
-						 const char *number, bool loop, struct plan_text *id)
+static void gather_print_kernel(const struct gather_problem *gather, const struct gather_way *way,
+								const char *number, bool loop, struct plan_text *id)
 {
 	plan_print(id, "gather_rows<GatherShape<%u, %s, %s, %lld, %lld, %s, %u, %lld, %u, %u, %u, %u>",
 			   gather->element, gather_index_name(gather), gather_bounds_name(gather),
@@ -205,13 +202,14 @@ static void print_kernel(const struct gather_problem *gather, const struct gathe
 	plan_print(id, ">, %s, %s>", number, loop ? "true" : "false");
 }
 
-static int plan_way(const struct kernel_problem *problem, const struct gather_problem *gather,
-					const struct gather_way *way, const struct kernel_limits *limits,
-					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static int gather_plan_way(const struct kernel_problem *problem,
+						   const struct gather_problem *gather, const struct gather_way *way,
+						   const struct kernel_limits *limits, struct kernel_plan *out,
+						   char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	int64_t parts = divide_up(gather->many * way->rows, way->part);
-	int64_t blocks = divide_up(gather->form.rows, way->rows), items;
+	int64_t parts = plan_divide_up(gather->many * way->rows, way->part);
+	int64_t blocks = plan_divide_up(gather->form.rows, way->rows), items;
 
 	if (__builtin_mul_overflow(blocks, parts, &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather: there are too many rows and indices");
@@ -222,9 +220,10 @@ static int plan_way(const struct kernel_problem *problem, const struct gather_pr
 	out->block[0] = way->threads;
 	if (way->stage)
 		out->shared_bytes =
-			(uint32_t)divide_up((int64_t)way->rows * gather->few * gather->element, 16) * 16;
-	print_kernel(gather, way, items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-				 items > limits->grid_x, &id);
+			(uint32_t)plan_divide_up((int64_t)way->rows * gather->few * gather->element, 16) * 16;
+	gather_print_kernel(gather, way,
+						items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+						items > limits->grid_x, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "gather: the name of the kernel would be longer than %d characters",
@@ -240,8 +239,8 @@ static int plan_way(const struct kernel_problem *problem, const struct gather_pr
 	return KILN_OK;
 }
 
-static void describe(const struct gather_problem *gather, const struct gather_way *way,
-					 struct kernel_plan *out)
+static void gather_describe(const struct gather_problem *gather, const struct gather_way *way,
+							struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	snprintf(out->variant, sizeof(out->variant), "%s", way->stage ? "stage" : "direct");
@@ -278,9 +277,9 @@ int gather_plan(const struct kernel_problem *problem, const struct kernel_limits
 						   "gather: there is no candidate \"%s\" for rows of %lld elements and "
 						   "%lld indices on %s",
 						   choice, (long long)gather.few, (long long)gather.many, limits->target);
-	status = plan_way(problem, &gather, &ways[chosen], limits, out, error);
+	status = gather_plan_way(problem, &gather, &ways[chosen], limits, out, error);
 	if (!status)
-		describe(&gather, &ways[chosen], out);
+		gather_describe(&gather, &ways[chosen], out);
 	return status;
 }
 

@@ -25,18 +25,14 @@ struct scatter_way {
 	char name[KERNEL_CHOICE_MAX];
 };
 
-static int64_t divide_up(int64_t value, int64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 static uint32_t round_up(uint32_t value)
 {
 	return (value + 15) / 16 * 16;
 }
 
 /* As ScatterShape in ops/gather_backward.cuh has it. */
-static uint32_t shared_bytes(const struct gather_problem *gather, const struct scatter_way *way)
+static uint32_t gather_backward_shared_bytes(const struct gather_problem *gather,
+											 const struct scatter_way *way)
 {
 	uint32_t compute = gather->element == 8 ? 8 : 4;
 	uint32_t sums = gather->many > way->tile ? way->chunk * compute : 0;
@@ -86,7 +82,7 @@ static void make_way(const struct kernel_problem *problem, const struct gather_p
 	way->tile = way->tile ? way->tile : 1;
 	if (gather->many > way->tile)
 		way->rows = 1;
-	while (shared_bytes(gather, way) > limits->shared_optin)
+	while (gather_backward_shared_bytes(gather, way) > limits->shared_optin)
 		if (way->rows > 1)
 			way->rows /= 2;
 		else if (way->tile * (gather->element + 2) > way->chunk * 2)
@@ -97,13 +93,14 @@ static void make_way(const struct kernel_problem *problem, const struct gather_p
 			way->threads /= 2;
 	if (gather->many > way->tile)
 		way->rows = 1;
-	way->shared = round_up(shared_bytes(gather, way));
+	way->shared = round_up(gather_backward_shared_bytes(gather, way));
 	snprintf(way->name, sizeof(way->name), "chain %u r%u", way->threads, way->rows);
 }
 
-static void add_way(const struct kernel_problem *problem, const struct gather_problem *gather,
-					const struct kernel_limits *limits, uint32_t threads, uint32_t rows,
-					struct scatter_way ways[MAX_WAYS], int *count)
+static void gather_backward_add_way(const struct kernel_problem *problem,
+									const struct gather_problem *gather,
+									const struct kernel_limits *limits, uint32_t threads,
+									uint32_t rows, struct scatter_way ways[MAX_WAYS], int *count)
 {
 	struct scatter_way way = {.threads = threads, .rows = rows};
 
@@ -120,7 +117,8 @@ static void add_way(const struct kernel_problem *problem, const struct gather_pr
 static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
 {
-	int64_t chunks = divide_up(gather->few, LARGEST_CHUNK), row = gather->many * gather->element;
+	int64_t chunks = plan_divide_up(gather->few, LARGEST_CHUNK),
+			row = gather->many * gather->element;
 	int64_t blocks = 2 * (int64_t)limits->multiprocessors;
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
 	int count = 0;
@@ -128,14 +126,14 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	/* Without leading dimensions each row has a list of its own. */
 	while (problem->tensors[0].rank > 2 && rows < MOST_ROWS && 2 * rows * row <= BLOCK_BYTES)
 		rows *= 2;
-	if (rows > FEW_ROWS && divide_up(gather->outer, rows) * gather->lists * chunks < blocks)
+	if (rows > FEW_ROWS && plan_divide_up(gather->outer, rows) * gather->lists * chunks < blocks)
 		rows = FEW_ROWS;
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
-	add_way(problem, gather, limits, threads, rows, ways, &count);
-	add_way(problem, gather, limits, threads, rows / 2, ways, &count);
-	add_way(problem, gather, limits, threads, rows * 2, ways, &count);
-	add_way(problem, gather, limits, threads * 2, rows, ways, &count);
-	add_way(problem, gather, limits, threads * 2, rows * 2, ways, &count);
+	gather_backward_add_way(problem, gather, limits, threads, rows, ways, &count);
+	gather_backward_add_way(problem, gather, limits, threads, rows / 2, ways, &count);
+	gather_backward_add_way(problem, gather, limits, threads, rows * 2, ways, &count);
+	gather_backward_add_way(problem, gather, limits, threads * 2, rows, ways, &count);
+	gather_backward_add_way(problem, gather, limits, threads * 2, rows * 2, ways, &count);
 	return count;
 }
 
@@ -150,8 +148,9 @@ static const char *element_name(const struct gather_problem *gather)
 										: words[gather->element == 2 ? 1 : gather->element - 1];
 }
 
-static void print_kernel(const struct gather_problem *gather, const struct scatter_way *way,
-						 bool leads, const char *number, bool loop, struct plan_text *id)
+static void gather_backward_print_kernel(const struct gather_problem *gather,
+										 const struct scatter_way *way, bool leads,
+										 const char *number, bool loop, struct plan_text *id)
 {
 	plan_print(id,
 			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, "
@@ -168,14 +167,17 @@ static void print_kernel(const struct gather_problem *gather, const struct scatt
 			   loop ? "true" : "false");
 }
 
-static int plan_way(const struct kernel_problem *problem, const struct gather_problem *gather,
-					const struct scatter_way *way, const struct kernel_limits *limits,
-					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static int gather_backward_plan_way(const struct kernel_problem *problem,
+									const struct gather_problem *gather,
+									const struct scatter_way *way,
+									const struct kernel_limits *limits, struct kernel_plan *out,
+									char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	int64_t chunks = divide_up(gather->few, way->chunk), items;
+	int64_t chunks = plan_divide_up(gather->few, way->chunk), items;
 
-	if (__builtin_mul_overflow(divide_up(gather->outer, way->rows) * gather->lists, chunks, &items))
+	if (__builtin_mul_overflow(plan_divide_up(gather->outer, way->rows) * gather->lists, chunks,
+							   &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
 	out->kind = KERNEL_LAUNCH;
 	snprintf(out->source, sizeof(out->source), "ops/gather_backward.cuh");
@@ -183,9 +185,9 @@ static int plan_way(const struct kernel_problem *problem, const struct gather_pr
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
 	out->block[0] = way->threads;
 	out->shared_bytes = way->shared;
-	print_kernel(gather, way, problem->tensors[0].rank > 2,
-				 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-				 items > limits->grid_x, &id);
+	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
+								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+								 items > limits->grid_x, &id);
 	if (id.full)
 		return plan_refuse(
 			error, KILN_ENOTSUP,
@@ -201,8 +203,8 @@ static int plan_way(const struct kernel_problem *problem, const struct gather_pr
 	return KILN_OK;
 }
 
-static void describe(const struct gather_problem *gather, const struct scatter_way *way,
-					 struct kernel_plan *out)
+static void gather_backward_describe(const struct gather_problem *gather,
+									 const struct scatter_way *way, struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	snprintf(out->variant, sizeof(out->variant), "chain");
@@ -234,10 +236,10 @@ static void pass_way(const struct gather_problem *gather, const struct scatter_w
 	plan_arg_scalar(out, 8, items);
 	plan_arg_scalar(out, 8, (uint64_t)gather->few);
 	plan_arg_scalar(out, 8, (uint64_t)gather->many);
-	plan_arg_divisor(out, 8, (uint64_t)divide_up(gather->few, way->chunk));
+	plan_arg_divisor(out, 8, (uint64_t)plan_divide_up(gather->few, way->chunk));
 	plan_arg_divisor(out, 8, (uint64_t)gather->lists);
-	plan_arg_divisor(out, 4, (uint64_t)divide_up(way->tile, each));
-	plan_arg_divisor(out, 4, (uint64_t)divide_up(way->chunk, stored));
+	plan_arg_divisor(out, 4, (uint64_t)plan_divide_up(way->tile, each));
+	plan_arg_divisor(out, 4, (uint64_t)plan_divide_up(way->chunk, stored));
 	plan_arg_scalar(out, 4, way->chunk);
 	plan_arg_scalar(out, 4, way->tile);
 	plan_arg_scalar(out, 4, way->rows);
@@ -250,15 +252,17 @@ static void pass_way(const struct gather_problem *gather, const struct scatter_w
 	rows_pass_strides(out, &gather->form, 1);
 }
 
-static int plan_generic(const struct kernel_problem *problem, const struct gather_problem *gather,
-						const struct scatter_way *way, const struct kernel_limits *limits,
-						struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static int gather_backward_plan_generic(const struct kernel_problem *problem,
+										const struct gather_problem *gather,
+										const struct scatter_way *way,
+										const struct kernel_limits *limits, struct kernel_plan *out,
+										char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	int64_t items;
 
-	if (__builtin_mul_overflow(divide_up(gather->outer, way->rows) * gather->lists,
-							   divide_up(gather->few, way->chunk), &items))
+	if (__builtin_mul_overflow(plan_divide_up(gather->outer, way->rows) * gather->lists,
+							   plan_divide_up(gather->few, way->chunk), &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
 	plan_generic_launch(out, limits, "ops/gather_backward_generic.cuh", (uint64_t)items,
 						way->threads);
@@ -306,7 +310,7 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 	}
 	count = find_ways(problem, &gather, limits, ways);
 	if (plan_is_generic(choice))
-		return plan_generic(problem, &gather, &ways[0], limits, out, error);
+		return gather_backward_plan_generic(problem, &gather, &ways[0], limits, out, error);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)
@@ -314,9 +318,9 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 						   "gather_backward: there is no candidate \"%s\" for rows of %lld "
 						   "elements and %lld indices on %s",
 						   choice, (long long)gather.few, (long long)gather.many, limits->target);
-	status = plan_way(problem, &gather, &ways[chosen], limits, out, error);
+	status = gather_backward_plan_way(problem, &gather, &ways[chosen], limits, out, error);
 	if (!status)
-		describe(&gather, &ways[chosen], out);
+		gather_backward_describe(&gather, &ways[chosen], out);
 	return status;
 }
 

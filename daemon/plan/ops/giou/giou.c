@@ -18,11 +18,6 @@ struct giou_way {
 	char name[KERNEL_CHOICE_MAX];
 };
 
-static uint64_t divide_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 /* The most bytes, to the four numbers of a box, that are aligned in all boxes; one number if they
  * lie apart. */
 static uint32_t box_load(const struct rows_form *form, int operand, kiln_dtype dtype,
@@ -64,8 +59,8 @@ static uint32_t dpred_store(const struct kernel_problem *problem, const struct g
 
 /* ---- Candidates ---- */
 
-static void add_way(const struct giou_problem *giou, const struct kernel_limits *limits,
-					uint32_t threads, bool both, struct giou_way ways[MAX_WAYS], int *count)
+static void giou_add_way(const struct giou_problem *giou, const struct kernel_limits *limits,
+						 uint32_t threads, bool both, struct giou_way ways[MAX_WAYS], int *count)
 {
 	struct giou_way way = {.both = both && giou->op.loss && !giou->op.backward && !giou->ragged};
 
@@ -88,10 +83,10 @@ static int find_ways(const struct giou_problem *giou, const struct kernel_limits
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
 	/* Beyond what the caches hold, what is not read is worth more than being early. */
 	if (giou->op.loss && !giou->op.backward)
-		add_way(giou, limits, 1024, giou->pairs <= 1 << 21, ways, &count);
+		giou_add_way(giou, limits, 1024, giou->pairs <= 1 << 21, ways, &count);
 	for (int both = 1; both >= 0; both--)
 		for (uint32_t other = 256; other <= 1024; other *= 2)
-			add_way(giou, limits, other, both, ways, &count);
+			giou_add_way(giou, limits, other, both, ways, &count);
 	return count;
 }
 
@@ -112,8 +107,8 @@ static void print_boxes(struct plan_text *id, const struct rows_form *form, int 
 	plan_print(id, ">");
 }
 
-static void print_kernel(const struct kernel_problem *problem, const struct giou_problem *giou,
-						 const struct giou_way *way, bool loop, struct plan_text *id)
+static void giou_print_kernel(const struct kernel_problem *problem, const struct giou_problem *giou,
+							  const struct giou_way *way, bool loop, struct plan_text *id)
 {
 	const struct giou_op *op = &giou->op;
 	/* A sample without predictions has no pairs to divide by their number. */
@@ -142,7 +137,7 @@ static void print_kernel(const struct kernel_problem *problem, const struct giou
 	plan_print(id, ", %s, %s>", rows_index_type(&giou->form), truth(loop));
 }
 
-static void pass_args(const struct giou_problem *giou, struct kernel_plan *out)
+static void giou_pass_args(const struct giou_problem *giou, struct kernel_plan *out)
 {
 	const struct giou_op *op = &giou->op;
 	const int order[] = {
@@ -190,13 +185,13 @@ static struct kernel_scratch scratch_for(const struct giou_problem *giou, uint64
 								   .counters = COUNTER_BYTES};
 }
 
-static int plan_way(const struct kernel_problem *problem, const struct giou_problem *giou,
-					const struct giou_way *way, const struct kernel_limits *limits,
-					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static int giou_plan_way(const struct kernel_problem *problem, const struct giou_problem *giou,
+						 const struct giou_way *way, const struct kernel_limits *limits,
+						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct giou_op *op = &giou->op;
-	uint64_t blocks = divide_up((uint64_t)giou->pairs, way->threads);
+	uint64_t blocks = plan_divide_up((uint64_t)giou->pairs, way->threads);
 	bool loop = blocks > limits->grid_x;
 
 	blocks = loop ? limits->grid_x : blocks ? blocks : 1;
@@ -206,14 +201,14 @@ static int plan_way(const struct kernel_problem *problem, const struct giou_prob
 	out->grid[0] = (uint32_t)blocks;
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
 	out->block[0] = way->threads;
-	print_kernel(problem, giou, way, loop, &id);
+	giou_print_kernel(problem, giou, way, loop, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters",
 						   problem->op, KERNEL_INSTANTIATION_MAX);
 	if (op->loss && !op->backward)
 		out->scratch = scratch_for(giou, blocks);
-	pass_args(giou, out);
+	giou_pass_args(giou, out);
 	if (op->loss)
 		plan_arg_scalar(out, 8, (uint64_t)giou->boxes);
 	set_extents(problem, giou, out);
@@ -273,8 +268,8 @@ static uint32_t loss_threads(const struct giou_problem *giou, const struct kerne
 	return threads;
 }
 
-static int plan_generic(const struct kernel_problem *problem, const struct giou_problem *giou,
-						const struct kernel_limits *limits, struct kernel_plan *out)
+static int giou_plan_generic(const struct kernel_problem *problem, const struct giou_problem *giou,
+							 const struct kernel_limits *limits, struct kernel_plan *out)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct giou_op *op = &giou->op;
@@ -287,7 +282,7 @@ static int plan_generic(const struct kernel_problem *problem, const struct giou_
 			   plan_dtype_name(giou->target));
 	if (loss)
 		out->scratch = scratch_for(giou, out->grid[0]);
-	pass_args(giou, out);
+	giou_pass_args(giou, out);
 	pass_sizes(problem, giou, out);
 	set_extents(problem, giou, out);
 	snprintf(out->note, sizeof(out->note), "one pair of boxes a thread%s; sizes are arguments",
@@ -315,14 +310,14 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 	}
 	count = find_ways(&giou, limits, ways);
 	if (plan_is_generic(choice))
-		return plan_generic(problem, &giou, limits, out);
+		return giou_plan_generic(problem, &giou, limits, out);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: there is no candidate \"%s\" for %lld pairs on %s", problem->op,
 						   choice, (long long)giou.pairs, limits->target);
-	return plan_way(problem, &giou, &ways[chosen], limits, out, error);
+	return giou_plan_way(problem, &giou, &ways[chosen], limits, out, error);
 }
 
 int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,

@@ -50,8 +50,9 @@ static void print_inputs(const struct masked_problem *masked, struct plan_text *
 	plan_print(id, ", %s", rows_index_type(form));
 }
 
-static void print_kernel(const struct masked_problem *masked, const struct rows_shape *shape,
-						 bool loop, struct plan_text *id)
+static void masked_softmax_print_kernel(const struct masked_problem *masked,
+										const struct rows_shape *shape, bool loop,
+										struct plan_text *id)
 {
 	bool none = !masked->masks;
 
@@ -121,7 +122,7 @@ static int plan_rows(const struct masked_problem *masked, const struct rows_shap
 	snprintf(out->source, sizeof(out->source), "ops/%ssoftmax%s%s.cuh",
 			 !masked->masks ? "" : "masked_", masked->backward ? "_backward" : "",
 			 shape->stream ? "_stream" : "");
-	print_kernel(masked, shape, loop, &id);
+	masked_softmax_print_kernel(masked, shape, loop, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,

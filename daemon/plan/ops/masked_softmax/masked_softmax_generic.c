@@ -10,7 +10,8 @@
 enum { ANY_FLAGS, ANY_LENGTHS, ANY_CAUSAL, ANY_ADDED };
 
 /* The rows of all inputs and of the mask, which stands last. */
-static void find_rows(const struct masked_problem *masked, struct rows_form *form)
+static void masked_softmax_generic_find_rows(const struct masked_problem *masked,
+											 struct rows_form *form)
 {
 	const struct kernel_tensor *x = &masked->problem->tensors[0];
 	const int64_t *stride[ROWS_MAX_OPERANDS];
@@ -58,8 +59,9 @@ static void pass_mask(const struct masked_problem *masked, int64_t step, struct 
 }
 
 /* shift: of rows in steps; NULL: threads hold the rows, whose columns are 1 apart. */
-static void pass_args(const struct masked_problem *masked, const struct rows_form *form,
-					  const uint32_t *shift, struct kernel_plan *out)
+static void masked_softmax_generic_pass_args(const struct masked_problem *masked,
+											 const struct rows_form *form, const uint32_t *shift,
+											 struct kernel_plan *out)
 {
 	for (int i = 0; i < masked->count; i++)
 		plan_arg_pointer(out, masked->inputs[i]);
@@ -92,12 +94,12 @@ static bool plan_held(const struct masked_problem *masked, const struct kernel_l
 	if (masked->backward || masked->kind == MASKED_ADDITIVE ||
 		!rows_held(&masked->form.rows, &masked->form.need, true, limits, &shape))
 		return false;
-	find_rows(masked, &form);
+	masked_softmax_generic_find_rows(masked, &form);
 	rows_held_launch(&form, &shape, limits, "ops/masked_softmax_held_generic.cuh", out);
 	plan_print(&id, "masked_softmax_held_generic<");
 	rows_held_print(&id, masked->form.dtype, &shape);
 	plan_print(&id, ">");
-	pass_args(masked, &form, NULL, out);
+	masked_softmax_generic_pass_args(masked, &form, NULL, out);
 	masked_extents(masked, shape.vector * masked->form.need.element, mask_bytes(masked), out);
 	return true;
 }
@@ -115,7 +117,7 @@ void masked_generic(const struct masked_problem *masked, const struct kernel_lim
 	if (plan_held(masked, limits, out))
 		return;
 	rows_any(&masked->form.rows, &masked->form.need, 2, ROWS_ANY_THREADS / 2, limits, &any);
-	find_rows(masked, &form);
+	masked_softmax_generic_find_rows(masked, &form);
 	if (added && !is_usual(masked))
 		any.vector = 1;
 	plan_generic_launch(out, limits, "ops/masked_softmax_generic.cuh", any.blocks, any.threads);
@@ -125,7 +127,7 @@ void masked_generic(const struct masked_problem *masked, const struct kernel_lim
 	if (added)
 		plan_print(&id, ", %s", any.vector > 1 ? plan_dtype_name(mask_dtype(masked)) : "void");
 	plan_print(&id, ">>");
-	pass_args(masked, &form, &any.shift, out);
+	masked_softmax_generic_pass_args(masked, &form, &any.shift, out);
 	masked_extents(masked, any.vector * element, mask_bytes(masked), out);
 	snprintf(out->note, sizeof(out->note),
 			 "threads a row: %u; vectors of %u bytes; sizes, strides and the kind of mask are "

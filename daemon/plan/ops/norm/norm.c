@@ -64,7 +64,7 @@ static int check_operands(const struct norm_problem *norm, char error[KERNEL_ERR
 	return status;
 }
 
-static void find_rows(struct norm_problem *norm)
+static void norm_find_rows(struct norm_problem *norm)
 {
 	const struct kernel_problem *problem = norm->problem;
 	const struct norm_operands *at = &norm->at;
@@ -107,7 +107,7 @@ static int read_problem(const struct kernel_problem *problem, struct norm_proble
 	if (!status)
 		status = check_operands(norm, error);
 	if (!status)
-		find_rows(norm);
+		norm_find_rows(norm);
 	return status;
 }
 

@@ -63,7 +63,7 @@ static void find_touched(struct norm_backward_problem *norm)
 		norm->touched |= bit(at->gamma);
 }
 
-static void find_rows(struct norm_backward_problem *norm)
+static void norm_backward_find_rows(struct norm_backward_problem *norm)
 {
 	const struct kernel_problem *problem = norm->problem;
 	const struct norm_backward_operands *at = &norm->at;
@@ -103,7 +103,7 @@ static int read_problem(const struct kernel_problem *problem, struct norm_backwa
 	if (status)
 		return status;
 	find_touched(norm);
-	find_rows(norm);
+	norm_backward_find_rows(norm);
 	return KILN_OK;
 }
 

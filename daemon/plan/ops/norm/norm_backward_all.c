@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-static uint64_t divide_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 static uint32_t compute_words(const struct norm_backward_problem *norm)
 {
 	return norm->dtype == KILN_F64 ? 2 : 1;
@@ -25,7 +20,7 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 						  const struct norm_backward_way *way)
 {
 	uint32_t held = way->shape.held, vector = way->shape.vector, wide = compute_words(norm);
-	uint32_t words = (uint32_t)divide_up(vector * norm->need.element, 4) * held * 2;
+	uint32_t words = (uint32_t)plan_divide_up(vector * norm->need.element, 4) * held * 2;
 	uint32_t numbers = held * vector * wide * ((uint32_t)norm->sums + 2), others = 10 * held - 4;
 	bool full = norm->form.columns == (int64_t)held * vector * way->shape.size;
 	bool converts =
@@ -38,8 +33,8 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 }
 
 /* Rows under way, and then sums. */
-static uint32_t shared_bytes(const struct norm_backward_problem *norm,
-							 const struct norm_backward_way *way)
+static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_problem *norm,
+											   const struct norm_backward_way *way)
 {
 	const struct rows_shape *shape = &way->shape;
 	uint32_t threads = shape->size * shape->rows;
@@ -63,12 +58,12 @@ static uint64_t grid_of(const struct norm_backward_problem *norm,
 						const struct norm_backward_way *way, const struct kernel_limits *limits)
 {
 	uint64_t room = (uint64_t)limits->multiprocessors * way->blocks;
-	uint64_t sets = divide_up((uint64_t)norm->form.rows, way->shape.rows);
+	uint64_t sets = plan_divide_up((uint64_t)norm->form.rows, way->shape.rows);
 
 	room = room < limits->grid_x ? room : limits->grid_x;
 	if (room == 0 || sets == 0)
 		return 1;
-	return divide_up(sets, divide_up(sets, room));
+	return plan_divide_up(sets, plan_divide_up(sets, room));
 }
 
 void norm_backward_all_launch(const struct norm_backward_problem *norm,
@@ -81,31 +76,32 @@ void norm_backward_all_launch(const struct norm_backward_problem *norm,
 	out->grid[0] = (uint32_t)blocks;
 	out->block[0] = way->shape.size * way->shape.rows;
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
-	out->shared_bytes = shared_bytes(norm, way);
+	out->shared_bytes = norm_backward_all_shared_bytes(norm, way);
 	out->scratch = scratch(norm, blocks);
 }
 
 /* Threads of a row that holds so many vectors in each. */
 static uint32_t size_of(uint64_t vectors, uint32_t held)
 {
-	uint64_t size = divide_up(vectors, held), power = 1;
+	uint64_t size = plan_divide_up(vectors, held), power = 1;
 
 	if (size > 32)
-		return (uint32_t)(divide_up(size, 32) * 32);
+		return (uint32_t)(plan_divide_up(size, 32) * 32);
 	while (power < size)
 		power *= 2;
 	return (uint32_t)power;
 }
 
-static bool fits(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
-				 const struct kernel_limits *limits)
+static bool norm_backward_all_fits(const struct norm_backward_problem *norm,
+								   const struct norm_backward_way *way,
+								   const struct kernel_limits *limits)
 {
 	uint32_t threads = way->shape.size * way->shape.rows;
 
 	return threads <= limits->max_threads && threads % 32 == 0 &&
 		   (way->shape.rows < 16 || way->shape.size <= 32) &&
 		   registers(norm, way) * threads * way->blocks <= 65536 && registers(norm, way) <= 255 &&
-		   shared_bytes(norm, way) * way->blocks <= limits->shared_optin &&
+		   norm_backward_all_shared_bytes(norm, way) * way->blocks <= limits->shared_optin &&
 		   scratch(norm, grid_of(norm, way, limits)).bytes <= KERNEL_SCRATCH_MAX;
 }
 
@@ -122,7 +118,7 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 {
 	const struct norm_backward_problem *norm = search->norm;
 	uint32_t vector = rows_vector(&norm->form, &norm->need);
-	uint64_t vectors = divide_up((uint64_t)norm->form.columns, vector);
+	uint64_t vectors = plan_divide_up((uint64_t)norm->form.columns, vector);
 	struct norm_backward_way way = {
 		.kind = NORM_BACKWARD_ALL, .blocks = blocks, .ahead = ahead, .shape = {.vector = vector}};
 
@@ -132,7 +128,8 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 	way.shape.rows = threads / way.shape.size;
 	if (way.shape.rows > 15 && way.shape.size > 32)
 		way.shape.rows = 15;
-	if (way.shape.rows == 0 || held > vectors || !fits(norm, &way, search->limits) ||
+	if (way.shape.rows == 0 || held > vectors ||
+		!norm_backward_all_fits(norm, &way, search->limits) ||
 		(ahead && vector * norm->need.element != 16))
 		return;
 	for (int i = 0; i < search->count; i++)
@@ -151,7 +148,7 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	static const uint32_t aheads[] = {0, 2, 3}, helds[] = {1, 2, 4};
 	struct search search = {norm, limits, out, 0, most};
 	uint64_t vectors =
-		divide_up((uint64_t)norm->form.columns, rows_vector(&norm->form, &norm->need));
+		plan_divide_up((uint64_t)norm->form.columns, rows_vector(&norm->form, &norm->need));
 
 	/* Rows of more vectors no block holds. */
 	if (vectors > 4096)

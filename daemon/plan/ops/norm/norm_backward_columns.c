@@ -12,11 +12,6 @@
 /* Steps over the rows that a block's beginning and end are worth. */
 #define STEPS_OF_A_BLOCK 4
 
-static uint64_t divide_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 static uint32_t compute_bytes(const struct norm_backward_problem *norm)
 {
 	return norm->dtype == KILN_F64 ? 8 : 4;
@@ -25,7 +20,7 @@ static uint32_t compute_bytes(const struct norm_backward_problem *norm)
 int64_t norm_backward_strip_count(const struct norm_backward_problem *norm,
 								  const struct norm_backward_strips *strips)
 {
-	return (int64_t)divide_up((uint64_t)norm->form.columns, strips->size * strips->vector);
+	return (int64_t)plan_divide_up((uint64_t)norm->form.columns, strips->size * strips->vector);
 }
 
 uint32_t norm_backward_strip_shared(const struct norm_backward_problem *norm,
@@ -43,7 +38,7 @@ struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_pro
 												  uint32_t chunks)
 {
 	uint64_t count = (uint64_t)norm_backward_strip_count(norm, strips);
-	uint64_t counters = divide_up(count * 4, 256) * 256;
+	uint64_t counters = plan_divide_up(count * 4, 256) * 256;
 	uint64_t sums = (uint64_t)norm->sums * strips->size * strips->vector * compute_bytes(norm);
 
 	if (strips->alone)
@@ -62,9 +57,9 @@ static uint64_t room_for(const struct norm_backward_strips *strips,
  * the same, and the sums of a chunk take a little. */
 static uint64_t cost(uint64_t strips, uint64_t chunks, uint64_t steps, uint64_t room)
 {
-	uint64_t waves = divide_up(strips * chunks, room);
+	uint64_t waves = plan_divide_up(strips * chunks, room);
 
-	return waves * (divide_up(steps, chunks) + STEPS_OF_A_BLOCK) * 64 + chunks;
+	return waves * (plan_divide_up(steps, chunks) + STEPS_OF_A_BLOCK) * 64 + chunks;
 }
 
 uint32_t norm_backward_chunk_count(const struct norm_backward_problem *norm,
@@ -73,12 +68,13 @@ uint32_t norm_backward_chunk_count(const struct norm_backward_problem *norm,
 {
 	uint64_t count = (uint64_t)norm_backward_strip_count(norm, strips), best = 0;
 	uint64_t room = room_for(strips, limits);
-	uint64_t steps = divide_up((uint64_t)norm->form.rows, (uint64_t)strips->rows * strips->unroll);
+	uint64_t steps =
+		plan_divide_up((uint64_t)norm->form.rows, (uint64_t)strips->rows * strips->unroll);
 	uint32_t chunks = 1;
 
 	if (strips->alone)
 		return 1;
-	for (uint32_t i = 1; i <= 4 * divide_up(room, count) && i <= (steps ? steps : 1); i++) {
+	for (uint32_t i = 1; i <= 4 * plan_divide_up(room, count) && i <= (steps ? steps : 1); i++) {
 		struct kernel_scratch scratch = norm_backward_strip_scratch(norm, strips, i);
 		uint64_t now = cost(count, i, steps, room);
 		if (scratch.bytes > KERNEL_SCRATCH_MAX)

@@ -21,15 +21,10 @@ struct cut {
 	struct kernel_scratch scratch;
 };
 
-static uint64_t divide_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 static struct kernel_scratch scratch_for(const struct norm_backward_problem *norm,
 										 const struct cut *cut, uint64_t chunks)
 {
-	uint64_t counters = divide_up(cut->strips * 4, 256) * 256;
+	uint64_t counters = plan_divide_up(cut->strips * 4, 256) * 256;
 	uint64_t sums = 2 * ((uint64_t)cut->rows.vector << cut->lanes);
 
 	sums *= norm->dtype == KILN_F64 ? 8 : 4;
@@ -59,16 +54,17 @@ static void find_chunks(const struct norm_backward_problem *norm,
 	if (!cut->strips)
 		wanted = 1;
 	else if (norm->at.dx < 0)
-		wanted = divide_up((uint64_t)limits->multiprocessors * BLOCKS, cut->strips);
+		wanted = plan_divide_up((uint64_t)limits->multiprocessors * BLOCKS, cut->strips);
 	else
-		wanted = divide_up(rows, near > 2 * parts ? near : 2 * parts);
+		wanted = plan_divide_up(rows, near > 2 * parts ? near : 2 * parts);
 	wanted = wanted < MOST_CHUNKS ? wanted : MOST_CHUNKS;
-	wanted = wanted < divide_up(rows, parts) ? wanted : divide_up(rows, parts);
+	uint64_t most = plan_divide_up(rows, parts);
+	wanted = wanted < most ? wanted : most;
 	wanted = wanted ? wanted : 1;
 	while (wanted > 1 && scratch_for(norm, cut, wanted).bytes > KERNEL_SCRATCH_MAX)
 		wanted /= 2;
-	cut->chunk = divide_up(rows, wanted);
-	cut->chunks = cut->chunk ? divide_up(rows, cut->chunk) : 1;
+	cut->chunk = plan_divide_up(rows, wanted);
+	cut->chunks = cut->chunk ? plan_divide_up(rows, cut->chunk) : 1;
 	cut->scratch = scratch_for(norm, cut, cut->chunks);
 }
 
@@ -92,10 +88,11 @@ static void find_cut(const struct norm_backward_problem *norm, const struct kern
 	while (cut->lanes < LANES && (int64_t)cut->rows.vector << cut->lanes < form->columns)
 		cut->lanes++;
 	if (norm->sums)
-		cut->strips = divide_up((uint64_t)form->columns, (uint64_t)cut->rows.vector << cut->lanes);
+		cut->strips =
+			plan_divide_up((uint64_t)form->columns, (uint64_t)cut->rows.vector << cut->lanes);
 	find_chunks(norm, limits, cut);
 	side = cut->rows.shift < 31 ? cut->rows.threads >> cut->rows.shift : 1;
-	cut->sets = dx ? divide_up(cut->chunk, side) : 0;
+	cut->sets = dx ? plan_divide_up(cut->chunk, side) : 0;
 }
 
 /* What is not read says nothing of how the others are numbered. */
@@ -104,8 +101,8 @@ static uint32_t pieces_of(const struct norm_backward_problem *norm)
 	return norm->pieces & norm->need.held;
 }
 
-static void pass_args(const struct norm_backward_problem *norm, const struct cut *cut,
-					  struct kernel_plan *out)
+static void norm_backward_generic_pass_args(const struct norm_backward_problem *norm,
+											const struct cut *cut, struct kernel_plan *out)
 {
 	const int typed[] = {norm->at.gamma, norm->at.dgamma, norm->at.dbeta};
 
@@ -150,7 +147,7 @@ int norm_backward_generic(const struct norm_backward_problem *norm,
 				   gamma ? norm->problem->tensors[norm->at.gamma].dtype : norm->dtype);
 	plan_print(&id, ", %s>", norm->rms ? "true" : "false");
 	out->scratch = cut.scratch;
-	pass_args(norm, &cut, out);
+	norm_backward_generic_pass_args(norm, &cut, out);
 	snprintf(out->note, sizeof(out->note),
 			 "threads a row: %u; strips of %u columns, in %llu chunks of %llu rows; vectors of %u "
 			 "bytes; sizes and strides are arguments",

@@ -62,7 +62,8 @@ static kiln_dtype affine_of(const struct norm_problem *norm)
 	return found == KILN_DTYPE_NONE ? norm->dtype : found;
 }
 
-static void pass_args(const struct norm_problem *norm, uint32_t shift, struct kernel_plan *out)
+static void norm_generic_pass_args(const struct norm_problem *norm, uint32_t shift,
+								   struct kernel_plan *out)
 {
 	const struct kernel_tensor *tensors = norm->problem->tensors;
 	const int affine[] = {norm->at.gamma, norm->at.beta};
@@ -126,7 +127,7 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 	plan_print(&id, "norm_generic<%s", plan_dtype_name(norm->dtype));
 	norm_any_print(&id, any.vector, affine);
 	plan_print(&id, ", %s, %s>", norm->rms ? "true" : "false", residual ? "true" : "false");
-	pass_args(norm, any.shift, out);
+	norm_generic_pass_args(norm, any.shift, out);
 	snprintf(out->note, sizeof(out->note),
 			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
 			 any.shift < 31 ? 1u << any.shift : any.threads, *alignment);

@@ -48,7 +48,7 @@ static uint32_t numbers(const struct norm_problem *norm, const struct norm_way *
  * Does a thread have registers enough?  Edges in every vector take many, and the compiler long: of
  * skewed rows most is to lie in slots, which are gone through in turn.
  */
-static bool fits(const struct norm_problem *norm, const struct norm_way *way)
+static bool norm_way_fits(const struct norm_problem *norm, const struct norm_way *way)
 {
 	const struct rows_shape *shape = &way->shape;
 	uint32_t threads = shape->size * shape->rows, most = 65536 / threads / 8 * 8;
@@ -65,7 +65,7 @@ void norm_keep(struct norm_ways *ways, const struct norm_way *way)
 	for (int i = 0; i < ways->count; i++)
 		if (memcmp(&ways->way[i], way, sizeof(*way)) == 0)
 			return;
-	if (ways->count < NORM_MAX_WAYS && fits(ways->norm, way))
+	if (ways->count < NORM_MAX_WAYS && norm_way_fits(ways->norm, way))
 		ways->way[ways->count++] = *way;
 }
 

@@ -39,7 +39,8 @@ static bool find_pair(const struct permute_form *form, struct interleave *found)
 	return found->length >= LEAST && found->count * form->element <= MOST_BYTES;
 }
 
-static bool find(const struct permute_form *form, struct interleave *found, struct plan_text *why)
+static bool permute_interleave_find(const struct permute_form *form, struct interleave *found,
+									struct plan_text *why)
 {
 	uint32_t pair, other;
 
@@ -60,7 +61,7 @@ static bool find(const struct permute_form *form, struct interleave *found, stru
 }
 
 /* Bytes of shared memory a warp needs: as in the kernel. */
-static uint32_t shared_bytes(int64_t planes, uint32_t width)
+static uint32_t permute_interleave_shared_bytes(int64_t planes, uint32_t width)
 {
 	uint32_t slots = 32 * (uint32_t)planes;
 
@@ -69,9 +70,10 @@ static uint32_t shared_bytes(int64_t planes, uint32_t width)
 	return (slots * width + 15) / 16 * 16;
 }
 
-static bool fits(const struct permute_form *form, const struct kernel_limits *limits,
-				 const struct interleave *found, const struct permute_choice *c,
-				 struct plan_text *why)
+static bool permute_interleave_fits(const struct permute_form *form,
+									const struct kernel_limits *limits,
+									const struct interleave *found, const struct permute_choice *c,
+									struct plan_text *why)
 {
 	if (!c->load || (c->load & (c->load - 1)) || c->load < form->element ||
 		c->load > found->width) {
@@ -82,22 +84,26 @@ static bool fits(const struct permute_form *form, const struct kernel_limits *li
 		plan_print(why, "threads are whole warps, %u at most", limits->max_threads);
 		return false;
 	}
-	if (c->threads / 32 * shared_bytes(found->count, c->load) > limits->shared_default) {
+	if (c->threads / 32 * permute_interleave_shared_bytes(found->count, c->load) >
+		limits->shared_default) {
 		plan_print(why, "a block has %u bytes of shared memory", limits->shared_default);
 		return false;
 	}
 	return true;
 }
 
-static bool make(const struct permute_form *form, const struct kernel_limits *limits,
-				 const struct permute_choice *c, struct kernel_plan *out, struct plan_text *why)
+static bool permute_interleave_make(const struct permute_form *form,
+									const struct kernel_limits *limits,
+									const struct permute_choice *c, struct kernel_plan *out,
+									struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct interleave found;
 	uint64_t warps;
 	bool loop;
 
-	if (!find(form, &found, why) || !fits(form, limits, &found, c, why))
+	if (!permute_interleave_find(form, &found, why) ||
+		!permute_interleave_fits(form, limits, &found, c, why))
 		return false;
 	warps = (uint64_t)found.batch.items *
 			(uint64_t)((found.length * form->element + 32 * c->load - 1) / (32 * c->load));
@@ -109,7 +115,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	plan_print(&id, ", %s, %s>", permute_offset_type(form, found.batch.outer),
 			   loop ? "true" : "false");
 	permute_batch_args(out, form, &found.batch, warps);
-	out->shared_bytes = c->threads / 32 * shared_bytes(found.count, c->load);
+	out->shared_bytes = c->threads / 32 * permute_interleave_shared_bytes(found.count, c->load);
 	out->extents[0].alignment = out->extents[1].alignment = c->load;
 	plan_print(why, "%lld planes of %lld elements %s, %u bytes at a time through registers",
 			   (long long)found.count, (long long)found.length,
@@ -117,25 +123,26 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	return !id.full;
 }
 
-static void suggest(struct permute_list *list, struct plan_text *why)
+static void permute_interleave_suggest(struct permute_list *list, struct plan_text *why)
 {
 	static const uint32_t others[] = {64, 256, 512};
 	struct interleave found;
 	struct permute_choice first, c;
 
-	if (!find(list->form, &found, why))
+	if (!permute_interleave_find(list->form, &found, why))
 		return;
 	/* Vectors of 8 bytes leave a thread fewer to wait for than those of 16. */
 	first = (struct permute_choice){
 		.load = found.width < 8 || list->form->element > 4 ? found.width : 8, .threads = THREADS};
-	while (first.threads > 32 && (first.threads > list->limits->max_threads ||
-								  first.threads / 32 * shared_bytes(found.count, first.load) >
-									  list->limits->shared_default))
+	while (first.threads > 32 &&
+		   (first.threads > list->limits->max_threads ||
+			first.threads / 32 * permute_interleave_shared_bytes(found.count, first.load) >
+				list->limits->shared_default))
 		first.threads /= 2;
 	permute_suggest(list, &first);
 	if (list->count == 0)
 		plan_print(why, "not interleave: %u bytes of shared memory; ",
-				   shared_bytes(found.count, first.load));
+				   permute_interleave_shared_bytes(found.count, first.load));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		c = first;
 		c.threads = others[i];
@@ -152,6 +159,6 @@ const struct permute_variant permute_interleave = {
 	.name = "interleave",
 	.source = "ops/permute.cuh",
 	.fields = "wt",
-	.suggest = suggest,
-	.make = make,
+	.suggest = permute_interleave_suggest,
+	.make = permute_interleave_make,
 };

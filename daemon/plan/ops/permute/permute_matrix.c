@@ -40,7 +40,8 @@ static bool wants_more(int64_t size, uint32_t side)
 }
 
 /* Takes further dimensions into the shorter side first, until tiles fill well. */
-static void grow(const struct permute_form *form, uint32_t side, struct permute_matrix *matrix)
+static void permute_matrix_grow(const struct permute_form *form, uint32_t side,
+								struct permute_matrix *matrix)
 {
 	bool rows = true, columns = true;
 
@@ -79,7 +80,7 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 	matrix->rows = form->dim[last].size;
 	matrix->columns = form->dim[fast].size;
 	if (side)
-		grow(form, side, matrix);
+		permute_matrix_grow(form, side, matrix);
 	if (matrix->rows < 4 || matrix->columns < 4) {
 		plan_print(why, "not %s: %lld rows by %lld columns; ", variant, (long long)matrix->rows,
 				   (long long)matrix->columns);

@@ -42,8 +42,9 @@ static void number_through(const struct permute_form *form, const struct kernel_
 }
 
 /* The number of a choice and its threads against what there is. */
-static bool fits(const struct permute_form *form, const struct kernel_limits *limits,
-				 const struct permute_choice *c, uint32_t widest, struct plan_text *why)
+static bool permute_move_fits(const struct permute_form *form, const struct kernel_limits *limits,
+							  const struct permute_choice *c, uint32_t widest,
+							  struct plan_text *why)
 {
 	if (!c->load || (c->load & (c->load - 1)) || c->load < form->element || c->load > widest) {
 		plan_print(why, "vectors are %u to %u bytes here", form->element, widest);
@@ -98,7 +99,7 @@ static bool make_vector(const struct permute_form *form, const struct kernel_lim
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
-	if (!vector_takes(form, why) || !fits(form, limits, c, vector_widest(form), why))
+	if (!vector_takes(form, why) || !permute_move_fits(form, limits, c, vector_widest(form), why))
 		return false;
 	plan_print(&id, "permute_vector<%u", c->load);
 	number_through(form, limits, c->threads, c->load / form->element, c->load / form->element, &id,
@@ -136,7 +137,7 @@ static bool make_strided(const struct permute_form *form, const struct kernel_li
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
-	if (!fits(form, limits, c, strided_widest(form), why))
+	if (!permute_move_fits(form, limits, c, strided_widest(form), why))
 		return false;
 	plan_print(&id, "permute_strided<%u, %u, %lld", form->element, c->load / form->element,
 			   (long long)form->dim[form->rank - 1].from);

@@ -3,8 +3,8 @@
  */
 #include "permute.h"
 
-static bool find(const struct permute_form *form, struct permute_matrix *matrix, bool *run,
-				 struct plan_text *why)
+static bool permute_shift_find(const struct permute_form *form, struct permute_matrix *matrix,
+							   bool *run, struct plan_text *why)
 {
 	return permute_skewed_find(form, form->element == 4 ? 64 : 128, "shift", matrix, run, why);
 }
@@ -73,8 +73,8 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
-static bool fits(const struct permute_choice *c, const struct kernel_limits *limits,
-				 const struct shape *shape, struct plan_text *why)
+static bool permute_shift_fits(const struct permute_choice *c, const struct kernel_limits *limits,
+							   const struct shape *shape, struct plan_text *why)
 {
 	if (c->threads > limits->max_threads) {
 		plan_print(why, "a block has at most %u threads", limits->max_threads);
@@ -88,8 +88,9 @@ static bool fits(const struct permute_choice *c, const struct kernel_limits *lim
 	return true;
 }
 
-static bool make(const struct permute_form *form, const struct kernel_limits *limits,
-				 const struct permute_choice *c, struct kernel_plan *out, struct plan_text *why)
+static bool permute_shift_make(const struct permute_form *form, const struct kernel_limits *limits,
+							   const struct permute_choice *c, struct kernel_plan *out,
+							   struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_matrix matrix;
@@ -97,10 +98,11 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	uint64_t blocks;
 	bool loop, run;
 
-	if (!find(form, &matrix, &run, why) || !geometry(c, &matrix, run, form->element, why))
+	if (!permute_shift_find(form, &matrix, &run, why) ||
+		!geometry(c, &matrix, run, form->element, why))
 		return false;
 	shape = shape_of(c, &matrix, run, form->element);
-	if (!fits(c, limits, &shape, why))
+	if (!permute_shift_fits(c, limits, &shape, why))
 		return false;
 	out->shared_bytes = shape.bytes;
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
@@ -192,7 +194,7 @@ static void suggest_cuts(struct permute_list *list, const struct permute_matrix 
 		suggest_cut(list, matrix, run, tile, &cuts[list->form->element / 2][i]);
 }
 
-static void suggest(struct permute_list *list, struct plan_text *why)
+static void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
 	struct permute_matrix matrix;
@@ -203,7 +205,7 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 	bool run;
 
 	/* That rows are aligned needs no mention. */
-	if (!find(list->form, &matrix, &run, &unsaid))
+	if (!permute_shift_find(list->form, &matrix, &run, &unsaid))
 		return;
 	c.rows = run ? (uint32_t)matrix.rows : side;
 	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element) : side;
@@ -240,6 +242,6 @@ const struct permute_variant permute_shift = {
 	.name = "shift",
 	.source = "ops/permute_shift.cuh",
 	.fields = "xkltmo",
-	.suggest = suggest,
-	.make = make,
+	.suggest = permute_shift_suggest,
+	.make = permute_shift_make,
 };

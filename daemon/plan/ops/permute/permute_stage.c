@@ -3,8 +3,8 @@
  */
 #include "permute.h"
 
-static bool find(const struct permute_form *form, struct permute_matrix *matrix, bool *run,
-				 struct plan_text *why)
+static bool permute_stage_find(const struct permute_form *form, struct permute_matrix *matrix,
+							   bool *run, struct plan_text *why)
 {
 	if (!permute_skewed_find(form, form->element == 4 ? 64 : 128, "stage", matrix, run, why))
 		return false;
@@ -75,8 +75,8 @@ static bool geometry(const struct permute_choice *c, bool run, uint32_t element,
 	return !rule;
 }
 
-static bool fits(const struct permute_form *form, const struct permute_choice *c,
-				 const struct kernel_limits *limits, struct plan_text *why)
+static bool permute_stage_fits(const struct permute_form *form, const struct permute_choice *c,
+							   const struct kernel_limits *limits, struct plan_text *why)
 {
 	if (c->threads > limits->max_threads) {
 		plan_print(why, "a block has at most %u threads", limits->max_threads);
@@ -103,18 +103,19 @@ static void print_columns(const struct permute_form *form, const struct permute_
 	plan_print(id, ">");
 }
 
-static bool make(const struct permute_form *form, const struct kernel_limits *limits,
-				 const struct permute_choice *c, struct kernel_plan *out, struct plan_text *why)
+static bool permute_stage_make(const struct permute_form *form, const struct kernel_limits *limits,
+							   const struct permute_choice *c, struct kernel_plan *out,
+							   struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_matrix matrix;
 	uint64_t blocks;
 	bool loop, run;
 
-	if (!find(form, &matrix, &run, why))
+	if (!permute_stage_find(form, &matrix, &run, why))
 		return false;
 	run = run && c->rows == matrix.rows;
-	if (!geometry(c, run, form->element, why) || !fits(form, c, limits, why))
+	if (!geometry(c, run, form->element, why) || !permute_stage_fits(form, c, limits, why))
 		return false;
 	out->shared_bytes = stage_bytes(form, c);
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
@@ -165,7 +166,7 @@ static void suggest_threads(struct permute_list *list, const struct permute_choi
 	}
 }
 
-static void suggest(struct permute_list *list, struct plan_text *why)
+static void permute_stage_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
 	struct permute_matrix matrix;
@@ -175,7 +176,7 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 	bool run;
 
 	/* That rows are aligned needs no mention. */
-	if (!find(list->form, &matrix, &run, &unsaid))
+	if (!permute_stage_find(list->form, &matrix, &run, &unsaid))
 		return;
 	if (run) {
 		c.rows = (uint32_t)matrix.rows;
@@ -205,6 +206,6 @@ const struct permute_variant permute_stage = {
 	.name = "stage",
 	.source = "ops/permute_stage.cuh",
 	.fields = "xstmo",
-	.suggest = suggest,
-	.make = make,
+	.suggest = permute_stage_suggest,
+	.make = permute_stage_make,
 };

@@ -20,8 +20,8 @@ static uint32_t tile_side(uint32_t element)
 }
 
 /* Blocks that walk along x, or in bands, walk through all that follows in either tensor. */
-static bool find(const struct permute_form *form, uint32_t band, struct permute_matrix *matrix,
-				 struct plan_text *why)
+static bool permute_tile_find(const struct permute_form *form, uint32_t band,
+							  struct permute_matrix *matrix, struct plan_text *why)
 {
 	uint32_t side = form->element == 1 ? WIDE_SIDE : tile_side(form->element);
 
@@ -86,8 +86,8 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
-static bool fits(const struct permute_choice *c, const struct kernel_limits *limits,
-				 uint32_t element, struct plan_text *why)
+static bool permute_tile_fits(const struct permute_choice *c, const struct kernel_limits *limits,
+							  uint32_t element, struct plan_text *why)
 {
 	/* Bounds first, so that nothing overflows. */
 	if (c->rows > 1024 || c->columns > 1024 || tile_bytes(c, element) > limits->shared_optin) {
@@ -101,15 +101,17 @@ static bool fits(const struct permute_choice *c, const struct kernel_limits *lim
 	return true;
 }
 
-static bool make(const struct permute_form *form, const struct kernel_limits *limits,
-				 const struct permute_choice *c, struct kernel_plan *out, struct plan_text *why)
+static bool permute_tile_make(const struct permute_form *form, const struct kernel_limits *limits,
+							  const struct permute_choice *c, struct kernel_plan *out,
+							  struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_matrix matrix;
 	uint64_t blocks;
 	bool loop;
 
-	if (!find(form, c->band, &matrix, why) || !fits(c, limits, form->element, why) ||
+	if (!permute_tile_find(form, c->band, &matrix, why) ||
+		!permute_tile_fits(c, limits, form->element, why) ||
 		!geometry(c, &matrix, form->element, why))
 		return false;
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
@@ -212,7 +214,8 @@ static uint32_t pick_band(const struct permute_form *form)
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 
-	return find(form, 1, &all, &unsaid) && all.row_mask & (all.row_mask - 1) && all.column_dims > 1
+	return permute_tile_find(form, 1, &all, &unsaid) && all.row_mask & (all.row_mask - 1) &&
+				   all.column_dims > 1
 			   ? 1
 			   : PERMUTE_BAND_ALL;
 }
@@ -309,13 +312,13 @@ static void suggest_cuts(struct permute_list *list, const struct permute_choice 
 }
 
 /* Around what was picked: other orders, other tiles, other cuts of the same tile. */
-static void suggest(struct permute_list *list, struct plan_text *why)
+static void permute_tile_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element;
 	struct permute_matrix matrix;
 	struct permute_choice first;
 
-	if (!find(list->form, PERMUTE_BAND_ALL, &matrix, why))
+	if (!permute_tile_find(list->form, PERMUTE_BAND_ALL, &matrix, why))
 		return;
 	first = pick(list->form, list->limits, &matrix);
 	permute_suggest(list, &first);
@@ -336,6 +339,6 @@ const struct permute_variant permute_tile = {
 	.name = "tile",
 	.source = "ops/permute_tile.cuh",
 	.fields = "xklsto",
-	.suggest = suggest,
-	.make = make,
+	.suggest = permute_tile_suggest,
+	.make = permute_tile_make,
 };

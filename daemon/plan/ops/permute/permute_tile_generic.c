@@ -25,14 +25,9 @@ struct tiling {
 	uint32_t flags;
 };
 
-static uint32_t divide_up(int64_t value, int64_t unit)
-{
-	return (uint32_t)((value + unit - 1) / unit);
-}
-
 /* ---- Which matrix ---- */
 
-static bool fits(const struct permute_matrix *matrix)
+static bool permute_tile_generic_fits(const struct permute_matrix *matrix)
 {
 	return matrix->step == 1 && __builtin_popcount(matrix->row_mask) <= SIDE_DIMS &&
 		   matrix->column_dims <= SIDE_DIMS &&
@@ -70,14 +65,15 @@ static bool find_matrix(const struct permute_form *form, uint32_t side, struct t
 	struct permute_matrix *matrix = &tiling->matrix;
 
 	if (permute_matrix_find(form, UINT32_MAX, "", matrix, &why) && matrix->column_dims > 1 &&
-		matrix->row_mask & (matrix->row_mask - 1) && fits(matrix)) {
+		matrix->row_mask & (matrix->row_mask - 1) && permute_tile_generic_fits(matrix)) {
 		permute_batch(form, matrix->row_mask | matrix->column_mask, true, &matrix->batch);
 		tiling->flags |= ALONG_X;
 		return true;
 	}
-	return (permute_matrix_find(form, side, "", matrix, &why) && fits(matrix)) ||
-		   (permute_matrix_find(form, 0, "", matrix, &why) && fits(matrix)) ||
-		   (find_planes(form, matrix) && fits(matrix));
+	return (permute_matrix_find(form, side, "", matrix, &why) &&
+			permute_tile_generic_fits(matrix)) ||
+		   (permute_matrix_find(form, 0, "", matrix, &why) && permute_tile_generic_fits(matrix)) ||
+		   (find_planes(form, matrix) && permute_tile_generic_fits(matrix));
 }
 
 /* ---- Which tiles ---- */
@@ -87,7 +83,7 @@ static uint32_t pick(int64_t size, int64_t side, uint32_t unit)
 {
 	int64_t count = (size + side / 2) / side;
 
-	return divide_up(divide_up(size, count > 0 ? count : 1), unit) * unit;
+	return plan_divide_up(plan_divide_up(size, count > 0 ? count : 1), unit) * unit;
 }
 
 static uint32_t pitch_of(uint32_t rows, uint32_t unit)
@@ -124,7 +120,7 @@ static void find_tile(const struct permute_form *form, const struct kernel_limit
 	tiling->pitch = pitch_of(tiling->rows, unit);
 	while (shared_of(tiling) > limits->shared_default) {
 		uint32_t *larger = tiling->columns >= tiling->rows ? &tiling->columns : &tiling->rows;
-		*larger = divide_up(*larger / 2, unit) * unit;
+		*larger = plan_divide_up(*larger / 2, unit) * unit;
 		tiling->pitch = pitch_of(tiling->rows, unit);
 	}
 }
@@ -191,8 +187,8 @@ static void pass_tiling(const struct permute_form *form, const struct tiling *ti
 						struct kernel_plan *out)
 {
 	const struct permute_matrix *matrix = &tiling->matrix;
-	uint32_t row_tiles = divide_up(matrix->rows, tiling->rows);
-	uint32_t column_tiles = divide_up(matrix->columns, tiling->columns);
+	uint32_t row_tiles = plan_divide_up(matrix->rows, tiling->rows);
+	uint32_t column_tiles = plan_divide_up(matrix->columns, tiling->columns);
 	bool along_x = tiling->flags & ALONG_X;
 	int rows[PERMUTE_MAX_DIMS], row_dims = 0;
 
@@ -228,8 +224,8 @@ bool permute_tile_generic(const struct permute_form *form, const struct kernel_l
 		return false;
 	find_tile(form, limits, &tiling);
 	find_flags(form, &tiling);
-	tiles = (uint64_t)divide_up(tiling.matrix.rows, tiling.rows) *
-			divide_up(tiling.matrix.columns, tiling.columns);
+	tiles = (uint64_t)plan_divide_up(tiling.matrix.rows, tiling.rows) *
+			plan_divide_up(tiling.matrix.columns, tiling.columns);
 	if (__builtin_mul_overflow(tiles, (uint64_t)tiling.matrix.batch.items, &work) ||
 		work > INT32_MAX)
 		return false;

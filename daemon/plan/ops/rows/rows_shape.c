@@ -17,11 +17,6 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-static uint64_t divide_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) / unit;
-}
-
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 {
 	uint32_t bytes = need->alignment < 16 ? need->alignment : 16;
@@ -62,7 +57,7 @@ bool rows_congruent(const struct rows_form *form, const struct rows_need *need)
 
 static uint32_t group_size(uint64_t vectors, uint32_t held)
 {
-	uint64_t size = divide_up(vectors, held);
+	uint64_t size = plan_divide_up(vectors, held);
 
 	if (size > 32)
 		return (uint32_t)round_up(size, 32);
@@ -81,13 +76,14 @@ struct search {
 	int count, most;
 };
 
-static uint32_t shared_bytes(const struct rows_need *need, const struct rows_shape *shape)
+static uint32_t rows_shape_shared_bytes(const struct rows_need *need,
+										const struct rows_shape *shape)
 {
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }
 
 /* One more, unless it is there. */
-static void keep(struct search *search, const struct rows_shape *shape)
+static void rows_shape_keep(struct search *search, const struct rows_shape *shape)
 {
 	for (int i = 0; i < search->count; i++)
 		if (memcmp(&search->out[i], shape, sizeof(*shape)) == 0)
@@ -121,14 +117,14 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	shape.held = held;
 	shape.slots = slots;
 	shape.cluster = cluster;
-	shape.size = group_size(divide_up(search->vectors, cluster), held);
+	shape.size = group_size(plan_divide_up(search->vectors, cluster), held);
 	shape.rows = rows;
 	/* A block is whole warps. */
 	while (shape.size * shape.rows % 32)
 		shape.rows *= 2;
 	if (shape.size * shape.rows > search->limits->max_threads ||
 		(held - slots) * words > need->registers ||
-		shared_bytes(need, &shape) > search->limits->shared_optin)
+		rows_shape_shared_bytes(need, &shape) > search->limits->shared_optin)
 		return;
 	if (slots && (!need->slots || shape.vector * need->element != 16))
 		return;
@@ -136,7 +132,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	if ((cluster > 1 && need->converted && held - slots > 6) ||
 		((held - slots) * words + 24 + need->around) * shape.size * shape.rows > 65536)
 		return;
-	keep(search, &shape);
+	rows_shape_keep(search, &shape);
 }
 
 static bool clusters_possible(const struct search *search)
@@ -156,7 +152,8 @@ static void offer_clusters(struct search *search)
 		return;
 	for (int b = 0; b < 3 && search->vectors >= blocks[b] * 2048; b++) {
 		for (int t = 0; t < 3; t++) {
-			uint32_t held = (uint32_t)divide_up(search->vectors, (uint64_t)blocks[b] * threads[t]);
+			uint32_t held =
+				(uint32_t)plan_divide_up(search->vectors, (uint64_t)blocks[b] * threads[t]);
 			for (uint32_t slots = 0; slots <= held; slots += held / 4 ? held / 4 : 1)
 				offer(search, held, slots, 1, blocks[b]);
 		}
@@ -220,16 +217,16 @@ static void offer_usual(struct search *search)
 
 	/* One warp a row as long as it can: what sticks out costs each warp alike. */
 	if (search->base.skewed && search->vectors <= 8 * 32)
-		offer(search, (uint32_t)divide_up(search->vectors, 32), 0, 4, 1);
+		offer(search, (uint32_t)plan_divide_up(search->vectors, 32), 0, 4, 1);
 	while (search->vectors > usual->vectors)
 		usual++;
 	held = usual->held;
 	if (usual->threads)
-		held = (uint32_t)divide_up(search->vectors, (uint64_t)usual->threads * usual->cluster);
-	while (group_size(divide_up(search->vectors, usual->cluster), held) >
+		held = (uint32_t)plan_divide_up(search->vectors, (uint64_t)usual->threads * usual->cluster);
+	while (group_size(plan_divide_up(search->vectors, usual->cluster), held) >
 		   search->limits->max_threads)
 		held *= 2;
-	size = group_size(divide_up(search->vectors, usual->cluster), held);
+	size = group_size(plan_divide_up(search->vectors, usual->cluster), held);
 	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
 	if (search->need->uneven && size * rows > 64)
 		rows = size < 64 ? 64 / size : 1;
@@ -257,7 +254,7 @@ static void offer_streams(struct search *search)
 				continue;
 			if (shape.held * words_held(search) <= 48 && shape.held * search->need->streams <= 8 &&
 				(shape.size * shape.held <= search->vectors || (shape.held == 1 && t == 2)))
-				keep(search, &shape);
+				rows_shape_keep(search, &shape);
 		}
 	}
 }
@@ -270,12 +267,12 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 
 	search.base.vector = vector;
-	search.vectors = divide_up((uint64_t)form->columns, vector);
+	search.vectors = plan_divide_up((uint64_t)form->columns, vector);
 	if (vector < wide && need->skew && form->columns >= 4 * (int64_t)wide &&
 		rows_congruent(form, need)) {
 		search.base.vector = wide;
 		search.base.skewed = true;
-		search.vectors = divide_up((uint64_t)form->columns + 2 * wide - 2, wide);
+		search.vectors = plan_divide_up((uint64_t)form->columns + 2 * wide - 2, wide);
 	}
 	if (form->columns > INT32_MAX / 2) {
 		offer_streams(&search);
@@ -355,13 +352,13 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,
 				 struct kernel_plan *out)
 {
-	uint64_t blocks = divide_up((uint64_t)form->rows, shape->rows) * shape->cluster;
+	uint64_t blocks = plan_divide_up((uint64_t)form->rows, shape->rows) * shape->cluster;
 
 	out->kind = KERNEL_LAUNCH;
 	out->grid[0] = blocks < limits->grid_x ? (uint32_t)blocks : limits->grid_x;
 	out->grid[1] = out->grid[2] = 1;
 	out->block[0] = shape->size * shape->rows;
 	out->block[1] = out->block[2] = 1;
-	out->shared_bytes = shared_bytes(need, shape);
+	out->shared_bytes = rows_shape_shared_bytes(need, shape);
 	return blocks > limits->grid_x;
 }

@@ -59,8 +59,8 @@ static int read_attrs(const struct kernel_problem *problem, struct softmax_attrs
 	return status;
 }
 
-static int check(const struct kernel_problem *problem, struct softmax_attrs *attrs,
-				 char error[KERNEL_ERROR_MAX])
+static int softmax_check(const struct kernel_problem *problem, struct softmax_attrs *attrs,
+						 char error[KERNEL_ERROR_MAX])
 {
 	int inputs = op_of(problem).inputs;
 	int status = rows_check_float(problem, 0, error);
@@ -86,12 +86,12 @@ int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	}
 	rows_infer_like(problem, op.inputs, 0);
-	return check(problem, &attrs, error);
+	return softmax_check(problem, &attrs, error);
 }
 
 /* The template-id, after grid and block are known. */
-static void print_kernel(const struct softmax_form *form, const struct softmax_way *way,
-						 struct softmax_op op, bool loop, struct plan_text *id)
+static void softmax_print_kernel(const struct softmax_form *form, const struct softmax_way *way,
+								 struct softmax_op op, bool loop, struct plan_text *id)
 {
 	const char *kind = way->strided           ? "strided"
 					   : way->row.stream      ? "stream"
@@ -121,9 +121,9 @@ static void print_source(const struct softmax_way *way, struct softmax_op op, ch
 		snprintf(source, 64, "ops/softmax%s%s.cuh", backward, way->row.stream ? "_stream" : "");
 }
 
-static int plan_way(const struct softmax_form *form, const struct softmax_way *way,
-					const struct kernel_limits *limits, struct softmax_op op, double scale,
-					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static int softmax_plan_way(const struct softmax_form *form, const struct softmax_way *way,
+							const struct kernel_limits *limits, struct softmax_op op, double scale,
+							struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	uint64_t work = (uint64_t)form->rows.rows;
@@ -131,7 +131,7 @@ static int plan_way(const struct softmax_form *form, const struct softmax_way *w
 							 : rows_launch(&form->rows, &form->need, &way->row, limits, out);
 
 	print_source(way, op, out->source);
-	print_kernel(form, way, op, loop, &id);
+	softmax_print_kernel(form, way, op, loop, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
@@ -146,8 +146,8 @@ static int plan_way(const struct softmax_form *form, const struct softmax_way *w
 	return KILN_OK;
 }
 
-static void describe(const struct softmax_form *form, const struct softmax_way *way,
-					 struct kernel_plan *out)
+static void softmax_describe(const struct softmax_form *form, const struct softmax_way *way,
+							 struct kernel_plan *out)
 {
 	long long columns = (long long)form->rows.columns;
 
@@ -173,7 +173,7 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 	struct softmax_way ways[SOFTMAX_MAX_WAYS];
 	struct softmax_attrs attrs;
 	struct softmax_form form;
-	int status = check(problem, &attrs, error), count, chosen;
+	int status = softmax_check(problem, &attrs, error), count, chosen;
 	int64_t elements;
 
 	if (status)
@@ -195,14 +195,14 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 		return plan_refuse(
 			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
 			problem->op, choice ? choice : "", (long long)form.rows.columns, limits->target);
-	status = plan_way(&form, &ways[chosen], limits, op, attrs.scale, out, error);
+	status = softmax_plan_way(&form, &ways[chosen], limits, op, attrs.scale, out, error);
 	if (status)
 		return status;
 	softmax_extents(problem, operand_index, op.inputs + 1,
 					ways[chosen].strided ? ways[chosen].tile.vector * form.need.element
 										 : rows_alignment(&ways[chosen].row, form.need.element),
 					out);
-	describe(&form, &ways[chosen], out);
+	softmax_describe(&form, &ways[chosen], out);
 	return KILN_OK;
 }
 
@@ -215,7 +215,7 @@ int softmax_choices(const struct kernel_problem *problem, const struct kernel_li
 	struct softmax_form form;
 	int count;
 
-	if (check(problem, &attrs, error))
+	if (softmax_check(problem, &attrs, error))
 		return 0;
 	form_of(problem, op_of(problem), attrs.axis, &form);
 	count = softmax_ways(&form, limits, ways);

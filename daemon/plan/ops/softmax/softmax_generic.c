@@ -22,8 +22,9 @@ static void pass_pointers(const struct softmax_form *form, int count, double sca
 		softmax_scale_args(out, form->dtype, scale);
 }
 
-static void print_kernel(const struct softmax_form *form, int count, const char *way, bool log,
-						 uint32_t vector, struct kernel_plan *out)
+static void softmax_generic_print_kernel(const struct softmax_form *form, int count,
+										 const char *way, bool log, uint32_t vector,
+										 struct kernel_plan *out)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
@@ -47,7 +48,7 @@ static void plan_rows(const struct softmax_form *form, int count, bool log, doub
 	rows_any(rows, &form->need, count > 2 ? 2 : 4, ROWS_ANY_THREADS, limits, &any);
 	*vector = any.vector;
 	plan_generic_launch(out, limits, "ops/softmax_generic.cuh", any.blocks, any.threads);
-	print_kernel(form, count, "", log, any.vector, out);
+	softmax_generic_print_kernel(form, count, "", log, any.vector, out);
 	pass_pointers(form, count, scale, out);
 	plan_arg_scalar(out, 8, (uint64_t)rows->rows);
 	plan_arg_scalar(out, 8, (uint64_t)rows->columns);
@@ -82,7 +83,7 @@ static void plan_strided(const struct softmax_form *form, int count, bool log, d
 	chunks = (inner + wide - 1) / wide;
 	tiles = (uint64_t)rows->rows / inner * chunks;
 	plan_generic_launch(out, limits, "ops/softmax_strided_generic.cuh", tiles, threads);
-	print_kernel(form, count, "_strided", log, *vector, out);
+	softmax_generic_print_kernel(form, count, "_strided", log, *vector, out);
 	pass_pointers(form, count, scale, out);
 	plan_arg_scalar(out, 8, tiles);
 	plan_arg_scalar(out, 8, inner);
