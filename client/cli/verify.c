@@ -6,7 +6,6 @@
 
 #include "tests/ops/common/reference.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,17 +49,6 @@ static const uint8_t *first_of(const struct check_operand *operand)
 	return operand->data + operand->tensor.offset;
 }
 
-/* A number that rounds to infinity may lie within what is allowed. */
-static bool is_overflow(kiln_dtype dtype, double got, double expected, double allowed)
-{
-	double largest = dtype == KILN_F16    ? 65520
-					 : dtype == KILN_BF16 ? 0x1.ffp127
-					 : dtype == KILN_F32  ? 0x1.ffffffp127
-										  : DBL_MAX;
-
-	return isinf(got) && (got > 0 ? expected : -expected) + allowed >= largest;
-}
-
 /* Outputs are contiguous: an element's number is its place. */
 static void take_value(void *taker, int operand, int64_t element, double expected, double allowed)
 {
@@ -76,7 +64,7 @@ static void take_value(void *taker, int operand, int64_t element, double expecte
 	got = cases_get(from->tensor.dtype, first_of(from), element);
 	error = fabs(got - expected);
 	if ((isnan(expected) ? isnan(got) : got == expected) || allowed < 0 ||
-		is_overflow(from->tensor.dtype, got, expected, allowed))
+		reference_overflows(from->tensor.dtype, got, expected, allowed))
 		return;
 	if (error <= allowed) {
 		if (isfinite(allowed))

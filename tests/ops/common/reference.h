@@ -32,6 +32,8 @@ const struct cases_op *reference_of(const char *op);
 /* All answers of a case, into values[operand][element]. */
 void reference_answers(const struct cases_case *c, const void *const memory[],
 					   double *const values[]);
+/* Whether got is the infinity to which the type rounds a number within what is allowed. */
+bool reference_overflows(kiln_dtype dtype, double got, double expected, double allowed);
 /* Judges one float: |got - expected| <= relative * |expected| + absolute; NaN agrees with NaN, an
  * infinity with itself.  Notes what is wrong, keeping what was noted before. */
 void cases_judge_value(struct cases_verdict *verdict, int operand, int64_t element, double got,

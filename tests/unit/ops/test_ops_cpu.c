@@ -220,7 +220,7 @@ static int drop_half(struct item *items, int count)
 /* Cases on the list, then random ones; one in eleven on the narrow device as well. */
 static int plan_all(struct item *items, char **families)
 {
-	int listed, count = 0, slow = 0;
+	int listed, count = 0, seen = 0, slow = 0;
 	const struct cases_case *list = cases_all(&listed);
 	struct kernel_limits limits;
 	char error[KERNEL_ERROR_MAX];
@@ -233,12 +233,12 @@ static int plan_all(struct item *items, char **families)
 			item->c = list[i];
 		else
 			cases_random(RANDOM_SEED, (uint64_t)(i - listed), &item->c);
-		if (!is_wanted(&item->c, families, &slow) || i % wanted.share)
+		if (!is_wanted(&item->c, families, &slow) || seen++ % wanted.share)
 			continue;
 		if (!plan_one(&limits, wanted.generic, item))
 			return -1;
 		count++;
-		if (i % 11 == 0) {
+		if (seen % 11 == 1) {
 			items[count].c = item->c;
 			if (!plan_one(&narrow, wanted.generic, &items[count]))
 				return -1;

@@ -225,6 +225,27 @@ static bool is_backward(const struct cases_op *op)
 	return strstr(op->name, "backward") != NULL;
 }
 
+static const char *const judged[] = {
+	"softmax",
+	"log_softmax",
+	"softmax_backward",
+	"log_softmax_backward",
+	"masked_softmax",
+	"masked_softmax_backward",
+	"layer_norm",
+	"rms_norm",
+	"layer_norm_backward",
+	"rms_norm_backward",
+};
+
+static bool is_judged(const struct cases_op *op)
+{
+	for (int k = 0; k < MAKE_COUNT(judged); k++)
+		if (strcmp(op->name, judged[k]) == 0)
+			return true;
+	return false;
+}
+
 /* The loops above are for small contiguous matrices whose rows are the last dimension, with masks
  * that are not broadcast. */
 static bool fits(const struct cases_case *c)
@@ -232,9 +253,9 @@ static bool fits(const struct cases_case *c)
 	const struct cases_operand *x = &c->operand[0];
 	bool unusual = false;
 
-	if (!scene_has_answers(c) || strcmp(c->family, "giou") == 0 || x->rank != 2 ||
-		cases_elements(x) == 0 || cases_elements(x) > MOST_ELEMENTS ||
-		reference_int(c, "axis", -1) % 2 == 0 || reference_int(c, "axes", 1) != 1)
+	if (!scene_has_answers(c) || !is_judged(c->op) || x->rank != 2 || cases_elements(x) == 0 ||
+		cases_elements(x) > MOST_ELEMENTS || reference_int(c, "axis", -1) % 2 == 0 ||
+		reference_int(c, "axes", 1) != 1)
 		return false;
 	for (int i = 0; i < c->operand_count; i++) {
 		const struct cases_operand *operand = &c->operand[i];
@@ -252,19 +273,6 @@ static bool fits(const struct cases_case *c)
 	return x->shape[1] <= (is_backward(c->op) ? MOST_JACOBIAN : MOST_COLUMNS) &&
 		   !(unusual && is_backward(c->op));
 }
-
-static const char *const judged[] = {
-	"softmax",
-	"log_softmax",
-	"softmax_backward",
-	"log_softmax_backward",
-	"masked_softmax",
-	"masked_softmax_backward",
-	"layer_norm",
-	"rms_norm",
-	"layer_norm_backward",
-	"rms_norm_backward",
-};
 
 static void test_textbook(void **state)
 {
@@ -323,7 +331,7 @@ static void spoil(struct scene *scene, int operand, int64_t element)
 		scene_put(scene, operand, element, expected - allowed);
 		assert_named(scene, operand, element, "too little");
 		if (dtype != KILN_F64 && isfinite(expected))
-			assert_true(allowed < 0.05 * fabs(expected) + 0.2);
+			assert_true(allowed < 0.05 * fabs(expected) + 0.3); /* of means far from 0 */
 	}
 	scene_put(scene, operand, element, good);
 	assert_false(scene_judge(scene).wrong);
