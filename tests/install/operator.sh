@@ -19,7 +19,7 @@ for file in $operator; do
 	mv "$tmp/tree/$file" "$tmp/patch/$file"
 done
 # The helpers at the end of kiln/ops.h are made of the rows, and checked in.
-if grep -rl cumsum "$tmp/tree" | grep -v /include/kiln/ops.h; then
+if grep -rl --exclude='*.md' cumsum "$tmp/tree" | grep -v /include/kiln/ops.h; then
 	echo "these files know cumsum besides the three"
 	exit 1
 fi
