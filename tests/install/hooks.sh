@@ -8,7 +8,7 @@ plain=$root/build/optimised
 tmp=$(mktemp -d /tmp/kiln-hooks.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' INT TERM
-hooks='misdeed|cache_fault|cache_corrupt|cache_drop_memory|cache_db_flip|command_debug'
+hooks='misdeed_name|cache_fault|cache_corrupt|cache_drop_memory|cache_db_flip|serve_debug'
 hooks="$hooks|child_spare|closer_crowd|admit_rights"
 
 # tests/run.sh has built it already.
