@@ -69,12 +69,12 @@ sed -n '/^permute /,/^$/p' "$DIR/out" >"$DIR/permute"
 grep -q '^    perm: ' "$DIR/permute" || fails "no attribute: $(cat "$DIR/permute")"
 # All operators that run takes, and no others; map has a command of its own.  Each attribute is on a
 # line of its own.
-grep -oE '^[a-z_]+ \(' "$DIR/out" | tr -d ' (' >"$DIR/names"
+grep -oE '^[a-z_]+ \(' "$DIR/out" | tr -d ' (' | sort >"$DIR/names"
 "$KILN" help run >"$DIR/help"
 {
 	sed -n '/^operators/,/^$/s/^  \([a-z_][a-z_]*\) .*/\1/p' "$DIR/help"
 	sed -n 's/^usage: kiln run \(map\) .*/\1/p' "$DIR/help"
-} | cmp -s - "$DIR/names" ||
+} | sort | cmp -s - "$DIR/names" ||
 	fails "ops and run do not know the same: $(cat "$DIR/names")"
 sed -n '/^layer_norm /,/^$/p' "$DIR/out" | grep -q '^    axes: ' || fails "ops: layer_norm"
 json '"permute" in [r["name"] for r in j["rows"]]' "$KILN" ops

@@ -85,7 +85,7 @@ for command in run explain compile tune; do
 done
 wrong "--with is no option of permute, which takes --perm, $all run'" \
 	run permute --shape 2x3 --perm 1,0 --with gamma
-takes='--with, --gamma-dtype, --dgamma-dtype, --dbeta-dtype, --axes'
+takes='--with, --axes, --gamma-dtype, --dgamma-dtype, --dbeta-dtype'
 wrong "--beta-dtype is no option of layer_norm_backward, which takes $takes, $all run'" \
 	run layer_norm_backward --shape 2x3 --beta-dtype f32
 optional='it has gamma,beta,residual,rstd,sum'
