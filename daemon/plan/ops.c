@@ -15,9 +15,6 @@ struct found_op {
 static int ops_find(const struct kernel_problem *problem, struct found_op *op,
 					char error[KERNEL_ERROR_MAX])
 {
-	char names[512] = "";
-	struct plan_text known = {.text = names, .size = sizeof(names)};
-
 	op->row = memchr(problem->op, 0, sizeof(problem->op)) ? plan_find(problem->op) : NULL;
 	if (op->row && op->row->names)
 		return op->row->names(problem, op->operands, error);
@@ -25,10 +22,8 @@ static int ops_find(const struct kernel_problem *problem, struct found_op *op,
 		plan_operands(op->row, op->operands);
 		return KILN_OK;
 	}
-	for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row))
-		plan_print(&known, "%s%s", names[0] ? ", " : "", row->name);
-	return plan_refuse(error, KILN_EINVAL, "there is no operator \"%.24s\"; there is: %s",
-					   problem->op, names);
+	return plan_refuse(error, KILN_EINVAL, "there is no operator \"%.24s\"; `kiln ops` lists them",
+					   problem->op);
 }
 
 static int check_tensors(const struct found_op *op, const struct kernel_problem *problem,
