@@ -12,6 +12,7 @@
 static void operators_and_operands(void **state)
 {
 	struct kernel_problem p = good();
+	char sentence[KERNEL_ERROR_MAX];
 
 	(void)state;
 	set_text(p.op, sizeof(p.op), "transmute");
