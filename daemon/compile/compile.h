@@ -119,6 +119,10 @@ struct compile_result {
 };
 void compile_result_free(struct compile_result *result);
 
+/* Removes the directories of this user's workers that were killed: the lock of such a directory is
+ * gone with its worker. */
+void compile_sweep(void);
+
 /* The compiler, which is part of the key.  Empty id: there is no such compiler here, and reason
  * tells why. */
 struct compile_toolchain {

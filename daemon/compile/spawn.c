@@ -44,10 +44,9 @@ static void remove_files(int fd)
 	closedir(dir);
 }
 
-/* A process that was killed leaves its directory; its lock is gone with it. */
-static void remove_stale(const char *parent)
+void compile_sweep(void)
 {
-	DIR *dir = opendir(parent);
+	DIR *dir = opendir(temporary());
 	struct dirent *entry;
 
 	if (!dir)
@@ -74,7 +73,7 @@ bool workdir_open(struct workdir *dir)
 {
 	struct stat st;
 
-	remove_stale(temporary());
+	compile_sweep();
 	/* Another process may take a directory for stale between its making and its locking. */
 	for (int tries = 0; tries < 10; tries++) {
 		snprintf(dir->path, sizeof(dir->path), "%s/" SPAWN_PREFIX "XXXXXX", temporary());

@@ -2,6 +2,8 @@
  * test_child_faults: children as such: that do not come up, that the system does not let end, and
  * compilers that die, hang, answer nonsense or what nobody asked.
  */
+#include <sys/stat.h>
+
 #include "fault_scene.h"
 
 /* ---- Before they are ready ---- */
@@ -221,7 +223,11 @@ static void compilers(void **state)
 	await_info(client, "cache.rows", 6);
 	assert_counters_add_up(client);
 	kiln_close(client);
+	/* A worker that is killed leaves its directory; the end of the daemon removes it. */
+	snprintf(command, sizeof(command), "%s/kiln-cc.killed", daemon->dir);
+	assert_int_equal(mkdir(command, 0700), 0);
 	kilnd_stop(daemon);
+	assert_int_equal(access(command, F_OK), -1);
 }
 
 int main(void)

@@ -244,6 +244,7 @@ static int run_until_drained(const struct options *options)
 	if (status != KILN_OK)
 		util_log(UTIL_ERROR, "%s", error);
 	uv_run(&broker.loop, UV_RUN_DEFAULT);
+	compile_sweep(); /* workers that were busy were killed */
 	if (status == KILN_OK)
 		util_log(UTIL_INFO, "stopped");
 	if (drain_has_left_disk(&broker))

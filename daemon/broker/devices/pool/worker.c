@@ -188,7 +188,7 @@ void worker_send(struct worker *worker, const struct compile_job *job,
 
 void worker_end(struct worker *worker)
 {
-	if (worker->child && worker->state == WORKER_IDLE)
+	if (worker->child && worker->state != WORKER_BUSY)
 		child_dismiss(worker->child, DEADLINE_WORKER_DISMISS_MS);
 	else if (worker->child)
 		child_abandon(worker->child);
