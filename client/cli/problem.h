@@ -24,7 +24,7 @@ const struct op_attribute *cli_attribute(const struct plan_op *row, const char *
 const struct cli_option *cli_problem_options(const struct cli_option *own);
 /* Does the command begin its options with those that describe a problem? */
 bool cli_describes_problem(const struct cli_command *command);
-/* What --with may name: "gamma,beta,mean". */
+/* Writes the operands that --with may name: "gamma,beta,mean". */
 #define CLI_NAMES_MAX 128
 const char *cli_operator_optional(const struct plan_op *row, char names[CLI_NAMES_MAX]);
 
@@ -41,7 +41,7 @@ struct cli_problem {
 };
 
 /* Reads the options below; prints a sentence and returns CLI_USAGE if they do not fit together.
- * What only the operator can say, as whether an axis is in range, is left to the daemon.  files
+ * The daemon checks what depends on the operator, as whether an axis is in range.  files
  * (may be NULL) give shapes and types, too, and must outlive the problem. */
 int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem);
 

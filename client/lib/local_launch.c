@@ -155,7 +155,7 @@ static int check_kind(const kiln_call *call)
 	return KILN_OK;
 }
 
-static int local_launch_launch(kiln_call *call, const kiln_place *operands, int count, void *stream)
+static int launch_local_way(kiln_call *call, const kiln_place *operands, int count, void *stream)
 {
 	struct local_context current;
 	struct local_way *way = NULL;
@@ -179,6 +179,5 @@ int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_c
 	int status = client_enter(call->client);
 	if (status != KILN_OK)
 		return status;
-	return client_leave(call->client,
-						local_launch_launch(call, operands, operand_count, cuda_stream));
+	return client_leave(call->client, launch_local_way(call, operands, operand_count, cuda_stream));
 }

@@ -149,7 +149,7 @@ static void lifeline_ended(struct order *order)
 	let_go(order);
 }
 
-static void *order_watch_watch(void *arg)
+static void *watch_orders(void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&lock);
@@ -186,7 +186,7 @@ static bool start_thread(void)
 		(void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 		(void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
 		(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-		started = pthread_create(&thread, &attributes, order_watch_watch, NULL) == 0;
+		started = pthread_create(&thread, &attributes, watch_orders, NULL) == 0;
 		(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 		(void)pthread_attr_destroy(&attributes);
 	}

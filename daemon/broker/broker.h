@@ -75,7 +75,7 @@ struct broker {
 	bool draining;
 };
 
-/* What a test has set (0: nothing) in place of what is usual. */
+/* A test sets these in place of the usual values; 0 sets nothing. */
 static inline uint64_t broker_deadline(uint32_t wanted_ms, uint64_t usual_ms)
 {
 	return wanted_ms && wanted_ms < usual_ms ? wanted_ms : usual_ms;

@@ -283,7 +283,7 @@ static void print_sessions(const struct top_sample *before, const struct top_sam
 	table_print(&table, out);
 }
 
-/* Which axes vary in the shapes of each session, by operator. */
+/* Shows by operator the axes that vary in the shapes of each session. */
 static void print_shapes(const struct top_sample *now, FILE *out)
 {
 	static const char *const headers[] = {">SESSION",  "OPERATOR", ">SHAPES", ">EXACT",

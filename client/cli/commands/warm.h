@@ -31,7 +31,7 @@ struct warm {
 	const char
 		*targets[WARM_TARGETS]; /* none: the device's target, or the target that a kernel has */
 	int target_count;
-	/* What became of lines times targets. */
+	/* Each line counts once for each target. */
 	int64_t hits, compiled, copies, skipped, failed;
 	struct warm_failure *failures;
 	int failure_count; /* failures that there was room for */
