@@ -22,6 +22,7 @@
 #include "lane_state.h"
 #include "order.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 /* ---- The stream ---- */
@@ -121,6 +122,7 @@ static const struct order_place *find_place(struct order *order, CUcontext conte
 {
 	uint64_t number = number_of(context);
 	struct order_place *place = order->places;
+	assert(order->place_count >= 0 && order->place_count <= ORDER_CONTEXTS);
 	while (place < order->places + order->place_count && place->context != number)
 		place++;
 	if (place == order->places + ORDER_CONTEXTS)

@@ -43,6 +43,7 @@ struct order {
 	/* For each place, the value that a stream was last told to write into its ready word; 0: none.
 	 */
 	uint32_t arriving[LANE_ENTRIES];
+	/* The submitting thread alone uses these while it holds the order. */
 	struct order_place places[ORDER_CONTEXTS];
 	int place_count;
 	/* The context and gates of the stream whose submission is under way. */

@@ -80,7 +80,6 @@ static void order_watch_assert_valid(const struct order *order)
 {
 	(void)order;
 	assert(order->holders == 1 || order->holders == 2);
-	assert(order->place_count >= 0 && order->place_count <= ORDER_CONTEXTS);
 	assert(forked || (order->lifeline >= 0) == (atomic_load(&order->state) == ORDER_WATCHED));
 }
 
