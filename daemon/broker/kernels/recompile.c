@@ -8,6 +8,7 @@
  *
  *   READING, LOOKING, KEEPING --recompile_stop--> STOPPED --the store is done--> freed
  *   ASKING, COMPILING --recompile_stop--> freed
+ *   COMPILING --a verified row is compared--> answered and freed; its way omits LOOKING
  *   (any) --it fails, or there is nothing to compile--> answered and freed
  *
  * The store's thread has the recompile in READING, LOOKING, KEEPING and STOPPED: nothing else may
@@ -48,6 +49,7 @@ struct recompile {
 	struct compile_key key;
 	char compiler[96]; /* that the key names */
 	enum recompile_outcome outcome;
+	int64_t verify_micros; /* of the compile that was compared */
 	int status;
 	char error[KERNEL_ERROR_MAX];
 };
@@ -84,18 +86,19 @@ static void answer_recompile(struct recompile *recompile, int status, const char
 {
 	const struct kernel_ref *ref = recompile->want.ref;
 	const struct cache_row *row = &recompile->row;
-	bool new_row = recompile->outcome != RECOMPILE_FOUND;
+	bool new_row = recompile->outcome != RECOMPILE_FOUND && !recompile->want.verify;
 	struct recompile_answer found = {
 		.status = status,
 		.error = error,
 		.log = log ? log : "",
 		.outcome = recompile->outcome,
+		.why = recompile->error,
 		.key = recompile->key.hex,
 		.op = ref ? ref->plan.op : row->op,
 		.target = recompile->target,
 		.instantiation = ref ? ref->plan.instantiation : row->instantiation,
 		.bytes = new_row ? (int64_t)row->object_bytes : 0,
-		.micros = new_row ? row->compile_micros : 0,
+		.micros = new_row ? row->compile_micros : recompile->verify_micros,
 	};
 	recompile->done(recompile->arg, &found);
 	recompile_free(recompile);
@@ -164,11 +167,44 @@ static bool make_row(struct recompile *recompile, struct compile_result *result)
 	return row->key_text && row->instantiation && row->plan;
 }
 
+/* Says in error what is different, if anything is. */
+static enum recompile_outcome compare(const struct cache_row *row,
+									  const struct compile_result *result,
+									  char error[KERNEL_ERROR_MAX])
+{
+	const unsigned char *ours = row->object, *theirs = result->object;
+	const char *entry = result->entry ? result->entry : "";
+	size_t at = 0;
+	if (result->status != KILN_OK) {
+		snprintf(error, KERNEL_ERROR_MAX, "%s", result->error);
+		return RECOMPILE_FAILED;
+	}
+	while (at < row->object_bytes && at < result->object_bytes && ours[at] == theirs[at])
+		at++;
+	if (strcmp(row->entry, entry) != 0)
+		util_fail(error, KERNEL_ERROR_MAX, 0, "the entry was %.120s and is now %.120s", row->entry,
+				  result->entry ? entry : "missing");
+	else if (row->object_bytes != result->object_bytes)
+		util_fail(error, KERNEL_ERROR_MAX, 0, "the object had %zu bytes and has now %zu",
+				  row->object_bytes, result->object_bytes);
+	else if (at < row->object_bytes)
+		util_fail(error, KERNEL_ERROR_MAX, 0,
+				  "the objects, of %zu bytes, differ from byte %zu on (0x%02x, now 0x%02x)",
+				  row->object_bytes, at, ours[at], theirs[at]);
+	else
+		return RECOMPILE_SAME;
+	return RECOMPILE_DIFFERS;
+}
+
 static void compiled(void *arg, struct compile_result *result)
 {
 	struct recompile *recompile = arg;
 	recompile->pooled = NULL;
-	if (result->status != KILN_OK) {
+	if (recompile->want.verify) {
+		recompile->outcome = compare(&recompile->row, result, recompile->error);
+		recompile->verify_micros = result->micros;
+		answer_recompile(recompile, KILN_OK, NULL, NULL);
+	} else if (result->status != KILN_OK) {
 		answer_recompile(recompile, result->status, result->error, result->log);
 	} else if (make_row(recompile, result)) {
 		recompile_run(recompile, RECOMPILE_KEEPING, keep_work, keep_done);
@@ -189,6 +225,20 @@ static void look_work(struct cache *cache, void *arg)
 	recompile->status = KILN_OK;
 }
 
+/* Hands the job to the pool. */
+static void recompile_submit(struct recompile *recompile)
+{
+	recompile->state = RECOMPILE_COMPILING;
+	recompile->pooled = pool_submit(recompile->broker, recompile->job, compiled, recompile);
+	if (recompile->pooled) {
+		pool_join(recompile->broker, recompile->pooled, recompile->want.priority,
+				  recompile->want.owner, &recompile->place);
+	} else {
+		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a compile job");
+		fail_recompile(recompile, KILN_ENOMEM);
+	}
+}
+
 static void look_done(struct broker *broker, void *arg)
 {
 	struct recompile *recompile = arg;
@@ -196,26 +246,15 @@ static void look_done(struct broker *broker, void *arg)
 		return;
 	if (recompile->outcome == RECOMPILE_FOUND) {
 		answer_recompile(recompile, KILN_OK, NULL, NULL);
-		return;
-	}
-	recompile->state = RECOMPILE_COMPILING;
-	if (recompile->want.compiler) {
+	} else if (recompile->want.compiler) {
+		recompile->state = RECOMPILE_COMPILING;
 		alt_compiler_submit(recompile->want.compiler, recompile->job, compiled, recompile);
-		return;
-	}
-	if (strcmp(recompile->compiler, job_compiler(broker, recompile->target)) != 0) {
+	} else if (strcmp(recompile->compiler, job_compiler(broker, recompile->target)) != 0) {
 		util_fail(recompile->error, sizeof(recompile->error), 0,
 				  "the compiler was replaced while the kernel was looked for: ask again");
 		fail_recompile(recompile, KILN_EIO);
-		return;
-	}
-	recompile->pooled = pool_submit(broker, recompile->job, compiled, recompile);
-	if (recompile->pooled) {
-		pool_join(broker, recompile->pooled, recompile->want.priority, recompile->want.owner,
-				  &recompile->place);
 	} else {
-		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a compile job");
-		fail_recompile(recompile, KILN_ENOMEM);
+		recompile_submit(recompile);
 	}
 }
 
@@ -247,23 +286,40 @@ static void on_second_known(void *arg, const struct compile_toolchain *toolchain
 	fail_recompile(recompile, KILN_ENOTSUP);
 }
 
+static void skip(struct recompile *recompile)
+{
+	recompile->outcome = RECOMPILE_SKIPPED;
+	answer_recompile(recompile, KILN_OK, NULL, NULL);
+}
+
+/* Only the compiler of a row can make the same object once more. */
+static void verify_by(struct recompile *recompile, const struct compile_toolchain *toolchain)
+{
+	const char *maker = recompile->unit.toolchain;
+	if (!strcmp(toolchain->id, maker)) {
+		recompile_submit(recompile);
+		return;
+	}
+	util_fail(recompile->error, sizeof(recompile->error), 0,
+			  "it was made by %.100s, and here is %.200s", maker,
+			  toolchain->id[0] ? toolchain->id : toolchain->reason);
+	skip(recompile);
+}
+
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
 {
 	struct recompile *recompile = arg;
 	const struct compile_toolchain *toolchain =
 		!strcmp(recompile->target, "cpu") ? &toolchains->host : &toolchains->nvrtc;
-	if (!error && toolchain->id[0]) {
+	if (!error && recompile->want.verify) {
+		verify_by(recompile, toolchain);
+	} else if (!error && toolchain->id[0]) {
 		compile_by(recompile, toolchain);
-		return;
+	} else {
+		snprintf(recompile->error, sizeof(recompile->error), "%s",
+				 error ? error : toolchain->reason);
+		fail_recompile(recompile, error ? KILN_EIO : KILN_ENOTSUP);
 	}
-	snprintf(recompile->error, sizeof(recompile->error), "%s", error ? error : toolchain->reason);
-	fail_recompile(recompile, error ? KILN_EIO : KILN_ENOTSUP);
-}
-
-static void skip(struct recompile *recompile)
-{
-	recompile->outcome = RECOMPILE_SKIPPED;
-	answer_recompile(recompile, KILN_OK, NULL, NULL);
 }
 
 /* Asks which compiler will compile for the target. */
@@ -316,6 +372,10 @@ static void on_row_read(struct broker *broker, void *arg)
 	}
 	recompile->status = compile_again_open(recompile->row.key_text, recompile->row.source,
 										   &recompile->unit, recompile->error);
+	if (recompile->want.verify && recompile->status == KILN_ENOTSUP) {
+		skip(recompile);
+		return;
+	}
 	if (!goes_on(recompile))
 		return;
 	memcpy(recompile->unit.job.target, recompile->target, sizeof(recompile->target));
@@ -339,6 +399,18 @@ static void start_done(struct broker *broker, void *arg)
 		recompile_ask(recompile);
 }
 
+/* Nobody is held by a disk that does not answer: the store's thread keeps the recompile. */
+static void read_late(struct broker *broker, void *arg, const char *why)
+{
+	struct recompile *recompile = arg;
+	struct recompile_answer late = {.status = KILN_ETIMEDOUT, .error = why, .log = ""};
+	(void)broker;
+	if (recompile->state == RECOMPILE_STOPPED)
+		return;
+	recompile_stop(recompile);
+	recompile->done(recompile->arg, &late);
+}
+
 struct recompile *recompile_start(struct broker *broker, const struct recompile_want *want,
 								  recompile_done done, void *arg)
 {
@@ -359,8 +431,12 @@ struct recompile *recompile_start(struct broker *broker, const struct recompile_
 	}
 	/* A planned kernel has no row to read.  It takes the way over the store all the same, for no
 	 * answer may come from inside this function. */
-	if (store_run_for(broker, want->owner, planned ? start_work : read_row_work,
-					  planned ? start_done : on_row_read, recompile) == KILN_OK)
+	int status = want->verify
+					 ? store_wait(broker, want->owner, read_row_work, on_row_read, read_late,
+								  recompile, NULL)
+					 : store_run_for(broker, want->owner, planned ? start_work : read_row_work,
+									 planned ? start_done : on_row_read, recompile);
+	if (status == KILN_OK)
 		return recompile;
 	recompile_free(recompile);
 	return NULL;

@@ -32,6 +32,7 @@ struct owned;
 struct peer;
 struct request;
 struct alt_compiler;
+struct frame;
 struct shapes;
 struct wire_out;
 struct work_queue;
@@ -49,8 +50,10 @@ struct session {
 	enum options_miss on_miss; /* the stricter of the daemon's and its own */
 	bool background;           /* its kernels are compiled when no other session waits */
 
-	/* The message that is being handled: its name, and the lane entries that it follows. */
+	/* The message that is being handled: its name, its descriptors, the lane entries that it
+	 * follows. */
 	const char *asks;
+	struct frame *frame; /* of the message, and valid as long as its handler runs */
 	uint64_t lane_tail, lane_follows;
 
 	struct device_entry *device;    /* NULL: compile only */

@@ -10,84 +10,69 @@
 #include "daemon/broker/front/session_life.h"
 #include "daemon/broker/requests/request.h"
 
-typedef void (*command_handler)(struct session *session, struct wire_in *message,
-								struct frame *frame);
+/* Answers the message, or begins a request that answers it later.  session->frame has the
+ * descriptors that came with it. */
+typedef void (*command_handler)(struct session *session, struct wire_in *message);
 /* Handles a message by the table of requests. */
 void serve(struct session *session, struct wire_in *message, struct frame *frame);
 
-/* command_hello.c */
-void serve_hello(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_info.c */
-void serve_info(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_devices(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_ops(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_stop(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_memory.c */
-void serve_alloc(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_lend(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_free(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_write(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_read(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_explain.c */
-void serve_explain(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_call.c */
-void serve_compile(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_prepare(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_raw.c */
-void serve_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_raw_explain(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_raw_compile(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_raw_submit(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_submit.c */
-void serve_submit(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_release(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cancel(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_graph.c */
-void serve_graph(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_object.c */
-void serve_object(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_cache.c */
-void serve_cache_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_failed(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_retry(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_get(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_upkeep.c */
-void serve_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_pin(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_trim(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_recompile.c */
-void serve_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_pack.c */
-void serve_cache_export(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_cache_import(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_warm.c */
-void serve_warm(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_record.c */
-void serve_record(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_key.c */
-void serve_key_new(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_key_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_key_trust(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_key_distrust(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_tune.c */
-void serve_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_tuned_put(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_waits.c */
-void serve_waits(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_fault.c */
-void serve_fault_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_fault_show(struct session *session, struct wire_in *message, struct frame *frame);
-void serve_fault_now(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_debug.c */
+/* The requests of protocol.h and their handlers; "debug" has a row of its own (command.c). */
+#define COMMANDS(ROW)                             \
+	ROW("hello", serve_hello)                     \
+	ROW("info", serve_info)                       \
+	ROW("devices", serve_devices)                 \
+	ROW("ops", serve_ops)                         \
+	ROW("explain", serve_explain)                 \
+	ROW("compile", serve_compile)                 \
+	ROW("alloc", serve_alloc)                     \
+	ROW("lend", serve_lend)                       \
+	ROW("free", serve_free)                       \
+	ROW("write", serve_write)                     \
+	ROW("read", serve_read)                       \
+	ROW("prepare", serve_prepare)                 \
+	ROW("graph", serve_graph)                     \
+	ROW("submit", serve_submit)                   \
+	ROW("raw.prepare", serve_raw_prepare)         \
+	ROW("raw.compile", serve_raw_compile)         \
+	ROW("raw.explain", serve_raw_explain)         \
+	ROW("raw.submit", serve_raw_submit)           \
+	ROW("object", serve_object)                   \
+	ROW("release", serve_release)                 \
+	ROW("cancel", serve_cancel)                   \
+	ROW("cache.ls", serve_cache_ls)               \
+	ROW("cache.failed", serve_cache_failed)       \
+	ROW("cache.retry", serve_cache_retry)         \
+	ROW("cache.show", serve_cache_show)           \
+	ROW("cache.get", serve_cache_get)             \
+	ROW("cache.verify", serve_cache_verify)       \
+	ROW("cache.recompile", serve_cache_recompile) \
+	ROW("cache.pin", serve_cache_pin)             \
+	ROW("cache.unpin", serve_cache_unpin)         \
+	ROW("cache.trim", serve_cache_trim)           \
+	ROW("cache.clear", serve_cache_clear)         \
+	ROW("cache.export", serve_cache_export)       \
+	ROW("cache.import", serve_cache_import)       \
+	ROW("warm", serve_warm)                       \
+	ROW("record", serve_record)                   \
+	ROW("key.new", serve_key_new)                 \
+	ROW("key.ls", serve_key_ls)                   \
+	ROW("key.trust", serve_key_trust)             \
+	ROW("key.distrust", serve_key_distrust)       \
+	ROW("tuned.ls", serve_tuned_ls)               \
+	ROW("tuned.put", serve_tuned_put)             \
+	ROW("tuned.rm", serve_tuned_rm)               \
+	ROW("fault.ls", serve_fault_ls)               \
+	ROW("fault.show", serve_fault_show)           \
+	ROW("fault.now", serve_fault_now)             \
+	ROW("waits", serve_waits)                     \
+	ROW("stop", serve_stop)
+
+#define DECLARE(name, handler) void handler(struct session *session, struct wire_in *message);
+COMMANDS(DECLARE)
 #ifdef KILN_TEST_HOOKS
-void serve_debug(struct session *session, struct wire_in *message, struct frame *frame);
-#else
-#define serve_debug NULL /* refused before it would be called: --test-requests is refused */
+DECLARE("debug", serve_debug)
 #endif
+#undef DECLARE
 
 /* Members counters, busy and identities; operators, sessions, older_sessions and flights. */
 void command_put_counters(struct wire_out *out, struct broker *broker);

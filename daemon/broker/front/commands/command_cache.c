@@ -8,13 +8,6 @@
 
 #define ROWS_MOST 10000
 
-static void cache_run(struct session *session, struct wire_in *message, store_work work)
-{
-	struct query *query = query_open(session, message);
-	if (query)
-		query_run(query, work);
-}
-
 void query_put_row(const struct cache_row *row, void *arg)
 {
 	struct wire_out *out = arg;
@@ -177,58 +170,52 @@ static void get_work(struct cache *cache, void *arg)
 	cache_row_free(&row);
 }
 
-static void take_limit(struct query *query, const msgpack_object *root)
+static int take_limit(struct wire_in *message, struct query *query)
 {
-	query->limit = wire_get_int(root, "limit", 0);
+	query->limit = wire_get_int(&message->root, "limit", 0);
 	if (query->limit <= 0 || query->limit > ROWS_MOST)
 		query->limit = ROWS_MOST;
+	return KILN_OK;
 }
 
-void serve_cache_ls(struct session *session, struct wire_in *message, struct frame *frame)
+static int take_page(struct wire_in *message, struct query *query)
 {
-	const msgpack_object *root = &message->root;
-	const char *sort = wire_get_str(message, root, "sort");
-	const char *after = wire_get_str(message, root, "next");
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
-	snprintf(query->sort, sizeof(query->sort), "%s", sort ? sort : "");
-	snprintf(query->key, sizeof(query->key), "%s", after ? after : "");
-	take_limit(query, root);
-	query_run(query, ls_work);
+	query_copy_text(message, "sort", query->sort, sizeof(query->sort));
+	query_copy_text(message, "next", query->key, sizeof(query->key));
+	return take_limit(message, query);
 }
 
-void serve_cache_failed(struct session *session, struct wire_in *message, struct frame *frame)
+static int take_retry(struct wire_in *message, struct query *query)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
-	take_limit(query, &message->root);
-	query_run(query, failed_work);
+	bool named = wire_get_str(message, &message->root, "key") != NULL;
+	bool all = wire_get_int(&message->root, "all", 0) == 1;
+	if (named != all)
+		return KILN_OK;
+	return util_fail(query->error, sizeof(query->error), KILN_EINVAL,
+					 "cache.retry needs either the key of a failure or all");
 }
 
-void serve_cache_retry(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_ls(struct session *session, struct wire_in *message)
 {
-	const char *key = wire_get_str(message, &message->root, "key");
-	(void)frame;
-	if (!!key == (wire_get_int(&message->root, "all", 0) == 1)) {
-		reply_error(session, wire_id(message), KILN_EINVAL,
-					"cache.retry needs either the key of a failure or all");
-		return;
-	}
-	cache_run(session, message, retry_work);
+	query_serve(session, message, take_page, ls_work);
 }
 
-void serve_cache_show(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_failed(struct session *session, struct wire_in *message)
 {
-	(void)frame;
-	cache_run(session, message, show_work);
+	query_serve(session, message, take_limit, failed_work);
 }
 
-void serve_cache_get(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_retry(struct session *session, struct wire_in *message)
 {
-	(void)frame;
-	cache_run(session, message, get_work);
+	query_serve(session, message, take_retry, retry_work);
+}
+
+void serve_cache_show(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, NULL, show_work);
+}
+
+void serve_cache_get(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, NULL, get_work);
 }

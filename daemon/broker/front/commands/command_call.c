@@ -259,9 +259,8 @@ static void ask_tiers(struct call_request *asking)
 	}
 }
 
-void serve_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_prepare(struct session *session, struct wire_in *message)
 {
-	(void)frame;
 	if (!planned_may_be_kept(session, wire_id(message)))
 		return;
 	struct call_request *asking = plan_call(session, message, NULL, true);
@@ -295,9 +294,8 @@ void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *re
 		call_ask(asking);
 }
 
-void serve_compile(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_compile(struct session *session, struct wire_in *message)
 {
-	(void)frame;
 	struct call_request *asking =
 		plan_call(session, message, wire_get_str(message, &message->root, "target"), false);
 	if (asking)

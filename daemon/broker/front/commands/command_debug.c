@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "query.h"
 #include "daemon/broker/front/accept.h"
 #include "daemon/broker/front/session_life.h"
 #include "daemon/broker/calls/lane.h"
@@ -12,77 +12,51 @@
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/pool/pool.h"
-#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 /* ---- What is done to the cache, on the store's thread ---- */
 
-struct damage {
-	struct request request;
-	void (*deed)(struct cache *cache, struct damage *damage);
-	char key[KERNEL_KEY_HEX];
-	int status;
-	char error[KERNEL_ERROR_MAX];
-};
-
-static void damage_abandon(struct request *request)
+static void corrupt_work(struct cache *cache, void *arg)
 {
-	(void)request; /* damage_done frees it */
+	struct query *query = arg;
+	query->status = cache_corrupt(cache, query->key, query->error);
 }
 
-static void corrupt(struct cache *cache, struct damage *damage)
+static void corrupt(struct session *session, struct wire_in *message)
 {
-	damage->status = cache_corrupt(cache, damage->key, damage->error);
+	query_serve(session, message, NULL, corrupt_work);
 }
 
-static void expire(struct cache *cache, struct damage *damage)
+static void expire_work(struct cache *cache, void *arg)
 {
-	(void)damage;
+	struct query *query = arg;
 	cache_drop_memory(cache);
+	query->status = KILN_OK;
 }
 
-static void debug_look(struct cache *cache, struct damage *damage)
+static void expire(struct session *session, struct wire_in *message)
 {
-	(void)damage;
+	query_serve(session, message, NULL, expire_work);
+}
+
+static void look_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
 	cache_look(cache);
+	query->status = KILN_OK;
 }
 
-static void damage_work(struct cache *cache, void *arg)
+static void look(struct session *session, struct wire_in *message)
 {
-	struct damage *damage = arg;
-	damage->deed(cache, damage);
+	accept_look(session->broker);
+	query_serve(session, message, NULL, look_work);
 }
 
-static void damage_done(struct broker *broker, void *arg)
-{
-	struct damage *damage = arg;
-	struct session *session = damage->request.session;
-	(void)broker;
-	if (session && damage->status != KILN_OK)
-		reply_error(session, damage->request.id, damage->status, "%s", damage->error);
-	else if (session)
-		reply_ok(session, damage->request.id);
-	request_close(&damage->request);
-	free(damage);
-}
-
-static void damage_cache(struct session *session, struct wire_in *message,
-						 void (*deed)(struct cache *cache, struct damage *damage))
-{
-	const char *key = wire_get_str(message, &message->root, "key");
-	struct damage *damage = util_alloc(sizeof(*damage));
-	damage->deed = deed;
-	snprintf(damage->key, sizeof(damage->key), "%s", key ? key : "");
-	if (!request_open(session, wire_id(message), &damage->request, damage_abandon))
-		free(damage);
-	else if (request_store(&damage->request, damage_work, damage_done) != KILN_OK)
-		damage_done(session->broker, damage);
-}
-
-static void fault_store(struct session *session, struct wire_in *message, uint32_t ms)
+static void fault_store(struct session *session, struct wire_in *message)
 {
 	const msgpack_object *root = &message->root;
 	const char *kind = wire_get_str(message, root, "kind");
+	uint32_t ms = (uint32_t)wire_get_uint(root, "ms", 0);
 	if (cache_fault_set(kind ? kind : "", ms, 0, (uint32_t)wire_get_uint(root, "count", 0)))
 		reply_ok(session, wire_id(message));
 	else
@@ -117,10 +91,10 @@ static void put_worker(void *arg, int pid, const char *state, uint64_t jobs)
 	put_child(arg, "compiler", pid, state, "");
 }
 
-static void list_children(struct session *session, uint64_t id)
+static void list_children(struct session *session, struct wire_in *message)
 {
 	struct wire_out out;
-	reply_begin(&out, id);
+	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
 	handle_each(session->broker, put_executor, &out);
 	pool_each(session->broker, put_worker, &out);
@@ -151,16 +125,15 @@ static void kill_child(struct session *session, struct wire_in *message)
 
 /* ---- What children do wrong ---- */
 
-static void no_misdeed(struct session *session, struct wire_in *message, const char *name)
-{
-	reply_error(session, wire_id(message), KILN_EINVAL, "there is no misdeed \"%.*s\"",
-				PLAIN_CUT(name ? name : "", 40));
-}
-
-static enum misdeed misdeed_of(struct wire_in *message)
+/* MISDEED_NONE: the message names none, which is answered. */
+static enum misdeed take_misdeed(struct session *session, struct wire_in *message)
 {
 	const char *name = wire_get_str(message, &message->root, "misdeed");
-	return name ? misdeed_named(name) : MISDEED_NONE;
+	enum misdeed misdeed = name ? misdeed_named(name) : MISDEED_NONE;
+	if (!misdeed)
+		reply_error(session, wire_id(message), KILN_EINVAL, "there is no misdeed \"%.*s\"",
+					PLAIN_CUT(name ? name : "", 40));
+	return misdeed;
 }
 
 static void spare_children(struct session *session, struct wire_in *message)
@@ -175,11 +148,9 @@ static void fail_start(struct session *session, struct wire_in *message)
 	const char *role = wire_get_str(message, &message->root, "role");
 	bool compiler = role && !strcmp(role, "compiler");
 	struct test_state *test = &session->broker->test;
-	enum misdeed misdeed = misdeed_of(message);
-	if (!misdeed) {
-		no_misdeed(session, message, wire_get_str(message, &message->root, "misdeed"));
+	enum misdeed misdeed = take_misdeed(session, message);
+	if (!misdeed)
 		return;
-	}
 	test->start_misdeed[compiler] = misdeed;
 	test->starts_left[compiler] = (int)wire_get_int(&message->root, "count", 1);
 	reply_ok(session, wire_id(message));
@@ -221,19 +192,17 @@ static void armed(void *arg, int status, const char *error, struct wire_in *repl
 	free(arming);
 }
 
-/* Of the session's own process, or of that of its device.  The answer comes when that knows it, for
- * what goes through lanes may be there before a message. */
+/* Arms the session's own device process or, without "own", that of its device.  The answer waits
+ * until that process knows the misdeed: a launch through a lane may overtake a message. */
 static void fail_device(struct session *session, struct wire_in *message)
 {
 	const char *at = wire_get_str(message, &message->root, "at");
 	bool own = wire_get(&message->root, "own") != NULL;
 	struct device_handle *executor = own ? session->own : session->executor;
-	enum misdeed misdeed = misdeed_of(message);
+	enum misdeed misdeed = take_misdeed(session, message);
 	struct wire_out out;
-	if (!misdeed || !at) {
-		no_misdeed(session, message, wire_get_str(message, &message->root, "misdeed"));
+	if (!misdeed)
 		return;
-	}
 	if (!executor || !handle_is_ready(executor)) {
 		reply_error(session, wire_id(message), KILN_EDEVICE, "there is no such device process now");
 		return;
@@ -246,14 +215,14 @@ static void fail_device(struct session *session, struct wire_in *message)
 	}
 	uint64_t id = handle_begin(executor, &out, "misdeed");
 	wire_put_int(&out, "what", (int64_t)misdeed);
-	wire_put_str(&out, "at", at);
+	wire_put_str(&out, "at", at ? at : "");
 	int status =
 		handle_send(executor, &out, id, NULL, 0, DEADLINE_EXECUTOR_START_MS, armed, arming);
 	if (status != KILN_OK)
 		armed(arming, status, "the device process cannot be told", NULL);
 }
 
-/* "hang-compile": of the next jobs. */
+/* "hang-compile", of the next jobs; false: it is none of these. */
 static bool fail_compile(struct session *session, struct wire_in *message, const char *what)
 {
 	static const char end[] = "-compile";
@@ -273,9 +242,10 @@ static bool fail_compile(struct session *session, struct wire_in *message, const
 
 /* ---- Settings ---- */
 
-/* Those that are a time and nothing else; false: it is none of them. */
-static bool set_time(struct test_state *test, const char *what, uint32_t ms)
+/* Deadlines and delays: a time and nothing else; false: it is none of them. */
+static bool set_time(struct session *session, struct wire_in *message, const char *what)
 {
+	struct test_state *test = &session->broker->test;
 	const struct {
 		const char *name;
 		uint32_t *field;
@@ -288,31 +258,38 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 	};
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
 		if (!strcmp(what, times[i].name)) {
-			*times[i].field = ms;
+			*times[i].field = (uint32_t)wire_get_uint(&message->root, "ms", 0);
+			reply_ok(session, wire_id(message));
 			return true;
 		}
 	return false;
 }
 
-static bool set(struct session *session, struct wire_in *message, const char *what)
+static void set_gain(struct session *session, struct wire_in *message)
 {
-	struct test_state *test = &session->broker->test;
-	uint32_t ms = (uint32_t)wire_get_uint(&message->root, "ms", 0);
-	if (!strcmp(what, "gain"))
-		test->gain_us = (double)ms * 1000;
-	else if (!strcmp(what, "available-memory"))
-		test->available_bytes = wire_get_uint(&message->root, "bytes", 0);
-	else if (!strcmp(what, "closer-sockets"))
-		closer_crowd((int)wire_get_uint(&message->root, "count", 0));
-	else if (!strcmp(what, "admit-rights"))
-		accept_admit_rights(session->broker);
-	else if (!set_time(test, what, ms))
-		return false;
+	session->broker->test.gain_us = (double)wire_get_uint(&message->root, "ms", 0) * 1000;
 	reply_ok(session, wire_id(message));
-	return true;
 }
 
-/* What goes through lanes knows of no delay: it is answered when there is none left. */
+static void set_available_memory(struct session *session, struct wire_in *message)
+{
+	session->broker->test.available_bytes = wire_get_uint(&message->root, "bytes", 0);
+	reply_ok(session, wire_id(message));
+}
+
+static void crowd_closer(struct session *session, struct wire_in *message)
+{
+	closer_crowd((int)wire_get_uint(&message->root, "count", 0));
+	reply_ok(session, wire_id(message));
+}
+
+static void admit_rights(struct session *session, struct wire_in *message)
+{
+	accept_admit_rights(session->broker);
+	reply_ok(session, wire_id(message));
+}
+
+/* A lane knows of no delay: the answer waits until no lane is left. */
 static void delay_launch(struct session *session, struct wire_in *message)
 {
 	struct test_state *test = &session->broker->test;
@@ -323,54 +300,43 @@ static void delay_launch(struct session *session, struct wire_in *message)
 		reply_ok(session, wire_id(message));
 }
 
-/* True: it is one of those that children have to do with. */
-static bool run_child(struct session *session, struct wire_in *message, const char *what)
+static void drop(struct session *session, struct wire_in *message)
 {
-	if (!strcmp(what, "children"))
-		list_children(session, wire_id(message));
-	else if (!strcmp(what, "kill"))
-		kill_child(session, message);
-	else if (!strcmp(what, "delay-launch"))
-		delay_launch(session, message);
-	else if (!strcmp(what, "spare-children"))
-		spare_children(session, message);
-	else if (!strcmp(what, "fail-start"))
-		fail_start(session, message);
-	else if (!strcmp(what, "fail-device"))
-		fail_device(session, message);
-	else
-		return fail_compile(session, message, what);
-	return true;
+	(void)message;
+	session_end(session);
 }
 
-/* The same of the store. */
-static bool run_store(struct session *session, struct wire_in *message, const char *what)
-{
-	if (!strcmp(what, "corrupt")) {
-		damage_cache(session, message, corrupt);
-	} else if (!strcmp(what, "expire")) {
-		damage_cache(session, message, expire);
-	} else if (!strcmp(what, "store-fault")) {
-		fault_store(session, message, (uint32_t)wire_get_uint(&message->root, "ms", 0));
-	} else if (!strcmp(what, "look")) {
-		accept_look(session->broker);
-		damage_cache(session, message, debug_look);
-	} else {
-		return false;
-	}
-	return true;
-}
+static const struct {
+	const char *name;
+	command_handler handler;
+} deeds[] = {
+	{"children", list_children},
+	{"kill", kill_child},
+	{"drop", drop},
+	{"corrupt", corrupt},
+	{"expire", expire},
+	{"store-fault", fault_store},
+	{"look", look},
+	{"delay-launch", delay_launch},
+	{"gain", set_gain},
+	{"fail-start", fail_start},
+	{"fail-device", fail_device},
+	{"spare-children", spare_children},
+	{"available-memory", set_available_memory},
+	{"admit-rights", admit_rights},
+	{"closer-sockets", crowd_closer},
+};
 
-void serve_debug(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_debug(struct session *session, struct wire_in *message)
 {
 	const char *what = wire_get_str(message, &message->root, "what");
-	(void)frame;
-	if (!what)
-		what = "(nothing)";
-	if (!strcmp(what, "drop"))
-		session_end(session);
-	else if (!set(session, message, what) && !run_child(session, message, what) &&
-			 !run_store(session, message, what))
+	what = what ? what : "(nothing)";
+	for (size_t i = 0; i < sizeof(deeds) / sizeof(*deeds); i++)
+		if (!strcmp(what, deeds[i].name)) {
+			deeds[i].handler(session, message);
+			return;
+		}
+	if (!set_time(session, message, what) && !fail_compile(session, message, what))
 		reply_error(
 			session, wire_id(message), KILN_EINVAL,
 			"debug knows no %.*s; it knows children, kill, drop, corrupt, expire, "

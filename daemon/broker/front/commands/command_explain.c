@@ -131,12 +131,11 @@ static void explain(struct session *session, uint64_t id, struct explaining *exp
 		explaining_free(explaining);
 }
 
-void serve_explain(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_explain(struct session *session, struct wire_in *message)
 {
 	const char *target = wire_get_str(message, &message->root, "target");
 	char error[KERNEL_ERROR_MAX];
 	struct explaining *explaining = calloc(1, sizeof(*explaining));
-	(void)frame;
 	int status = explaining
 					 ? planned_open(session, message, target, false, &explaining->planned, error)
 					 : util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");

@@ -9,20 +9,15 @@
 #include "daemon/broker/devices/fault/fault.h"
 #include "daemon/base/util.h"
 
-static void put_value(struct wire_out *out, const char *text, const char *name)
-{
-	char value[2 * KERNEL_ERROR_MAX];
-	fault_value(text, name, value, sizeof(value));
-	wire_put_str(out, name, value);
-}
-
 static void put_head(struct wire_out *out, const char *id, const char *text)
 {
 	static const char *const names[] = {"kind", "device", "time", "last", "said"};
-	char times[32];
+	char value[2 * KERNEL_ERROR_MAX], times[32];
 	wire_put_str(out, "report", id);
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		put_value(out, text, names[i]);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		fault_value(text, names[i], value, sizeof(value));
+		wire_put_str(out, names[i], value);
+	}
 	fault_value(text, "times", times, sizeof(times));
 	wire_put_uint(out, "times", strtoull(times, NULL, 10));
 }
@@ -48,12 +43,9 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_list_end(&query->out);
 }
 
-void serve_fault_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_fault_ls(struct session *session, struct wire_in *message)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (query)
-		query_run(query, ls_work);
+	query_serve(session, message, NULL, ls_work);
 }
 
 /* The kernels that were in flight, each a line "kernel" of the first part. */
@@ -87,23 +79,22 @@ static void show_work(struct cache *cache, void *arg)
 	free(text);
 }
 
-void serve_fault_show(struct session *session, struct wire_in *message, struct frame *frame)
+/* An id that is cut names no report, and the sentence says so. */
+static int take_id(struct wire_in *message, struct query *query)
 {
-	struct query *query = query_open(session, message);
-	const char *id = wire_get_str(message, &message->root, "report");
-	(void)frame;
-	if (!query)
-		return;
-	/* One that does not fit is none, and is said to be none. */
-	snprintf(query->name, sizeof(query->name), "%s", id ? id : "");
-	query_run(query, show_work);
+	query_copy_text(message, "report", query->name, sizeof(query->name));
+	return KILN_OK;
 }
 
-void serve_fault_now(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_fault_show(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, take_id, show_work);
+}
+
+void serve_fault_now(struct session *session, struct wire_in *message)
 {
 	struct util_text text = {0};
 	struct wire_out out;
-	(void)frame;
 	fault_now(session->broker, &text);
 	if (text.failed) {
 		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory for a report");

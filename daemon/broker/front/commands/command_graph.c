@@ -80,12 +80,11 @@ static int read_graph(struct session *session, const msgpack_object *list, struc
 	return KILN_OK;
 }
 
-void serve_graph(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_graph(struct session *session, struct wire_in *message)
 {
 	uint64_t id = wire_id(message);
 	struct call *call = NULL;
 	char error[KERNEL_ERROR_MAX];
-	(void)frame;
 	if (!planned_may_be_kept(session, id))
 		return;
 	int status = read_graph(session, wire_get(&message->root, "works"), &call, error);

@@ -130,7 +130,7 @@ static uint64_t agree(struct session *session, struct wire_in *message)
 	return 0;
 }
 
-void serve_hello(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_hello(struct session *session, struct wire_in *message)
 {
 	struct broker *broker = session->broker;
 	uint64_t id = wire_id(message);
@@ -138,7 +138,6 @@ void serve_hello(struct session *session, struct wire_in *message, struct frame 
 	const char *wanted = wire_get_str(message, &message->root, "device");
 	const char *miss = wire_get_str(message, &message->root, "on_miss");
 	char error[KERNEL_ERROR_MAX];
-	(void)frame;
 	if (!spoken) {
 		session_end(session);
 		return;

@@ -244,7 +244,7 @@ static void put_tiers(struct wire_out *out, struct broker *broker)
 	wire_map_end(out);
 }
 
-void serve_info(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_info(struct session *session, struct wire_in *message)
 {
 	struct broker *broker = session->broker;
 	struct limit limits[OPTIONS_LIMITS];
@@ -252,7 +252,6 @@ void serve_info(struct session *session, struct wire_in *message, struct frame *
 	struct executors_out executors = {broker, &out};
 	int count = options_limits(&broker->options, limits);
 	const char *section = wire_get_str(message, &message->root, "section");
-	(void)frame;
 	reply_begin(&out, wire_id(message));
 	if (section && !strcmp(section, "requests")) {
 		put_requests(&out);
@@ -287,11 +286,10 @@ void serve_info(struct session *session, struct wire_in *message, struct frame *
 	reply_send(session, &out, NULL, 0);
 }
 
-void serve_devices(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_devices(struct session *session, struct wire_in *message)
 {
 	static const char *const states[] = {"unknown", "present", "absent", "lost"};
 	struct wire_out out;
-	(void)frame;
 	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
 	for (struct device_entry *device = session->broker->devices; device; device = device->next) {
@@ -311,10 +309,9 @@ void serve_devices(struct session *session, struct wire_in *message, struct fram
 	reply_send(session, &out, NULL, 0);
 }
 
-void serve_ops(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_ops(struct session *session, struct wire_in *message)
 {
 	struct wire_out out;
-	(void)frame;
 	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
 	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
@@ -332,9 +329,8 @@ void serve_ops(struct session *session, struct wire_in *message, struct frame *f
 	reply_send(session, &out, NULL, 0);
 }
 
-void serve_stop(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_stop(struct session *session, struct wire_in *message)
 {
-	(void)frame;
 	reply_ok(session, wire_id(message));
 	drain_begin(session->broker, "a client asked for it");
 }

@@ -47,30 +47,16 @@ static void new_work(struct cache *cache, void *arg)
 	wire_put_str(&query->out, "path", path);
 }
 
-/* Names are checked where they are used: here they only have to fit. */
-static bool take_text(struct session *session, struct wire_in *message, const char *name,
-					  const char *what, char *room, size_t size)
+/* seal_new() and its like say which names are possible; here the name must only fit. */
+static int take_name(struct wire_in *message, struct query *query)
 {
-	const char *text = wire_get_str(message, &message->root, name);
-	if (text && strlen(text) < size) {
-		memcpy(room, text, strlen(text) + 1);
-		return true;
-	}
-	reply_error(session, wire_id(message), KILN_EINVAL, "\"%.*s\" is no %s: it has 1 to %zu bytes",
-				PLAIN_CUT(text ? text : "", 80), what, size - 1);
-	return false;
+	return query_take_text(message, "name", "name of a key", query->name, sizeof(query->name),
+						   query->error);
 }
 
-void serve_key_new(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_new(struct session *session, struct wire_in *message)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
-	if (take_text(session, message, "name", "name of a key", query->name, sizeof(query->name)))
-		query_run(query, new_work);
-	else
-		query_drop(query);
+	query_serve(session, message, take_name, new_work);
 }
 
 /* ---- List ---- */
@@ -137,12 +123,9 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_put_str(&query->out, "trusted", listing.trusted);
 }
 
-void serve_key_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_ls(struct session *session, struct wire_in *message)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (query)
-		query_run(query, ls_work);
+	query_serve(session, message, NULL, ls_work);
 }
 
 /* ---- Trust ---- */
@@ -163,19 +146,17 @@ static void trust_work(struct cache *cache, void *arg)
 		put_key(&query->out, &key);
 }
 
-void serve_key_trust(struct session *session, struct wire_in *message, struct frame *frame)
+static int take_line(struct wire_in *message, struct query *query)
 {
-	struct query *query = query_open(session, message);
-	bool named = wire_get(&message->root, "name") != NULL;
-	(void)frame;
-	if (!query)
-		return;
-	if (take_text(session, message, "public", "public key", query->line, sizeof(query->line)) &&
-		(!named ||
-		 take_text(session, message, "name", "name of a key", query->name, sizeof(query->name))))
-		query_run(query, trust_work);
-	else
-		query_drop(query);
+	int status = query_take_text(message, "public", "public key", query->line, sizeof(query->line),
+								 query->error);
+	return status == KILN_OK && wire_get(&message->root, "name") ? take_name(message, query)
+																 : status;
+}
+
+void serve_key_trust(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, take_line, trust_work);
 }
 
 static void distrust_work(struct cache *cache, void *arg)
@@ -190,14 +171,7 @@ static void distrust_work(struct cache *cache, void *arg)
 		put_key(&query->out, &key);
 }
 
-void serve_key_distrust(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_distrust(struct session *session, struct wire_in *message)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
-	if (take_text(session, message, "name", "name of a key", query->name, sizeof(query->name)))
-		query_run(query, distrust_work);
-	else
-		query_drop(query);
+	query_serve(session, message, take_name, distrust_work);
 }

@@ -167,12 +167,11 @@ static bool make_shared(struct buffer *buffer)
 	return false;
 }
 
-void serve_alloc(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_alloc(struct session *session, struct wire_in *message)
 {
 	uint64_t id = wire_id(message);
 	uint64_t bytes = wire_get_uint(&message->root, "bytes", UINT64_MAX);
 	bool shared = wire_get_uint(&message->root, "flags", 0) & FLAG_SHARED;
-	(void)frame;
 	if (!may_have(session, id, bytes, true))
 		return;
 	if (shared && !device_is_cpu(session->device)) {
@@ -243,7 +242,7 @@ static bool lend_kind(const char *name, enum buffer_kind *out)
 }
 
 /* What the message says of the memory; false when it lacks what the kind needs. */
-static bool lend_read(struct buffer *buffer, struct wire_in *message, struct frame *frame)
+static bool lend_read(struct buffer *buffer, struct wire_in *message)
 {
 	const msgpack_object *root = &message->root;
 	size_t handle_bytes = 0, gpu_bytes = 0;
@@ -262,7 +261,7 @@ static bool lend_read(struct buffer *buffer, struct wire_in *message, struct fra
 	if (buffer->kind == BUFFER_LENT_POOL && buffer->pid <= 0)
 		buffer->pid = -(int64_t)buffer->session->id;
 	if (buffer->kind != BUFFER_LENT_IPC)
-		buffer->fd = frame_take_fd(frame, 0);
+		buffer->fd = frame_take_fd(buffer->session->frame, 0);
 	if (buffer->kind == BUFFER_LENT_FD) {
 		if (!buffer->span && buffer->fd >= 0)
 			buffer->span = descriptor_bytes(buffer->fd);
@@ -291,7 +290,7 @@ static bool is_here(struct session *session, uint64_t id, const struct buffer *b
 	return false;
 }
 
-void serve_lend(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_lend(struct session *session, struct wire_in *message)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message);
@@ -314,7 +313,7 @@ void serve_lend(struct session *session, struct wire_in *message, struct frame *
 	struct buffer *buffer = buffer_new(session, kind, bytes, wire_get_str(message, root, "name"));
 	if (!buffer)
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
-	else if (lend_read(buffer, message, frame) && lend_is_sound(session, id, buffer) &&
+	else if (lend_read(buffer, message) && lend_is_sound(session, id, buffer) &&
 			 is_here(session, id, buffer))
 		memory_make(session, id, buffer);
 	else
@@ -338,12 +337,11 @@ static struct buffer *named(struct session *session, struct wire_in *message)
 	return buffer;
 }
 
-void serve_free(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_free(struct session *session, struct wire_in *message)
 {
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	struct buffer *buffer = named(session, message);
-	(void)frame;
 	if (!buffer)
 		return;
 	int status = work_free(session, id, buffer, error);
@@ -351,9 +349,9 @@ void serve_free(struct session *session, struct wire_in *message, struct frame *
 		reply_error(session, id, status, "%s", error);
 }
 
-static void copy(struct session *session, struct wire_in *message, struct frame *frame,
-				 bool to_device)
+static void copy(struct session *session, struct wire_in *message, bool to_device)
 {
+	struct frame *frame = session->frame;
 	char error[KERNEL_ERROR_MAX], label[96];
 	uint64_t id = wire_id(message);
 	uint64_t offset = wire_get_uint(&message->root, "offset", 0);
@@ -383,12 +381,12 @@ static void copy(struct session *session, struct wire_in *message, struct frame 
 		reply_error(session, id, status, "%s", error);
 }
 
-void serve_write(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_write(struct session *session, struct wire_in *message)
 {
-	copy(session, message, frame, true);
+	copy(session, message, true);
 }
 
-void serve_read(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_read(struct session *session, struct wire_in *message)
 {
-	copy(session, message, frame, false);
+	copy(session, message, false);
 }

@@ -153,12 +153,11 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 	return status == KILN_OK ? check_report(&call->problem, &(*out)->plan, error) : status;
 }
 
-void serve_object(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_object(struct session *session, struct wire_in *message)
 {
 	uint64_t id = wire_id(message);
 	struct kernel_ref *ref = NULL;
 	char error[KERNEL_ERROR_MAX];
-	(void)frame;
 	int status = find_variant(session, message, &ref, error);
 	if (status != KILN_OK) {
 		reply_error(session, id, status, "%s", error);

@@ -274,14 +274,12 @@ static void pack_start(struct session *session, struct wire_in *message, bool im
 	}
 }
 
-void serve_cache_export(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_export(struct session *session, struct wire_in *message)
 {
-	(void)frame;
 	pack_start(session, message, false);
 }
 
-void serve_cache_import(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_import(struct session *session, struct wire_in *message)
 {
-	(void)frame;
 	pack_start(session, message, true);
 }

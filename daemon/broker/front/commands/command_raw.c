@@ -112,8 +112,8 @@ static void read_known(void *arg, const struct compile_toolchains *toolchains, c
 
 /* The user's kernel of a message, planned for a target, goes on to done; or it is refused, and
  * answered. */
-static void open_raw(struct session *session, struct wire_in *message, struct frame *frame,
-					 const char *target, opened done)
+static void open_raw(struct session *session, struct wire_in *message, const char *target,
+					 opened done)
 {
 	struct kernel_limits limits;
 	char error[KERNEL_ERROR_MAX];
@@ -125,7 +125,7 @@ static void open_raw(struct session *session, struct wire_in *message, struct fr
 		status = util_fail(error, sizeof(error), KILN_ECANCELED, "kilnd is shutting down");
 	bool may = status != KILN_OK || may_bring(session, id, limits.target);
 	if (may && status == KILN_OK)
-		status = raw_open(session->broker, message, frame, &limits, &opening->ref, error);
+		status = raw_open(session->broker, message, session->frame, &limits, &opening->ref, error);
 	if (may && status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
 	if (!may || status != KILN_OK ||
@@ -164,12 +164,12 @@ static void prepare_raw_command(struct session *session, uint64_t id, struct ker
 		kernel_drop(ref);
 }
 
-void serve_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_prepare(struct session *session, struct wire_in *message)
 {
 	uint64_t id = wire_id(message);
 	if (planned_may_be_kept(session, id) && may_bring(session, id, session->device->info.name) &&
 		own_executor(session, id))
-		open_raw(session, message, frame, NULL, prepare_raw_command);
+		open_raw(session, message, NULL, prepare_raw_command);
 }
 
 static void compile(struct session *session, uint64_t id, struct kernel_ref *ref)
@@ -177,20 +177,20 @@ static void compile(struct session *session, uint64_t id, struct kernel_ref *ref
 	command_ask_raw(session, id, ref, NULL);
 }
 
-void serve_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_compile(struct session *session, struct wire_in *message)
 {
-	open_raw(session, message, frame, wire_get_str(message, &message->root, "target"), compile);
+	open_raw(session, message, wire_get_str(message, &message->root, "target"), compile);
 }
 
-void serve_raw_explain(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_explain(struct session *session, struct wire_in *message)
 {
 	const char *target = wire_get_str(message, &message->root, "target");
-	open_raw(session, message, frame, target, command_explain_raw);
+	open_raw(session, message, target, command_explain_raw);
 }
 
 /* ---- Submit ---- */
 
-void serve_raw_submit(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_submit(struct session *session, struct wire_in *message)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
@@ -199,7 +199,6 @@ void serve_raw_submit(struct session *session, struct wire_in *message, struct f
 	struct raw_launch *launch = NULL;
 	char error[KERNEL_ERROR_MAX];
 	int status;
-	(void)frame;
 	if (after == id)
 		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",

@@ -56,11 +56,10 @@ static void put_generic(struct wire_out *out)
 	util_text_free(&text);
 }
 
-void serve_record(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_record(struct session *session, struct wire_in *message)
 {
 	const char *after = wire_get_str(message, &message->root, "next");
 	struct wire_out out;
-	(void)frame;
 	reply_begin(&out, wire_id(message));
 	if (wire_get_int(&message->root, "generic", 0))
 		put_generic(&out);

@@ -42,7 +42,7 @@ static int submit_graph(struct session *session, const msgpack_object *root, uin
 	return work_launch_graph(session, id, call, order, error);
 }
 
-void serve_submit(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_submit(struct session *session, struct wire_in *message)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
@@ -51,7 +51,6 @@ void serve_submit(struct session *session, struct wire_in *message, struct frame
 	char error[KERNEL_ERROR_MAX];
 	struct call *call = call_find(session, number);
 	int status;
-	(void)frame;
 	if (after == id)
 		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",
@@ -75,11 +74,10 @@ void serve_submit(struct session *session, struct wire_in *message, struct frame
 		reply_error(session, id, status, "%s", error);
 }
 
-void serve_release(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_release(struct session *session, struct wire_in *message)
 {
 	uint64_t number = wire_get_uint(&message->root, "call", 0);
 	struct call *call = call_find(session, number);
-	(void)frame;
 	if (!call) {
 		reply_error(session, wire_id(message), KILN_ENOENT,
 					"this session has no prepared call %llu", (unsigned long long)number);
@@ -90,11 +88,10 @@ void serve_release(struct session *session, struct wire_in *message, struct fram
 	reply_ok(session, wire_id(message));
 }
 
-void serve_cancel(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cancel(struct session *session, struct wire_in *message)
 {
 	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
 	uint64_t entry = wire_get_uint(&message->root, "entry", 0); /* of the lane, from 1 */
-	(void)frame;
 	if (entry) {
 		lane_cancel(session, entry - 1, wire_get_uint(&message->root, "count", 1));
 		reply_ok(session, wire_id(message));

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "query.h"
 #include "daemon/plan/plan.h"
-#include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tuned.h"
 #include "daemon/base/util.h"
 
@@ -78,12 +77,11 @@ static void tune_put_row(struct wire_out *out, const struct cache_tuned *row)
 	wire_map_end(out);
 }
 
-void serve_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_tuned_ls(struct session *session, struct wire_in *message)
 {
 	struct wire_out out;
 	size_t count;
 	const struct cache_tuned **rows = tuned_list(session->broker, &count);
-	(void)frame;
 	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
 	for (size_t i = 0; i < count; i++)
@@ -95,65 +93,29 @@ void serve_tuned_ls(struct session *session, struct wire_in *message, struct fra
 
 /* ---- tuned.put, tuned.rm ---- */
 
-struct change {
-	struct request request;
-	struct cache_tuned row;
-	bool all; /* tuned.rm without a row */
-	int status;
-	char error[KERNEL_ERROR_MAX];
-};
-
-/* The store's thread may hold it: the end frees it. */
-static void change_abandon(struct request *request)
-{
-	(void)request;
-}
-
-static void change_end(struct change *change, int64_t removed)
-{
-	struct session *session = change->request.session;
-	struct wire_out out;
-	if (session && change->status != KILN_OK) {
-		reply_error(session, change->request.id, change->status, "%s", change->error);
-	} else if (session) {
-		reply_begin(&out, change->request.id);
-		if (removed >= 0)
-			wire_put_int(&out, "removed", removed);
-		reply_send(session, &out, NULL, 0);
-	}
-	if (session)
-		request_close(&change->request);
-	free(change);
-}
-
 static void put_work(struct cache *cache, void *arg)
 {
-	struct change *change = arg;
-	change->status = cache_tuned_put(cache, &change->row, change->error);
+	struct query *query = arg;
+	query->status = cache_tuned_put(cache, &query->row, query->error);
 }
 
-static void put_done(struct broker *broker, void *arg)
+static void put_after(struct broker *broker, struct query *query)
 {
-	struct change *change = arg;
-	if (change->status == KILN_OK && (change->status = tuned_put(broker, &change->row)) != KILN_OK)
-		util_fail(change->error, sizeof(change->error), change->status,
+	query->status = tuned_put(broker, &query->row);
+	if (query->status != KILN_OK)
+		util_fail(query->error, sizeof(query->error), query->status,
 				  "the winner of tuning is on disk and cannot be kept in memory");
-	change_end(change, -1);
 }
 
 static void remove_work(struct cache *cache, void *arg)
 {
-	struct change *change = arg;
-	change->status = cache_tuned_remove(cache, change->all ? NULL : &change->row, change->error);
+	struct query *query = arg;
+	query->status = cache_tuned_remove(cache, query->all ? NULL : &query->row, query->error);
 }
 
-static void remove_done(struct broker *broker, void *arg)
+static void remove_after(struct broker *broker, struct query *query)
 {
-	struct change *change = arg;
-	int64_t removed = 0;
-	if (change->status == KILN_OK)
-		removed = tuned_remove(broker, change->all ? NULL : &change->row);
-	change_end(change, removed);
+	wire_put_int(&query->out, "removed", tuned_remove(broker, query->all ? NULL : &query->row));
 }
 
 static int take_text(struct wire_in *message, const char *key, char *out, size_t size,
@@ -186,7 +148,7 @@ static int take_time(struct wire_in *message, const char *key, double *out,
 	return KILN_OK;
 }
 
-/* What a row is found by. */
+/* Reads what a row is found by. */
 static int take_place(struct wire_in *message, struct cache_tuned *row,
 					  char error[KERNEL_ERROR_MAX])
 {
@@ -216,47 +178,35 @@ static int take_row(struct wire_in *message, struct cache_tuned *row, char error
 	return status;
 }
 
-/* Takes the row over and answers, now or later. */
-static void change_run(struct session *session, struct wire_in *message, struct change *change,
-					   store_work work, void (*done)(struct broker *broker, void *arg))
+static int take_put(struct wire_in *message, struct query *query)
 {
-	if (change->status != KILN_OK) {
-		reply_error(session, wire_id(message), change->status, "%s", change->error);
-		free(change);
-		return;
-	}
-	change->status = KILN_ETIMEDOUT; /* unless the work is done */
-	if (!request_open(session, wire_id(message), &change->request, change_abandon)) {
-		free(change);
-	} else if (request_store(&change->request, work, done) != KILN_OK) {
-		change->status =
-			util_fail(change->error, sizeof(change->error), KILN_ENOMEM, "out of memory");
-		change_end(change, -1);
-	}
+	const struct broker *broker = query->request.session->broker;
+	int status = take_row(message, &query->row, query->error);
+	query->after = put_after;
+	if (status == KILN_OK && broker->tuned.count >= CACHE_TUNED_MOST &&
+		!tuned_find(broker, &query->row))
+		status = util_fail(query->error, sizeof(query->error), KILN_ELIMIT,
+						   "there are %d winners of tuning, the most that are kept; "
+						   "`kiln tune --forget` removes them",
+						   CACHE_TUNED_MOST);
+	return status;
 }
 
-void serve_tuned_put(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_tuned_put(struct session *session, struct wire_in *message)
 {
-	struct change *change = util_alloc(sizeof(*change));
-	(void)frame;
-	change->status = take_row(message, &change->row, change->error);
-	if (change->status == KILN_OK && session->broker->tuned.count >= CACHE_TUNED_MOST &&
-		!tuned_find(session->broker, &change->row))
-		change->status = util_fail(change->error, sizeof(change->error), KILN_ELIMIT,
-								   "there are %d winners of tuning, the most that are kept; "
-								   "`kiln tune --forget` removes them",
-								   CACHE_TUNED_MOST);
-	change_run(session, message, change, put_work, put_done);
+	query_serve(session, message, take_put, put_work);
 }
 
-void serve_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame)
+static int take_remove(struct wire_in *message, struct query *query)
 {
 	const msgpack_object *root = &message->root;
-	struct change *change = util_alloc(sizeof(*change));
-	(void)frame;
-	change->all =
+	query->after = remove_after;
+	query->all =
 		!wire_get(root, "model") && !wire_get(root, "target") && !wire_get(root, "signature");
-	if (!change->all)
-		change->status = take_place(message, &change->row, change->error);
-	change_run(session, message, change, remove_work, remove_done);
+	return query->all ? KILN_OK : take_place(message, &query->row, query->error);
+}
+
+void serve_tuned_rm(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, take_remove, remove_work);
 }

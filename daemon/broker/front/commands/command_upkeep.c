@@ -36,15 +36,15 @@ static void verify_work(struct cache *cache, void *arg)
 	wire_put_bool(&query->out, "more", progress.next[0] != 0);
 }
 
-void serve_cache_verify(struct session *session, struct wire_in *message, struct frame *frame)
+static int take_next(struct wire_in *message, struct query *query)
 {
-	const char *after = wire_get_str(message, &message->root, "next");
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
-	snprintf(query->key, sizeof(query->key), "%s", after ? after : "");
-	query_run(query, verify_work);
+	query_copy_text(message, "next", query->key, sizeof(query->key));
+	return KILN_OK;
+}
+
+void serve_cache_verify(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, take_next, verify_work);
 }
 
 /* ---- Trim and clear ---- */
@@ -68,106 +68,104 @@ static void trim_work(struct cache *cache, void *arg)
 	wire_put_bool(&query->out, "more", query->trimmed.more);
 }
 
-/* The text of a filter, or NULL; false: longer than any that a row has, and refused. */
-static bool take_filter(struct session *session, struct wire_in *message, const char *name,
-						char *room, size_t size, const char **out)
+/* Reads the text of a filter, or NULL; refuses one that no row can have. */
+static int take_filter(struct wire_in *message, struct query *query, const char *name, char *room,
+					   size_t size, const char **out)
 {
 	const char *text = wire_get_str(message, &message->root, name);
 	*out = text ? room : NULL;
-	if (text && (!*text || strlen(text) >= size)) {
-		reply_error(session, wire_id(message), KILN_EINVAL,
-					"cache.trim: %s \"%.*s\" is none that a kernel has: it has 1 to %d letters",
-					name, PLAIN_CUT(text, 100), (int)size - 1);
-		return false;
-	}
+	if (text && (!*text || strlen(text) >= size))
+		return util_fail(
+			query->error, sizeof(query->error), KILN_EINVAL,
+			"cache.trim: %s \"%.*s\" is none that a kernel has: it has 1 to %d letters", name,
+			PLAIN_CUT(text, 100), (int)size - 1);
 	if (text)
-		snprintf(room, size, "%s", text);
-	return true;
+		memcpy(room, text, strlen(text) + 1);
+	return KILN_OK;
 }
 
-/* What is to go; false: refused, and answered. */
-static bool take_trim(struct session *session, struct wire_in *message, struct query *query)
+static int take_filters(struct wire_in *message, struct query *query)
+{
+	struct cache_trim *trim = &query->trim;
+	int status = take_filter(message, query, "op", query->op, sizeof(query->op), &trim->op);
+	if (status == KILN_OK)
+		status = take_filter(message, query, "target", query->target, sizeof(query->target),
+							 &trim->target);
+	if (status == KILN_OK)
+		status = take_filter(message, query, "compiler", query->compiler, sizeof(query->compiler),
+							 &trim->compiler);
+	return status;
+}
+
+static int take_trim(struct wire_in *message, struct query *query)
 {
 	const msgpack_object *root = &message->root;
 	struct cache_trim *trim = &query->trim;
 	uint64_t bytes = wire_get_uint(root, "bytes", UINT64_MAX);
 	uint64_t rows = wire_get_uint(root, "left", UINT64_MAX);
 	int64_t age = wire_get_int(root, "older_than", 0);
-	if (!take_filter(session, message, "op", query->op, sizeof(query->op), &trim->op) ||
-		!take_filter(session, message, "target", query->target, sizeof(query->target),
-					 &trim->target) ||
-		!take_filter(session, message, "compiler", query->compiler, sizeof(query->compiler),
-					 &trim->compiler))
-		return false;
+	int status = take_filters(message, query);
+	if (status != KILN_OK)
+		return status;
 	bool filtered = trim->op || trim->target || trim->compiler || age > 0;
+	bool all = bytes == UINT64_MAX && rows == UINT64_MAX;
 	bool malformed = (wire_get(root, "bytes") && bytes == UINT64_MAX) ||
 					 (wire_get(root, "left") && rows == UINT64_MAX) || age < 0;
-	if (malformed || (!filtered && bytes == UINT64_MAX && rows == UINT64_MAX)) {
-		reply_error(session, wire_id(message), KILN_EINVAL,
-					"cache.trim needs bytes, left, older_than (whole numbers that are not "
-					"negative), op, target or compiler");
-		return false;
-	}
-	/* With filters alone all that fit go. */
-	bool all = bytes == UINT64_MAX && rows == UINT64_MAX;
+	if (malformed || (!filtered && all))
+		return util_fail(query->error, sizeof(query->error), KILN_EINVAL,
+						 "cache.trim needs bytes, left, older_than (whole numbers that are not "
+						 "negative), op, target or compiler");
+	/* Filters without bytes or left remove all rows that match. */
 	trim->bytes = all ? 0 : bytes;
 	trim->rows = all ? 0 : rows;
 	trim->used_before = age > 0 ? util_wall_s() - age : 0;
 	trim->dry_run = wire_get_int(root, "dry_run", 0) != 0;
 	query->trimmed.after = wire_get_int(root, "next", 0);
-	return true;
+	return KILN_OK;
 }
 
-void serve_cache_trim(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_trim(struct session *session, struct wire_in *message)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
-	if (take_trim(session, message, query))
-		query_run(query, trim_work);
-	else
-		query_drop(query);
+	query_serve(session, message, take_trim, trim_work);
 }
 
-/* Clearing is trimming to nothing. */
-void serve_cache_clear(struct session *session, struct wire_in *message, struct frame *frame)
+/* A trim without limits: to nothing. */
+static int take_clear(struct wire_in *message, struct query *query)
 {
-	struct query *query = query_open(session, message);
-	(void)frame;
-	if (!query)
-		return;
 	query->trimmed.after = wire_get_int(&message->root, "next", 0);
-	query_run(query, trim_work);
+	return KILN_OK;
+}
+
+void serve_cache_clear(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, take_clear, trim_work);
 }
 
 /* ---- Pins ---- */
 
-static void pin_work(struct cache *cache, void *arg)
+static void set_pin(struct cache *cache, struct query *query, bool pin)
 {
-	struct query *query = arg;
 	char key[KERNEL_KEY_HEX] = "";
-	query->status = cache_pin(cache, query->key, query->pin, key, query->error);
+	query->status = cache_pin(cache, query->key, pin, key, query->error);
 	wire_put_str(&query->out, "key", key);
 }
 
-static void set_pin(struct session *session, struct wire_in *message, bool pin)
+static void pin_work(struct cache *cache, void *arg)
 {
-	struct query *query = query_open(session, message);
-	if (!query)
-		return;
-	query->pin = pin;
-	query_run(query, pin_work);
+	set_pin(cache, arg, true);
 }
 
-void serve_cache_pin(struct session *session, struct wire_in *message, struct frame *frame)
+static void unpin_work(struct cache *cache, void *arg)
 {
-	(void)frame;
-	set_pin(session, message, true);
+	set_pin(cache, arg, false);
 }
 
-void serve_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_pin(struct session *session, struct wire_in *message)
 {
-	(void)frame;
-	set_pin(session, message, false);
+	query_serve(session, message, NULL, pin_work);
+}
+
+void serve_cache_unpin(struct session *session, struct wire_in *message)
+{
+	query_serve(session, message, NULL, unpin_work);
 }

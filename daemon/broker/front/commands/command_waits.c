@@ -35,12 +35,11 @@ static void waits_put_row(struct wire_out *out, const struct wait_row *row, uint
 	wire_map_end(out);
 }
 
-void serve_waits(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_waits(struct session *session, struct wire_in *message)
 {
 	struct wait_row *rows = calloc(WAITS_SHOWN, sizeof(*rows));
 	struct wire_out out;
 	uint64_t all = 0;
-	(void)frame;
 	if (!rows) {
 		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory");
 		return;

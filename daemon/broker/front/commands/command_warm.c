@@ -172,14 +172,13 @@ static void recompile(struct kernel_request *asked, const struct wanted *wanted)
 	kernel_request_recompile(asked, &want, on_recompiled);
 }
 
-void serve_warm(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_warm(struct session *session, struct wire_in *message)
 {
 	const struct job_terms terms = {
 		.asker = session, .priority = POOL_BACKGROUND, .unrecorded = true};
 	struct wanted wanted = {.ref = NULL};
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
-	(void)frame;
 	int status = warm_take(session, message, &wanted, error);
 	if (status != KILN_OK) {
 		reply_error(session, id, status, "%s", error);

@@ -2,65 +2,75 @@
 #include "query.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/base/util.h"
 
-/* The store's thread may hold it: the end frees it. */
+/* The store's thread may hold the query: query_done() frees it. */
 static void query_abandon(struct request *request)
 {
 	(void)request;
 }
 
-static void query_done(struct broker *broker, void *arg)
+/* Answers, unless the session has ended, and frees. */
+static void query_end(struct query *query)
 {
-	struct query *query = arg;
 	struct session *session = query->request.session;
-	(void)broker;
-	if (!session) {
-		wire_out_free(&query->out);
-		free(query);
-		return;
-	}
-	if (query->status == KILN_OK) {
+	if (session && query->status == KILN_OK) {
 		reply_send(session, &query->out, NULL, 0);
 	} else {
 		wire_out_free(&query->out);
-		reply_error(session, query->request.id, query->status, "%s", query->error);
+		if (session)
+			reply_error(session, query->request.id, query->status, "%s", query->error);
 	}
 	request_close(&query->request);
 	free(query);
 }
 
-struct query *query_open(struct session *session, struct wire_in *message)
+static void query_done(struct broker *broker, void *arg)
 {
-	const char *key = wire_get_str(message, &message->root, "key");
+	struct query *query = arg;
+	if (query->status == KILN_OK && query->after)
+		query->after(broker, query);
+	query_end(query);
+}
+
+void query_serve(struct session *session, struct wire_in *message, query_take take, store_work work)
+{
 	struct query *query = calloc(1, sizeof(*query));
-	if (!query) {
+	if (!query)
 		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory");
-		return NULL;
-	}
-	if (!request_open(session, wire_id(message), &query->request, query_abandon)) {
+	if (!query || !request_open(session, wire_id(message), &query->request, query_abandon)) {
 		free(query);
-		return NULL;
+		return;
 	}
-	snprintf(query->key, sizeof(query->key), "%s", key ? key : "");
+	query_copy_text(message, "key", query->key, sizeof(query->key));
 	query->options = &session->broker->options;
 	reply_begin(&query->out, query->request.id);
-	return query;
+	int status = take ? take(message, query) : KILN_OK;
+	query->status = KILN_ETIMEDOUT; /* until the work is done */
+	if (status == KILN_OK && request_store(&query->request, work, query_done) != KILN_OK)
+		status = util_fail(query->error, sizeof(query->error), KILN_ENOMEM, "out of memory");
+	if (status == KILN_OK)
+		return;
+	query->status = status;
+	query_end(query);
 }
 
-void query_run(struct query *query, store_work work)
+int query_take_text(struct wire_in *message, const char *name, const char *what, char *room,
+					size_t size, char error[KERNEL_ERROR_MAX])
 {
-	struct broker *broker = query->request.session->broker;
-	if (request_store(&query->request, work, query_done) != KILN_OK) {
-		query->status = util_fail(query->error, sizeof(query->error), KILN_ENOMEM, "out of memory");
-		query_done(broker, query);
-	}
+	const char *text = wire_get_str(message, &message->root, name);
+	if (!text || strlen(text) >= size)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.*s\" is no %s: it has 1 to %zu bytes",
+						 PLAIN_CUT(text ? text : "", 80), what, size - 1);
+	memcpy(room, text, strlen(text) + 1);
+	return KILN_OK;
 }
 
-void query_drop(struct query *query)
+void query_copy_text(struct wire_in *message, const char *name, char *room, size_t size)
 {
-	wire_out_free(&query->out);
-	request_close(&query->request);
-	free(query);
+	const char *text = wire_get_str(message, &message->root, name);
+	snprintf(room, size, "%s", text ? text : "");
 }

@@ -1,5 +1,6 @@
 /*
- * query: a request that the store's thread answers: the commands of the cache and of keys.
+ * query: a request that the store's thread answers: the commands of the cache, of keys, of reports
+ * and of the winners of tuning.
  */
 #ifndef KILN_DAEMON_COMMAND_QUERY_H
 #define KILN_DAEMON_COMMAND_QUERY_H
@@ -9,28 +10,39 @@
 
 struct query {
 	struct request request;
-	struct wire_out out; /* built on the store's thread */
+	struct wire_out out; /* the reply, begun; the work puts its members */
 	/* The members of the request; those that it does not have are zero. */
 	char key[KERNEL_KEY_HEX];
 	char sort[16];
 	int64_t limit;
-	bool pin;
 	char name[SEAL_NAME_MAX], line[SEAL_LINE_MAX];
 	const struct options *options;
 	struct cache_trim trim; /* points to the texts below */
 	char op[24], target[KERNEL_TARGET_MAX], compiler[CACHE_COMPILER_MAX];
 	struct cache_trimmed trimmed;
+	struct cache_tuned row;
+	bool all; /* tuned.rm without a row */
+	/* Runs on the loop when the work went well, before the answer, whether or not anybody still
+	 * waits for that.  NULL: the work is all. */
+	void (*after)(struct broker *broker, struct query *query);
 	int status;
 	char error[KERNEL_ERROR_MAX];
 };
 
-/* With the message's key, and a reply begun; NULL: refused, and answered. */
-struct query *query_open(struct session *session, struct wire_in *message);
-/* The work fills out, or status and error; then the answer goes. */
-void query_run(struct query *query, store_work work);
-/* Already answered. */
-void query_drop(struct query *query);
-/* A row as a member of a list in arg, a wire_out. */
+/* Reads members of the message into an open query.  KILN_OK, or a status with query->error. */
+typedef int (*query_take)(struct wire_in *message, struct query *query);
+/* Opens a query with the message's key, has take (NULL: the key is all) read the rest, and runs
+ * work on the store's thread; then the answer goes.  The work sets status, and error where it
+ * fails. */
+void query_serve(struct session *session, struct wire_in *message, query_take take,
+				 store_work work);
+/* Copies a text of the message, or refuses one that is missing, or longer than its room; what:
+ * "name of a key". */
+int query_take_text(struct wire_in *message, const char *name, const char *what, char *room,
+					size_t size, char error[KERNEL_ERROR_MAX]);
+/* Copies a text of the message, cut to its room; "" where there is none. */
+void query_copy_text(struct wire_in *message, const char *name, char *room, size_t size);
+/* Puts a row of the cache as a member of a list in arg, a wire_out. */
 void query_put_row(const struct cache_row *row, void *arg);
 
 #endif
