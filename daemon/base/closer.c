@@ -8,15 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "deadlines.h"
+#include "thread.h"
 #include "util.h"
 
 #define STACK_BYTES ((size_t)128 << 10)
@@ -179,20 +177,9 @@ static void *closer_run(void *unused)
 	return NULL;
 }
 
-static bool start_thread(void *(*body)(void *))
+static bool add_thread(void *(*body)(void *))
 {
-	pthread_attr_t attributes;
-	pthread_t thread;
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	/* Signals are the loop's. */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	bool started = pthread_create(&thread, &attributes, body, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
+	bool started = thread_start(STACK_BYTES, body, NULL);
 	closer.threads += started;
 	return started;
 }
@@ -204,7 +191,7 @@ static bool call_thread(struct account *account)
 		closer.idle--;
 		closer.wakes++;
 		pthread_cond_signal(&closer.wake);
-	} else if (closer.threads >= CLOSER_THREADS || !start_thread(closer_run)) {
+	} else if (closer.threads >= CLOSER_THREADS || !add_thread(closer_run)) {
 		return false;
 	}
 	account->servers++;
@@ -213,25 +200,6 @@ static bool call_thread(struct account *account)
 }
 
 /* ---- The clock ---- */
-
-static void help(struct account *account)
-{
-	int more = account->servers ? account->servers : 1;
-	if (account->servers && !count_slow(account))
-		return;
-	while (more-- > 0 && account->waiting > account->called && call_thread(account))
-		;
-}
-
-static struct timespec after_us(long micros)
-{
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += micros * 1000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	return until;
-}
 
 static void *run_clock(void *unused)
 {
@@ -242,10 +210,13 @@ static void *run_clock(void *unused)
 		while (!closer.waiting)
 			pthread_cond_wait(&closer.tick, &closer.lock);
 		closer.ticking = true;
-		const struct timespec until = after_us(PAUSE_CLOSER_TICK_US);
+		const struct timespec until = thread_after_us(PAUSE_CLOSER_TICK_US);
 		pthread_cond_timedwait(&closer.tick, &closer.lock, &until);
-		for (struct account *account = closer.accounts; account; account = account->next)
-			help(account);
+		for (struct account *account = closer.accounts; account; account = account->next) {
+			int more = account->servers ? count_slow(account) ? account->servers : 0 : 1;
+			while (more-- > 0 && account->waiting > account->called && call_thread(account))
+				;
+		}
 	}
 	return NULL;
 }
@@ -258,13 +229,9 @@ bool closer_open(void (*relieved)(void *arg), void *arg)
 	closer.relieved = relieved;
 	closer.arg = arg;
 	if (!closer.open) {
-		pthread_condattr_t attributes;
-		pthread_condattr_init(&attributes);
-		pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-		pthread_cond_init(&closer.tick, &attributes);
-		pthread_cond_init(&closer.settled, &attributes);
-		pthread_condattr_destroy(&attributes);
-		closer.open = start_thread(closer_run) && start_thread(run_clock);
+		thread_condition(&closer.tick);
+		thread_condition(&closer.settled);
+		closer.open = add_thread(closer_run) && add_thread(run_clock);
 	}
 	bool open = closer.open;
 	pthread_mutex_unlock(&closer.lock);
@@ -359,7 +326,7 @@ bool closer_is_full(uint32_t uid)
 
 bool closer_settle(void)
 {
-	const struct timespec until = after_us(DEADLINE_CLOSER_SETTLE_US);
+	const struct timespec until = thread_after_us(DEADLINE_CLOSER_SETTLE_US);
 	int status = 0;
 	pthread_mutex_lock(&closer.lock);
 	while (closer.waiting && status != ETIMEDOUT)

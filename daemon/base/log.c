@@ -3,17 +3,16 @@
  * processes never mix.  A thread of its own writes: whether a write(2) blocks nobody can know
  * before, for others may write to the same pipe, and O_NONBLOCK would be theirs as well.
  */
+#include "thread.h"
 #include "util.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOG_LINE 2048
@@ -29,19 +28,35 @@ static size_t kept_bytes; /* in all: the next goes to kept_bytes % UTIL_LOG_TAIL
 
 /* ---- Writing ---- */
 
+/*
+ *   WRITER_NONE ---util_log_begin()---> WRITER_RUNS ---util_log_end()---> WRITER_ENDS
+ *        ^                                                                     |
+ *        +-----------------(the thread has written all that waited)-----------+
+ *
+ * - NONE: there is no thread, and nothing waits; a line that stderr does not take is dropped.
+ * - RUNS: the thread writes what waits.
+ * - ENDS: the same, until nothing waits.
+ */
+enum writer_state { WRITER_NONE, WRITER_RUNS, WRITER_ENDS };
+
 static struct {
-	pthread_mutex_t mutex;
+	pthread_mutex_t mutex; /* protects the rest */
 	pthread_cond_t changed;
-	pthread_t thread;
-	bool runs, ending, ended;
+	enum writer_state state;
 	uint64_t patience_us;
-	uint64_t since_us; /* of the write(2) that it is in; 0: it is in none */
+	uint64_t since_us; /* of the write(2) that the thread is in; 0: it is in none */
 	char waiting[WAITING];
 	size_t used;      /* of waiting */
 	uint64_t dropped; /* lines, since all that fitted was written */
 } writer = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Nobody is left to tell when stderr is gone. */
+static void writer_assert_valid(void)
+{
+	assert(writer.state != WRITER_NONE || (!writer.used && !writer.dropped && !writer.since_us));
+	assert(writer.used <= WAITING);
+}
+
+/* Writes all of it; without stderr there is nobody to tell. */
 static void log_write_all(const char *text, size_t size)
 {
 	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -56,7 +71,7 @@ static void log_write_all(const char *text, size_t size)
 	}
 }
 
-/* The whole lines that a pipe takes at once. */
+/* Takes the whole lines that a pipe takes at once, or a part of a line that is longer. */
 static size_t log_take(char piece[PIPE_BUF])
 {
 	size_t size = writer.used < PIPE_BUF ? writer.used : PIPE_BUF, whole = size;
@@ -71,33 +86,33 @@ static size_t log_take(char piece[PIPE_BUF])
 
 static size_t begin_line(char *line, size_t size, enum util_level level);
 
-static size_t say_dropped(char piece[PIPE_BUF])
-{
-	size_t used = begin_line(piece, PIPE_BUF, UTIL_WARN);
-	used = util_append(piece, PIPE_BUF, used,
-					   "standard error took nothing for a while: %llu lines were dropped\n",
-					   (unsigned long long)writer.dropped);
-	writer.dropped = 0;
-	return used;
-}
-
 static void *write_lines(void *arg)
 {
 	char piece[PIPE_BUF];
 	pthread_mutex_lock(&writer.mutex);
 	for (;;) {
-		while (!writer.used && !writer.dropped && !writer.ending)
+		while (!writer.used && !writer.dropped && writer.state != WRITER_ENDS)
 			pthread_cond_wait(&writer.changed, &writer.mutex);
-		if (!writer.used && !writer.dropped)
+		size_t size = 0;
+		if (writer.used) {
+			size = log_take(piece);
+		} else if (writer.dropped) {
+			size = begin_line(piece, PIPE_BUF, UTIL_WARN);
+			size = util_append(piece, PIPE_BUF, size,
+							   "standard error took nothing for a while: %llu lines were dropped\n",
+							   (unsigned long long)writer.dropped);
+			writer.dropped = 0;
+		} else {
 			break;
-		size_t size = writer.used ? log_take(piece) : say_dropped(piece);
+		}
 		writer.since_us = util_now_us();
 		pthread_mutex_unlock(&writer.mutex);
 		log_write_all(piece, size);
 		pthread_mutex_lock(&writer.mutex);
 		writer.since_us = 0;
+		writer_assert_valid();
 	}
-	writer.ended = true;
+	writer.state = WRITER_NONE;
 	pthread_cond_broadcast(&writer.changed);
 	pthread_mutex_unlock(&writer.mutex);
 	return arg;
@@ -105,44 +120,27 @@ static void *write_lines(void *arg)
 
 bool util_log_begin(uint64_t patience_us)
 {
-	pthread_condattr_t clock;
-	pthread_attr_t attributes;
-	sigset_t all, before;
+	pthread_mutex_lock(&writer.mutex);
 	writer.patience_us = patience_us;
-	writer.ending = writer.ended = false;
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&writer.changed, &clock);
-	pthread_condattr_destroy(&clock);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, WRITER_STACK);
-	/* Signals are the loop's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	writer.runs = pthread_create(&writer.thread, &attributes, write_lines, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return writer.runs;
+	thread_condition(&writer.changed);
+	bool runs = thread_start(WRITER_STACK, write_lines, NULL);
+	writer.state = runs ? WRITER_RUNS : WRITER_NONE;
+	pthread_mutex_unlock(&writer.mutex);
+	return runs;
 }
 
 void util_log_end(unsigned milliseconds)
 {
-	uint64_t end_us = util_now_us() + (uint64_t)milliseconds * 1000;
-	struct timespec end = {.tv_sec = (time_t)(end_us / 1000000),
-						   .tv_nsec = (long)(end_us % 1000000 * 1000)};
+	const struct timespec end = thread_after_us((uint64_t)milliseconds * 1000);
 	int status = 0;
 	pthread_mutex_lock(&writer.mutex);
-	bool runs = writer.runs && !writer.ending;
-	writer.ending = true;
-	if (runs)
+	if (writer.state == WRITER_RUNS) {
+		writer.state = WRITER_ENDS;
 		pthread_cond_broadcast(&writer.changed);
-	while (runs && !writer.ended && status == 0)
-		status = pthread_cond_timedwait(&writer.changed, &writer.mutex, &end);
-	bool ended = runs && writer.ended;
-	writer.runs = writer.runs && !ended;
+		while (writer.state == WRITER_ENDS && status == 0)
+			status = pthread_cond_timedwait(&writer.changed, &writer.mutex, &end);
+	}
 	pthread_mutex_unlock(&writer.mutex);
-	if (ended)
-		pthread_join(writer.thread, NULL);
 }
 
 static bool is_writable(void)
@@ -156,7 +154,7 @@ bool util_log_is_full(size_t size)
 	pthread_mutex_lock(&writer.mutex);
 	bool full = writer.dropped || size > WAITING - writer.used;
 	bool gets_on = !writer.since_us || util_now_us() - writer.since_us < writer.patience_us;
-	full = writer.runs ? full && gets_on : !is_writable();
+	full = writer.state == WRITER_NONE ? !is_writable() : full && gets_on;
 	pthread_mutex_unlock(&writer.mutex);
 	return full;
 }
@@ -164,7 +162,7 @@ bool util_log_is_full(size_t size)
 void util_log_pass(const char *text, size_t size)
 {
 	pthread_mutex_lock(&writer.mutex);
-	if (!writer.runs) {
+	if (writer.state == WRITER_NONE) {
 		/* A pipe that is writable takes PIPE_BUF bytes. */
 		for (size_t done = 0; done < size && is_writable(); done += PIPE_BUF) {
 			(void)!write(STDERR_FILENO, text + done,
@@ -204,14 +202,6 @@ bool util_log_is_journal(void)
 	const char *stream = getenv("JOURNAL_STREAM");
 	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
 		   fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device && status.st_ino == inode;
-}
-
-static void log_keep(const char *line, size_t size)
-{
-	pthread_mutex_lock(&kept_mutex);
-	for (size_t i = 0; i < size; i++)
-		kept[kept_bytes++ % UTIL_LOG_TAIL] = line[i];
-	pthread_mutex_unlock(&kept_mutex);
 }
 
 void util_log_tail(char tail[UTIL_LOG_TAIL])
@@ -261,6 +251,9 @@ void util_log(enum util_level level, const char *format, ...)
 	used += plain_clean(line + used, sizeof(line) - 1 - used, PLAIN_LINE);
 	line[used++] = '\n';
 	util_log_pass(line, used);
-	log_keep(line, used);
+	pthread_mutex_lock(&kept_mutex);
+	for (size_t i = 0; i < used; i++)
+		kept[kept_bytes++ % UTIL_LOG_TAIL] = line[i];
+	pthread_mutex_unlock(&kept_mutex);
 	errno = saved;
 }
