@@ -1,6 +1,4 @@
-/*
- * begin.c: what a process has from whoever started it and cannot do with is put right, or named.
- */
+/* begin.c: puts right, or refuses, what a process inherits and cannot work with. */
 #include "util.h"
 
 #include <fcntl.h>
@@ -14,16 +12,8 @@
 #define STACK_LEAST ((rlim_t)1 << 20)
 #define OWNERS 0700
 
-/* A file that is opened later would otherwise be what others write their messages to. */
-static void open_missing(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0)
-			(void)!open("/dev/null", O_RDWR);
-}
-
-/* A growing stack follows the limit at once; threads have what it was when the program began, and
- * that is set anew. */
+/* The main thread's stack follows the limit at once; the size for threads was read from it when the
+ * program began, and is set anew. */
 static bool raise_stack(char *error, size_t size)
 {
 	struct rlimit stack;
@@ -49,10 +39,13 @@ static bool raise_stack(char *error, size_t size)
 bool util_begin(char *error, size_t size)
 {
 	sigset_t none;
-	open_missing();
+	/* A file that is opened later would otherwise get the messages that others write to stderr. */
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)!open("/dev/null", O_RDWR);
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
-	/* Compilers make files that they then read. */
+	/* A compiler reads the files that it makes. */
 	umask(umask(OWNERS) & ~(mode_t)OWNERS & 0777);
 	return raise_stack(error, size);
 }

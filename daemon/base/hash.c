@@ -16,7 +16,7 @@ _Static_assert(_Alignof(crypto_generichash_state) <= _Alignof(struct util_hash),
 
 static pthread_once_t sodium_once = PTHREAD_ONCE_INIT;
 
-/* Only chooses the fastest implementation; hashing works, and gives the same, if it fails. */
+/* Lets libsodium choose its fastest code; if that fails, hashes are the same and slower. */
 static void start_sodium(void)
 {
 	(void)!sodium_init();
@@ -54,13 +54,18 @@ void util_hex(const unsigned char *bytes, size_t size, char *hex)
 	hex[2 * size] = 0;
 }
 
-void util_hash_hex(const void *bytes, size_t size, char hex[UTIL_HASH_HEX])
+void util_hash_bytes(const void *bytes, size_t size, unsigned char digest[32])
 {
-	unsigned char digest[32];
 	struct util_hash hash;
 	util_hash_begin(&hash);
 	util_hash_add(&hash, bytes, size);
 	util_hash_end(&hash, digest);
+}
+
+void util_hash_hex(const void *bytes, size_t size, char hex[UTIL_HASH_HEX])
+{
+	unsigned char digest[32];
+	util_hash_bytes(bytes, size, digest);
 	util_hex(digest, sizeof(digest), hex);
 }
 

@@ -1,5 +1,4 @@
-/* map.c: open addressing with linear probing; a removed slot keeps its place until the next growth.
- */
+/* map.c: open addressing with linear probing; a removed slot keeps its place until the map grows. */
 #include "map.h"
 
 #include <stdbool.h>
@@ -12,12 +11,12 @@ struct map_slot {
 	void *value;  /* NULL with bytes > 0: removed */
 };
 
-/* FNV-1a: keys are our own ids and digests, so no defence against chosen collisions is needed. */
-static uint64_t hash_of_id(const void *key, size_t bytes)
+/* FNV-1a, and a product for ids, which every launch looks up.  Keys are our own ids and digests, so
+ * nobody chooses collisions. */
+static uint64_t hash_of(const void *key, size_t bytes)
 {
 	const unsigned char *at = key;
 	uint64_t id;
-	/* Our ids, which every launch looks up. */
 	if (bytes == sizeof(id)) {
 		memcpy(&id, key, sizeof(id));
 		id *= 0x9e3779b97f4a7c15u;
@@ -29,20 +28,17 @@ static uint64_t hash_of_id(const void *key, size_t bytes)
 	return hash ^ hash >> 29;
 }
 
-/* Ids are compared without a call. */
-static bool is_same(const void *a, const void *b, size_t bytes)
-{
-	return bytes == sizeof(uint64_t) ? !memcmp(a, b, sizeof(uint64_t)) : !memcmp(a, b, bytes);
-}
-
 static struct map_slot *map_find(const struct map *map, const void *key, size_t bytes)
 {
 	if (!map->capacity)
 		return NULL;
-	size_t i = hash_of_id(key, bytes) & (map->capacity - 1);
+	size_t i = hash_of(key, bytes) & (map->capacity - 1);
 	while (map->slots[i].bytes) {
 		struct map_slot *slot = &map->slots[i];
-		if (slot->bytes == bytes && is_same(slot->key, key, bytes))
+		/* A comparison of constant size, as that of ids, takes no call. */
+		if (slot->bytes == bytes &&
+			(bytes == sizeof(uint64_t) ? !memcmp(slot->key, key, sizeof(uint64_t))
+									   : !memcmp(slot->key, key, bytes)))
 			return slot;
 		i = (i + 1) & (map->capacity - 1);
 	}
@@ -120,12 +116,8 @@ void *map_take(struct map *map)
 {
 	for (size_t i = 0; i < map->capacity; i++) {
 		struct map_slot *slot = &map->slots[i];
-		if (!slot->bytes || !slot->value)
-			continue;
-		void *value = slot->value;
-		slot->value = NULL;
-		map->count--;
-		return value;
+		if (slot->bytes && slot->value)
+			return map_remove(map, slot->key, slot->bytes);
 	}
 	return NULL;
 }

@@ -8,20 +8,16 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define LASTS_WORD_MS 1000
-
-static _Noreturn void out_of_memory(size_t bytes)
-{
-	util_log(UTIL_ERROR, "out of memory: %zu bytes were refused", bytes);
-	util_log_end(LASTS_WORD_MS);
-	abort();
-}
+#define LAST_WORDS_MS 1000
 
 void *util_alloc(size_t bytes)
 {
 	void *memory = calloc(1, bytes ? bytes : 1);
-	if (!memory)
-		out_of_memory(bytes);
+	if (!memory) {
+		util_log(UTIL_ERROR, "out of memory: %zu bytes were refused", bytes);
+		util_log_end(LAST_WORDS_MS);
+		abort();
+	}
 	return memory;
 }
 
@@ -31,31 +27,35 @@ char *util_strdup(const char *text)
 	return memcpy(util_alloc(size), text, size);
 }
 
-/* Rather than each secret by itself: libraries copy them, to stacks and buffers of their own. */
+/* Hides the process and not each secret: libraries copy secrets to stacks and buffers of their own.
+ */
 void util_keep_secrets(void)
 {
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* Set on one thread and read on others. */
-static _Atomic int64_t wall_jump;
+#ifdef KILN_TEST_HOOKS
+static _Atomic int64_t wall_jump; /* set on one thread and read on others */
+
+void util_wall_jump(int64_t seconds)
+{
+	wall_jump = seconds;
+}
+#else
+enum { wall_jump = 0 };
+#endif
 
 int64_t util_wall_s(void)
 {
 	return (int64_t)time(NULL) + wall_jump;
 }
 
-/* By the clock of time(), which is a little behind. */
+/* Reads the clock of time(), which is a little behind: the part must be of the same second. */
 uint32_t util_wall_part(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	return (uint32_t)(((uint64_t)now.tv_nsec << 16) / 1000000000);
-}
-
-void util_wall_jump(int64_t seconds)
-{
-	wall_jump = seconds;
 }
 
 uint64_t util_now_us(void)

@@ -1,5 +1,6 @@
 /*
- * util: the few things every daemon module needs and libc does not have.  Knows nothing of Kiln.
+ * util: the few things that every room of the daemon needs and libc does not have.  Knows nothing
+ * of Kiln.  Any thread may call these functions, except where a comment names one.
  */
 #ifndef KILN_DAEMON_UTIL_H
 #define KILN_DAEMON_UTIL_H
@@ -15,19 +16,22 @@
 
 /* ---- Text ---- */
 
-/* Formats into text[size]; returns status, so that `return fail(error, size, KILN_EINVAL, "...")`
- * is one line.  So is the text, by the rule of plain.h: what it quotes may come from anybody. */
+/* Formats a sentence into text[size] and returns status, so that a caller fails in one statement.
+ * The sentence becomes one line by the rule of plain.h: it may quote what anybody sent. */
 int util_fail(char *text, size_t size, int status, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The name of a status, "KILN_ECOMPILE". */
+/* Returns the name of a status, "KILN_ECOMPILE". */
 const char *util_status_name(int status);
 
-/* Appends to text[size], cutting cleanly; returns the new length. */
+/* Appends to text[size], of which used bytes are filled; cuts what does not fit before a character.
+ * Returns the new length. */
 size_t util_append(char *text, size_t size, size_t used, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* A growing text; text is always zero-terminated once something was added.  failed sticks. */
+/* A text that grows; zeroed, it is empty.  Once something was added, text ends in a zero byte.
+ * After a refusal of memory failed stays true and nothing is added.  The owner calls
+ * util_text_free(), or frees text itself. */
 struct util_text {
 	char *text;
 	size_t size, capacity;
@@ -38,21 +42,24 @@ void util_text_add(struct util_text *text, const char *format, ...)
 void util_text_bytes(struct util_text *text, const void *bytes, size_t size);
 void util_text_free(struct util_text *text);
 
-/* "64 MiB", "512k", "1073741824" to bytes; false if it is none of these or overflows. */
+/* Reads "64 MiB", "512k", "1073741824".  False: it is no size, or overflows. */
 bool util_parse_bytes(const char *text, uint64_t *bytes);
-/* 67108864 to "64.0 MiB" */
+/* Writes 67108864 as "64.0 MiB"; returns text. */
 const char *util_bytes(uint64_t bytes, char text[16]);
 
 /* ---- Time ---- */
 
-uint64_t util_now_us(void); /* monotonic */
-/* Seconds since 1970 by the machine's clock, which may jump: for what is kept and shown, never for
- * a wait. */
+/* Returns microseconds of the monotonic clock. */
+uint64_t util_now_us(void);
+/* Returns seconds since 1970 by the machine's clock, which may jump: for times that are kept and
+ * shown, never for a wait. */
 int64_t util_wall_s(void);
-/* 65536ths of that second that are over, as exact as util_wall_s(). */
+/* Returns how many 65536ths of that second are over. */
 uint32_t util_wall_part(void);
-/* Test-only: from here on that clock is so much ahead. */
+#ifdef KILN_TEST_HOOKS
+/* Puts util_wall_s() so many seconds ahead. */
 void util_wall_jump(int64_t seconds);
+#endif
 
 /* ---- Hash: BLAKE2b-256 (RFC 7693), by libsodium ---- */
 
@@ -62,84 +69,92 @@ struct util_hash {
 void util_hash_begin(struct util_hash *hash);
 void util_hash_add(struct util_hash *hash, const void *bytes, size_t size);
 void util_hash_end(struct util_hash *hash, unsigned char digest[32]);
-void util_hex(const unsigned char *bytes, size_t size, char *hex); /* 2 * size + 1 chars */
+void util_hash_bytes(const void *bytes, size_t size, unsigned char digest[32]);
+/* Writes 2 * size digits and a zero byte. */
+void util_hex(const unsigned char *bytes, size_t size, char *hex);
 #define UTIL_HASH_HEX 65
-/* The hash of these bytes as 64 digits. */
+/* Writes the hash of these bytes as 64 digits. */
 void util_hash_hex(const void *bytes, size_t size, char hex[UTIL_HASH_HEX]);
-/* Hash of a file's content; false with errno. */
+/* Hashes a file's content.  False with errno. */
 bool util_hash_file(const char *path, unsigned char digest[32]);
 
 /* ---- Files ---- */
 
-/* Reads a whole file up to limit bytes, zero byte added; NULL with errno (EFBIG beyond the limit).
- * bytes may be NULL. */
+/* Reads a whole file and adds a zero byte; the caller frees it.  bytes, which may be NULL, is its
+ * size.  NULL with errno: EFBIG for a file of more than limit bytes. */
 char *util_read_file(const char *path, size_t limit, size_t *bytes);
-/* mkdir -p with mode for the directories made; 0, or -1 with errno. */
+/* Makes a directory and those above it that are missing, with this mode; 0, or -1 with errno. */
 int util_make_directories(const char *path, unsigned mode);
-/* The CPUs this process may use (affinity and cgroup quota), at least 1. */
-int util_cpu_count(void);
-/* The part of it that cgroup v2 decides: CPUs by cpu.max, for the group that a /proc/PID/cgroup
- * names below a mount; INT_MAX without a quota. */
-int util_cgroup_cpus(const char *proc_cgroup, const char *mount);
-/* Visits the directories of that group and of all above it, the mount last. */
+
+/* ---- The host, and the control groups (version 2) of this process ---- */
+
 #define UTIL_OWN_CGROUP "/proc/self/cgroup"
 #define UTIL_CGROUP_MOUNT "/sys/fs/cgroup"
-typedef void (*util_cgroup_visit)(void *arg, const char *directory);
-void util_cgroup_walk(const char *proc_cgroup, const char *mount, util_cgroup_visit visit,
-					  void *arg);
-/* Bytes that programs here can still have before the system runs out of memory, or a control group
- * (version 2) reaches its limit; what the page cache can give back counts.  UINT64_MAX: not known.
- * The first argument: /proc/meminfo, or a file like it. */
+
+/* Returns the CPUs that this process may use, by its affinity and its groups' quotas; at least 1. */
+int util_cpu_count(void);
+/* Returns the CPUs that cpu.max leaves, of the group that the file proc_cgroup names below the
+ * mount and of those above it; INT_MAX without a quota. */
+int util_cgroup_cpus(const char *proc_cgroup, const char *mount);
+/* Returns the bytes that programs can still have before the system runs out of memory, or one of
+ * those groups reaches its limit; bytes that the page cache can give back count.  UINT64_MAX: not
+ * known.  meminfo is "/proc/meminfo", or a file like it. */
 uint64_t util_memory_available(const char *meminfo, const char *proc_cgroup, const char *mount);
-/* Bytes of memory that a process has now; 0: not known. */
+/* Returns the bytes of memory that a process has now; 0: not known. */
 uint64_t util_resident_bytes(int pid);
 
 /* ---- The program that this process runs ---- */
 
-/* Hexadecimal, the linker's hash of what it linked: two builds of a program differ in it.  "": the
- * program has none. */
+/* Returns the linker's hash of the program as digits: two builds differ in it.  "": the program has
+ * none.  The first call is the main thread's. */
 const char *util_build(void);
-/* The path it was started from, and what lies there now. */
+/* Writes the path that the program was started from, and returns what lies there now. */
 enum util_program { UTIL_PROGRAM_CURRENT, UTIL_PROGRAM_REPLACED, UTIL_PROGRAM_REMOVED };
 enum util_program util_program(char path[PATH_MAX]);
 
-/* To be called first: opens /dev/null for standard descriptors that are closed, unblocks signals,
- * keeps the umask from the owner's rights, and sees that stacks are large enough.  False, with a
- * sentence: they cannot be. */
+/* Call before all else: opens /dev/null for standard descriptors that are closed, unblocks signals,
+ * takes the owner's rights out of the umask, and raises the limit of stacks.  False with a sentence:
+ * stacks would be too small. */
 bool util_begin(char *error, size_t size);
 
-/* ---- Log: one line on stderr a message.  The journal gets its priority before it, which has the
- * time itself; a terminal "kilnd[PID] level "; anything else the time (UTC) before that. ---- */
+/* ---- Log: one line on stderr a message.  In the journal the line begins with its priority; on a
+ * terminal with "kilnd[PID] LEVEL "; elsewhere with the time (UTC) as well. ---- */
 
 enum util_level { UTIL_ERROR, UTIL_WARN, UTIL_INFO, UTIL_DEBUG };
-extern enum util_level util_log_level; /* messages above it are dropped; UTIL_INFO at start */
+/* Messages above this level are dropped; UTIL_INFO at the start.  The main thread sets it before
+ * there are others. */
+extern enum util_level util_log_level;
+/* Keeps errno. */
 void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same at UTIL_DEBUG; costs one comparison where that is off. */
+/* Logs at UTIL_DEBUG; where that is off it costs one comparison. */
 #define util_debug(...) (util_log_level < UTIL_DEBUG ? (void)0 : util_log(UTIL_DEBUG, __VA_ARGS__))
-/* $JOURNAL_STREAM names stderr: lines begin with their priority. */
+/* Whether $JOURNAL_STREAM names stderr. */
 bool util_log_is_journal(void);
-/* Passes on lines that others have said, as they are. */
+/* Passes on lines of others as they are. */
 void util_log_pass(const char *text, size_t size);
-/* No caller waits for standard error, which may be a pipe, a terminal or a file that takes nothing
- * for as long as somebody else likes.  Until util_log_begin() a line that it does not take is
- * dropped.  From then on a thread writes, and 64 KiB may wait for it; what does not fit is dropped,
- * and a line says so once the rest is written.  False: there can be no thread. */
+/*
+ * Starts the thread that writes the log.  No caller ever waits for stderr: others may keep a pipe
+ * or a terminal full for as long as they like.  Without the thread, a line that stderr does not take
+ * at once is dropped.  With it, 64 KiB wait; lines that do not fit are dropped, and one line says how
+ * many.  False: the system gives no thread.
+ */
 bool util_log_begin(uint64_t patience_us);
-/* There is no room for so much, and whoever has more to say had better wait for it: the last write
- * began less than the patience ago. */
+/* Whether so many bytes have no room while stderr still takes some, the last write having begun
+ * less than the patience ago: the caller had better wait. */
 bool util_log_is_full(size_t size);
-/* Waits for at most so long until all is written. */
+/* Waits until all is written, for so many milliseconds at most.  The thread ends then. */
 void util_log_end(unsigned milliseconds);
-/* The end of what this process has logged, without a line's beginning that is lost. */
+/* Copies the end of what this process has logged, from the beginning of a line. */
 #define UTIL_LOG_TAIL 8192
 void util_log_tail(char tail[UTIL_LOG_TAIL]);
 
-/* ---- Memory: like libc's, and never return: only for allocations of bounded small size ---- */
-/* They print one line and abort the process: a daemon that cannot get a few hundred bytes cannot go
- * on. */
+/* ---- Memory ---- */
+
+/* For allocations of bounded small size, which the caller frees.  Where the system refuses one,
+ * both log a line and abort the process: without a few hundred bytes a daemon cannot go on. */
 void *util_alloc(size_t bytes); /* zeroed */
 char *util_strdup(const char *text);
-/* From now on this process has secrets in its memory: it leaves no core file, and only root may
+/* From here on this process has secrets in its memory: it leaves no core file, and only root may
  * look into it. */
 void util_keep_secrets(void);
 
