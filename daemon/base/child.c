@@ -1,9 +1,24 @@
-/* child.c: uv_spawn, one uv_poll on the socket, and the order of the two ways a child says that it
- * ended.  libuv starts the process and this file reaps it: libuv would reap before it tells, and
- * the group of the process can only be killed safely while the ended process keeps its id from
- * others. */
+/*
+ * child.c: uv_spawn, one uv_poll on the socket, and one report of the end, after all that the child
+ * has said.  libuv starts the process and this file reaps it: libuv would reap before it tells, and
+ * the group of the process can be killed safely only while the ended process keeps its id from
+ * others.
+ *
+ *   CHILD_RUNS --child_kill()--> CHILD_KILLED --(DEADLINE_CHILD_END_MS pass)--> CHILD_HELD
+ *        |                            |                                            |
+ *        +-------(it has ended)-------+--------------------------------------------+--> CHILD_ENDED
+ *
+ * - RUNS: the patience timer, where it runs, will kill the child.
+ * - KILLED: SIGKILL is sent; the patience timer will give the child up.
+ * - HELD: a driver or a disk holds the process in the kernel; gone() was called, and child_count()
+ *   counts it no longer.
+ * - ENDED: gone() was called; the handles close, and the last frees the child.
+ *
+ * abandoned: gone() was called, or the owner wants no call.
+ */
 #include "child.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <kiln/kiln.h>
 #include <limits.h>
@@ -22,43 +37,51 @@
 #define CHILD_ARGUMENTS 16
 #define WRAPPER_WORDS 32
 #define CHILD_FD 3
-/* Of a child that talks; then clients have their turn. */
+/* One turn of the loop reads so much of a child that talks; then clients have their turn. */
 #define FRAMES_A_TURN 256
 #define BYTES_A_TURN ((size_t)1 << 20)
-/* Of one that has ended: the socket keeps no more. */
+/* A socket keeps no more of a child that has ended. */
 #define FRAMES_AT_END 4096
 #define VARIABLES_MOST 510
 
 extern char **environ;
 
+enum child_state { CHILD_RUNS, CHILD_KILLED, CHILD_HELD, CHILD_ENDED };
+
 struct child {
 	uv_process_t process; /* closed once it is started, so that libuv does not reap it */
 	uv_signal_t ended;    /* SIGCHLD: some child has ended */
 	int pid;
+	enum child_state state;
 	uv_poll_t poll;
-	int watched;         /* what the poll is started for */
-	uv_timer_t patience; /* until it is killed; once it was, until it is given up */
+	int watched; /* the events that the poll is started for */
+	uv_timer_t patience;
 	int sock;
 	int open_handles;
 	size_t message_most;
-	bool exited, abandoned, killed;
-	bool given_up;       /* the system does not let it end */
-	char condemned[256]; /* what is wrong with it, or with what it said; "": nothing */
+	bool abandoned;
+	char condemned[256]; /* why it was killed, for gone(): the child or its message is wrong; "" */
 	struct frame_queue queue;
 	struct child_events events;
 	void *owner;
-	struct output *output; /* NULL: it says what it says by itself */
+	struct output *output; /* NULL: the child writes to the daemon's stderr itself */
 };
 
 static int alive;
 #ifdef KILN_TEST_HOOKS
-static int spared; /* so many of the next children are not killed, as a test has asked */
+static int spared; /* children that child_kill() will not kill */
 static uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
 #else
 static const uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
 #endif
 
 static void child_watch(struct child *child);
+
+static void child_assert_valid(const struct child *child)
+{
+	assert(child->open_handles > 0 && child->pid > 0);
+	assert(child->state != CHILD_HELD || child->abandoned);
+}
 
 static void on_child_closed(uv_handle_t *handle)
 {
@@ -67,12 +90,12 @@ static void on_child_closed(uv_handle_t *handle)
 		return;
 	frame_queue_free(&child->queue);
 	closer_put(getuid(), child->sock);
-	alive -= !child->given_up;
+	alive--;
 	free(child);
 }
 
-/* A child's first word says what it is.  One of another build would speak of other things, or in
- * another way, and nothing it says is listened to. */
+/* A child's first message names its build.  A child of another build may mean other things by its
+ * messages: it is condemned, and none of them is handed over. */
 static bool is_stranger(struct child *child, struct wire_in *message)
 {
 	const char *build = wire_get_str(message, &message->root, "build");
@@ -107,8 +130,8 @@ static int child_take(struct child *child, struct frame *frame)
 	return status;
 }
 
-/* Reads what is there, up to most messages; false when the socket ended or broke.  A child has met
- * what users wrote: its descriptors are taken for theirs. */
+/* Reads the messages that are there, up to most; false when the socket ended or broke.  Users' code
+ * ran in the child, so its descriptors are closed as a user's are. */
 static bool read_messages(struct child *child, int most, size_t bytes_most)
 {
 	size_t bytes = 0;
@@ -139,7 +162,7 @@ static void on_child_ready(uv_poll_t *poll, int status, int events)
 	if (works && (events & (UV_READABLE | UV_DISCONNECT)))
 		works = read_messages(child, FRAMES_A_TURN, BYTES_A_TURN);
 	if (child->abandoned) {
-		uv_poll_stop(poll); /* in the middle of what it said */
+		uv_poll_stop(poll); /* the rest of its messages is not read */
 	} else if (works) {
 		child_watch(child);
 	} else {
@@ -152,25 +175,27 @@ static void on_child_ready(uv_poll_t *poll, int status, int events)
 
 static void child_watch(struct child *child)
 {
-	if (child->exited || child->abandoned)
+	if (child->state == CHILD_ENDED || child->abandoned)
 		return;
 	int events = UV_READABLE | UV_DISCONNECT | (child->queue.count ? UV_WRITABLE : 0);
-	/* Starting it again for the same would take system calls. */
+	/* uv_poll_start() makes system calls even where nothing changes. */
 	if (events != child->watched)
 		uv_poll_start(&child->poll, events, on_child_ready);
 	child->watched = events;
 }
 
-static void end(struct child *child, int exit_status, int term_signal)
+static void child_end(struct child *child, int exit_status, int term_signal)
 {
 	char why[sizeof(child->condemned)];
-	child->exited = true;
+	bool was_held = child->state == CHILD_HELD;
+	child->state = CHILD_ENDED;
+	alive += was_held;
 	uv_poll_stop(&child->poll);
-	/* What it said last (a fault's sentence) may still be in the socket.  A process that it left
-	 * behind may write there for ever, and is not read to the end. */
+	/* The socket may still hold the child's last message, a fault's sentence.  The read is bounded:
+	 * a process that the child left behind may write there for ever. */
 	read_messages(child, FRAMES_AT_END, child->message_most);
 	output_drain(child->output);
-	if (child->given_up)
+	if (was_held)
 		util_log(UTIL_INFO, "process %d, which did not end when it was killed, has ended",
 				 child->pid);
 	if (child->condemned[0])
@@ -196,17 +221,15 @@ static void on_child_ended(uv_signal_t *signal, int number)
 	(void)number;
 	if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid)
 		return;
-	/* The group holds the programs that it had started, a compiler for one. */
+	/* The programs that the child started, such as a compiler, are in its group. */
 	kill(-child->pid, SIGKILL);
 	waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG);
-	if (info.si_code == CLD_EXITED)
-		end(child, info.si_status, 0);
-	else
-		end(child, 0, info.si_status);
+	bool exited = info.si_code == CLD_EXITED;
+	child_end(child, exited ? info.si_status : 0, exited ? 0 : info.si_status);
 }
 
-/* Cuts a copy of the command at its blanks; how many words. */
-static int cut(const char *command, char copy[PATH_MAX], char *words[WRAPPER_WORDS])
+/* Cuts a copy of the command at its blanks; returns how many words there are. */
+static int cut_words(const char *command, char copy[PATH_MAX], char *words[WRAPPER_WORDS])
 {
 	int count = 0;
 	char *rest = copy, *word;
@@ -236,7 +259,7 @@ static void make_environment(const struct child_program *program, char *journal,
 		"ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=",  "UBSAN_OPTIONS=",   NULL};
 	const char *const *environment = program->environment;
 	int count = 0;
-	/* Later definitions win in no portable way, so ours come first and are not repeated. */
+	/* getenv() finds the first definition of a name. */
 	for (; environment && *environment && count < 32; environment++)
 		envp[count++] = (char *)*environment;
 	if (*journal)
@@ -247,7 +270,7 @@ static void make_environment(const struct child_program *program, char *journal,
 	envp[count] = NULL;
 }
 
-/* said: where it says what it has to say. */
+/* Starts the process, with said as its standard output and error; a status of libuv. */
 static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
 				 const struct child_program *program)
 {
@@ -255,10 +278,10 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
 	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 3], words[PATH_MAX];
 	char *envp[VARIABLES_MOST + 1], journal[64];
 	const char *const *arguments = program->arguments;
-	int count = cut(program->wrapper ? program->wrapper : "", words, argv);
-	/* Replaced or removed on disk since it was started: children are of this build all the same,
-	 * which the system keeps as long as it runs.  A wrapper finds that by the daemon's id; a child
-	 * itself as its own, which it may though the daemon keeps secrets. */
+	int count = cut_words(program->wrapper ? program->wrapper : "", words, argv);
+	/* The program on disk may have been replaced or removed: /proc has this build for as long as it
+	 * runs.  A wrapper finds it by the daemon's id; without a wrapper it is the new process's own,
+	 * which that may open even where the daemon keeps secrets. */
 	if (util_program(self) == UTIL_PROGRAM_CURRENT)
 		snprintf(image, sizeof(image), "%s", self);
 	else if (count)
@@ -303,7 +326,7 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 						  size_t error_size)
 {
 	int pair[2], said = -1;
-	/* The child would close them before it is more than a copy of this process. */
+	/* A new process closes its copies of these descriptors, and the loop would wait for that. */
 	if (!closer_settle()) {
 		util_fail(error, error_size, KILN_EIO,
 				  "no child process can be started: descriptors that other programs have sent wait "
@@ -365,32 +388,33 @@ int child_send(struct child *child, const struct wire_out *message, const int *f
 	return status;
 }
 
-/* It is in the kernel, in a driver or at a disk, which lets no signal through.  Nobody waits for
- * that: it is as good as gone, and what it still has open the system keeps for it. */
+/* Reports the end of a child that the kernel holds, and waits for it no longer. */
 static void child_give_up(struct child *child)
 {
 	char why[160];
-	bool told = child->abandoned;
 	util_fail(why, sizeof(why), 0,
 			  "was killed, and has not ended for %llu ms: the system holds process %d",
 			  (unsigned long long)end_deadline_ms, child->pid);
 	util_log(UTIL_WARN, "a child %s", why);
 	output_drain(child->output);
-	child->given_up = child->abandoned = true;
+	bool reports = !child->abandoned;
+	child->state = CHILD_HELD;
+	child->abandoned = true;
 	alive--;
 	uv_poll_stop(&child->poll);
-	/* The loop does not go on for it. */
+	/* The loop may end while the process is held. */
 	uv_unref((uv_handle_t *)&child->ended);
-	if (!told)
+	if (reports)
 		child->events.gone(child->owner, 0, SIGKILL, child->condemned[0] ? child->condemned : why);
 	output_close(child->output);
 	child->output = NULL;
+	child_assert_valid(child);
 }
 
 static void on_patience(uv_timer_t *timer)
 {
 	struct child *child = timer->data;
-	if (child->killed)
+	if (child->state == CHILD_KILLED)
 		child_give_up(child);
 	else
 		child_kill(child);
@@ -398,15 +422,16 @@ static void on_patience(uv_timer_t *timer)
 
 void child_kill(struct child *child)
 {
-	if (child->exited || child->killed)
+	child_assert_valid(child);
+	if (child->state != CHILD_RUNS)
 		return;
-	child->killed = true;
+	child->state = CHILD_KILLED;
 	uv_timer_start(&child->patience, on_patience, end_deadline_ms, 0);
 #ifdef KILN_TEST_HOOKS
 	if (spared && spared--)
 		return;
 #endif
-	/* The group exists from the first instruction of the child on (setsid before exec). */
+	/* The child is the leader of its group from its first instruction on (setsid before exec). */
 	if (kill(-child->pid, SIGKILL) < 0)
 		kill(child->pid, SIGKILL);
 }
@@ -426,7 +451,7 @@ void child_abandon(struct child *child)
 void child_dismiss(struct child *child, uint64_t patience_ms)
 {
 	child->abandoned = true;
-	if (child->exited)
+	if (child->state == CHILD_ENDED)
 		return;
 	uv_poll_stop(&child->poll);
 	shutdown(child->sock, SHUT_RDWR);
@@ -436,7 +461,7 @@ void child_dismiss(struct child *child, uint64_t patience_ms)
 void child_expect_end(struct child *child, uint64_t patience_ms)
 {
 	bool waits = uv_is_active((uv_handle_t *)&child->patience);
-	if (!child->exited && !child->killed &&
+	if (child->state == CHILD_RUNS &&
 		(!waits || uv_timer_get_due_in(&child->patience) > patience_ms))
 		uv_timer_start(&child->patience, on_patience, patience_ms, 0);
 }

@@ -1,7 +1,10 @@
 /*
- * child: one process that the broker started, with a frame socket to it.  Starts it, queues
- * messages, hands over what it says, and reports its end exactly once, after everything it had
- * said.  Knows nothing of what children do.
+ * child: one process that the broker started, with a frame socket to it.  Starts the process, queues
+ * messages to it, hands over its messages, and reports its end exactly once, after all of them.
+ * Knows nothing of what children do.  Everything here runs on the loop's thread.
+ *
+ * Ownership: the child frees itself when its process has ended and its handles are closed.  Its
+ * owner may use it until gone() returns, or until child_abandon() or child_dismiss().
  */
 #ifndef KILN_DAEMON_CHILD_H
 #define KILN_DAEMON_CHILD_H
@@ -18,10 +21,11 @@
 struct child;
 
 struct child_events {
-	/* message and frame live until it returns; descriptors not taken are closed. */
+	/* The child frees message and frame when this returns, and closes the descriptors that the
+	 * owner has not taken out of the frame. */
 	void (*message)(void *owner, struct wire_in *message, struct frame *frame);
-	/* why: "ended with status 3", "was killed by signal 9 (Killed)", or what it was condemned for.
-	 * The child frees itself afterwards. */
+	/* why: "ended with status 3", "was killed by signal 9 (Killed)", or the reason of
+	 * child_condemn(). */
 	void (*gone)(void *owner, int exit_status, int signal, const char *why);
 };
 
@@ -29,42 +33,42 @@ struct child_program {
 	const char *const *arguments; /* after the program name, ended by NULL; "--fd=3" is added */
 	const char *wrapper;          /* a program that starts it, and its arguments, blanks between */
 	const char *const *environment; /* further "NAME=value", ended by NULL; may be NULL */
-	/* What users wrote is compiled or runs there: of the broker's environment it gets only what
-	 * finds compilers and libraries, for the rest may hold secrets. */
+	/* Users' code is compiled or runs there: of the broker's environment, which may hold secrets,
+	 * the child gets only the variables that find compilers and libraries. */
 	bool spare_environment;
-	int trail;           /* memory that it is to leave a trail in (exec/trail.h); -1: none */
-	size_t message_most; /* bytes of one that it may send; a larger one ends it */
+	int trail;           /* descriptor of the memory for its trail (exec/trail.h); -1: none */
+	size_t message_most; /* bytes of a message; a child that sends a larger one is killed */
 };
 
-/* Starts kilnd in a role.  NULL on failure, with a sentence. */
+/* Starts kilnd in a role.  program and events are copied.  NULL with a sentence. */
 struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 						  const struct child_events *events, void *owner, char *error,
 						  size_t error_size);
-/* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way
- * out). */
+/* Queues a copy of a finished message and of its descriptors.  KILN_OK, or the status of the
+ * failure; a child whose socket is broken is killed. */
 int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count);
-/* SIGKILL to the child and what it started; gone() follows, of one that the system does not let end
- * after DEADLINE_CHILD_END_MS. */
+/* Sends SIGKILL to the child and the programs that it started; gone() follows, at the latest after
+ * DEADLINE_CHILD_END_MS, even where the system holds the process. */
 void child_kill(struct child *child);
-/* The same of one that said what it must not: gone() gets this reason, "answered ...". */
+/* Kills a child that sent what it must not: gone() gets this reason, "answered ...". */
 void child_condemn(struct child *child, const char *why);
-/* From now on nothing is reported; the child is killed and frees itself. */
+/* Kills the child and reports nothing more. */
 void child_abandon(struct child *child);
-/* The same for a child that has nothing to do: it sees the end of its socket, cleans up after
- * itself, and is killed only if that takes longer than patience_ms. */
+/* Reports nothing more, and ends the socket of a child that has nothing to do: it cleans up after
+ * itself, and is killed if that takes longer than patience_ms. */
 void child_dismiss(struct child *child, uint64_t patience_ms);
-/* It has said that it is ending: it is killed if that takes longer than patience_ms. */
+/* Kills a child that has said that it is ending if that takes longer than patience_ms. */
 void child_expect_end(struct child *child, uint64_t patience_ms);
 int child_pid(const struct child *child);
-/* The end of what it said on its standard output and error; complete in gone(). */
+/* Copies the end of what it wrote to its standard output and error; complete in gone(). */
 void child_tail(const struct child *child, char tail[OUTPUT_TAIL]);
 
-/* How many children exist, abandoned ones included, but for those that the system does not let
- * end: the loop of a draining broker ends at 0. */
+/* Returns how many children exist, abandoned ones too, without those that the system holds: the
+ * loop of a draining broker ends at 0. */
 int child_count(void);
 #ifdef KILN_TEST_HOOKS
-/* The next count children that should be killed are not, as if the system held them; the daemon
- * waits deadline_ms for each. */
+/* Lets child_kill() spare the next count children, as if the system held them; the daemon waits
+ * deadline_ms for each. */
 void child_spare(int count, uint64_t deadline_ms);
 #endif
 
