@@ -1,7 +1,7 @@
 /*
- * child: one process that the broker started, with a frame socket to it.  Starts the process, queues
- * messages to it, hands over its messages, and reports its end exactly once, after all of them.
- * Knows nothing of what children do.  Everything here runs on the loop's thread.
+ * child: one process that the broker started, with a frame socket to it.  Starts the process,
+ * queues messages to it, hands over its messages, and reports its end exactly once, after all of
+ * them.  Knows nothing of what children do.  Everything here runs on the loop's thread.
  *
  * Ownership: the child frees itself when its process has ended and its handles are closed.  Its
  * owner may use it until gone() returns, or until child_abandon() or child_dismiss().

@@ -36,8 +36,8 @@ static void *heart_run(void *arg)
 		idle = busy || said ? 0 : idle + 1;
 		if (idle <= IDLE_BEATS)
 			continue;
-		/* heart_busy() sets busy and then looks at asleep; this thread sets asleep and then looks at
-		 * busy: one of them sees the other. */
+		/* heart_busy() sets busy and then looks at asleep; this thread sets asleep and then looks
+		 * at busy: one of them sees the other. */
 		atomic_store(&heart->asleep, true);
 		while (!atomic_load(&heart->busy))
 			pthread_cond_wait(&heart->changed, &heart->mutex);

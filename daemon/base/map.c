@@ -1,4 +1,4 @@
-/* map.c: open addressing with linear probing; a removed slot keeps its place until the map grows. */
+/* map.c: open addressing with linear probing; a removed slot is free again when the map grows. */
 #include "map.h"
 
 #include <stdbool.h>

@@ -1,6 +1,7 @@
 /*
  * memory.c: small allocations that do not fail, and the clock.
  */
+#include "deadlines.h"
 #include "util.h"
 
 #include <stdlib.h>
@@ -8,14 +9,12 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define LAST_WORDS_MS 1000
-
 void *util_alloc(size_t bytes)
 {
 	void *memory = calloc(1, bytes ? bytes : 1);
 	if (!memory) {
 		util_log(UTIL_ERROR, "out of memory: %zu bytes were refused", bytes);
-		util_log_end(LAST_WORDS_MS);
+		util_log_end(DEADLINE_LOG_END_MS);
 		abort();
 	}
 	return memory;

@@ -3,8 +3,6 @@
 
 #include <signal.h>
 
-#include "util.h"
-
 bool thread_start(size_t stack_bytes, void *(*body)(void *arg), void *arg)
 {
 	pthread_attr_t attributes;
@@ -33,7 +31,10 @@ void thread_condition(pthread_cond_t *condition)
 
 struct timespec thread_after_us(uint64_t micros)
 {
-	uint64_t end = util_now_us() + micros;
-	return (struct timespec){.tv_sec = (time_t)(end / 1000000),
-							 .tv_nsec = (long)(end % 1000000 * 1000)};
+	struct timespec end;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	micros += (uint64_t)end.tv_nsec / 1000;
+	end.tv_sec += (time_t)(micros / 1000000);
+	end.tv_nsec = (long)(micros % 1000000 * 1000);
+	return end;
 }

@@ -91,7 +91,7 @@ int util_make_directories(const char *path, unsigned mode);
 #define UTIL_OWN_CGROUP "/proc/self/cgroup"
 #define UTIL_CGROUP_MOUNT "/sys/fs/cgroup"
 
-/* Returns the CPUs that this process may use, by its affinity and its groups' quotas; at least 1. */
+/* Returns the CPUs that this process may use by its affinity and its groups' quotas, at least 1. */
 int util_cpu_count(void);
 /* Returns the CPUs that cpu.max leaves, of the group that the file proc_cgroup names below the
  * mount and of those above it; INT_MAX without a quota. */
@@ -113,8 +113,8 @@ enum util_program { UTIL_PROGRAM_CURRENT, UTIL_PROGRAM_REPLACED, UTIL_PROGRAM_RE
 enum util_program util_program(char path[PATH_MAX]);
 
 /* Call before all else: opens /dev/null for standard descriptors that are closed, unblocks signals,
- * takes the owner's rights out of the umask, and raises the limit of stacks.  False with a sentence:
- * stacks would be too small. */
+ * takes the owner's rights out of the umask, and raises the limit of stacks.  False with a
+ * sentence: stacks would be too small. */
 bool util_begin(char *error, size_t size);
 
 /* ---- Log: one line on stderr a message.  In the journal the line begins with its priority; on a
@@ -134,9 +134,9 @@ bool util_log_is_journal(void);
 void util_log_pass(const char *text, size_t size);
 /*
  * Starts the thread that writes the log.  No caller ever waits for stderr: others may keep a pipe
- * or a terminal full for as long as they like.  Without the thread, a line that stderr does not take
- * at once is dropped.  With it, 64 KiB wait; lines that do not fit are dropped, and one line says how
- * many.  False: the system gives no thread.
+ * or a terminal full for as long as they like.  Without the thread, a line that stderr does not
+ * take at once is dropped.  With it, 64 KiB wait; lines that do not fit are dropped, and one line
+ * says how many.  False: the system gives no thread.
  */
 bool util_log_begin(uint64_t patience_us);
 /* Whether so many bytes have no room while stderr still takes some, the last write having begun
