@@ -106,7 +106,7 @@ static void receive_one(struct exec *executor, struct frame *frame)
 	struct wire_in message;
 	int status = wire_parse(&message, frame->data, frame->size);
 	if (status == KILN_OK) {
-		exec_request(executor, &message, frame);
+		exec_request_serve(executor, &message, frame);
 		wire_in_free(&message);
 	} else {
 		util_log(UTIL_ERROR, "an executor cannot read the broker's message: %s", message.why);

@@ -47,6 +47,21 @@ struct exec_mapping;
 struct trail;
 struct waker;
 
+/* A request of the broker, while exec_request_serve() serves it. */
+struct exec_request {
+	struct wire_in *message;
+	const msgpack_object *root; /* of the message */
+	uint64_t id, stream;        /* stream: of the session that it is about; 0: of none */
+	struct frame *frame;        /* owns the descriptors that no handler takes */
+	char error[KERNEL_ERROR_MAX];
+};
+
+/* Serves one kind of request.  KILN_OK, or a status and a sentence in request->error. */
+typedef int exec_handler(struct exec *executor, struct exec_request *request);
+
+/* exec_refuse(request, status, format, ...) writes the sentence and returns the status. */
+#define exec_refuse(request, ...) util_fail((request)->error, KERNEL_ERROR_MAX, __VA_ARGS__)
+
 struct exec {
 	const struct device_ops *ops;
 	struct device *device;
@@ -99,7 +114,9 @@ void exec_say_scratch(struct exec *executor);
 struct heart *exec_heart_start(const struct exec_options *options);
 
 /* ---- executor_request.c ---- */
-void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame);
+/* Calls the handler of the message's kind and sends its answer.  Both arguments stay the caller's.
+ */
+void exec_request_serve(struct exec *executor, struct wire_in *message, struct frame *frame);
 
 /* ---- executor_mapping.c ---- */
 /* Maps the memfd for one flight, which holds *out until exec_unmap(). */
@@ -147,8 +164,7 @@ static inline uint64_t exec_stream(uint64_t session_stream, uint64_t number)
 
 /* ---- executor_misdeed.c ---- */
 #ifdef KILN_TEST_HOOKS
-int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX]);
+exec_handler exec_misdeed_arm;
 /* Whether the step was to go wrong and is done with; id: of what it answers. */
 bool exec_misdeed_done(struct exec *executor, const char *step, uint64_t id);
 static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_t id)

@@ -6,13 +6,17 @@
 
 #include "executor_template.h"
 
+enum exec_buffer_state { BUFFER_NAMED, BUFFER_LEAVING, BUFFER_FREEING };
+
+/* executor_buffer.c draws its states, and frees it. */
 struct exec_buffer {
+	enum exec_buffer_state state;
 	struct device_memory *memory;
 	uint64_t bytes;
 	uint32_t misaligned; /* of its first byte, from 256: alignment is checked against it */
 	bool allocated;      /* here; else imported */
-	int uses;            /* flights */
-	uint64_t free_id;    /* the request that waits for the last use; 0: none */
+	int uses;            /* by flights and graphs */
+	uint64_t free_id;    /* from LEAVING on: the request free, which the end answers */
 	uint64_t owner;      /* the stream of the session that may name it */
 	/* Which allocation of another process it lies in (0: none), and where: two buffers may share
 	 * memory. */
@@ -26,10 +30,17 @@ struct exec_held {
 	int *count;
 };
 
+/* ---- The requests ---- */
+exec_handler exec_alloc, exec_import, exec_share;
+/* Takes the name away at once.  The last use frees the memory, and then the request is answered. */
+exec_handler exec_free;
+
+/* ---- Uses ---- */
+/* Begins a use, which exec_release_buffer() ends: held must have room. */
 void exec_hold_buffer(struct exec_held held, struct exec_buffer *buffer);
-/* Ends one use; the last one frees a buffer that leaves, and answers the request. */
+/* The last use of a LEAVING buffer frees it. */
 void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer);
-/* Fills in found. */
+/* Sets found of each place. */
 void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count);
 /* Binds a template to its places: each within its buffer, which owner may name (0: anybody may),
  * and aligned.  held gets the buffers bound so far, also when this fails. */

@@ -26,7 +26,7 @@
 static void doom_parked(struct exec_lane *lane, uint64_t failed)
 {
 	for (int i = 0; i < KILN_STREAMS; i++)
-		for (struct exec_slot *slot = lane->parking[i].first; slot; slot = slot->next)
+		for (struct exec_slot *slot = lane->streams[i].parked; slot; slot = slot->next)
 			slot->doomed = slot->doomed || slot->entry.after == failed + 1;
 }
 
@@ -125,17 +125,17 @@ void exec_entry_finish(struct exec *executor, struct exec_lane *lane,
 					   const struct device_done *done)
 {
 	struct exec_slot *slot = exec_lane_slot(lane, done->ticket);
-	struct exec_pace *pace = &lane->paces[exec_slot_stream(slot)];
+	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	int status = exec_misdeed(executor, "told", 0) ? INT32_MIN : done->status;
 	exec_quiet_ended(executor, &slot->flight);
 	exec_trail_end(executor, slot->flight.trail, done->status);
 	exec_let_go(executor, &slot->flight);
 	executor->lane_flights--;
 	lane->flights--;
-	pace->flights--;
-	pace->progress_us = executor->lane_active_us = executor->now_us;
+	stream->flights--;
+	stream->progress_us = executor->lane_active_us = executor->now_us;
 	tell_progress(executor, lane);
-	exec_pace_ended(executor, exec_stream(lane->id, exec_slot_stream(slot)));
+	exec_pace_ended(executor, slot->flight.stream);
 	if (status == KILN_OK)
 		tell_good(lane, slot, done->micros);
 	else
@@ -200,24 +200,20 @@ static void note_use(struct exec *executor, const struct exec_lane *lane,
 	exec_send(executor, &message, -1);
 }
 
-static void share_gates(struct exec *executor, struct exec_lane *lane)
-{
-	lane->gates_asked = true;
-	lane->gates_shared =
-		executor->ops->share_words &&
-		executor->ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
-}
-
 /* Has the device itself write the entry's done word, where it can: the client sees that sooner than
  * what this process says when it has heard of the end. */
-static void announce(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
-					 struct exec_flight *flight)
+static void announce(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
+	const struct device_ops *ops = executor->ops;
 	struct lane_cell *cell = &lane->memory->cells[exec_lane_place(slot->number)];
 	bool needed = slot->entry.flags & LANE_DONE;
 	lane->started += lane->started < SHARE_AFTER;
-	if (!lane->gates_asked && (needed || lane->started == SHARE_AFTER))
-		share_gates(executor, lane);
+	if (!lane->gates_asked && (needed || lane->started == SHARE_AFTER)) {
+		lane->gates_asked = true;
+		lane->gates_shared =
+			ops->share_words &&
+			ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
+	}
 	if (!lane->gates_shared || (slot->reports && !needed))
 		return;
 	/* A client that sees the end by the done word alone takes it for a good one: the cell must say
@@ -228,25 +224,18 @@ static void announce(struct exec *executor, struct exec_lane *lane, struct exec_
 		cell->error[0] = 0;
 		slot->cell_is_good = true;
 	}
-	flight->done_word = &lane->memory->gates[exec_lane_place(slot->number)].done;
-	flight->done_value = lane_gate_value(slot->number);
-	flight->done_last = !needed;
+	slot->flight.done_word = &lane->memory->gates[exec_lane_place(slot->number)].done;
+	slot->flight.done_value = lane_gate_value(slot->number);
+	slot->flight.done_last = !needed;
 }
 
-/* What an entry launches: graph, or the template `what` at its places. */
-struct exec_start {
-	const struct exec_template *what;
-	const struct exec_place *places;
-	struct exec_graph *graph;
-};
-
-/* Has the device start the entry: a graph, or a template at its places. */
-static int launch_entry(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
-						const struct exec_start *start, char error[KERNEL_ERROR_MAX])
+/* Prepares the flight of an entry.  It leaves buffers as they are: none of them counts. */
+static void begin_flight(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
 	struct exec_flight *flight = &slot->flight;
 	flight->id =
-		EXEC_LANE_TICKET | (uint64_t)lane->index * LANE_ENTRIES | slot->number % LANE_ENTRIES;
+		EXEC_LANE_TICKET | (uint64_t)lane->index * LANE_ENTRIES | exec_lane_place(slot->number);
+	flight->stream = exec_stream(lane->id, slot->entry.stream);
 	flight->module = NULL;
 	flight->made = NULL;
 	flight->buffer_count = 0;
@@ -255,39 +244,19 @@ static int launch_entry(struct exec *executor, struct exec_lane *lane, struct ex
 	flight->done_word = NULL;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
 	flight->trail = exec_trail_begin(executor, slot->entry.call, lane->id);
-	announce(executor, lane, slot, flight);
-	uint64_t stream = exec_stream(lane->id, slot->entry.stream);
-	int status = start->graph ? exec_start_graph(executor, flight, start->graph, stream, 0, error)
-							  : exec_start_launch(executor, flight, start->what, start->places,
-												  stream, 0, error);
-	if (status != KILN_OK) {
-		exec_trail_end(executor, flight->trail, status);
-		exec_let_go(executor, flight);
-	}
-	return status;
+	announce(executor, lane, slot);
 }
 
-/* A graph names its operands itself, so its entry has none. */
-static int run_graph(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
-					 char error[KERNEL_ERROR_MAX])
-{
-	const struct lane_entry *entry = &slot->entry;
-	const struct exec_start start = {.graph = exec_graph_find(executor, lane->id, entry->call)};
-	if (!start.graph || entry->operand_count != 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "an entry of a lane names call %" PRIu64 " with %u operands, which is not "
-						 "bound to it",
-						 entry->call, entry->operand_count);
-	util_append(slot->op, sizeof(slot->op), 0, "graph");
-	return launch_entry(executor, lane, slot, &start, error);
-}
-
+/* Gives the entry to the device: a launch of the call that it names, at the entry's places; or a
+ * graph, which names its operands itself. */
 static int run_entry(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 					 char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_entry *entry = &slot->entry;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
 	struct exec_template *bound = map_get_id(&lane->calls, entry->call);
+	struct exec_graph *graph = NULL;
+	int status = KILN_OK;
 	if (entry->stream >= KILN_STREAMS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "an entry of a lane names stream %u; they are 0 to %d", entry->stream,
@@ -295,28 +264,45 @@ static int run_entry(struct exec *executor, struct exec_lane *lane, struct exec_
 	if (slot->doomed || (entry->after && exec_lane_failed(lane, entry->after - 1)))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
 						 "the call that this one follows did not succeed");
-	if (!bound || entry->operand_count != (uint32_t)bound->operand_count)
-		return run_graph(executor, lane, slot, error);
-	note_use(executor, lane, bound);
-	slot->reports = bound->report.indices > 0;
-	memcpy(slot->op, bound->op, sizeof(slot->op));
-	for (int i = 0; i < bound->operand_count; i++)
-		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset, NULL};
-	exec_find_buffers(executor, places, bound->operand_count);
-	int status = check_overlap(bound, places, error);
-	const struct exec_start start = {.what = bound, .places = places};
-	return status == KILN_OK ? launch_entry(executor, lane, slot, &start, error) : status;
+	if (bound && entry->operand_count == (uint32_t)bound->operand_count) {
+		note_use(executor, lane, bound);
+		slot->reports = bound->report.indices > 0;
+		memcpy(slot->op, bound->op, sizeof(slot->op));
+		for (int i = 0; i < bound->operand_count; i++)
+			places[i] =
+				(struct exec_place){entry->operands[i].buffer, entry->operands[i].offset, NULL};
+		exec_find_buffers(executor, places, bound->operand_count);
+		status = check_overlap(bound, places, error);
+		if (status != KILN_OK)
+			return status;
+	} else {
+		graph = exec_graph_find(executor, lane->id, entry->call);
+		if (!graph || entry->operand_count != 0)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "an entry of a lane names call %" PRIu64 " with %u operands, which is "
+							 "not bound to it",
+							 entry->call, entry->operand_count);
+		util_append(slot->op, sizeof(slot->op), 0, "graph");
+	}
+	begin_flight(executor, lane, slot);
+	status = graph ? exec_start_graph(executor, &slot->flight, graph, error)
+				   : exec_start_launch(executor, &slot->flight, bound, places, error);
+	if (status != KILN_OK) {
+		exec_trail_end(executor, slot->flight.trail, status);
+		exec_let_go(executor, &slot->flight);
+	}
+	return status;
 }
 
 void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
 	char error[KERNEL_ERROR_MAX] = "";
-	struct exec_pace *pace = &lane->paces[exec_slot_stream(slot)];
+	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	slot->state = SLOT_FLYING;
 	executor->lane_active_us = executor->now_us;
 	executor->lane_flights++;
-	if (pace->flights++ == 0)
-		pace->progress_us = executor->lane_active_us;
+	if (stream->flights++ == 0)
+		stream->progress_us = executor->lane_active_us;
 	if (lane->flights++ == 0) {
 		lane->progress_us = executor->lane_active_us;
 		tell_progress(executor, lane);
@@ -325,7 +311,7 @@ void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec
 	if (status != KILN_OK) {
 		executor->lane_flights--;
 		lane->flights--;
-		pace->flights--;
+		stream->flights--;
 		tell_of(lane, slot->number, status, slot->op, error, 0);
 	}
 }

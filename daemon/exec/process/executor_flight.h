@@ -15,8 +15,9 @@ struct exec_template;
 /* Work that the device has.  It holds its module, buffers, mapping and graph until
  * exec_let_go(). */
 struct exec_flight {
-	uint64_t id;    /* of the request, and the device's ticket */
-	uint64_t trail; /* its number there */
+	uint64_t id;     /* of the request, and the device's ticket */
+	uint64_t stream; /* of the device */
+	uint64_t trail;  /* its number there */
 	struct exec_module *module;
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;
@@ -28,36 +29,34 @@ struct exec_flight {
 	uint32_t done_value;
 	bool done_last; /* that of a later launch does as well */
 	bool untimed;
-	/* Of a flight that came by message: its stream, its neighbours there, and its deadline: the
-	 * time in which something must end on that stream. */
+#ifdef KILN_TEST_HOOKS
+	uint32_t delay_ms; /* a test has it wait so long on the device first */
+#endif
+	/* Of a flight that came by message: its stream's line, its neighbours there, and its deadline:
+	 * the time in which something must end on that stream. */
 	struct exec_line *line;
 	struct exec_flight *before, *behind;
 	uint64_t deadline_us; /* 0: for ever */
 };
 
 /* ---- executor_launch.c ---- */
-/* KILN_OK: the device has it, and the answer comes with its end. */
-int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNEL_ERROR_MAX]);
-int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,
-			  char error[KERNEL_ERROR_MAX]);
-int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
-					  char error[KERNEL_ERROR_MAX]);
-/* Answers for work that came by message and has ended. */
+/* KILN_OK: the device has the work, and its end answers the request. */
+exec_handler exec_launch, exec_copy, exec_launch_graph;
+/* Answers for work that came by message and has ended, and frees its flight. */
 void exec_finish(struct exec *executor, const struct device_done *done);
-/* Gives a launch to the device.  The flight holds what it uses also when this fails. */
+/* Both give a launch to the device.  The flight holds what the launch uses also when this fails. */
 int exec_start_launch(struct exec *executor, struct exec_flight *flight,
 					  const struct exec_template *what, const struct exec_place *places,
-					  uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX]);
+					  char error[KERNEL_ERROR_MAX]);
 int exec_start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
-					 uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX]);
-/* Releases what the flight holds. */
+					 char error[KERNEL_ERROR_MAX]);
+/* Releases what the flight holds; the flight stays its owner's. */
 void exec_let_go(struct exec *executor, struct exec_flight *flight);
 
 /* ---- executor_pace.c ---- */
 void exec_pace_open(struct exec *executor);
-/* The device has the flight; and the flight has ended. */
-void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t stream,
-					 uint64_t deadline_us);
+/* The device has the flight: its deadline counts from now on, and ends with exec_pace_leave(). */
+void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t deadline_us);
 void exec_pace_leave(struct exec *executor, struct exec_flight *flight);
 /* A launch of a lane has ended on this stream. */
 void exec_pace_ended(struct exec *executor, uint64_t stream);
@@ -66,7 +65,9 @@ void exec_pace_ended(struct exec *executor, uint64_t stream);
 uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us);
 /* True if a flight is overdue: *culprit says which, for the last words. */
 bool exec_pace_overrun(struct exec *executor, struct device_done *culprit);
+/* Returns for how many ms the device may be waited for: patience at most (-1: without limit). */
 int exec_pace_patience(const struct exec *executor, int patience);
+/* Writes why the process ends a call that is overdue. */
 void exec_pace_sentence(const struct exec *executor, uint64_t deadline_us,
 						char error[KERNEL_ERROR_MAX]);
 

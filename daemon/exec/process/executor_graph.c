@@ -212,64 +212,59 @@ int exec_graph_start(struct exec *executor, struct exec_graph *graph,
 
 /* ---- Requests ---- */
 
-static int read_parts(struct exec *executor, struct wire_in *message, struct exec_graph *graph,
-					  char error[KERNEL_ERROR_MAX])
+static int read_parts(struct exec *executor, struct exec_request *request, struct exec_graph *graph)
 {
-	const msgpack_object *list = wire_get(&message->root, "parts");
+	const msgpack_object *list = wire_get(request->root, "parts");
 	uint32_t count = wire_count(list);
 	if (count < 1 || count > KILN_MAX_GRAPH)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a graph has 1 to %d launches, not %u", KILN_MAX_GRAPH, count);
+		return exec_refuse(request, KILN_EPROTO, "a graph has 1 to %d launches, not %u",
+						   KILN_MAX_GRAPH, count);
 	graph->parts = calloc(count, sizeof(*graph->parts));
 	if (!graph->parts)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-						 "out of memory for a graph of %u launches", count);
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a graph of %u launches", count);
 	for (uint32_t i = 0; i < count; i++) {
 		struct exec_part *part = &graph->parts[i];
 		struct exec_template *what = &part->what;
-		int status =
-			exec_template_read(executor, message, wire_at(list, i), what, part->places, error);
+		int status = exec_template_read(executor, request, wire_at(list, i), what, part->places);
 		for (int k = 0; status == KILN_OK && k < what->arg_count; k++)
 			if (what->args[k].kind == KERNEL_ARG_BYTES)
-				status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-								   "argument %d of a graph's launch is a value of its own", k);
+				status = exec_refuse(request, KILN_EPROTO,
+									 "argument %d of a graph's launch is a value of its own", k);
 		if (status != KILN_OK)
 			return status;
 		if (what->module)
-			what->module->uses++;
+			exec_hold_module(what->module);
 		graph->count = (int)i + 1;
 	}
 	return KILN_OK;
 }
 
-int exec_graph_new(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX])
+int exec_graph_new(struct exec *executor, struct exec_request *request)
 {
-	uint64_t id = wire_get_uint(&message->root, "graph", 0);
+	uint64_t id = wire_get_uint(request->root, "graph", 0);
 	struct exec_made *made;
-	(void)frame;
 	if (id == 0 || map_get_id(&executor->graphs, id))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "graph %" PRIu64 " is there already, or no id", id);
+		return exec_refuse(request, KILN_EPROTO, "graph %" PRIu64 " is there already, or no id",
+						   id);
 	if (executor->graphs.count >= EXEC_MAX_GRAPHS)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "a device process has room for %d graphs, of all sessions that it works "
-						 "for: free some",
-						 EXEC_MAX_GRAPHS);
+		return exec_refuse(request, KILN_ELIMIT,
+						   "a device process has room for %d graphs, of all sessions that it works "
+						   "for: free some",
+						   EXEC_MAX_GRAPHS);
 	struct exec_graph *graph = calloc(1, sizeof(*graph));
 	if (!graph)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a graph");
 	graph->id = id;
-	graph->owner = wire_get_uint(&message->root, "stream", 0);
+	graph->owner = request->stream;
 	graph->holders = 1;
-	int status = read_parts(executor, message, graph, error);
+	int status = read_parts(executor, request, graph);
 	if (status == KILN_OK && map_put_id(&executor->graphs, id, graph) < 0)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
+		status = exec_refuse(request, KILN_ENOMEM, "out of memory for a graph");
 	if (status != KILN_OK) {
 		graph_release(executor, graph);
 		return status;
 	}
-	status = graph_take(executor, graph, &made, error);
+	status = graph_take(executor, graph, &made, request->error);
 	if (status == KILN_OK)
 		exec_made_release(executor, made);
 	return status;

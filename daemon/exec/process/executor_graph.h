@@ -10,8 +10,7 @@ struct exec_buffer;
 struct exec_graph; /* as the broker described it */
 struct exec_made;  /* what the device made of it for the buffers of that time */
 
-int exec_graph_new(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX]);
+exec_handler exec_graph_new;
 /* NULL: the owner may launch no graph of that number. */
 struct exec_graph *exec_graph_find(const struct exec *executor, uint64_t owner, uint64_t id);
 /* Launches it; makes it first if need be.  *out is held by the caller, also when the launch fails;

@@ -70,12 +70,11 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	close(lane->client_wake_fd);
 	if (lane->close_id)
 		exec_reply(executor, lane->close_id, KILN_OK, NULL);
-	if (!lane->gates_shared || !exec_quiet_waits(executor, NULL)) {
+	lane->task = (struct exec_task){.kind = EXEC_TASK_LAZY, .perform = free_memory, .what = lane};
+	if (lane->gates_shared)
+		exec_quiet_do(executor, &lane->task, NULL);
+	else
 		free_memory(executor, lane);
-		return;
-	}
-	lane->task = (struct exec_task){.perform = free_memory, .what = lane};
-	exec_quiet_add(executor, &lane->task, EXEC_TASK_LAZY);
 }
 
 /* The counts are those of the slots. */
@@ -199,22 +198,21 @@ static int enter_table(struct exec *executor, struct exec_lane *lane, char error
 	return KILN_OK;
 }
 
-int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX])
+int exec_lane_open(struct exec *executor, struct exec_request *request)
 {
-	uint64_t id = wire_get_uint(&message->root, "stream", 0);
+	uint64_t id = request->stream;
 	if (!id || exec_lane_find(executor, id))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "the stream %" PRIu64 " has a lane already, or is none", id);
+		return exec_refuse(request, KILN_EPROTO,
+						   "the stream %" PRIu64 " has a lane already, or is none", id);
 	struct exec_lane *lane = calloc(1, sizeof(*lane));
 	if (!lane)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a lane's record");
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a lane's record");
 	lane->id = id;
-	lane->deadline_us = wire_get_uint(&message->root, "deadline", 0) * 1000;
-	lane->ready_us = wire_get_uint(&message->root, "ready", 0) * 1000;
-	int status = enter_table(executor, lane, error);
+	lane->deadline_us = wire_get_uint(request->root, "deadline", 0) * 1000;
+	lane->ready_us = wire_get_uint(request->root, "ready", 0) * 1000;
+	int status = enter_table(executor, lane, request->error);
 	if (status == KILN_OK)
-		status = map_lane(executor, lane, frame, error);
+		status = map_lane(executor, lane, request->frame, request->error);
 	if (status != KILN_OK) {
 		free(lane);
 		return status;
@@ -227,7 +225,7 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 	lane->next = executor->lanes;
 	executor->lanes = lane;
 	share_spin(executor);
-	status = watch_lane(executor, lane, frame, error);
+	status = watch_lane(executor, lane, request->frame, request->error);
 	if (status != KILN_OK)
 		free_lane(executor, lane);
 	return status;

@@ -12,7 +12,7 @@
  *
  * Each place of the ring has a slot, which holds the last entry taken from there.
  *
- * Invariants: lane->flights counts the FLYING slots, lane->parked the PARKED ones; parking[] has
+ * Invariants: lane->flights counts the FLYING slots, lane->parked the PARKED ones; streams[] has
  * those of a stream in the order of their numbers.  The process maps memory and counts, and owns
  * both descriptors.  A GONE lane is in no list: its memory is freed at once, or by a task.
  */
@@ -47,11 +47,9 @@ struct exec_slot {
 	struct exec_slot *next; /* parked behind it */
 };
 
-struct exec_parked {
-	struct exec_slot *first, *last;
-};
-
-struct exec_pace {
+/* One of the client's streams. */
+struct exec_lane_stream {
+	struct exec_slot *parked, *last_parked; /* in the order of their numbers */
 	int flights;
 	uint64_t progress_us; /* the last end, or the start after which there are flights */
 };
@@ -67,13 +65,12 @@ struct exec_lane {
 	uint64_t head; /* entries taken */
 	int flights;
 	struct exec_slot slots[LANE_ENTRIES];
-	struct exec_parked parking[KILN_STREAMS]; /* by stream */
-	int parked, gated;                        /* of these, those that wait for a ready word */
+	struct exec_lane_stream streams[KILN_STREAMS];
+	int parked, gated;              /* of these, those that wait for a ready word */
 	uint64_t leaving;               /* the least leaving of its calls and graphs; 0: none leaves */
 	bool gates_asked, gates_shared; /* the device can write done words */
 	uint32_t started;               /* launches, counted up to SHARE_AFTER */
 	struct lane_counts *counts;
-	struct exec_pace paces[KILN_STREAMS]; /* by stream */
 	uint64_t deadline_us;
 	uint64_t ready_us;    /* the same of ready words; 0: no end */
 	uint64_t progress_us; /* not later than that of any stream with flights */
@@ -115,20 +112,14 @@ static inline struct exec_lane *exec_lane_find(const struct exec *executor, uint
 }
 
 /* ---- executor_lane.c ---- */
-int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX]);
+exec_handler exec_lane_open;
 /* Takes no more entries.  Answers the request (0: nobody asked) when those taken have ended. */
 void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
 /* An entry that the device had has ended. */
 void exec_lane_finish(struct exec *executor, const struct device_done *done);
 
 /* ---- executor_lane_call.c ---- */
-int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX]);
-int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX]);
-int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX]);
+exec_handler exec_lane_bind, exec_lane_rebind, exec_lane_unbind;
 void exec_lane_drop_call(struct exec *executor, struct exec_template *bound);
 /* Parked entries below the number returned may name what leaves, which must wait for them; 0: there
  * are none. */
@@ -139,8 +130,7 @@ void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane);
 /* ---- executor_lane_turn.c ---- */
 /* A message that names a lane follows the entries that its client had put there before: takes them.
  * ECANCELED with a sentence if the message also follows one that failed. */
-int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
-					   char error[KERNEL_ERROR_MAX]);
+exec_handler exec_lane_catch_up;
 /* Takes what there is. */
 void exec_lanes_serve(struct exec *executor);
 exec_waiting exec_lanes_waiting;
@@ -167,8 +157,7 @@ bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *l
 /* Returns the least number of a parked entry; UINT64_MAX: there is none. */
 uint64_t exec_lane_first_parked(const struct exec_lane *lane);
 /* Ends entries that have not started, and those that follow them, in ECANCELED. */
-int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX]);
+exec_handler exec_lane_cancel;
 /* The same for all parked entries. */
 void exec_lane_drop_parked(struct exec_lane *lane);
 

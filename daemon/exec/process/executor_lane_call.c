@@ -24,71 +24,67 @@ void exec_lane_drop_call(struct exec *executor, struct exec_template *bound)
 
 /* Reads the launch that a lane keeps of a call.  It has all its arguments; none is the value of one
  * entry. */
-static int read_bound(struct exec *executor, struct wire_in *message, struct exec_template *bound,
-					  char error[KERNEL_ERROR_MAX])
+static int read_bound(struct exec *executor, struct exec_request *request,
+					  struct exec_template *bound)
 {
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	int status = exec_template_read(executor, message, &message->root, bound, places, error);
+	int status = exec_template_read(executor, request, request->root, bound, places);
 	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
 		if (bound->args[i].kind == KERNEL_ARG_BYTES)
-			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							   "argument %d of a bound call is a value of its own", i);
-	bound->id = wire_get_uint(&message->root, "call", 0);
-	bound->of = wire_get_uint(&message->root, "of", 0);
-	bound->notice = bound->left = wire_get_uint(&message->root, "notice", 0);
+			status = exec_refuse(request, KILN_EPROTO,
+								 "argument %d of a bound call is a value of its own", i);
+	bound->id = wire_get_uint(request->root, "call", 0);
+	bound->of = wire_get_uint(request->root, "of", 0);
+	bound->notice = bound->left = wire_get_uint(request->root, "notice", 0);
 	return status;
 }
 
-int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX])
+int exec_lane_bind(struct exec *executor, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
-	uint64_t call = wire_get_uint(&message->root, "call", 0);
-	(void)frame;
+	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	uint64_t call = wire_get_uint(request->root, "call", 0);
 	if (!lane || !call || map_get_id(&lane->calls, call))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "call %" PRIu64 " cannot be bound: there is no such lane, or it has the "
-						 "call",
-						 call);
+		return exec_refuse(request, KILN_EPROTO,
+						   "call %" PRIu64 " cannot be bound: there is no such lane, or it has the "
+						   "call",
+						   call);
 	if (lane->calls.count >= BOUND_MOST)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "its lane knows %d calls, the most there may be: release some",
-						 BOUND_MOST);
+		return exec_refuse(request, KILN_ELIMIT,
+						   "its lane knows %d calls, the most there may be: release some",
+						   BOUND_MOST);
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
-	int status = read_bound(executor, message, bound, error);
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");
+	int status = read_bound(executor, request, bound);
 	if (status == KILN_OK && map_put_id(&lane->calls, call, bound) < 0)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
+		status = exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");
 	if (status != KILN_OK) {
 		free(bound);
 		return status;
 	}
 	if (bound->module)
-		bound->module->uses++;
+		exec_hold_module(bound->module);
 	return KILN_OK;
 }
 
 /* Gives the call another kernel: entries that are parked, or taken from now on, use it; flying
  * ones keep theirs.  A call that was unbound meanwhile needs none. */
-int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX])
+int exec_lane_rebind(struct exec *executor, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
-	uint64_t call = wire_get_uint(&message->root, "call", 0);
+	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	uint64_t call = wire_get_uint(request->root, "call", 0);
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL, other;
-	(void)frame;
 	if (!bound)
 		return KILN_OK;
-	int status = read_bound(executor, message, &other, error);
+	int status = read_bound(executor, request, &other);
 	if (status == KILN_OK && other.operand_count != bound->operand_count)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						   "call %" PRIu64 " has %d operands and cannot have %d", call,
-						   bound->operand_count, other.operand_count);
+		status =
+			exec_refuse(request, KILN_EPROTO, "call %" PRIu64 " has %d operands and cannot have %d",
+						call, bound->operand_count, other.operand_count);
 	if (status != KILN_OK)
 		return status;
 	if (other.module)
-		other.module->uses++;
+		exec_hold_module(other.module);
 	if (bound->module)
 		exec_release_module(executor, bound->module);
 	other.leaving = bound->leaving;
@@ -96,13 +92,11 @@ int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct fram
 	return KILN_OK;
 }
 
-int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX])
+int exec_lane_unbind(struct exec *executor, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
-	uint64_t call = wire_get_uint(&message->root, "call", 0);
+	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	uint64_t call = wire_get_uint(request->root, "call", 0);
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL;
-	(void)frame, (void)error;
 	if (bound && (bound->leaving = exec_lane_leave(executor, lane->id)) == 0)
 		exec_lane_drop_call(executor, map_remove_id(&lane->calls, call));
 	return KILN_OK;

@@ -86,12 +86,11 @@ void exec_lanes_serve(struct exec *executor)
 	rotate(executor);
 }
 
-int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
-					   char error[KERNEL_ERROR_MAX])
+int exec_lane_catch_up(struct exec *executor, struct exec_request *request)
 {
-	uint64_t until = wire_get_uint(&message->root, "tail", 0);
-	uint64_t follows = wire_get_uint(&message->root, "follows", 0);
-	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "lane", 0));
+	uint64_t until = wire_get_uint(request->root, "tail", 0);
+	uint64_t follows = wire_get_uint(request->root, "follows", 0);
+	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(request->root, "lane", 0));
 	if (!lane)
 		return KILN_OK;
 	/* A client cannot have written more entries than that; if it writes more meanwhile, they
@@ -101,8 +100,8 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 		 i++)
 		exec_lane_take(executor, lane);
 	if (follows && exec_lane_failed(lane, follows - 1))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
-						 "the call that this one follows did not succeed");
+		return exec_refuse(request, KILN_ECANCELED,
+						   "the call that this one follows did not succeed");
 	return KILN_OK;
 }
 
@@ -202,8 +201,8 @@ static uint64_t least_progress(const struct exec_lane *lane)
 {
 	uint64_t least = UINT64_MAX;
 	for (int i = 0; i < KILN_STREAMS; i++)
-		if (lane->paces[i].flights && lane->paces[i].progress_us < least)
-			least = lane->paces[i].progress_us;
+		if (lane->streams[i].flights && lane->streams[i].progress_us < least)
+			least = lane->streams[i].progress_us;
 	return least;
 }
 
@@ -214,7 +213,7 @@ static const struct exec_slot *oldest(const struct exec_lane *lane)
 	for (uint32_t place = 0; place < LANE_ENTRIES; place++) {
 		const struct exec_slot *slot = &lane->slots[place];
 		if (slot->state == SLOT_FLYING && (!found || slot->number < found->number) &&
-			lane->paces[exec_slot_stream(slot)].progress_us == lane->progress_us)
+			lane->streams[exec_slot_stream(slot)].progress_us == lane->progress_us)
 			found = slot;
 	}
 	return found;
@@ -240,7 +239,7 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 		const struct exec_slot *slot = oldest(lane);
 		uint64_t since = slot ? exec_pace_since(executor, slot->flight.id, lane->progress_us) : 0;
 		if (now < since + lane->deadline_us) {
-			lane->paces[exec_slot_stream(slot)].progress_us = since;
+			lane->streams[exec_slot_stream(slot)].progress_us = since;
 			lane->progress_us = least_progress(lane);
 			continue;
 		}

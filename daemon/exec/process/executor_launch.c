@@ -14,30 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int reject(char error[KERNEL_ERROR_MAX], const char *what)
-{
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%s", what);
-}
-
 /* ---- Flights ---- */
 
-static struct exec_flight *flight_new(struct exec *executor, uint64_t id,
-									  char error[KERNEL_ERROR_MAX])
-{
-	if (id == 0 || map_get_id(&executor->flights, id)) {
-		util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-				  "the request's id %" PRIu64 " is 0 or in flight", id);
-		return NULL;
-	}
-	struct exec_flight *flight = calloc(1, sizeof(*flight));
-	if (!flight) {
-		util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call's record");
-		return NULL;
-	}
-	flight->id = id;
-	flight->epoch = executor->quiet.epoch;
-	return flight;
-}
+/* Gives the device what the request asks for.  The flight holds what that uses. */
+typedef int starter(struct exec *executor, struct exec_request *request,
+					struct exec_flight *flight);
 
 void exec_let_go(struct exec *executor, struct exec_flight *flight)
 {
@@ -54,6 +35,37 @@ static void flight_free(struct exec *executor, struct exec_flight *flight)
 {
 	exec_let_go(executor, flight);
 	free(flight);
+}
+
+/* Registers a flight before the device gets it: if that fails, the device has nothing of it. */
+static int fly(struct exec *executor, struct exec_request *request, starter *start)
+{
+	const msgpack_object *root = request->root;
+	if (request->id == 0 || map_get_id(&executor->flights, request->id))
+		return exec_refuse(request, KILN_EPROTO, "the request's id %" PRIu64 " is 0 or in flight",
+						   request->id);
+	struct exec_flight *flight = calloc(1, sizeof(*flight));
+	if (!flight || map_put_id(&executor->flights, request->id, flight) < 0) {
+		free(flight);
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a call's record");
+	}
+	flight->id = request->id;
+	flight->stream = exec_stream(request->stream, wire_get_uint(root, "sub", 0));
+	flight->epoch = executor->quiet.epoch;
+	flight->trail = exec_trail_begin(executor, request->id, 0);
+#ifdef KILN_TEST_HOOKS
+	uint64_t delay = wire_get_uint(root, "delay", 0);
+	flight->delay_ms = delay < DEADLINE_TEST_DELAY_MS ? (uint32_t)delay : DEADLINE_TEST_DELAY_MS;
+#endif
+	int status = start(executor, request, flight);
+	if (status == KILN_OK) {
+		exec_pace_enter(executor, flight, wire_get_uint(root, "deadline", 0) * 1000);
+		return KILN_OK;
+	}
+	exec_trail_end(executor, flight->trail, status);
+	map_remove_id(&executor->flights, request->id);
+	flight_free(executor, flight);
+	return status;
 }
 
 void exec_finish(struct exec *executor, const struct device_done *done)
@@ -90,12 +102,13 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 /* ---- Launches ---- */
 
 /* Copies from the flight how the launch is to run and what the device tells of its end. */
-static void put_way(struct device_launch *launch, const struct exec_flight *flight, uint64_t stream,
-					uint64_t delay)
+static void put_way(struct device_launch *launch, const struct exec_flight *flight)
 {
-	launch->delay_ms = delay < DEADLINE_TEST_DELAY_MS ? (uint32_t)delay : DEADLINE_TEST_DELAY_MS;
+#ifdef KILN_TEST_HOOKS
+	launch->delay_ms = flight->delay_ms;
+#endif
 	launch->ticket = flight->id;
-	launch->stream = stream;
+	launch->stream = flight->stream;
 	launch->untimed = flight->untimed;
 	launch->done_word = flight->done_word;
 	launch->done_value = flight->done_value;
@@ -104,7 +117,7 @@ static void put_way(struct device_launch *launch, const struct exec_flight *flig
 
 int exec_start_launch(struct exec *executor, struct exec_flight *flight,
 					  const struct exec_template *what, const struct exec_place *places,
-					  uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+					  char error[KERNEL_ERROR_MAX])
 {
 	struct device_operand operands[KERNEL_MAX_OPERANDS];
 	struct device_launch launch;
@@ -114,133 +127,82 @@ int exec_start_launch(struct exec *executor, struct exec_flight *flight,
 		return status;
 	if (!what->copies) {
 		flight->module = what->module;
-		flight->module->uses++;
+		exec_hold_module(flight->module);
 	}
-	put_way(&launch, flight, stream, delay);
+	put_way(&launch, flight);
 	return executor->ops->launch(executor->device, &launch, error);
 }
 
 int exec_start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
-					 uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+					 char error[KERNEL_ERROR_MAX])
 {
 	struct device_launch how = {0};
-	put_way(&how, flight, stream, delay);
+	put_way(&how, flight);
 	return exec_graph_start(executor, graph, &how, &flight->made, error);
 }
 
-static int start_message(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
-						 char error[KERNEL_ERROR_MAX])
+static int start_launch(struct exec *executor, struct exec_request *request,
+						struct exec_flight *flight)
 {
-	const msgpack_object *root = &message->root;
 	struct exec_template what;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	int status = exec_template_read(executor, message, &message->root, &what, places, error);
+	int status = exec_template_read(executor, request, request->root, &what, places);
 	if (status != KILN_OK)
 		return status;
 	exec_find_buffers(executor, places, what.operand_count);
-	return exec_start_launch(
-		executor, flight, &what, places,
-		exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
-		wire_get_uint(root, "delay", 0), error);
+	return exec_start_launch(executor, flight, &what, places, request->error);
+}
+
+int exec_launch(struct exec *executor, struct exec_request *request)
+{
+	return fly(executor, request, start_launch);
+}
+
+static int start_graph(struct exec *executor, struct exec_request *request,
+					   struct exec_flight *flight)
+{
+	uint64_t id = wire_get_uint(request->root, "graph", 0);
+	struct exec_graph *graph = exec_graph_find(executor, request->stream, id);
+	if (!graph)
+		return exec_refuse(request, KILN_ENOENT, "there is no graph %" PRIu64, id);
+	return exec_start_graph(executor, flight, graph, request->error);
+}
+
+int exec_launch_graph(struct exec *executor, struct exec_request *request)
+{
+	return fly(executor, request, start_graph);
 }
 
 /* ---- Copies between a buffer and a client's memory ---- */
 
-static int start_copy(struct exec *executor, const msgpack_object *root, struct frame *frame,
-					  struct exec_flight *flight, char error[KERNEL_ERROR_MAX])
+static int start_copy(struct exec *executor, struct exec_request *request,
+					  struct exec_flight *flight)
 {
+	const msgpack_object *root = request->root;
 	uint64_t id = wire_get_uint(root, "buf", 0), offset = wire_get_uint(root, "offset", 0);
 	uint64_t bytes = wire_get_uint(root, "bytes", UINT64_MAX);
 	bool to_device = wire_get_bool(root, "to", false);
 	struct exec_buffer *buffer = map_get_id(&executor->buffers, id);
-	if (!wire_get(root, "to") || frame->fd_count != 1)
-		return reject(error, "a copy needs its direction and one descriptor");
+	if (!wire_get(root, "to") || request->frame->fd_count != 1)
+		return exec_refuse(request, KILN_EPROTO, "a copy needs its direction and one descriptor");
 	if (!buffer)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no buffer %" PRIu64, id);
+		return exec_refuse(request, KILN_ENOENT, "there is no buffer %" PRIu64, id);
 	if (offset > buffer->bytes || bytes > buffer->bytes - offset)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
-						 " bytes",
-						 bytes, offset, buffer->bytes);
+		return exec_refuse(request, KILN_EINVAL,
+						   "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
+						   " bytes",
+						   bytes, offset, buffer->bytes);
 	exec_hold_buffer((struct exec_held){flight->buffers, &flight->buffer_count}, buffer);
 	void *host;
-	int status =
-		exec_map(executor, frame->fds[0], bytes, !to_device, &flight->mapping, &host, error);
+	int status = exec_map(executor, request->frame->fds[0], bytes, !to_device, &flight->mapping,
+						  &host, request->error);
 	if (status != KILN_OK)
 		return status;
-	return executor->ops->copy(executor->device, exec_stream(wire_get_uint(root, "stream", 0), 0),
-							   flight->id, buffer->memory, offset, host, bytes, to_device, error);
+	return executor->ops->copy(executor->device, flight->stream, flight->id, buffer->memory, offset,
+							   host, bytes, to_device, request->error);
 }
 
-/* Registers the flight before the device gets it: if that fails, the device has nothing of it. */
-static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *status,
-									char error[KERNEL_ERROR_MAX])
+int exec_copy(struct exec *executor, struct exec_request *request)
 {
-	struct exec_flight *flight = flight_new(executor, id, error);
-	*status = KILN_EPROTO;
-	if (flight && map_put_id(&executor->flights, id, flight) < 0) {
-		free(flight);
-		flight = NULL;
-		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
-	}
-	if (flight)
-		flight->trail = exec_trail_begin(executor, id, 0);
-	return flight;
-}
-
-/* After a start: the flight gets its deadline, or is freed. */
-static int stay_or_fall(struct exec *executor, struct exec_flight *flight,
-						const msgpack_object *root, int status)
-{
-	if (status == KILN_OK)
-		exec_pace_enter(
-			executor, flight,
-			exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
-			wire_get_uint(root, "deadline", 0) * 1000);
-	if (status != KILN_OK) {
-		exec_trail_end(executor, flight->trail, status);
-		map_remove_id(&executor->flights, flight->id);
-		flight_free(executor, flight);
-	}
-	return status;
-}
-
-int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNEL_ERROR_MAX])
-{
-	int status;
-	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
-	if (!flight)
-		return status;
-	return stay_or_fall(executor, flight, &message->root,
-						start_message(executor, message, flight, error));
-}
-
-int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
-					  char error[KERNEL_ERROR_MAX])
-{
-	const msgpack_object *root = &message->root;
-	uint64_t id = wire_get_uint(root, "graph", 0), owner = wire_get_uint(root, "stream", 0);
-	struct exec_graph *graph = exec_graph_find(executor, owner, id);
-	int status;
-	(void)frame;
-	if (!graph)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no graph %" PRIu64, id);
-	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
-	if (!flight)
-		return status;
-	status =
-		exec_start_graph(executor, flight, graph, exec_stream(owner, wire_get_uint(root, "sub", 0)),
-						 wire_get_uint(root, "delay", 0), error);
-	return stay_or_fall(executor, flight, root, status);
-}
-
-int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,
-			  char error[KERNEL_ERROR_MAX])
-{
-	int status;
-	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
-	if (!flight)
-		return status;
-	return stay_or_fall(executor, flight, &message->root,
-						start_copy(executor, &message->root, frame, flight, error));
+	return fly(executor, request, start_copy);
 }

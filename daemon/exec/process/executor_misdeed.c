@@ -5,12 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX])
+int exec_misdeed_arm(struct exec *executor, struct exec_request *request)
 {
-	const char *at = wire_get_str(message, &message->root, "at");
-	(void)frame, (void)error;
-	executor->misdeed = (enum misdeed)wire_get_int(&message->root, "what", MISDEED_NONE);
+	const char *at = wire_get_str(request->message, request->root, "at");
+	executor->misdeed = (enum misdeed)wire_get_int(request->root, "what", MISDEED_NONE);
 	snprintf(executor->misdeed_at, sizeof(executor->misdeed_at), "%s", at ? at : "");
 	return KILN_OK;
 }

@@ -5,9 +5,17 @@
 #include "executor.h"
 #include "executor_module.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void module_assert_valid(const struct exec_module *module)
+{
+	assert((module->state == MODULE_LOADING) == !module->module);
+	assert(module->uses >= 0 && (module->state != MODULE_LOADING || module->uses == 0));
+	(void)module;
+}
 
 /* A module that waits to be loaded.  Its entry and object follow this struct in memory. */
 struct exec_load {
@@ -42,6 +50,8 @@ static int load_now(struct exec *executor, const struct exec_load *load,
 	int status = executor->ops->load(executor->device, load->object, load->bytes, load->entry,
 									 load->shared, &load->module->module, error);
 	if (status == KILN_OK) {
+		load->module->state = MODULE_LOADED;
+		module_assert_valid(load->module);
 		answer_load(executor, load->request, load->module);
 	} else {
 		map_remove_id(&executor->modules, load->id);
@@ -76,39 +86,38 @@ static int put_off(struct exec *executor, const struct exec_load *load,
 	later->object = (uint8_t *)(later + 1);
 	memcpy(later->object, load->object, load->bytes);
 	later->entry = memcpy(later->object + load->bytes, load->entry, name);
-	load->module->task = (struct exec_task){.perform = load_later, .what = later};
-	exec_quiet_add(executor, &load->module->task, load->lazy ? EXEC_TASK_LAZY : EXEC_TASK_LOAD);
+	load->module->task = (struct exec_task){
+		.kind = load->lazy ? EXEC_TASK_LAZY : EXEC_TASK_LOAD, .perform = load_later, .what = later};
+	exec_quiet_do(executor, &load->module->task, NULL);
 	return KILN_OK;
 }
 
-int exec_load(struct exec *executor, struct wire_in *message, struct frame *frame,
-			  char error[KERNEL_ERROR_MAX])
+int exec_load(struct exec *executor, struct exec_request *request)
 {
-	(void)frame;
-	const msgpack_object *root = &message->root;
+	const msgpack_object *root = request->root;
 	uint64_t id = wire_get_uint(root, "mod", 0), shared = wire_get_uint(root, "shared", 0);
-	const char *entry = wire_get_str(message, root, "entry");
+	const char *entry = wire_get_str(request->message, root, "entry");
 	size_t bytes;
 	const void *object = wire_get_bin(root, "object", &bytes);
 	if (id == 0 || map_get_id(&executor->modules, id) || !entry || !object || bytes == 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a load needs a new module id, an entry and an object, and has id %" PRIu64
-						 " and %zu bytes",
-						 id, object ? bytes : 0);
+		return exec_refuse(
+			request, KILN_EPROTO,
+			"a load needs a new module id, an entry and an object, and has id %" PRIu64
+			" and %zu bytes",
+			id, object ? bytes : 0);
 	if (shared > executor->info.limits.shared_optin)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
-						 shared, executor->info.limits.shared_optin);
+		return exec_refuse(request, KILN_EINVAL,
+						   "%" PRIu64 " bytes of shared memory are more than the %u of a block",
+						   shared, executor->info.limits.shared_optin);
 	if (executor->modules.count >= EXEC_MAX_MODULES)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "a device process holds at most %d kernels", EXEC_MAX_MODULES);
+		return exec_refuse(request, KILN_ELIMIT, "a device process holds at most %d kernels",
+						   EXEC_MAX_MODULES);
 	struct exec_module *module = calloc(1, sizeof(*module));
 	if (!module || map_put_id(&executor->modules, id, module) < 0) {
 		free(module);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-						 "out of memory for a kernel's record");
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a kernel's record");
 	}
-	const struct exec_load load = {.request = wire_id(message),
+	const struct exec_load load = {.request = request->id,
 								   .id = id,
 								   .shared = (uint32_t)shared,
 								   .bytes = bytes,
@@ -116,8 +125,8 @@ int exec_load(struct exec *executor, struct wire_in *message, struct frame *fram
 								   .module = module,
 								   .entry = entry,
 								   .object = (uint8_t *)object};
-	return exec_quiet_waits(executor, NULL) ? put_off(executor, &load, error)
-											: load_now(executor, &load, error);
+	return exec_quiet_waits(executor, NULL) ? put_off(executor, &load, request->error)
+											: load_now(executor, &load, request->error);
 }
 
 static void unload_now(struct exec *executor, void *what)
@@ -128,39 +137,39 @@ static void unload_now(struct exec *executor, void *what)
 	free(module);
 }
 
-static void unload(struct exec *executor, struct exec_module *module)
+void exec_hold_module(struct exec_module *module)
 {
-	if (!exec_quiet_waits(executor, NULL)) {
-		unload_now(executor, module);
-		return;
-	}
-	module->task = (struct exec_task){.perform = unload_now, .what = module};
-	exec_quiet_add(executor, &module->task, EXEC_TASK_LAZY);
+	module->uses++;
+	module_assert_valid(module);
 }
 
 void exec_release_module(struct exec *executor, struct exec_module *module)
 {
-	if (--module->uses == 0 && module->unload_id != 0)
-		unload(executor, module);
+	module->uses--;
+	module_assert_valid(module);
+	if (module->uses > 0 || module->state != MODULE_LEAVING)
+		return;
+	module->task =
+		(struct exec_task){.kind = EXEC_TASK_LAZY, .perform = unload_now, .what = module};
+	exec_quiet_do(executor, &module->task, NULL);
 }
 
 struct exec_module *exec_find_module(const struct exec *executor, uint64_t id)
 {
 	struct exec_module *module = map_get_id(&executor->modules, id);
-	return module && module->module ? module : NULL;
+	return module && module->state == MODULE_LOADED ? module : NULL;
 }
 
-int exec_unload(struct exec *executor, struct wire_in *message, struct frame *frame,
-				char error[KERNEL_ERROR_MAX])
+int exec_unload(struct exec *executor, struct exec_request *request)
 {
-	(void)frame;
-	uint64_t id = wire_get_uint(&message->root, "mod", 0);
+	uint64_t id = wire_get_uint(request->root, "mod", 0);
 	struct exec_module *module = exec_find_module(executor, id);
 	if (!module)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64, id);
+		return exec_refuse(request, KILN_ENOENT, "there is no module %" PRIu64, id);
 	map_remove_id(&executor->modules, id);
-	module->unload_id = wire_id(message);
-	if (module->uses == 0)
-		unload(executor, module);
+	exec_hold_module(module);
+	module->state = MODULE_LEAVING;
+	module->unload_id = request->id;
+	exec_release_module(executor, module);
 	return KILN_OK;
 }

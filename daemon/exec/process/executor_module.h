@@ -3,27 +3,31 @@
  *
  *   LOADING --(the device is quiet)--> LOADED --(unload)--> LEAVING --(the last use ends)--> gone
  *
- * LOADING: module is NULL.  LEAVING: unload_id is set, and executor->modules has it no more; the
- * last of its uses (flights, templates, graphs) unloads it and answers the request.
+ * - LOADING: the task owns the module's object; nobody may use it.
+ * - LOADED: executor->modules has it.
+ * - LEAVING: its uses (flights, templates, graphs) alone have it.  The last of them unloads it, and
+ *   then the request unload is answered.
  */
 #ifndef KILN_DAEMON_EXECUTOR_MODULE_H
 #define KILN_DAEMON_EXECUTOR_MODULE_H
 
 #include "executor.h"
 
+enum exec_module_state { MODULE_LOADING, MODULE_LOADED, MODULE_LEAVING };
+
+/* executor_module.c frees it. */
 struct exec_module {
+	enum exec_module_state state;
 	struct device_module *module; /* NULL: LOADING */
 	int uses;
-	uint64_t unload_id;
+	uint64_t unload_id; /* LEAVING: the request unload */
 	struct exec_task task;
 };
 
-int exec_load(struct exec *executor, struct wire_in *message, struct frame *frame,
-			  char error[KERNEL_ERROR_MAX]);
-int exec_unload(struct exec *executor, struct wire_in *message, struct frame *frame,
-				char error[KERNEL_ERROR_MAX]);
+exec_handler exec_load, exec_unload;
 /* NULL: no loaded kernel has that number. */
 struct exec_module *exec_find_module(const struct exec *executor, uint64_t id);
+void exec_hold_module(struct exec_module *module);
 void exec_release_module(struct exec *executor, struct exec_module *module);
 
 #endif

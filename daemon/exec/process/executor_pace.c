@@ -19,19 +19,18 @@ struct exec_line {
 	uint64_t progress_us; /* the last end, or the start after which there are flights */
 };
 
-void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t stream,
-					 uint64_t deadline_us)
+void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t deadline_us)
 {
-	struct exec_line *line = map_get_id(&executor->lines, stream);
+	struct exec_line *line = map_get_id(&executor->lines, flight->stream);
 	uint64_t now = util_now_us();
 	if (!line) {
 		line = calloc(1, sizeof(*line));
 		/* Without memory the flight has no clock here; the broker's clock remains. */
-		if (!line || map_put_id(&executor->lines, stream, line) < 0) {
+		if (!line || map_put_id(&executor->lines, flight->stream, line) < 0) {
 			free(line);
 			return;
 		}
-		line->stream = stream;
+		line->stream = flight->stream;
 		line->progress_us = now;
 	}
 	flight->line = line;

@@ -36,8 +36,8 @@ static void tell_parked(struct exec_lane *lane)
 	struct lane_counts *counts = lane->counts;
 	uint64_t first = UINT64_MAX;
 	for (int i = 0; i < KILN_STREAMS; i++)
-		if (lane->parking[i].first && lane->parking[i].first->parked_us < first)
-			first = lane->parking[i].first->parked_us;
+		if (lane->streams[i].parked && lane->streams[i].parked->parked_us < first)
+			first = lane->streams[i].parked->parked_us;
 	atomic_store_explicit(&counts->parked_us, first, memory_order_relaxed);
 	atomic_store_explicit(&counts->gated, (uint64_t)lane->gated, memory_order_relaxed);
 	atomic_store_explicit(&counts->parked, (uint64_t)lane->parked, memory_order_relaxed);
@@ -45,16 +45,16 @@ static void tell_parked(struct exec_lane *lane)
 
 static void park(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
-	struct exec_parked *parked = &lane->parking[exec_slot_stream(slot)];
+	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	slot->state = SLOT_PARKED;
 	slot->doomed = slot->entry.after && exec_lane_failed(lane, slot->entry.after - 1);
 	slot->next = NULL;
 	slot->parked_us = executor->now_us;
-	if (parked->last)
-		parked->last->next = slot;
+	if (stream->parked)
+		stream->last_parked->next = slot;
 	else
-		parked->first = slot;
-	parked->last = slot;
+		stream->parked = slot;
+	stream->last_parked = slot;
 	lane->parked++;
 	lane->gated += (slot->entry.flags & LANE_READY) != 0;
 	tell_parked(lane);
@@ -62,17 +62,13 @@ static void park(struct exec *executor, struct exec_lane *lane, struct exec_slot
 
 static void unpark(struct exec_lane *lane, struct exec_slot *slot)
 {
-	struct exec_parked *parked = &lane->parking[exec_slot_stream(slot)];
-	struct exec_slot *before = NULL;
-	if (parked->first != slot)
-		for (before = parked->first; before->next != slot;)
-			before = before->next;
-	if (before)
-		before->next = slot->next;
-	else
-		parked->first = slot->next;
-	if (parked->last == slot)
-		parked->last = before;
+	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
+	struct exec_slot *before = NULL, **link = &stream->parked;
+	for (; *link != slot; link = &before->next)
+		before = *link;
+	*link = slot->next;
+	if (stream->last_parked == slot)
+		stream->last_parked = before;
 	lane->parked--;
 	lane->gated -= (slot->entry.flags & LANE_READY) != 0;
 	tell_parked(lane);
@@ -82,15 +78,15 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane)
 {
 	uint64_t first = UINT64_MAX;
 	for (int i = 0; i < KILN_STREAMS; i++)
-		if (lane->parking[i].first && lane->parking[i].first->number < first)
-			first = lane->parking[i].first->number;
+		if (lane->streams[i].parked && lane->streams[i].parked->number < first)
+			first = lane->streams[i].parked->number;
 	return first;
 }
 
 bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane)
 {
 	for (int i = 0; i < KILN_STREAMS && executor->lane_flights < EXEC_MAX_LANE_FLIGHTS; i++)
-		if (lane->parking[i].first && !must_wait(lane, lane->parking[i].first))
+		if (lane->streams[i].parked && !must_wait(lane, lane->streams[i].parked))
 			return true;
 	return false;
 }
@@ -107,7 +103,7 @@ static void end_parked(struct exec_lane *lane, struct exec_slot *slot, int statu
 static bool is_overdue(const struct exec *executor, const struct exec_lane *lane,
 					   const struct exec_slot *slot)
 {
-	uint64_t since = lane->paces[exec_slot_stream(slot)].progress_us;
+	uint64_t since = lane->streams[exec_slot_stream(slot)].progress_us;
 	since = since > slot->parked_us ? since : slot->parked_us;
 	return lane->ready_us && (slot->entry.flags & LANE_READY) &&
 		   executor->now_us > since + lane->ready_us &&
@@ -120,8 +116,8 @@ static void end_overdue(struct exec *executor, struct exec_lane *lane)
 	util_fail(why, sizeof(why), 0, "its CUDA stream did not come by for %" PRIu64 " ms",
 			  lane->ready_us / 1000);
 	for (int i = 0; i < KILN_STREAMS; i++)
-		while (lane->parking[i].first && is_overdue(executor, lane, lane->parking[i].first))
-			end_parked(lane, lane->parking[i].first, KILN_ETIMEDOUT, why);
+		while (lane->streams[i].parked && is_overdue(executor, lane, lane->streams[i].parked))
+			end_parked(lane, lane->streams[i].parked, KILN_ETIMEDOUT, why);
 }
 
 void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
@@ -130,7 +126,7 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
 		end_overdue(executor, lane);
 	for (int i = 0; i < KILN_STREAMS; i++) {
 		struct exec_slot *slot;
-		while ((slot = lane->parking[i].first) && exec_lanes_may_launch(executor) &&
+		while ((slot = lane->streams[i].parked) && exec_lanes_may_launch(executor) &&
 			   !must_wait(lane, slot)) {
 			unpark(lane, slot);
 			exec_entry_start(executor, lane, slot);
@@ -181,13 +177,11 @@ static void cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t
 		cancel_flying(executor, lane, slot);
 }
 
-int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX])
+int exec_lane_cancel(struct exec *executor, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
-	uint64_t number = wire_get_uint(&message->root, "number", 0);
-	uint64_t count = wire_get_uint(&message->root, "count", 1);
-	(void)frame, (void)error;
+	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	uint64_t number = wire_get_uint(request->root, "number", 0);
+	uint64_t count = wire_get_uint(request->root, "count", 1);
 	for (uint64_t i = 0; lane && i < count && i < LANE_ENTRIES; i++)
 		cancel_entry(executor, lane, number + i);
 	return KILN_OK;
@@ -196,8 +190,8 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 void exec_lane_drop_parked(struct exec_lane *lane)
 {
 	for (int i = 0; i < KILN_STREAMS; i++)
-		while (lane->parking[i].first)
-			end_parked(lane, lane->parking[i].first, KILN_ECANCELED,
+		while (lane->streams[i].parked)
+			end_parked(lane, lane->streams[i].parked, KILN_ECANCELED,
 					   "the call had not started when its lane was closed");
 }
 
@@ -214,6 +208,8 @@ bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lan
 
 /* ---- Taking ---- */
 
+/* The client may write to the ring at any time: the count that says how much to copy is the copy's.
+ */
 static void copy_entry(struct lane_entry *to, const struct lane_entry *from)
 {
 	memcpy(to, from, offsetof(struct lane_entry, operands));
@@ -243,7 +239,7 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	slot->op[0] = 0;
 	exec_misdeed(executor, "entry", 0);
 	executor->lane_active_us = executor->now_us;
-	if (lane->parking[exec_slot_stream(slot)].first || must_wait(lane, slot))
+	if (lane->streams[exec_slot_stream(slot)].parked || must_wait(lane, slot))
 		park(executor, lane, slot);
 	else
 		exec_entry_start(executor, lane, slot);

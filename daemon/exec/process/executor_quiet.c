@@ -68,11 +68,15 @@ static uint64_t patience(const struct exec_quiet *quiet, enum exec_task_kind kin
 	return most_us * (uint64_t)times[kind];
 }
 
-void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_task_kind kind)
+void exec_quiet_do(struct exec *executor, struct exec_task *task,
+				   const struct device_memory *memory)
 {
 	struct exec_quiet *quiet = &executor->quiet;
 	struct exec_task **link = &quiet->first;
-	task->kind = kind;
+	if (!exec_quiet_waits(executor, memory)) {
+		task->perform(executor, task->what);
+		return;
+	}
 	task->added_us = util_now_us();
 	if (quiet->state == QUIET_NONE)
 		quiet->state = QUIET_WAITS;
@@ -82,7 +86,7 @@ void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_tas
 		quiet->came_us = task->added_us;
 		quiet->drain_us = 0;
 	}
-	task->due_us = task->added_us + patience(quiet, kind);
+	task->due_us = task->added_us + patience(quiet, task->kind);
 	while (*link && (*link)->due_us <= task->due_us)
 		link = &(*link)->next;
 	task->next = *link;

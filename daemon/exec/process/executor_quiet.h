@@ -12,7 +12,7 @@ struct exec_flight;
 /* By who waits: LOAD: a client, to launch; FREE: a client; LAZY: nobody. */
 enum exec_task_kind { EXEC_TASK_LOAD, EXEC_TASK_FREE, EXEC_TASK_LAZY };
 
-/* Lies within the buffer, module or lane that it is about. */
+/* Lies within the buffer, module or lane that it is about, which sets kind, perform and what. */
 struct exec_task {
 	struct exec_task *next;
 	enum exec_task_kind kind;
@@ -43,10 +43,13 @@ typedef bool exec_waiting(const struct exec *executor);
 void exec_quiet_open(struct exec *executor, uint32_t patience_ms);
 /* Does all tasks.  Nothing is in flight. */
 void exec_quiet_close(struct exec *executor);
-/* Whether freeing this memory, or with NULL what device_ops.stalls says, must become a task; else
- * the caller does it at once. */
+/* Whether what frees this memory (NULL: what loads, unloads or unshares words) has to wait until
+ * nothing is in flight. */
 bool exec_quiet_waits(const struct exec *executor, const struct device_memory *memory);
-void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_task_kind kind);
+/* Performs the task: at once, or later if exec_quiet_waits(). */
+void exec_quiet_do(struct exec *executor, struct exec_task *task,
+				   const struct device_memory *memory);
+/* The flight is in flight no more. */
 void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight);
 /* Does the tasks that can be done; begins and ends holds. */
 void exec_quiet_serve(struct exec *executor, exec_waiting *lanes_wait);

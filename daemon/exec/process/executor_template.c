@@ -192,13 +192,14 @@ static int check_plain_copy(const struct exec_template *copy, char error[KERNEL_
 	return KILN_OK;
 }
 
-int exec_template_read(struct exec *executor, struct wire_in *message, const msgpack_object *map,
-					   struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
-					   char error[KERNEL_ERROR_MAX])
+int exec_template_read(struct exec *executor, struct exec_request *request,
+					   const msgpack_object *map, struct exec_template *out,
+					   struct exec_place places[KERNEL_MAX_OPERANDS])
 {
+	char *error = request->error;
 	uint64_t module = wire_get_uint(map, "mod", 0);
 	bool copies = wire_get(map, "copy") != NULL;
-	const char *op = wire_get_str(message, map, "op");
+	const char *op = wire_get_str(request->message, map, "op");
 	memset(out, 0, sizeof(*out));
 	snprintf(out->op, sizeof(out->op), "%s", op ? op : "");
 	if (copies == (wire_get(map, "mod") != NULL))
@@ -207,7 +208,7 @@ int exec_template_read(struct exec *executor, struct wire_in *message, const msg
 	out->copies = copies;
 	out->copy_bytes = wire_get_uint(map, "copy", UINT64_MAX);
 	out->granule = wire_get_uint(map, "granule", 0) == 16 ? 16 : 0;
-	int status = read_operands(message, map, out, places, error);
+	int status = read_operands(request->message, map, out, places, error);
 	if (status == KILN_OK)
 		status =
 			read_args(wire_get(map, "args"), out->operand_count, out->args, &out->arg_count, error);

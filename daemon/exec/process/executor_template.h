@@ -38,9 +38,10 @@ struct exec_template {
 	uint64_t notice, left; /* the broker is told of every so many launches; 0: not */
 };
 
-/* map: the message's root, or a part of it. */
-int exec_template_read(struct exec *executor, struct wire_in *message, const msgpack_object *map,
-					   struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
-					   char error[KERNEL_ERROR_MAX]);
+/* Reads a launch from map, which is the request's root or a part of it.  Until a kernel's use is
+ * counted, *out may name its module only within this request. */
+int exec_template_read(struct exec *executor, struct exec_request *request,
+					   const msgpack_object *map, struct exec_template *out,
+					   struct exec_place places[KERNEL_MAX_OPERANDS]);
 
 #endif
