@@ -67,9 +67,8 @@ int cache_place_set_aside(const struct cache_place *place, char moved[32],
 		snprintf(to, sizeof(to), "%s%s", moved, suffixes[i]);
 		unlinkat(place->directory_fd, to, 0);
 		if (renameat(place->directory_fd, from, place->directory_fd, to) < 0 && errno != ENOENT) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-							 "%.150s/%s is damaged and cannot be renamed to %s: %s",
-							 place->directory, from, to, strerror(errno));
+			return FAIL(KILN_EIO, "%.150s/%s is damaged and cannot be renamed to %s: %s",
+						place->directory, from, to, strerror(errno));
 		}
 	}
 	return KILN_OK;

@@ -63,8 +63,8 @@ void cache_count_use(struct cache *cache, const char *key, int64_t now)
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
 {
 	if (!cache_row_is_hex(key, 64)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.*s\" is not a key: 64 digits of 0-9 and a-f", PLAIN_CUT(key, 70));
+		return FAIL(KILN_EINVAL, "\"%.*s\" is not a key: 64 digits of 0-9 and a-f",
+					PLAIN_CUT(key, 70));
 	}
 	return KILN_OK;
 }
@@ -73,9 +73,9 @@ int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX])
 {
 	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
 	if (size < 4 || size > 64 || !cache_row_is_hex(prefix, size)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.*s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
-						 PLAIN_CUT(prefix, 70));
+		return FAIL(KILN_EINVAL,
+					"\"%.*s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
+					PLAIN_CUT(prefix, 70));
 	}
 	return KILN_OK;
 }
@@ -85,19 +85,17 @@ static int encode(const struct cache_row *row, void **blob, size_t *bytes,
 {
 	int status = cache_row_encode(row, blob, bytes);
 	if (status == KILN_ELIMIT) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "kernel %.12s is too large for the cache: object and texts have at most "
-						 "512 MiB",
-						 row->key);
+		return FAIL(
+			KILN_EIO,
+			"kernel %.12s is too large for the cache: object and texts have at most 512 MiB",
+			row->key);
 	}
-	if (status == KILN_ENOMEM) {
-		return util_fail(error, KERNEL_ERROR_MAX, status, "out of memory for kernel %.12s",
-						 row->key);
-	}
+	if (status == KILN_ENOMEM)
+		return FAIL(status, "out of memory for kernel %.12s", row->key);
 	if (status != KILN_OK) {
-		return util_fail(error, KERNEL_ERROR_MAX, status,
-						 "kernel %.12s cannot be stored: an object is missing or a name too long",
-						 row->key);
+		return FAIL(status,
+					"kernel %.12s cannot be stored: an object is missing or a name too long",
+					row->key);
 	}
 	return KILN_OK;
 }
@@ -111,10 +109,10 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 		return status;
 	if (!cache_fits(cache, size)) {
 		char takes[16], cap[16];
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "a kernel that takes %s with its texts is too large for a cache of %s: "
-						 "raise --cache-bytes",
-						 util_bytes(size, takes), util_bytes(cache->cap_bytes, cap));
+		return FAIL(KILN_EIO,
+					"a kernel that takes %s with its texts is too large for a cache of %s: raise "
+					"--cache-bytes",
+					util_bytes(size, takes), util_bytes(cache->cap_bytes, cap));
 	}
 	cache_stay(cache);
 	cache_flush_uses(cache);
@@ -230,14 +228,13 @@ int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KE
 {
 	char takes[16], cap[16];
 	if (!cache_fits(cache, bytes)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "kernels of %s are too many for a cache of %s: raise --cache-bytes",
-						 util_bytes(bytes, takes), util_bytes(cache->cap_bytes, cap));
+		return FAIL(KILN_ELIMIT,
+					"kernels of %s are too many for a cache of %s: raise --cache-bytes",
+					util_bytes(bytes, takes), util_bytes(cache->cap_bytes, cap));
 	}
 	if (cache->cap_rows && rows > cache->cap_rows - cache->cap_rows / 10) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "%llu kernels are too many for a cache, which keeps %llu",
-						 (unsigned long long)rows, (unsigned long long)cache->cap_rows);
+		return FAIL(KILN_ELIMIT, "%llu kernels are too many for a cache, which keeps %llu",
+					(unsigned long long)rows, (unsigned long long)cache->cap_rows);
 	}
 	return KILN_OK;
 }

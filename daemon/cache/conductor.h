@@ -75,7 +75,11 @@ void cache_count_use(struct cache *cache, const char *key, int64_t now);
 void cache_drop_use(struct cache *cache, const char *key);
 void cache_flush_uses(struct cache *cache);
 
-/* Finds the one key that begins so, in the database or in memory alone. */
+/* Finds the one key of pins or failures that begins so; needs a database.  KILN_ENOENT: there is
+ * none; KILN_EINVAL: there are several, or the prefix is none. */
+int cache_resolve_in(struct cache *cache, enum cache_db_table table, const char *prefix,
+					 char key[KERNEL_KEY_HEX], char error[KERNEL_ERROR_MAX]);
+/* Finds the one kernel whose key begins so, in the database or in memory alone; as above. */
 int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
 				  char error[KERNEL_ERROR_MAX]);
 /* Returns the bytes that the cap counts: of rows, of those in quarantine, and of failures. */

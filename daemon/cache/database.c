@@ -142,10 +142,10 @@ int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR
 	int status = is_damage(code) ? KILN_EPROTO : code == SQLITE_NOMEM ? KILN_ENOMEM : KILN_EIO;
 	const char *remedy = remedy_of(code, system);
 	db->disk_failed = db->disk_failed || remedy;
-	return util_fail(error, KERNEL_ERROR_MAX, status, "%s %.150s failed: %s%s%s%s%s%s", what,
-					 db->path, sqlite3_errmsg(db->handle), file && system ? " (" : "",
-					 file && system ? strerror(system) : "", file && system ? ")" : "",
-					 remedy ? ": " : "", remedy ? remedy : "");
+	return FAIL(status, "%s %.150s failed: %s%s%s%s%s%s", what, db->path,
+				sqlite3_errmsg(db->handle), file && system ? " (" : "",
+				file && system ? strerror(system) : "", file && system ? ")" : "",
+				remedy ? ": " : "", remedy ? remedy : "");
 }
 
 bool cache_db_disk_failed(struct cache_db *db)
@@ -164,11 +164,22 @@ sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement wh
 	return statement;
 }
 
-int cache_db_run(sqlite3_stmt *statement)
+int cache_db_step(struct cache_db *db, sqlite3_stmt *statement, const char *what,
+				  char error[KERNEL_ERROR_MAX])
 {
 	int code = sqlite3_step(statement);
+	if (code == SQLITE_ROW)
+		return KILN_OK;
+	int status = code == SQLITE_DONE ? KILN_ENOENT : cache_db_fail(db, what, error);
 	sqlite3_reset(statement);
-	return code == SQLITE_DONE || code == SQLITE_ROW ? SQLITE_OK : code;
+	return status;
+}
+
+int cache_db_run(struct cache_db *db, sqlite3_stmt *statement, const char *what,
+				 char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_db_step(db, statement, what, error);
+	return status == KILN_ENOENT ? KILN_OK : status;
 }
 
 int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
@@ -237,14 +248,10 @@ static int look_over(struct cache_db *db, enum cache_db_check check, char error[
 				 &number, answer, sizeof(answer)) != SQLITE_OK)
 		return cache_db_fail(db, "checking", error);
 	/* SQLite tells of some pages only that it does not have them; the system call told why. */
-	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "checking %.150s failed: disk I/O error: see to its disk", db->path);
-	}
-	if (strcmp(answer, "ok") != 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.100s is damaged: %s", db->path,
-						 answer);
-	}
+	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO))
+		return FAIL(KILN_EIO, "checking %.150s failed: disk I/O error: see to its disk", db->path);
+	if (strcmp(answer, "ok") != 0)
+		return FAIL(KILN_EPROTO, "%.100s is damaged: %s", db->path, answer);
 	return KILN_OK;
 }
 
@@ -260,10 +267,10 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 					 NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, "opening", error);
 	if (strcmp(answer, "wal") != 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "%.150s cannot have a write-ahead log, only journal mode %s: choose "
-						 "another --cache-dir",
-						 db->path, answer);
+		return FAIL(KILN_EIO,
+					"%.150s cannot have a write-ahead log, only journal mode %s: choose another "
+					"--cache-dir",
+					db->path, answer);
 	}
 	if (check != DB_CHECK_NOTHING) {
 		int status = look_over(db, check, error);
@@ -316,15 +323,13 @@ static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 	char name[PATH_MAX + 32];
 	(void)look_at_log(path, &log);
 	snprintf(name, sizeof(name), "%s-wal", path);
-	if (log.st_mode && !S_ISREG(log.st_mode) && unlink(name) < 0 && rmdir(name) < 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "%.150s is no file, and cannot be removed", name);
-	}
+	if (log.st_mode && !S_ISREG(log.st_mode) && unlink(name) < 0 && rmdir(name) < 0)
+		return FAIL(KILN_EPROTO, "%.150s is no file, and cannot be removed", name);
 	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s is no file but a %s", path,
-						 S_ISDIR(status.st_mode)   ? "directory"
-						 : S_ISLNK(status.st_mode) ? "link"
-												   : "special file");
+		return FAIL(KILN_EPROTO, "%.150s is no file but a %s", path,
+					S_ISDIR(status.st_mode)   ? "directory"
+					: S_ISLNK(status.st_mode) ? "link"
+											  : "special file");
 	}
 	return KILN_OK;
 }
@@ -354,13 +359,11 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 						SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX,
 						NULL) != SQLITE_OK) {
 		status = db->handle ? cache_db_fail(db, "opening", error)
-							: util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-										"opening %.150s failed: out of memory", path);
+							: FAIL(KILN_ENOMEM, "opening %.150s failed: out of memory", path);
 	} else if (status == KILN_OK && sqlite3_db_readonly(db->handle, "main") == 1) {
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						   "%.150s cannot be written: make it writable, or choose another "
-						   "--cache-dir",
-						   path);
+		status =
+			FAIL(KILN_EIO,
+				 "%.150s cannot be written: make it writable, or choose another --cache-dir", path);
 	}
 	if (status == KILN_OK) {
 		sqlite3_busy_timeout(db->handle, DEADLINE_DATABASE_MS);

@@ -66,8 +66,15 @@ struct cache_db {
 	sqlite3_stmt *statements[DB_STATEMENTS];
 };
 
-/* A statement ready for binding.  Whoever steps it resets it. */
+/* Returns a statement ready for binding; db owns it. */
 sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement which);
+/* Steps a bound statement to its next row.  KILN_OK: there is one, and the caller steps on or
+ * resets the statement; KILN_ENOENT: there is none, without a sentence; else as cache_db_fail(). */
+int cache_db_step(struct cache_db *db, sqlite3_stmt *statement, const char *what,
+				  char error[KERNEL_ERROR_MAX]);
+/* Runs a bound statement that gives no rows, and resets it. */
+int cache_db_run(struct cache_db *db, sqlite3_stmt *statement, const char *what,
+				 char error[KERNEL_ERROR_MAX]);
 /* The sentence for the last error of the database; what: "reading a kernel". */
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
 /* The same where a table or a column may be missing, or there already: it is not ours. */
@@ -75,8 +82,14 @@ int cache_db_refuse(struct cache_db *db, const char *what, char error[KERNEL_ERR
 /* Parameter and column as texts; what does not fit is cut. */
 void cache_db_bind_text(sqlite3_stmt *statement, int index, const char *text);
 void cache_db_column_text(sqlite3_stmt *statement, int column, char *out, size_t size);
-/* Forgets a row; an SQLite code. */
-int cache_db_forget(struct cache_db *db, const char *key);
+/* Reads a statement that counts: its row has a number and a sum. */
+int cache_db_count(struct cache_db *db, enum cache_db_statement which, const char *what,
+				   uint64_t *count, uint64_t *sum, char error[KERNEL_ERROR_MAX]);
+/* Removes a row with its blob, within the caller's transaction. */
+int cache_db_forget(struct cache_db *db, const char *key, const char *what,
+					char error[KERNEL_ERROR_MAX]);
+/* Takes a row, of so many bytes of object and in all, out of the totals. */
+void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t size);
 /* A sum that SQLite made, as a number that cannot be negative. */
 uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column);
 /* A column that counts: one that is negative, or so large that one more is none, is damaged. */
@@ -86,8 +99,6 @@ int cache_db_ask(struct cache_db *db, const char *question, int64_t *number);
 /* Whose database it is, and of which schema; an empty one becomes ours, an older one is brought up
  * to date (database_schema.c). */
 int cache_db_identify(struct cache_db *db, char error[KERNEL_ERROR_MAX]);
-/* Runs a bound statement that gives no rows, and resets it; an SQLite code. */
-int cache_db_run(sqlite3_stmt *statement);
 int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
 /* Commits if status is KILN_OK, else rolls back; returns how it ended. */
 int cache_db_end(struct cache_db *db, int status, const char *what, char error[KERNEL_ERROR_MAX]);

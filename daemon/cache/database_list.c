@@ -57,8 +57,8 @@ int cache_db_list(struct cache_db *db, const char *sort, const char *after, int6
 	sqlite3_bind_int64(statement, 1, limit > 0 ? limit : -1);
 	if (which == DB_BY_KEY)
 		cache_db_bind_text(statement, 2, after);
-	int code, status = KILN_OK;
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+	int status;
+	while ((status = cache_db_step(db, statement, "listing", error)) == KILN_OK) {
 		struct cache_row row = {{0}};
 		char instantiation[KERNEL_INSTANTIATION_MAX];
 		read_told(statement, &row, instantiation);
@@ -73,22 +73,14 @@ int cache_db_list(struct cache_db *db, const char *sort, const char *after, int6
 		row.pinned = sqlite3_column_int(statement, 15);
 		visit(&row, arg);
 	}
-	if (code != SQLITE_DONE)
-		status = cache_db_fail(db, "listing", error);
-	sqlite3_reset(statement);
-	return status;
+	return status == KILN_ENOENT ? KILN_OK : status;
 }
 
 /* ---- Trimming ---- */
 
-struct victim {
-	char key[KERNEL_KEY_HEX];
-	int64_t bytes, size;
-};
-
 /* The rows chosen for a piece. */
 struct piece {
-	struct victim victims[TRIM_ROWS];
+	char keys[TRIM_ROWS][KERNEL_KEY_HEX]; /* not of a dry run */
 	int count;
 	uint64_t size;
 };
@@ -99,21 +91,6 @@ static void bind_filter(sqlite3_stmt *statement, int index, const char *text)
 		cache_db_bind_text(statement, index, text);
 }
 
-static void show(sqlite3_stmt *statement, cache_visit visit, void *arg)
-{
-	struct cache_row row = {{0}};
-	char instantiation[KERNEL_INSTANTIATION_MAX];
-	read_told(statement, &row, instantiation);
-	row.hits = cache_db_column_count(statement, 8);
-	visit(&row, arg);
-}
-
-static bool is_full(const struct piece *piece, bool dry_run)
-{
-	return dry_run ? piece->count == TRIM_LOOK
-				   : piece->count == TRIM_ROWS || piece->size >= TRIM_BYTES;
-}
-
 /* Chooses the rows of a piece; tells them, and counts them as gone in left. */
 static int choose_piece(struct cache_db *db, const struct cache_trim *what,
 						struct cache_db_totals *left, struct cache_trimmed *progress,
@@ -121,31 +98,35 @@ static int choose_piece(struct cache_db *db, const struct cache_trim *what,
 						char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_VICTIMS);
-	int code = SQLITE_DONE, status = KILN_OK;
+	int status = KILN_OK;
 	sqlite3_bind_int64(statement, 1, progress->after);
 	bind_filter(statement, 2, what->op);
 	bind_filter(statement, 3, what->target);
 	bind_filter(statement, 4, what->compiler);
 	sqlite3_bind_int64(statement, 5, what->used_before);
 	progress->more = false;
-	while ((left->bytes > what->bytes || left->rows > what->rows) &&
-		   !(progress->more = is_full(piece, what->dry_run)) &&
-		   (code = sqlite3_step(statement)) == SQLITE_ROW) {
-		struct victim victim = {.bytes = sqlite3_column_int64(statement, 4),
-								.size = sqlite3_column_int64(statement, 5)};
-		cache_db_column_text(statement, 0, victim.key, sizeof(victim.key));
+	while (left->bytes > what->bytes || left->rows > what->rows) {
+		progress->more = what->dry_run ? piece->count == TRIM_LOOK
+									   : piece->count == TRIM_ROWS || piece->size >= TRIM_BYTES;
+		if (progress->more)
+			break;
+		status = cache_db_step(db, statement, "trimming", error);
+		if (status != KILN_OK)
+			break;
+		struct cache_row row = {{0}};
+		char instantiation[KERNEL_INSTANTIATION_MAX];
+		read_told(statement, &row, instantiation);
 		progress->after = sqlite3_column_int64(statement, 7);
+		row.hits = cache_db_column_count(statement, 8);
 		if (!what->dry_run)
-			piece->victims[piece->count] = victim;
+			memcpy(piece->keys[piece->count], row.key, sizeof(row.key));
 		piece->count++;
-		piece->size += (uint64_t)victim.size;
-		cache_db_count_gone(left, victim.bytes, victim.size);
-		show(statement, removed, arg);
+		piece->size += row.size;
+		cache_db_count_gone(left, (int64_t)row.object_bytes, (int64_t)row.size);
+		removed(&row, arg);
 	}
-	if (code != SQLITE_DONE && code != SQLITE_ROW)
-		status = cache_db_fail(db, "trimming", error);
 	sqlite3_reset(statement);
-	return status;
+	return status == KILN_ENOENT ? KILN_OK : status;
 }
 
 int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
@@ -159,8 +140,7 @@ int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
 	if (status == KILN_OK && !what->dry_run && piece.count) {
 		status = cache_db_begin(db, name, error);
 		for (int i = 0; i < piece.count && status == KILN_OK; i++)
-			if (cache_db_forget(db, piece.victims[i].key) != SQLITE_OK)
-				status = cache_db_fail(db, name, error);
+			status = cache_db_forget(db, piece.keys[i], name, error);
 		status = cache_db_end(db, status, name, error);
 	}
 	if (status == KILN_OK) {
@@ -199,20 +179,11 @@ int cache_db_set_pin(struct cache_db *db, const char *key, bool pinned,
 {
 	sqlite3_stmt *statement = cache_db_statement(db, pinned ? DB_PIN : DB_UNPIN);
 	cache_db_bind_text(statement, 1, key);
-	return cache_db_run(statement) == SQLITE_OK ? KILN_OK : cache_db_fail(db, "pinning in", error);
+	return cache_db_run(db, statement, "pinning in", error);
 }
 
 int cache_db_pinned(struct cache_db *db, uint64_t *rows, uint64_t *bytes,
 					char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = cache_db_statement(db, DB_PINNED);
-	int status = KILN_OK;
-	if (sqlite3_step(statement) == SQLITE_ROW) {
-		*rows = (uint64_t)sqlite3_column_int64(statement, 0);
-		*bytes = cache_db_column_sum(statement, 1);
-	} else {
-		status = cache_db_fail(db, "counting pins in", error);
-	}
-	sqlite3_reset(statement);
-	return status;
+	return cache_db_count(db, DB_PINNED, "counting pins in", rows, bytes, error);
 }

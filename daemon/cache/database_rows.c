@@ -42,11 +42,9 @@ int64_t cache_db_cost(size_t blob_bytes)
 int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_TOTALS);
-	if (sqlite3_step(statement) != SQLITE_ROW) {
-		int status = cache_db_fail(db, "counting in", error);
-		sqlite3_reset(statement);
+	int status = cache_db_step(db, statement, "counting in", error);
+	if (status != KILN_OK)
 		return status;
-	}
 	out->rows = (uint64_t)sqlite3_column_int64(statement, 0);
 	out->objects = cache_db_column_sum(statement, 1);
 	out->bytes = cache_db_column_sum(statement, 2);
@@ -55,8 +53,8 @@ int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error
 	out->pinned = (uint64_t)sqlite3_column_int64(statement, 5);
 	sqlite3_reset(statement);
 	if (out->turn < 0 || out->turn >= NUMBER_MOST) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "%.150s is damaged: it counts %lld uses", db->path, (long long)out->turn);
+		return FAIL(KILN_EPROTO, "%.150s is damaged: it counts %lld uses", db->path,
+					(long long)out->turn);
 	}
 	return KILN_OK;
 }
@@ -82,15 +80,13 @@ int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *in
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_GET);
 	cache_db_bind_text(statement, 1, key);
-	int code = sqlite3_step(statement);
-	int status = KILN_OK;
-	if (code == SQLITE_DONE) {
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
-	} else if (code != SQLITE_ROW) {
-		status = cache_db_fail(db, "reading a kernel from", error);
-	} else if (copy_blob(statement, 9, blob, bytes) != KILN_OK) {
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-						   "out of memory for the cached kernel %s", key);
+	int status = cache_db_step(db, statement, "reading a kernel from", error);
+	if (status == KILN_ENOENT)
+		return FAIL(status, "no kernel %s in the cache", key);
+	if (status != KILN_OK)
+		return status;
+	if (copy_blob(statement, 9, blob, bytes) != KILN_OK) {
+		status = FAIL(KILN_ENOMEM, "out of memory for the cached kernel %s", key);
 	} else {
 		cache_db_column_text(statement, 0, index->key, sizeof(index->key));
 		cache_db_column_text(statement, 1, index->op, sizeof(index->op));
@@ -106,22 +102,24 @@ int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *in
 	return status;
 }
 
-/* Runs a statement whose first parameter is the key. */
-static int run_key(struct cache_db *db, enum cache_db_statement which, const char *key)
+/* Runs a statement whose parameter is the key. */
+static int run_key(struct cache_db *db, enum cache_db_statement which, const char *key,
+				   const char *what, char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, which);
 	cache_db_bind_text(statement, 1, key);
-	return cache_db_run(statement);
+	return cache_db_run(db, statement, what, error);
 }
 
-int cache_db_forget(struct cache_db *db, const char *key)
+int cache_db_forget(struct cache_db *db, const char *key, const char *what,
+					char error[KERNEL_ERROR_MAX])
 {
-	int code = run_key(db, DB_FORGET_OBJECT, key);
-	return code == SQLITE_OK ? run_key(db, DB_FORGET, key) : code;
+	int status = run_key(db, DB_FORGET_OBJECT, key, what, error);
+	return status == KILN_OK ? run_key(db, DB_FORGET, key, what, error) : status;
 }
 
 static int insert_row(struct cache_db *db, const struct cache_row *row, const void *blob,
-					  size_t bytes, int64_t turn)
+					  size_t bytes, int64_t turn, const char *what, char error[KERNEL_ERROR_MAX])
 {
 	const int64_t numbers[] = {
 		(int64_t)row->object_bytes,
@@ -147,13 +145,17 @@ static int insert_row(struct cache_db *db, const struct cache_row *row, const vo
 	cache_db_bind_text(statement, 5, compiler);
 	for (int i = 0; i < (int)(sizeof(numbers) / sizeof(numbers[0])); i++)
 		sqlite3_bind_int64(statement, 6 + i, numbers[i]);
-	int code = cache_db_run(statement);
-	if (code != SQLITE_OK)
-		return code;
-	statement = cache_db_statement(db, DB_PUT_OBJECT);
-	sqlite3_bind_int64(statement, 1, sqlite3_last_insert_rowid(db->handle));
-	sqlite3_bind_blob64(statement, 2, blob, bytes, SQLITE_STATIC);
-	return cache_db_run(statement);
+	int status = cache_db_run(db, statement, what, error);
+	if (status == KILN_OK) {
+		statement = cache_db_statement(db, DB_PUT_OBJECT);
+		sqlite3_bind_int64(statement, 1, sqlite3_last_insert_rowid(db->handle));
+		sqlite3_bind_blob64(statement, 2, blob, bytes, SQLITE_STATIC);
+		status = cache_db_run(db, statement, what, error);
+	}
+	/* The key was removed before: the index and the table say two things. */
+	bool contradicts =
+		status != KILN_OK && (sqlite3_errcode(db->handle) & 0xff) == SQLITE_CONSTRAINT;
+	return contradicts ? KILN_EPROTO : status;
 }
 
 static void take_away(uint64_t *from, int64_t bytes)
@@ -169,32 +171,29 @@ void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t 
 	take_away(&totals->bytes, size);
 }
 
-/* Removes the row with the key, if there is one, and tells its sizes; an SQLite code. */
-static int replace(struct cache_db *db, const char *key, bool *was, int64_t *bytes, int64_t *size)
+/* Removes the row with the key, if there is one, from the tables and from totals. */
+static int remove_row(struct cache_db *db, const char *key, struct cache_db_totals *totals,
+					  const char *what, char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_SIZE);
 	cache_db_bind_text(statement, 1, key);
-	int code = sqlite3_step(statement);
-	*was = code == SQLITE_ROW;
-	*bytes = *was ? sqlite3_column_int64(statement, 0) : 0;
-	*size = *was ? sqlite3_column_int64(statement, 1) : 0;
+	int status = cache_db_step(db, statement, what, error);
+	if (status != KILN_OK)
+		return status == KILN_ENOENT ? KILN_OK : status;
+	cache_db_count_gone(totals, sqlite3_column_int64(statement, 0),
+						sqlite3_column_int64(statement, 1));
 	sqlite3_reset(statement);
-	if (*was)
-		return cache_db_forget(db, key);
-	return code == SQLITE_DONE ? SQLITE_OK : code;
+	return cache_db_forget(db, key, what, error);
 }
 
 int cache_db_has(struct cache_db *db, const char *key, char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_SIZE);
-	int status = KILN_OK;
 	cache_db_bind_text(statement, 1, key);
-	int code = sqlite3_step(statement);
-	if (code == SQLITE_DONE)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
-	else if (code != SQLITE_ROW)
-		status = cache_db_fail(db, "reading a kernel from", error);
+	int status = cache_db_step(db, statement, "reading a kernel from", error);
 	sqlite3_reset(statement);
+	if (status == KILN_ENOENT)
+		FAIL(status, "no kernel %s in the cache", key);
 	return status;
 }
 
@@ -202,23 +201,15 @@ int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *b
 				 struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "writing a kernel to";
-	int64_t old_bytes, old_size;
-	bool was;
+	struct cache_db_totals after = *totals;
 	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK)
-		return status;
-	int code = replace(db, row->key, &was, &old_bytes, &old_size);
-	if (code == SQLITE_OK)
-		code = insert_row(db, row, blob, bytes, ++totals->turn);
-	if (code != SQLITE_OK) {
-		status = cache_db_fail(db, what, error);
-		/* Its key is free: the index and the table say two things. */
-		status = (code & 0xff) == SQLITE_CONSTRAINT ? KILN_EPROTO : status;
-	}
+	if (status == KILN_OK)
+		status = remove_row(db, row->key, &after, what, error);
+	if (status == KILN_OK)
+		status = insert_row(db, row, blob, bytes, ++after.turn, what, error);
 	status = cache_db_end(db, status, what, error);
 	if (status == KILN_OK) {
-		if (was)
-			cache_db_count_gone(totals, old_bytes, old_size);
+		*totals = after;
 		totals->rows++;
 		totals->objects += row->object_bytes;
 		totals->bytes += (uint64_t)cache_db_cost(bytes);
@@ -235,56 +226,61 @@ int cache_db_remove(struct cache_db *db, const char *key, struct cache_db_totals
 					char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "removing a kernel from";
-	int64_t bytes, size;
-	bool was;
+	struct cache_db_totals after = *totals;
 	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK)
-		return status;
-	if (replace(db, key, &was, &bytes, &size) != SQLITE_OK)
-		status = cache_db_fail(db, what, error);
+	if (status == KILN_OK)
+		status = remove_row(db, key, &after, what, error);
 	status = cache_db_end(db, status, what, error);
-	if (status == KILN_OK && was)
-		cache_db_count_gone(totals, bytes, size);
+	if (status == KILN_OK)
+		*totals = after;
 	return status;
 }
 
-int cache_db_quarantine(struct cache_db *db, const char *key, const char *why, int64_t now,
-						char error[KERNEL_ERROR_MAX])
+int cache_db_quarantine(struct cache_db *db, const char *key, const char *why,
+						struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "setting a damaged kernel aside in";
+	struct cache_db_totals after = *totals;
+	uint64_t count;
 	int status = cache_db_begin(db, what, error);
+	if (status == KILN_OK) {
+		sqlite3_stmt *statement = cache_db_statement(db, DB_SET_ASIDE);
+		cache_db_bind_text(statement, 1, key);
+		cache_db_bind_text(statement, 2, why);
+		sqlite3_bind_int64(statement, 3, util_wall_s());
+		status = cache_db_run(db, statement, what, error);
+	}
+	if (status == KILN_OK)
+		status = remove_row(db, key, &after, what, error);
+	if (status == KILN_OK) {
+		sqlite3_stmt *statement = cache_db_statement(db, DB_SET_ASIDE_BOUND);
+		sqlite3_bind_int64(statement, 1, DB_QUARANTINE);
+		status = cache_db_run(db, statement, what, error);
+	}
+	status = cache_db_end(db, status, what, error);
 	if (status != KILN_OK)
 		return status;
-	sqlite3_stmt *statement = cache_db_statement(db, DB_SET_ASIDE);
-	cache_db_bind_text(statement, 1, key);
-	cache_db_bind_text(statement, 2, why);
-	sqlite3_bind_int64(statement, 3, now);
-	int code = cache_db_run(statement);
-	if (code == SQLITE_OK)
-		code = cache_db_forget(db, key);
-	if (code == SQLITE_OK) {
-		statement = cache_db_statement(db, DB_SET_ASIDE_BOUND);
-		sqlite3_bind_int64(statement, 1, DB_QUARANTINE);
-		code = cache_db_run(statement);
-	}
-	if (code != SQLITE_OK)
-		status = cache_db_fail(db, what, error);
-	return cache_db_end(db, status, what, error);
+	*totals = after;
+	return cache_db_quarantined(db, &count, &totals->quarantine, error);
 }
 
-int cache_db_quarantined(struct cache_db *db, int64_t *count, uint64_t *bytes,
+int cache_db_count(struct cache_db *db, enum cache_db_statement which, const char *what,
+				   uint64_t *count, uint64_t *sum, char error[KERNEL_ERROR_MAX])
+{
+	sqlite3_stmt *statement = cache_db_statement(db, which);
+	int status = cache_db_step(db, statement, what, error);
+	if (status == KILN_OK) {
+		*count = (uint64_t)sqlite3_column_int64(statement, 0);
+		*sum = cache_db_column_sum(statement, 1);
+		sqlite3_reset(statement);
+	}
+	return status;
+}
+
+int cache_db_quarantined(struct cache_db *db, uint64_t *count, uint64_t *bytes,
 						 char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = cache_db_statement(db, DB_QUARANTINED);
-	int status = KILN_OK;
-	if (sqlite3_step(statement) == SQLITE_ROW) {
-		*count = sqlite3_column_int64(statement, 0);
-		*bytes = cache_db_column_sum(statement, 1);
-	} else {
-		status = cache_db_fail(db, "counting in", error);
-	}
-	sqlite3_reset(statement);
-	return status;
+	return cache_db_count(db, DB_QUARANTINED, "counting in", count, bytes, error);
 }
 
 int cache_db_uses(struct cache_db *db, const struct cache_db_use *uses, int count,
@@ -298,61 +294,46 @@ int cache_db_uses(struct cache_db *db, const struct cache_db_use *uses, int coun
 		sqlite3_bind_int64(statement, 2, uses[i].hits);
 		sqlite3_bind_int64(statement, 3, uses[i].used);
 		sqlite3_bind_int64(statement, 4, uses[i].turn);
-		if (cache_db_run(statement) != SQLITE_OK)
-			status = cache_db_fail(db, what, error);
+		status = cache_db_run(db, statement, what, error);
 	}
 	return cache_db_end(db, status, what, error);
 }
 
 int cache_db_release(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 {
-	return cache_db_run(cache_db_statement(db, DB_RELEASE)) == SQLITE_OK
-			   ? KILN_OK
-			   : cache_db_fail(db, "emptying the quarantine of", error);
+	return cache_db_run(db, cache_db_statement(db, DB_RELEASE), "emptying the quarantine of",
+						error);
 }
 
-static int find_keys(struct cache_db *db, enum cache_db_statement which, const char *prefix,
-					 char keys[2][KERNEL_KEY_HEX], int *count, char error[KERNEL_ERROR_MAX])
+int cache_db_find(struct cache_db *db, enum cache_db_table table, const char *prefix,
+				  char keys[2][KERNEL_KEY_HEX], int *count, char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = cache_db_statement(db, which);
-	int code, status = KILN_OK;
+	static const struct {
+		enum cache_db_statement statement;
+		const char *what;
+	} tables[] = {
+		[DB_KERNELS] = {DB_FIND, "looking for a kernel in"},
+		[DB_PINS] = {DB_FIND_PIN, "looking for a kernel in"},
+		[DB_FAILURES] = {DB_FAILED_FIND, "looking for a failure in"},
+	};
+	sqlite3_stmt *statement = cache_db_statement(db, tables[table].statement);
+	int status;
 	*count = 0;
 	cache_db_bind_text(statement, 1, prefix);
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW && *count < 2)
+	while ((status = cache_db_step(db, statement, tables[table].what, error)) == KILN_OK)
 		cache_db_column_text(statement, 0, keys[(*count)++], KERNEL_KEY_HEX);
-	if (code != SQLITE_DONE && code != SQLITE_ROW)
-		status = cache_db_fail(db, "looking for a kernel in", error);
-	sqlite3_reset(statement);
-	return status;
-}
-
-int cache_db_find(struct cache_db *db, const char *prefix, char keys[2][KERNEL_KEY_HEX], int *count,
-				  char error[KERNEL_ERROR_MAX])
-{
-	return find_keys(db, DB_FIND, prefix, keys, count, error);
-}
-
-int cache_db_find_pin(struct cache_db *db, const char *prefix, char keys[2][KERNEL_KEY_HEX],
-					  int *count, char error[KERNEL_ERROR_MAX])
-{
-	return find_keys(db, DB_FIND_PIN, prefix, keys, count, error);
+	return status == KILN_ENOENT ? KILN_OK : status;
 }
 
 int cache_db_next(struct cache_db *db, const char *after, char key[KERNEL_KEY_HEX],
 				  char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_NEXT);
-	char next[KERNEL_KEY_HEX] = "";
 	cache_db_bind_text(statement, 1, after);
-	int code = sqlite3_step(statement);
-	int status = KILN_OK;
-	if (code == SQLITE_ROW)
-		cache_db_column_text(statement, 0, next, sizeof(next));
-	else
-		status = code == SQLITE_DONE ? KILN_ENOENT : cache_db_fail(db, "reading", error);
-	sqlite3_reset(statement);
+	int status = cache_db_step(db, statement, "reading", error);
 	if (status == KILN_OK)
-		memcpy(key, next, sizeof(next));
+		cache_db_column_text(statement, 0, key, KERNEL_KEY_HEX);
+	sqlite3_reset(statement);
 	return status;
 }
 
@@ -371,7 +352,7 @@ int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
 	int at = (int)(sqlite3_column_int64(statement, 1) - 1 - from_end);
 	sqlite3_reset(statement);
 	if (code == SQLITE_DONE)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
+		return FAIL(KILN_ENOENT, "no kernel %s in the cache", key);
 	if (code != SQLITE_ROW ||
 		sqlite3_blob_open(db->handle, "main", "objects", "blob", id, 1, &blob) != SQLITE_OK ||
 		sqlite3_blob_read(blob, &byte, 1, at) != SQLITE_OK) {

@@ -84,7 +84,9 @@ static int fill_row(struct cache_db *db, sqlite3_stmt *set, int64_t id)
 	sqlite3_bind_int64(set, 1, id);
 	cache_db_bind_text(set, 2, compiler);
 	sqlite3_bind_int64(set, 3, cache_db_cost((size_t)bytes));
-	return cache_db_run(set);
+	code = sqlite3_step(set);
+	sqlite3_reset(set);
+	return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
 static const char upgrading[] = "upgrading";
@@ -102,7 +104,7 @@ static int fill_columns(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 		code = fill_row(db, set, sqlite3_column_int64(rows, 0));
 	int status = KILN_OK;
 	if ((code & 0xff) == SQLITE_CORRUPT && errno != EIO)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s is damaged", db->path);
+		status = FAIL(KILN_EPROTO, "%.150s is damaged", db->path);
 	else if (code != SQLITE_DONE)
 		status = cache_db_refuse(db, upgrading, error);
 	sqlite3_finalize(set);
@@ -144,20 +146,18 @@ int cache_db_identify(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 	if (application == 0 && version == 0 && tables == 0)
 		return create(db, error);
 	if (application != DB_APPLICATION) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "%.150s is the database of another program (application id %lld)",
-						 db->path, (long long)application);
+		return FAIL(KILN_EPROTO, "%.150s is the database of another program (application id %lld)",
+					db->path, (long long)application);
 	}
 	if (version > DB_SCHEMA) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EVERSION,
-						 "%.150s has schema %lld, and this kilnd knows schemas up to %d: use a "
-						 "newer kilnd, or another --cache-dir",
-						 db->path, (long long)version, DB_SCHEMA);
+		return FAIL(KILN_EVERSION,
+					"%.150s has schema %lld, and this kilnd knows schemas up to %d: use a newer "
+					"kilnd, or another --cache-dir",
+					db->path, (long long)version, DB_SCHEMA);
 	}
 	if (version == DB_SCHEMA)
 		return KILN_OK;
 	if (version == 2)
 		return upgrade(db, error);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s has an unknown schema, %lld",
-					 db->path, (long long)version);
+	return FAIL(KILN_EPROTO, "%.150s has an unknown schema, %lld", db->path, (long long)version);
 }

@@ -12,47 +12,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int write_done(struct cache *cache, int code, const char *what, char error[KERNEL_ERROR_MAX])
+/* Runs a statement that writes failures. */
+static int write_failures(struct cache *cache, sqlite3_stmt *statement, const char *what,
+						  char error[KERNEL_ERROR_MAX])
 {
-	int status = KILN_OK;
-	if (code != SQLITE_OK) {
-		status = cache_db_fail(cache->db, what, error);
-		cache->write_failures++;
-	}
+	int status = cache_db_run(cache->db, statement, what, error);
+	cache->write_failures += status != KILN_OK;
 	return status;
 }
 
 static int recount(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_COUNT);
-	int status = KILN_OK;
-	if (sqlite3_step(statement) == SQLITE_ROW) {
-		cache->failures = (uint64_t)sqlite3_column_int64(statement, 0);
-		cache->failure_bytes = cache_db_column_sum(statement, 1);
-	} else {
-		status = cache_db_fail(cache->db, "counting failures in", error);
-	}
-	sqlite3_reset(statement);
-	return status;
+	return cache_db_count(cache->db, DB_FAILED_COUNT, "counting failures in", &cache->failures,
+						  &cache->failure_bytes, error);
 }
 
-/* Runs a statement that removes failures; key NULL: it has no parameter. */
-static int remove_rows(struct cache *cache, enum cache_db_statement which, const char *key,
-					   char error[KERNEL_ERROR_MAX])
+/* Removes the failure of a key; NULL: all of them. */
+static int remove_failures(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = cache_db_statement(cache->db, which);
+	sqlite3_stmt *statement =
+		cache_db_statement(cache->db, key ? DB_FAILED_REMOVE : DB_FAILED_CLEAR);
 	if (key)
-		sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
-	int status =
-		write_done(cache, cache_db_run(statement), "removing failures remembered in", error);
+		cache_db_bind_text(statement, 1, key);
+	int status = write_failures(cache, statement, "removing failures remembered in", error);
 	return status == KILN_OK ? recount(cache, error) : status;
 }
 
 int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
-	/* On a full disk these failures are forgotten when their time is over. */
-	if (cache_db_run(cache_db_statement(cache->db, DB_FAILED_EXPIRE)) != SQLITE_OK)
-		cache->write_failures++;
+	/* On a full disk these failures are forgotten when their time is over: opening goes on. */
+	write_failures(cache, cache_db_statement(cache->db, DB_FAILED_EXPIRE),
+				   "removing failures remembered in", error);
+	cache_db_disk_failed(cache->db);
 	return recount(cache, error);
 }
 
@@ -70,25 +61,26 @@ static int encode(const struct cache_failure *failure, void **blob, size_t *byte
 }
 
 static int insert_failure(struct cache *cache, const struct cache_failure *failure,
-						  const void *blob, size_t bytes)
+						  const void *blob, size_t bytes, char error[KERNEL_ERROR_MAX])
 {
+	static const char what[] = "remembering a failure in";
 	const struct cache_row *row = &failure->row;
 	const char *const texts[] = {row->key, row->op, row->target, row->instantiation,
 								 failure->error};
 	const int64_t numbers[] = {failure->status, failure->until, row->created, row->used, row->hits};
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_PUT);
 	for (int i = 0; i < 5; i++) {
-		sqlite3_bind_text(statement, 1 + i, texts[i], -1, SQLITE_STATIC);
+		cache_db_bind_text(statement, 1 + i, texts[i]);
 		sqlite3_bind_int64(statement, 6 + i, numbers[i]);
 	}
 	sqlite3_bind_blob64(statement, 11, blob, bytes, SQLITE_STATIC);
-	int code = cache_db_run(statement);
-	if (code == SQLITE_OK) {
+	int status = write_failures(cache, statement, what, error);
+	if (status == KILN_OK) {
 		statement = cache_db_statement(cache->db, DB_FAILED_BOUND);
 		sqlite3_bind_int64(statement, 1, CACHE_FAILURES_MOST);
-		code = cache_db_run(statement);
+		status = write_failures(cache, statement, what, error);
 	}
-	return code;
+	return status;
 }
 
 int cache_failure_put(struct cache *cache, const struct cache_failure *failure,
@@ -103,12 +95,11 @@ int cache_failure_put(struct cache *cache, const struct cache_failure *failure,
 		return status;
 	status = encode(failure, &blob, &bytes);
 	if (status != KILN_OK) {
-		return util_fail(error, KERNEL_ERROR_MAX, status,
-						 "the failure of kernel %.12s cannot be remembered: %s", failure->row.key,
-						 status == KILN_ENOMEM ? "out of memory" : "a name is too long");
+		return FAIL(status, "the failure of kernel %.12s cannot be remembered: %s",
+					failure->row.key,
+					status == KILN_ENOMEM ? "out of memory" : "a name is too long");
 	}
-	status = write_done(cache, insert_failure(cache, failure, blob, bytes),
-						"remembering a failure in", error);
+	status = insert_failure(cache, failure, blob, bytes, error);
 	free(blob);
 	if (status == KILN_OK)
 		status = recount(cache, error);
@@ -126,7 +117,7 @@ static int decode(const void *blob, size_t bytes, const char *key, struct cache_
 		return status;
 	if (strcmp(row.key, key) != 0) {
 		cache_row_free(&row);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "it belongs to another key");
+		return FAIL(KILN_EPROTO, "it belongs to another key");
 	}
 	*out = (struct cache_failure){.status = (int)row.registers, .until = row.shared_bytes};
 	snprintf(out->error, sizeof(out->error), "%s", row.entry);
@@ -141,31 +132,26 @@ static int decode(const void *blob, size_t bytes, const char *key, struct cache_
 static int read_failure(struct cache *cache, const char *key, struct cache_failure *out,
 						char error[KERNEL_ERROR_MAX])
 {
-	int status;
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_GET);
-	sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
-	int code = sqlite3_step(statement);
-	if (code == SQLITE_DONE) {
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						   "no failure of a kernel %.12s is remembered", key);
-	} else if (code != SQLITE_ROW) {
-		status = cache_db_fail(cache->db, "reading a failure from", error);
-	} else {
-		status = decode(sqlite3_column_blob(statement, 0),
-						(size_t)sqlite3_column_bytes(statement, 0), key, out, error);
-		if (status == KILN_OK) {
-			out->row.used = sqlite3_column_int64(statement, 1);
-			out->row.hits = cache_db_column_count(statement, 2);
-		} else if (status == KILN_EPROTO) {
-			sqlite3_reset(statement);
-			util_log(UTIL_WARN, "cache: the failure of kernel %.12s is damaged and removed: %s",
-					 key, error);
-			remove_rows(cache, DB_FAILED_REMOVE, key, error);
-			return KILN_ENOENT;
-		}
+	cache_db_bind_text(statement, 1, key);
+	int status = cache_db_step(cache->db, statement, "reading a failure from", error);
+	if (status == KILN_ENOENT)
+		return FAIL(status, "no failure of a kernel %.12s is remembered", key);
+	if (status != KILN_OK)
+		return status;
+	status = decode(sqlite3_column_blob(statement, 0), (size_t)sqlite3_column_bytes(statement, 0),
+					key, out, error);
+	if (status == KILN_OK) {
+		out->row.used = sqlite3_column_int64(statement, 1);
+		out->row.hits = cache_db_column_count(statement, 2);
 	}
 	sqlite3_reset(statement);
-	return status;
+	if (status != KILN_EPROTO)
+		return status;
+	util_log(UTIL_WARN, "cache: the failure of kernel %.12s is damaged and removed: %s", key,
+			 error);
+	remove_failures(cache, key, error);
+	return KILN_ENOENT;
 }
 
 int cache_failure_get(struct cache *cache, const char *key, struct cache_failure *out,
@@ -174,7 +160,7 @@ int cache_failure_get(struct cache *cache, const char *key, struct cache_failure
 	int64_t now = util_wall_s();
 	char ignored[KERNEL_ERROR_MAX];
 	if (cache->failures == 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no failure is remembered");
+		return FAIL(KILN_ENOENT, "no failure is remembered");
 	int status = cache_have_db(cache, error);
 	if (status == KILN_OK)
 		status = cache_failed(cache, read_failure(cache, key, out, error), error);
@@ -182,56 +168,26 @@ int cache_failure_get(struct cache *cache, const char *key, struct cache_failure
 		return status;
 	if (cache_failure_is_over(out)) {
 		cache_failure_free(out);
-		status = remove_rows(cache, DB_FAILED_REMOVE, key, error);
+		status = remove_failures(cache, key, error);
 		return status == KILN_OK ? KILN_ENOENT : cache_failed(cache, status, error);
 	}
 	out->row.hits++;
 	out->row.used = now;
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_USE);
-	sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
+	cache_db_bind_text(statement, 1, key);
 	sqlite3_bind_int64(statement, 2, now);
 	/* The answer is good even where it cannot be counted. */
-	write_done(cache, cache_db_run(statement), "counting a use in", ignored);
+	write_failures(cache, statement, "counting a use in", ignored);
 	return KILN_OK;
-}
-
-/* The one key that begins so. */
-static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
-				   char error[KERNEL_ERROR_MAX])
-{
-	int count = 0, code;
-	int status = cache_check_prefix(prefix, error);
-	if (status != KILN_OK)
-		return status;
-	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_FIND);
-	sqlite3_bind_text(statement, 1, prefix, -1, SQLITE_STATIC);
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-		snprintf(key, KERNEL_KEY_HEX, "%s", (const char *)sqlite3_column_text(statement, 0));
-		count++;
-	}
-	status =
-		code == SQLITE_DONE ? KILN_OK : cache_db_fail(cache->db, "looking for a failure in", error);
-	sqlite3_reset(statement);
-	if (status == KILN_OK && count == 0) {
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						   "no failure is remembered under a key that begins with %s", prefix);
-	} else if (status == KILN_OK && count > 1) {
-		status =
-			util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-					  "several failures have a key that begins with %s: give more digits", prefix);
-	}
-	return status;
 }
 
 bool cache_failures_match(struct cache *cache, const char *prefix)
 {
-	if (cache->failures == 0)
-		return false;
-	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_FIND);
-	sqlite3_bind_text(statement, 1, prefix, -1, SQLITE_STATIC);
-	bool found = sqlite3_step(statement) == SQLITE_ROW;
-	sqlite3_reset(statement);
-	return found;
+	char keys[2][KERNEL_KEY_HEX], ignored[KERNEL_ERROR_MAX];
+	int count = 0;
+	if (cache->failures)
+		cache_db_find(cache->db, DB_FAILURES, prefix, keys, &count, ignored);
+	return count > 0;
 }
 
 int cache_failure_show(struct cache *cache, const char *key_prefix, struct cache_failure *out,
@@ -240,27 +196,22 @@ int cache_failure_show(struct cache *cache, const char *key_prefix, struct cache
 	char key[KERNEL_KEY_HEX];
 	int status = cache_have_db(cache, error);
 	if (status == KILN_OK)
-		status = resolve(cache, key_prefix, key, error);
+		status = cache_resolve_in(cache, DB_FAILURES, key_prefix, key, error);
 	if (status == KILN_OK)
 		status = read_failure(cache, key, out, error);
 	return cache_failed(cache, status, error);
 }
 
-static void take_column(sqlite3_stmt *statement, int column, char *out, size_t size)
-{
-	const char *text = (const char *)sqlite3_column_text(statement, column);
-	snprintf(out, size, "%s", text ? text : "");
-}
-
 int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit visit, void *arg,
 					   char error[KERNEL_ERROR_MAX])
 {
-	int code, status = cache_have_db(cache, error);
+	static const char what[] = "listing failures of";
+	int status = cache_have_db(cache, error);
 	if (status != KILN_OK)
 		return status;
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_LIST);
 	sqlite3_bind_int64(statement, 1, limit > 0 ? limit : -1);
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+	while ((status = cache_db_step(cache->db, statement, what, error)) == KILN_OK) {
 		char instantiation[KERNEL_INSTANTIATION_MAX];
 		struct cache_failure failure = {
 			.row = {.instantiation = instantiation,
@@ -270,17 +221,14 @@ int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit v
 			.status = (int)sqlite3_column_int64(statement, 5),
 			.until = sqlite3_column_int64(statement, 6),
 		};
-		take_column(statement, 0, failure.row.key, sizeof(failure.row.key));
-		take_column(statement, 1, failure.row.op, sizeof(failure.row.op));
-		take_column(statement, 2, failure.row.target, sizeof(failure.row.target));
-		take_column(statement, 3, instantiation, sizeof(instantiation));
-		take_column(statement, 4, failure.error, sizeof(failure.error));
+		cache_db_column_text(statement, 0, failure.row.key, sizeof(failure.row.key));
+		cache_db_column_text(statement, 1, failure.row.op, sizeof(failure.row.op));
+		cache_db_column_text(statement, 2, failure.row.target, sizeof(failure.row.target));
+		cache_db_column_text(statement, 3, instantiation, sizeof(instantiation));
+		cache_db_column_text(statement, 4, failure.error, sizeof(failure.error));
 		visit(&failure, arg);
 	}
-	if (code != SQLITE_DONE)
-		status = cache_db_fail(cache->db, "listing failures of", error);
-	sqlite3_reset(statement);
-	return cache_failed(cache, status, error);
+	return status == KILN_ENOENT ? KILN_OK : cache_failed(cache, status, error);
 }
 
 /* ---- Forgetting ---- */
@@ -292,11 +240,9 @@ int cache_failure_forget(struct cache *cache, const char *key_prefix, int64_t *r
 	uint64_t before = cache->failures;
 	int status = cache_have_db(cache, error);
 	if (status == KILN_OK && key_prefix)
-		status = resolve(cache, key_prefix, key, error);
-	if (status == KILN_OK) {
-		status = key_prefix ? remove_rows(cache, DB_FAILED_REMOVE, key, error)
-							: remove_rows(cache, DB_FAILED_CLEAR, NULL, error);
-	}
+		status = cache_resolve_in(cache, DB_FAILURES, key_prefix, key, error);
+	if (status == KILN_OK)
+		status = remove_failures(cache, key_prefix ? key : NULL, error);
 	if (status == KILN_OK)
 		*removed = (int64_t)(before - cache->failures);
 	return cache_failed(cache, status, error);

@@ -156,15 +156,15 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 		status = begin_new(cache, why, moved, error);
 	if (status != KILN_OK) {
 		memcpy(why, error, sizeof(why));
-		util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the cache has no database: %.280s", why);
+		FAIL(KILN_EIO, "the cache has no database: %.280s", why);
 		cache_begin_trouble(cache, error);
 		return KILN_EIO;
 	}
 	cache_sound(cache);
 	/* The rows in memory were verified when they were read. */
 	cache_memory_mark(&cache->memory, NULL, true);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-					 "the cache's database was damaged and is now %s: a new one has begun", moved);
+	return FAIL(KILN_EIO, "the cache's database was damaged and is now %s: a new one has begun",
+				moved);
 }
 
 /* ---- Going on ---- */
@@ -222,7 +222,7 @@ int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	if (cache->db || (may_begin && begin_again(cache, error) == KILN_OK && cache->db))
 		return KILN_OK;
 	cache_assert_valid(cache);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%s", cache->trouble);
+	return FAIL(KILN_EIO, "%s", cache->trouble);
 }
 
 void cache_stay(struct cache *cache)

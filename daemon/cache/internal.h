@@ -11,6 +11,9 @@
 
 #include <limits.h>
 
+/* Writes a sentence into the caller's error; the value is the status. */
+#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
 /* ---- Rows ---- */
 
 #define ROW_BYTES_MAX ((size_t)512 << 20) /* of one encoded row */
@@ -132,9 +135,6 @@ struct cache_db_totals {
 	int64_t turn;
 };
 
-/* A row of so many bytes of object, and in all, is gone. */
-void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t size);
-
 /* Returns what a row with a blob of so many bytes takes on disk, with its columns and index
  * entries; blobs lie in pages of their own. */
 int64_t cache_db_cost(size_t blob_bytes);
@@ -167,19 +167,20 @@ int cache_db_has(struct cache_db *db, const char *key, char error[KERNEL_ERROR_M
 /* One transaction; brings totals up to date, whose turn becomes the row's. */
 int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
 				 struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX]);
-/* Moves a row to the quarantine. */
-int cache_db_quarantine(struct cache_db *db, const char *key, const char *why, int64_t now,
-						char error[KERNEL_ERROR_MAX]);
-/* How many rows are in the quarantine, and their bytes. */
-int cache_db_quarantined(struct cache_db *db, int64_t *count, uint64_t *bytes,
+/* Moves a row to the quarantine; brings totals up to date. */
+int cache_db_quarantine(struct cache_db *db, const char *key, const char *why,
+						struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX]);
+/* Counts the rows of the quarantine, and their bytes. */
+int cache_db_quarantined(struct cache_db *db, uint64_t *count, uint64_t *bytes,
 						 char error[KERNEL_ERROR_MAX]);
 /* Empties it. */
 int cache_db_release(struct cache_db *db, char error[KERNEL_ERROR_MAX]);
 int cache_db_uses(struct cache_db *db, const struct cache_db_use *uses, int count,
 				  char error[KERNEL_ERROR_MAX]);
-/* Up to two keys that begin so. */
-int cache_db_find(struct cache_db *db, const char *prefix, char keys[2][KERNEL_KEY_HEX], int *count,
-				  char error[KERNEL_ERROR_MAX]);
+/* Finds up to two keys of a table that begin so. */
+enum cache_db_table { DB_KERNELS, DB_PINS, DB_FAILURES };
+int cache_db_find(struct cache_db *db, enum cache_db_table table, const char *prefix,
+				  char keys[2][KERNEL_KEY_HEX], int *count, char error[KERNEL_ERROR_MAX]);
 /* The key after this one ("" for the first); KILN_ENOENT at the end. */
 int cache_db_next(struct cache_db *db, const char *after, char key[KERNEL_KEY_HEX],
 				  char error[KERNEL_ERROR_MAX]);
@@ -193,9 +194,6 @@ int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
 				  cache_visit removed, void *arg, char error[KERNEL_ERROR_MAX]);
 /* Gives some of the room of removed rows back to the file system; more: there is more. */
 int cache_db_shrink(struct cache_db *db, bool *more, char error[KERNEL_ERROR_MAX]);
-/* Up to two pinned keys that begin so. */
-int cache_db_find_pin(struct cache_db *db, const char *prefix, char keys[2][KERNEL_KEY_HEX],
-					  int *count, char error[KERNEL_ERROR_MAX]);
 int cache_db_set_pin(struct cache_db *db, const char *key, bool pinned,
 					 char error[KERNEL_ERROR_MAX]);
 /* Rows that are pinned, and what they take. */

@@ -11,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/base/util.h"
+#include "internal.h"
 
 #define NO_CHUNK UINT64_MAX
-#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 int pack_bytes_open(const char *path, struct pack_bytes *out, char error[KERNEL_ERROR_MAX])
 {

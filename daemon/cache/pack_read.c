@@ -38,7 +38,6 @@ struct pack_reader {
 	int reserve; /* room on the disk that removing what was taken will find; -1: none */
 };
 
-#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 /* The next bytes, hashed. */
 static int get(struct pack_reader *reader, void *bytes, size_t size, char error[KERNEL_ERROR_MAX])

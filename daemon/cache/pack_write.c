@@ -24,8 +24,7 @@ struct pack_writer {
 
 static int fail_io(const struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
 {
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%.200s cannot be written: %s",
-					 writer->path, strerror(errno));
+	return FAIL(KILN_EIO, "%.200s cannot be written: %s", writer->path, strerror(errno));
 }
 
 static int put_bytes(struct pack_writer *writer, const void *bytes, size_t size,
@@ -71,18 +70,17 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 	struct stat there;
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
 	if (!writer)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a pack");
+		return FAIL(KILN_ENOMEM, "out of memory for a pack");
 	if (path[0] != '/' || strlen(path) >= sizeof(writer->path)) {
 		free(writer);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.200s\" is no absolute path of at most %d bytes", path, PATH_MAX - 1);
+		return FAIL(KILN_EINVAL, "\"%.200s\" is no absolute path of at most %d bytes", path,
+					PATH_MAX - 1);
 	}
 	/* The path may name something else of somebody's, such as /dev/null: the pack must not
 	 * replace it. */
 	if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
 		free(writer);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%.200s is there already and is no file: a pack is a file", path);
+		return FAIL(KILN_EINVAL, "%.200s is there already and is no file: a pack is a file", path);
 	}
 	snprintf(writer->path, sizeof(writer->path), "%s", path);
 	/* In containers several kilnds have the same pid, and one that was killed has left its file. */
@@ -138,10 +136,8 @@ static int put_pack_row(struct pack_writer *writer, struct cache_row *row,
 	size_t size;
 	row->used = row->created;
 	row->hits = 0;
-	if (cache_row_encode(row, &blob, &size) != KILN_OK) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for kernel %.12s",
-						 row->key);
-	}
+	if (cache_row_encode(row, &blob, &size) != KILN_OK)
+		return FAIL(KILN_ENOMEM, "out of memory for kernel %.12s", row->key);
 	uint64_t length = size;
 	int status = put_numbers(writer, &length, 1, error);
 	if (status == KILN_OK)
@@ -203,10 +199,8 @@ int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret,
 	const uint64_t end[PACK_END_NUMBERS] = {0, writer->rows, writer->sum};
 	unsigned char seal[SEAL_BYTES];
 	struct seal_content content;
-	if (!writer->rows) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						 "there is no kernel to export: the cache has none of this kind");
-	}
+	if (!writer->rows)
+		return FAIL(KILN_ENOENT, "there is no kernel to export: the cache has none of this kind");
 	int status = put_numbers(writer, end, PACK_END_NUMBERS, error);
 	content.bytes = writer->bytes;
 	util_hash_end(&writer->hash, content.digest);

@@ -54,28 +54,27 @@ static int check_directory(const struct cache_place *place, char error[KERNEL_ER
 	struct stat status;
 	struct statfs system;
 	if (fstat(place->directory_fd, &status) < 0 || fstatfs(place->directory_fd, &system) < 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "the cache directory %.150s cannot be examined: %s", place->directory,
-						 strerror(errno));
+		return FAIL(KILN_EIO, "the cache directory %.150s cannot be examined: %s", place->directory,
+					strerror(errno));
 	}
 	if (status.st_uid != geteuid()) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-						 "the cache directory %.150s belongs to uid %lu, not to uid %lu: choose "
-						 "another with --cache-dir",
-						 place->directory, (unsigned long)status.st_uid, (unsigned long)geteuid());
+		return FAIL(KILN_EPERM,
+					"the cache directory %.150s belongs to uid %lu, not to uid %lu: choose another "
+					"with --cache-dir",
+					place->directory, (unsigned long)status.st_uid, (unsigned long)geteuid());
 	}
 	if (status.st_mode & (S_IWGRP | S_IWOTH)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-						 "the cache directory %.150s can be written by others (mode %04o): chmod "
-						 "go-w it, or choose another with --cache-dir",
-						 place->directory, (unsigned)status.st_mode & 07777);
+		return FAIL(KILN_EPERM,
+					"the cache directory %.150s can be written by others (mode %04o): chmod go-w "
+					"it, or choose another with --cache-dir",
+					place->directory, (unsigned)status.st_mode & 07777);
 	}
 	const char *name = cache_place_remote_name((unsigned long)system.f_type);
 	if (name) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "the cache directory %.150s is on %s, and the cache must be on a local "
-						 "disk: choose another with --cache-dir",
-						 place->directory, name);
+		return FAIL(KILN_ENOTSUP,
+					"the cache directory %.150s is on %s, and the cache must be on a local disk: "
+					"choose another with --cache-dir",
+					place->directory, name);
 	}
 	return KILN_OK;
 }
@@ -89,10 +88,10 @@ static int say_owner(const struct cache_place *place, char error[KERNEL_ERROR_MA
 	char owner[48] = "another process";
 	if (pid > 0)
 		snprintf(owner, sizeof(owner), "the process with pid %ld", pid);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EBUSY,
-					 "the cache directory %.150s is in use by %s: a cache has one daemon; choose "
-					 "another with --cache-dir",
-					 place->directory, owner);
+	return FAIL(KILN_EBUSY,
+				"the cache directory %.150s is in use by %s: a cache has one daemon; choose "
+				"another with --cache-dir",
+				place->directory, owner);
 }
 
 /* True if the locked file is still the one with the name: its last owner removes it at the end. */
@@ -128,11 +127,10 @@ static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 			openat(place->directory_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (place->lock_fd < 0) {
 			place->passing = may_pass(errno);
-			return util_fail(
-				error, KERNEL_ERROR_MAX, KILN_EIO,
-				"the lock of the cache, %.150s/lock, cannot be made: %s; choose another "
-				"directory with --cache-dir",
-				place->directory, strerror(errno));
+			return FAIL(KILN_EIO,
+						"the lock of the cache, %.150s/lock, cannot be made: %s; choose another "
+						"directory with --cache-dir",
+						place->directory, strerror(errno));
 		}
 		if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0)
 			return say_owner(place, error);
@@ -153,17 +151,16 @@ int cache_place_open(const char *directory, struct cache_place *out, char error[
 	*out = (struct cache_place){.directory_fd = -1, .lock_fd = -1};
 	if (util_make_directories(directory, 0700) < 0 || !realpath(directory, out->directory)) {
 		out->passing = may_pass(errno);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "the cache directory %.150s cannot be made: %s; choose another with "
-						 "--cache-dir",
-						 directory, strerror(errno));
+		return FAIL(
+			KILN_EIO,
+			"the cache directory %.150s cannot be made: %s; choose another with --cache-dir",
+			directory, strerror(errno));
 	}
 	out->directory_fd = open(out->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (out->directory_fd < 0) {
 		out->passing = may_pass(errno);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "the cache directory %.150s cannot be opened: %s", out->directory,
-						 strerror(errno));
+		return FAIL(KILN_EIO, "the cache directory %.150s cannot be opened: %s", out->directory,
+					strerror(errno));
 	}
 	int status = check_directory(out, error);
 	if (status == KILN_OK)

@@ -13,32 +13,19 @@
 
 /* Moves a damaged row to the quarantine.  If the disk refuses, the row stays and reads as a miss
  * again. */
-static void quarantine(struct cache *cache, const struct cache_db_index *index, const char *key,
-					   const char *why)
+static void quarantine(struct cache *cache, const char *key, const char *why)
 {
 	char error[KERNEL_ERROR_MAX];
-	int64_t count;
 	util_log(UTIL_WARN, "cache: kernel %.12s is damaged and set aside: %s", key, why);
 	cache_drop_use(cache, key);
 	cache_memory_remove(&cache->memory, key);
 	cache->quarantined++;
-	int status = cache_db_quarantine(cache->db, key, why, util_wall_s(), error);
-	if (status == KILN_OK) {
-		cache_db_count_gone(&cache->totals, index->bytes, index->size);
-		status = cache_db_quarantined(cache->db, &count, &cache->totals.quarantine, error);
-	}
+	int status = cache_db_quarantine(cache->db, key, why, &cache->totals, error);
 	if (status == KILN_OK)
 		return;
 	cache->write_failures++;
 	util_log(UTIL_WARN, "cache: %s", error);
 	cache_failed(cache, status, error);
-}
-
-/* The columns must agree with the blob. */
-static bool agrees(const struct cache_db_index *index, const struct cache_row *row)
-{
-	return strcmp(index->key, row->key) == 0 && strcmp(index->op, row->op) == 0 &&
-		   strcmp(index->target, row->target) == 0 && index->bytes == (int64_t)row->object_bytes;
 }
 
 /* Reads and verifies a row; a damaged one goes to the quarantine and is KILN_ENOENT, with why. */
@@ -57,14 +44,15 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 	}
 	status = cache_row_decode(blob, bytes, &row, error);
 	free(blob);
-	if (status == KILN_OK && !agrees(&index, &row)) {
+	if (status == KILN_OK &&
+		(strcmp(index.key, row.key) != 0 || strcmp(index.op, row.op) != 0 ||
+		 strcmp(index.target, row.target) != 0 || index.bytes != (int64_t)row.object_bytes)) {
 		cache_row_free(&row);
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						   "the row does not belong to its entry in the list");
+		status = FAIL(KILN_EPROTO, "the row does not belong to its entry in the list");
 	}
 	if (status == KILN_EPROTO) {
 		*damaged = true;
-		quarantine(cache, &index, key, error);
+		quarantine(cache, key, error);
 		return KILN_ENOENT;
 	}
 	if (status == KILN_OK) {
@@ -92,16 +80,14 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	if (kept) {
 		kept->hits++;
 		kept->used = now;
-		if (cache_row_copy(kept, true, out) != KILN_OK) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-							 "out of memory for the cached kernel %.12s", key);
-		}
+		if (cache_row_copy(kept, true, out) != KILN_OK)
+			return FAIL(KILN_ENOMEM, "out of memory for the cached kernel %.12s", key);
 		out->in_memory = true;
 		cache_count_use(cache, key, now);
 		return KILN_OK;
 	}
 	if (cache_have_db(cache, error) != KILN_OK)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
+		return FAIL(KILN_ENOENT, "no kernel %.12s in memory", key);
 	status = read_row(cache, key, &row, &damaged, error);
 	if (status != KILN_OK) {
 		/* With the database gone the row is gone: a miss like any other. */
@@ -121,8 +107,35 @@ int cache_has(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX]
 	if (status != KILN_OK || cache_memory_get(&cache->memory, key))
 		return status;
 	if (!cache->db)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
+		return FAIL(KILN_ENOENT, "no kernel %.12s in memory", key);
 	return cache_failed(cache, cache_db_has(cache->db, key, error), error);
+}
+
+int cache_resolve_in(struct cache *cache, enum cache_db_table table, const char *prefix,
+					 char key[KERNEL_KEY_HEX], char error[KERNEL_ERROR_MAX])
+{
+	bool pins = table == DB_PINS;
+	char keys[2][KERNEL_KEY_HEX];
+	int count;
+	int status = cache_check_prefix(prefix, error);
+	if (status == KILN_OK) {
+		status = cache_failed(cache, cache_db_find(cache->db, table, prefix, keys, &count, error),
+							  error);
+	}
+	if (status != KILN_OK)
+		return status;
+	if (count == 0) {
+		return FAIL(KILN_ENOENT,
+					pins ? "no pinned kernel has a key that begins with %s"
+						 : "no failure is remembered under a key that begins with %s",
+					prefix);
+	}
+	if (count > 1) {
+		return FAIL(KILN_EINVAL, "several %s have a key that begins with %s: give more digits",
+					pins ? "pinned kernels" : "failures", prefix);
+	}
+	memcpy(key, keys[0], KERNEL_KEY_HEX);
+	return KILN_OK;
 }
 
 int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
@@ -134,7 +147,7 @@ int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_H
 	if (status != KILN_OK)
 		return status;
 	if (cache->db) {
-		status = cache_db_find(cache->db, prefix, keys, &count, error);
+		status = cache_db_find(cache->db, DB_KERNELS, prefix, keys, &count, error);
 		if (status != KILN_OK)
 			return cache_failed(cache, status, error);
 	}
@@ -143,19 +156,16 @@ int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_H
 		memcpy(keys[count++], kept, KERNEL_KEY_HEX);
 	if (count == 1 && cache_memory_find(&cache->memory, prefix, keys[0]))
 		count = 2;
-	if (count == 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						 "no kernel in the cache has a key that begins with %s", prefix);
-	}
+	if (count == 0)
+		return FAIL(KILN_ENOENT, "no kernel in the cache has a key that begins with %s", prefix);
 	if (count > 1) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "several kernels have a key that begins with %s: give more digits",
-						 prefix);
+		return FAIL(KILN_EINVAL, "several kernels have a key that begins with %s: give more digits",
+					prefix);
 	}
 	if (strlen(prefix) < 64 && cache_failures_match(cache, prefix)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a kernel and a failure have keys that begin with %s: give more digits",
-						 prefix);
+		return FAIL(KILN_EINVAL,
+					"a kernel and a failure have keys that begin with %s: give more digits",
+					prefix);
 	}
 	memcpy(key, keys[0], KERNEL_KEY_HEX);
 	return KILN_OK;
@@ -181,8 +191,7 @@ int cache_peek(struct cache *cache, const char *key_prefix, struct cache_row *ou
 	if (kept) {
 		return cache_row_copy(kept, true, out) == KILN_OK
 				   ? KILN_OK
-				   : util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-							   "out of memory for the cached kernel %.12s", key);
+				   : FAIL(KILN_ENOMEM, "out of memory for the cached kernel %.12s", key);
 	}
 	return damaged ? KILN_ENOENT : status;
 }

@@ -238,12 +238,9 @@ int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
 		return KILN_OK;
 	}
 	cache_row_free(&row);
-	if (status == KILN_ENOMEM) {
-		return util_fail(error, KERNEL_ERROR_MAX, status,
-						 "out of memory for a cached kernel of %zu bytes", bytes);
-	}
-	return util_fail(error, KERNEL_ERROR_MAX, status, "no cached kernel in these %zu bytes: %s",
-					 bytes, why);
+	if (status == KILN_ENOMEM)
+		return FAIL(status, "out of memory for a cached kernel of %zu bytes", bytes);
+	return FAIL(status, "no cached kernel in these %zu bytes: %s", bytes, why);
 }
 
 int cache_row_copy(const struct cache_row *row, bool with_object, struct cache_row *out)

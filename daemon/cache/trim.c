@@ -181,29 +181,6 @@ int cache_trim(struct cache *cache, const struct cache_trim *what, struct cache_
 
 /* ---- Pins ---- */
 
-static int find_pin(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
-					char error[KERNEL_ERROR_MAX])
-{
-	char keys[2][KERNEL_KEY_HEX];
-	int count = 0;
-	int status = cache_check_prefix(prefix, error);
-	if (status == KILN_OK) {
-		status =
-			cache_failed(cache, cache_db_find_pin(cache->db, prefix, keys, &count, error), error);
-	}
-	if (status != KILN_OK)
-		return status;
-	if (count != 1) {
-		return util_fail(error, KERNEL_ERROR_MAX, count ? KILN_EINVAL : KILN_ENOENT,
-						 count ? "several pinned kernels have a key that begins with %s: give more "
-								 "digits"
-							   : "no pinned kernel has a key that begins with %s",
-						 prefix);
-	}
-	memcpy(key, keys[0], KERNEL_KEY_HEX);
-	return KILN_OK;
-}
-
 /* A cache full of pins could keep nothing else. */
 static int check_room(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])
 {
@@ -224,17 +201,16 @@ static int check_room(struct cache *cache, const char *key, char error[KERNEL_ER
 	if (status != KILN_OK || pinned)
 		return status;
 	if (cache->cap_bytes && bytes + size > cache->cap_bytes / 2) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "with kernel %.12s %s would be pinned, and of a cache of %s at most half "
-						 "may be: unpin others, or raise --cache-bytes",
-						 key, util_bytes(bytes + size, takes), util_bytes(cache->cap_bytes, cap));
+		return FAIL(KILN_ELIMIT,
+					"with kernel %.12s %s would be pinned, and of a cache of %s at most half may "
+					"be: unpin others, or raise --cache-bytes",
+					key, util_bytes(bytes + size, takes), util_bytes(cache->cap_bytes, cap));
 	}
 	if (cache->cap_rows && rows + 1 > cache->cap_rows / 2) {
-		return util_fail(
-			error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-			"with kernel %.12s %llu kernels would be pinned, and of a cache of %llu at "
-			"most half may be: unpin others",
-			key, (unsigned long long)rows + 1, (unsigned long long)cache->cap_rows);
+		return FAIL(KILN_ELIMIT,
+					"with kernel %.12s %llu kernels would be pinned, and of a cache of %llu at "
+					"most half may be: unpin others",
+					key, (unsigned long long)rows + 1, (unsigned long long)cache->cap_rows);
 	}
 	return KILN_OK;
 }
@@ -245,7 +221,7 @@ int cache_pin(struct cache *cache, const char *key_prefix, bool pinned, char key
 	int status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
 		status = pinned ? cache_resolve(cache, key_prefix, key, error)
-						: find_pin(cache, key_prefix, key, error);
+						: cache_resolve_in(cache, DB_PINS, key_prefix, key, error);
 	}
 	if (status == KILN_OK && pinned)
 		status = check_room(cache, key, error);

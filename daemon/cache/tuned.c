@@ -39,27 +39,22 @@ int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
 					 char error[KERNEL_ERROR_MAX])
 {
 	struct cache_tuned row;
-	int code, status = cache_have_db(cache, error);
+	static const char what[] = "reading winners of tuning in";
+	int status = cache_have_db(cache, error);
 	if (status != KILN_OK)
 		return status;
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_LIST);
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+	while ((status = cache_db_step(cache->db, statement, what, error)) == KILN_OK)
 		if (read_tuned(statement, &row))
 			visit(&row, arg);
-	if (code != SQLITE_DONE)
-		status = cache_db_fail(cache->db, "reading winners of tuning in", error);
-	sqlite3_reset(statement);
-	return cache_failed(cache, status, error);
+	return status == KILN_ENOENT ? KILN_OK : cache_failed(cache, status, error);
 }
 
 /* Runs a bound statement that writes. */
 static int write_rows(struct cache *cache, sqlite3_stmt *statement, char error[KERNEL_ERROR_MAX])
 {
-	int status = KILN_OK;
-	if (cache_db_run(statement) != SQLITE_OK) {
-		status = cache_db_fail(cache->db, "writing winners of tuning to", error);
-		cache->write_failures++;
-	}
+	int status = cache_db_run(cache->db, statement, "writing winners of tuning to", error);
+	cache->write_failures += status != KILN_OK;
 	return cache_failed(cache, status, error);
 }
 
@@ -73,7 +68,7 @@ int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 	const char *const texts[] = {row->op,        row->model,  row->target,
 								 row->signature, row->choice, row->version};
 	for (int i = 0; i < 6; i++)
-		sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
+		cache_db_bind_text(statement, i + 1, texts[i]);
 	sqlite3_bind_double(statement, 7, row->micros);
 	sqlite3_bind_double(statement, 8, row->own_micros);
 	sqlite3_bind_int64(statement, 9, row->candidates);
@@ -89,9 +84,9 @@ int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
 		return status;
 	sqlite3_stmt *statement = cache_db_statement(cache->db, row ? DB_TUNED_REMOVE : DB_TUNED_CLEAR);
 	if (row) {
-		sqlite3_bind_text(statement, 1, row->model, -1, SQLITE_STATIC);
-		sqlite3_bind_text(statement, 2, row->target, -1, SQLITE_STATIC);
-		sqlite3_bind_text(statement, 3, row->signature, -1, SQLITE_STATIC);
+		cache_db_bind_text(statement, 1, row->model);
+		cache_db_bind_text(statement, 2, row->target);
+		cache_db_bind_text(statement, 3, row->signature);
 	}
 	return write_rows(cache, statement, error);
 }

@@ -7,6 +7,9 @@
 
 #include "options.h"
 
+/* Writes a sentence into the caller's error; the value is the status. */
+#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
 enum option_kind {
 	OPTION_FLAG,
 	OPTION_NUMBER,

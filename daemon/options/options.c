@@ -195,8 +195,7 @@ static int read_variable(const struct option_row *row, const char *text, struct 
 		return option_read(row, row->environment, NULL, out, error);
 	if (row->kind != OPTION_FLAG)
 		return option_read(row, row->environment, text, out, error);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"%.80s\" is not 0 or 1",
-					 row->environment, text);
+	return FAIL(KILN_EINVAL, "%s: \"%.80s\" is not 0 or 1", row->environment, text);
 }
 
 /* A variable that is set and empty counts as not set. */
@@ -217,8 +216,7 @@ static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
 static int refuse_gone(const struct option_row *row, const char *given,
 					   char error[KERNEL_ERROR_MAX])
 {
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s is no option any more: %s", given,
-					 row->gone);
+	return FAIL(KILN_EINVAL, "%s is no option any more: %s", given, row->gone);
 }
 
 /* Children have the variables of the broker, which has refused these. */
@@ -253,10 +251,10 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 	for (int i = 1; i < argc; i++) {
 		const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
 		if (strncmp(word, "--", 2) != 0) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "unexpected argument \"%.100s\": kilnd takes options only, which "
-							 "kilnd --help lists",
-							 word);
+			return FAIL(KILN_EINVAL,
+						"unexpected argument \"%.100s\": kilnd takes options only, which kilnd "
+						"--help lists",
+						word);
 		}
 		const char *name = word + 2;
 		size_t size = strcspn(name, "=");
@@ -264,8 +262,8 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 		const struct option_row *row = options_find(name, size),
 								*tested = find_for_tests(name, size);
 		if (!row && !tested) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "unknown option \"%.100s\": kilnd --help lists the options", word);
+			return FAIL(KILN_EINVAL, "unknown option \"%.100s\": kilnd --help lists the options",
+						word);
 		}
 		char given[40];
 		snprintf(given, sizeof(given), "--%s%s", row ? "" : "test-", (row ? row : tested)->name);
@@ -274,10 +272,8 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 		row = row ? row : tested;
 		if (takes_value(row) && !text) {
 			text = ++i < argc ? argv[i] : NULL;
-			if (!text) {
-				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s needs a value: %s %s",
-								 given, given, row->value);
-			}
+			if (!text)
+				return FAIL(KILN_EINVAL, "%s needs a value: %s %s", given, given, row->value);
 		}
 		int status = option_read(row, given, text, out, error);
 		if (status < 0)
@@ -321,26 +317,24 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 						: snprintf(out->socket, sizeof(out->socket), "/tmp/kiln-%lu/kiln.sock",
 								   (unsigned long)getuid());
 		if ((size_t)size >= sizeof(out->socket)) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "XDG_RUNTIME_DIR is too long for a socket, whose path has at most %d "
-							 "bytes: use --socket",
-							 OPTIONS_SOCKET_MAX - 1);
+			return FAIL(KILN_EINVAL,
+						"XDG_RUNTIME_DIR is too long for a socket, whose path has at most %d "
+						"bytes: use --socket",
+						OPTIONS_SOCKET_MAX - 1);
 		}
 	}
 	if (!*out->cache_dir) {
 		const char *base = absolute("XDG_CACHE_HOME");
 		const char *home = absolute("HOME");
 		if (!base && !home) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "no place for the cache: neither XDG_CACHE_HOME nor HOME is an "
-							 "absolute path; use --cache-dir");
+			return FAIL(KILN_EINVAL, "no place for the cache: neither XDG_CACHE_HOME nor HOME is "
+									 "an absolute path; use --cache-dir");
 		}
 		int size = snprintf(out->cache_dir, sizeof(out->cache_dir), "%s%s", base ? base : home,
 							base ? "/kiln" : "/.cache/kiln");
 		if ((size_t)size >= sizeof(out->cache_dir)) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "%s is too long for a directory: use --cache-dir",
-							 base ? "XDG_CACHE_HOME" : "HOME");
+			return FAIL(KILN_EINVAL, "%s is too long for a directory: use --cache-dir",
+						base ? "XDG_CACHE_HOME" : "HOME");
 		}
 	}
 	return KILN_OK;
@@ -349,14 +343,10 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 static int check_role(const struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	bool child = out->role != OPTIONS_BROKER;
-	if (child && out->fd < 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "--role needs --fd: kilnd starts such processes by itself");
-	}
-	if (out->role == OPTIONS_EXECUTOR && !*out->device_name) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "--role executor needs --device-name, such as cpu or cuda:0");
-	}
+	if (child && out->fd < 0)
+		return FAIL(KILN_EINVAL, "--role needs --fd: kilnd starts such processes by itself");
+	if (out->role == OPTIONS_EXECUTOR && !*out->device_name)
+		return FAIL(KILN_EINVAL, "--role executor needs --device-name, such as cpu or cuda:0");
 	return KILN_OK;
 }
 
@@ -367,9 +357,8 @@ static int check_memcheck(const struct options *out, char error[KERNEL_ERROR_MAX
 	if (out->role != OPTIONS_BROKER)
 		return KILN_OK;
 	if (out->memcheck && (devices->count != 1 || strcmp(devices->names[0], "cpu") != 0)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper "
-						 "compute-sanitizer");
+		return FAIL(KILN_EINVAL, "--memcheck needs --device cpu; for a GPU there is "
+								 "--executor-wrapper compute-sanitizer");
 	}
 	return KILN_OK;
 }
@@ -379,19 +368,17 @@ static int check_sandbox(const struct options *out, char error[KERNEL_ERROR_MAX]
 {
 	if (out->sandbox != SANDBOX_REQUIRE || (!out->memcheck && !*out->executor_wrapper))
 		return KILN_OK;
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-					 "--sandbox require does not go with %s, which needs device processes without "
-					 "one",
-					 out->memcheck ? "--memcheck" : "--executor-wrapper");
+	return FAIL(KILN_EINVAL,
+				"--sandbox require does not go with %s, which needs device processes without one",
+				out->memcheck ? "--memcheck" : "--executor-wrapper");
 }
 
 static int check_tests(const struct options *out, char error[KERNEL_ERROR_MAX])
 {
 #ifndef KILN_TEST_HOOKS
 	if (out->test_requests)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "--test-requests is for tests, and this kilnd is built without them: "
-						 "build it with -DKILN_BUILD_TESTS=ON");
+		return FAIL(KILN_ENOTSUP, "--test-requests is for tests, and this kilnd is built without "
+								  "them: build it with -DKILN_BUILD_TESTS=ON");
 #endif
 	(void)out, (void)error;
 	return KILN_OK;

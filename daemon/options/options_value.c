@@ -58,11 +58,10 @@ static int read_amount(const struct option_row *row, const char *given, const ch
 	}
 	char low[24], high[24];
 	option_range(row, low, high);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-					 "%s: " QUOTE " is not a %s from %s to %s%s%s%s%s", given, text,
-					 bytes ? "size" : "whole number", low, high,
-					 bytes ? " (written like 4096, 512k, 64MiB)" : "", row->zero ? ", or 0 (" : "",
-					 row->zero ? row->zero : "", row->zero ? ")" : "");
+	return FAIL(KILN_EINVAL, "%s: " QUOTE " is not a %s from %s to %s%s%s%s%s", given, text,
+				bytes ? "size" : "whole number", low, high,
+				bytes ? " (written like 4096, 512k, 64MiB)" : "", row->zero ? ", or 0 (" : "",
+				row->zero ? row->zero : "", row->zero ? ")" : "");
 }
 
 static int read_path(const struct option_row *row, const char *given, const char *text, char *out,
@@ -71,12 +70,11 @@ static int read_path(const struct option_row *row, const char *given, const char
 	size_t room = row->kind == OPTION_SOCKET_PATH ? OPTIONS_SOCKET_MAX : PATH_MAX;
 	size_t size = strlen(text);
 	if (size == 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"\" is not a path", given);
+		return FAIL(KILN_EINVAL, "%s: \"\" is not a path", given);
 	if (size >= room) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: " QUOTE "... has %zu bytes; %s has at most %zu", given, text, size,
-						 row->kind == OPTION_SOCKET_PATH ? "the path of a socket" : "a path",
-						 room - 1);
+		return FAIL(KILN_EINVAL, "%s: " QUOTE "... has %zu bytes; %s has at most %zu", given, text,
+					size, row->kind == OPTION_SOCKET_PATH ? "the path of a socket" : "a path",
+					room - 1);
 	}
 	memcpy(out, text, size + 1);
 	return KILN_OK;
@@ -95,8 +93,7 @@ static int read_word(const struct option_row *row, const char *given, const char
 		}
 		word = word[length] ? word + length + 1 : NULL;
 	}
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: " QUOTE " is not one of %s", given,
-					 text, row->value);
+	return FAIL(KILN_EINVAL, "%s: " QUOTE " is not one of %s", given, text, row->value);
 }
 
 /* "cpu", or "cuda:N" with N from 0 to 63, without leading zeros. */
@@ -133,10 +130,10 @@ static int read_devices(const char *given, const char *text, struct options_devi
 		size_t size = strcspn(item, ",");
 		char name[KERNEL_TARGET_MAX];
 		if (!read_device(item, size, name) || !add_device(&devices, name)) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "%s: " QUOTE " is not auto, none, or up to %d different ones of cpu "
-							 "and cuda:0 to cuda:63 with ',' between",
-							 given, text, OPTIONS_MAX_DEVICES);
+			return FAIL(KILN_EINVAL,
+						"%s: " QUOTE " is not auto, none, or up to %d different ones of cpu and "
+									 "cuda:0 to cuda:63 with ',' between",
+						given, text, OPTIONS_MAX_DEVICES);
 		}
 		item = item[size] ? item + size + 1 : NULL;
 	}
@@ -157,10 +154,10 @@ static int read_ids(const char *given, const char *text, struct options_ids *out
 			memcpy(digits, item, size);
 		/* The highest id means "no change" to the kernel. */
 		if (ids.count == OPTIONS_MAX_IDS || !read_number(digits, UINT32_MAX - 1, &id)) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "%s: " QUOTE " is not a list of up to %d numbers from 0 to 4294967294 "
-							 "with ',' between",
-							 given, text, OPTIONS_MAX_IDS);
+			return FAIL(KILN_EINVAL,
+						"%s: " QUOTE
+						" is not a list of up to %d numbers from 0 to 4294967294 with ',' between",
+						given, text, OPTIONS_MAX_IDS);
 		}
 		ids.ids[ids.count++] = (uint32_t)id;
 		item = item[size] ? item + size + 1 : NULL;
@@ -176,13 +173,11 @@ static int read_single(const struct option_row *row, const char *given, const ch
 	if (row->kind == OPTION_DEVICE) {
 		if (read_device(text, strlen(text), field))
 			return KILN_OK;
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: " QUOTE " is not cpu or cuda:0 to cuda:63", given, text);
+		return FAIL(KILN_EINVAL, "%s: " QUOTE " is not cpu or cuda:0 to cuda:63", given, text);
 	}
 	if (!read_number(text, row->high, &number) || number < row->low) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: " QUOTE " is not a descriptor from %d to %d", given, text,
-						 (int)row->low, (int)row->high);
+		return FAIL(KILN_EINVAL, "%s: " QUOTE " is not a descriptor from %d to %d", given, text,
+					(int)row->low, (int)row->high);
 	}
 	*(int *)field = (int)number;
 	return KILN_OK;
@@ -192,10 +187,8 @@ static int read_single(const struct option_row *row, const char *given, const ch
 static int read_none(const struct option_row *row, const char *given, const char *text, void *field,
 					 char error[KERNEL_ERROR_MAX])
 {
-	if (text) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s takes no value, not " QUOTE,
-						 given, text);
-	}
+	if (text)
+		return FAIL(KILN_EINVAL, "%s takes no value, not " QUOTE, given, text);
 	if (row->kind == OPTION_FLAG)
 		*(bool *)field = true;
 	else
@@ -207,7 +200,7 @@ static int read_key(const char *given, const char *text, char *out, char error[K
 {
 	char why[KERNEL_ERROR_MAX];
 	if (seal_check_name(text, why) != KILN_OK)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: %s", given, why);
+		return FAIL(KILN_EINVAL, "%s: %s", given, why);
 	snprintf(out, SEAL_NAME_MAX, "%s", text);
 	return KILN_OK;
 }
@@ -220,10 +213,10 @@ static int read_remote(const char *given, const char *text, struct remote_url *o
 #else
 	(void)text;
 	(void)out;
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-					 "%s: this kilnd was built without hiredis (KILN_WITH_REMOTE), and knows no "
-					 "second tier",
-					 given);
+	return FAIL(
+		KILN_EINVAL,
+		"%s: this kilnd was built without hiredis (KILN_WITH_REMOTE), and knows no second tier",
+		given);
 #endif
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/base/util.h"
+#include "option_row.h"
 
 #define PORT 6379
 #define DATABASE_MOST 65535
@@ -55,10 +55,10 @@ static int read_login(const char *given, const char **at, struct remote_url *url
 	if (!colon || colon + 1 == end || memchr(*at, '/', (size_t)(end - *at)) ||
 		!decode(*at, (size_t)(colon - *at), url->user, 128) ||
 		!decode(colon + 1, (size_t)(end - colon - 1), url->password, 256))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: what stands before '@' is not USER:PASSWORD or :PASSWORD, of up to "
-						 "127 and 255 bytes, with %%XX for a byte that is written so",
-						 given);
+		return FAIL(KILN_EINVAL,
+					"%s: what stands before '@' is not USER:PASSWORD or :PASSWORD, of up to 127 "
+					"and 255 bytes, with %%XX for a byte that is written so",
+					given);
 	*at = end + 1;
 	return KILN_OK;
 }
@@ -68,9 +68,8 @@ static int read_database(const char *given, const char *text, struct remote_url 
 {
 	long value = number(text, strlen(text), DATABASE_MOST);
 	if (value < 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: the database \"%.40s\" is not a number from 0 to %d", given, text,
-						 DATABASE_MOST);
+		return FAIL(KILN_EINVAL, "%s: the database \"%.40s\" is not a number from 0 to %d", given,
+					text, DATABASE_MOST);
 	url->database = (int)value;
 	return KILN_OK;
 }
@@ -88,10 +87,9 @@ static int read_host(const char *given, const char *at, struct remote_url *url,
 	for (size_t i = 0; fits && i < size; i++)
 		fits = strchr(letters, host[i]) || (bracket && strchr(":%", host[i]));
 	if (!fits)
-		return util_fail(
-			error, KERNEL_ERROR_MAX, KILN_EINVAL,
-			"%s: \"%.*s\" is not the name or address of a host (an IPv6 address stands "
-			"in [])",
+		return FAIL(
+			KILN_EINVAL,
+			"%s: \"%.*s\" is not the name or address of a host (an IPv6 address stands in [])",
 			given, (int)(size < 80 ? size : 80), host);
 	memcpy(url->host, host, size);
 	url->port = PORT;
@@ -99,9 +97,8 @@ static int read_host(const char *given, const char *at, struct remote_url *url,
 		size = strcspn(end + 1, "/");
 		long port = number(end + 1, size, 65535);
 		if (port < 1)
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "%s: the port \"%.*s\" is not a number from 1 to 65535", given,
-							 (int)(size < 40 ? size : 40), end + 1);
+			return FAIL(KILN_EINVAL, "%s: the port \"%.*s\" is not a number from 1 to 65535", given,
+						(int)(size < 40 ? size : 40), end + 1);
 		url->port = (uint16_t)port;
 		end += 1 + size;
 	}
@@ -116,15 +113,15 @@ static int read_path(const char *given, const char *at, struct remote_url *url,
 {
 	size_t size = strcspn(at, "?");
 	if (*at != '/' || size > PATH_MOST)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: \"%.*s\" is not the absolute path of a socket, of up to %d bytes",
-						 given, (int)(size < 120 ? size : 120), at, PATH_MOST);
+		return FAIL(KILN_EINVAL,
+					"%s: \"%.*s\" is not the absolute path of a socket, of up to %d bytes", given,
+					(int)(size < 120 ? size : 120), at, PATH_MOST);
 	memcpy(url->host, at, size);
 	url->is_path = true;
 	int status = KILN_OK;
 	if (at[size] && strncmp(at + size, "?db=", 4) != 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: behind the path of a socket stands ?db=DATABASE or nothing", given);
+		return FAIL(KILN_EINVAL, "%s: behind the path of a socket stands ?db=DATABASE or nothing",
+					given);
 	if (at[size])
 		status = read_database(given, at + size + 4, url, error);
 	snprintf(url->shown, sizeof(url->shown), "unix:%s?db=%d", url->host, url->database);
@@ -137,9 +134,8 @@ int remote_url_parse(const char *given, const char *text, struct remote_url *out
 	struct remote_url url = {.host = ""};
 	bool is_path = !strncmp(text, "unix:", 5);
 	if (!is_path && strncmp(text, "redis://", 8) != 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s: it begins neither with redis://HOST nor with unix:/PATH%s", given,
-						 strncmp(text, "rediss://", 9) ? "" : " (TLS is for a tunnel to do)");
+		return FAIL(KILN_EINVAL, "%s: it begins neither with redis://HOST nor with unix:/PATH%s",
+					given, strncmp(text, "rediss://", 9) ? "" : " (TLS is for a tunnel to do)");
 	const char *at = text + (is_path ? 5 : 8);
 	bool login = !is_path || !strncmp(at, "//", 2);
 	at += is_path && login ? 2 : 0;

@@ -10,6 +10,9 @@
 
 #include <limits.h>
 
+/* Writes a sentence into the caller's error; the value is the status. */
+#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
 #define SEAL_ID_BYTES 8
 #define SEAL_MOST_KEYS 1024 /* in a directory */
 

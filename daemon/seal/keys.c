@@ -18,8 +18,6 @@
 #define SECRET_HEX 128
 #define PUBLIC_HEX 64
 
-#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
-
 void seal_id_bytes(const unsigned char public[32], unsigned char id[SEAL_ID_BYTES])
 {
 	unsigned char digest[32];

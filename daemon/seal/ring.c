@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
-
 /* The name of a file with this ending, or false. */
 static bool key_file_name(const char *file, const char *ending, char name[SEAL_NAME_MAX])
 {

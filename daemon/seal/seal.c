@@ -73,10 +73,9 @@ static const struct seal_key *find_trusted(const struct seal_ring *ring, const c
 static int refuse_altered(const struct seal_key *key, const char *what,
 						  char error[KERNEL_ERROR_MAX])
 {
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-					 "%.120s was altered after key %s (%s) sealed it, or is not what it is taken "
-					 "for",
-					 what, key->name, key->id);
+	return FAIL(KILN_EPERM,
+				"%.120s was altered after key %s (%s) sealed it, or is not what it is taken for",
+				what, key->name, key->id);
 }
 
 static int refuse_expired(const struct seal_key *key, const char *what, int64_t until,
@@ -87,9 +86,8 @@ static int refuse_expired(const struct seal_key *key, const char *what, int64_t 
 	char date[32] = "long ago";
 	if (gmtime_r(&end, &parts))
 		strftime(date, sizeof(date), "on %Y-%m-%d", &parts);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-					 "%.120s, sealed by key %s (%s), expired %s: it must be made anew", what,
-					 key->name, key->id, date);
+	return FAIL(KILN_EPERM, "%.120s, sealed by key %s (%s), expired %s: it must be made anew", what,
+				key->name, key->id, date);
 }
 
 int seal_check(const struct seal_ring *ring, const char *purpose, const char *what,
@@ -100,17 +98,16 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 	char id[SEAL_ID_HEX];
 	if (memcmp(seal + AT_MAGIC, SEAL_MAGIC, 8) != 0 ||
 		util_get_u64(seal + AT_VERSION) != SEAL_VERSION) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-						 "%.120s is not sealed: it does not end in a seal of version %d", what,
-						 SEAL_VERSION);
+		return FAIL(KILN_EPERM, "%.120s is not sealed: it does not end in a seal of version %d",
+					what, SEAL_VERSION);
 	}
 	util_hex(seal + AT_ID, SEAL_ID_BYTES, id);
 	const struct seal_key *key = find_trusted(ring, id);
 	if (!key) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-						 "%.120s was sealed by key %s, which is not trusted here: `kiln key trust` "
-						 "takes its public half",
-						 what, id);
+		return FAIL(KILN_EPERM,
+					"%.120s was sealed by key %s, which is not trusted here: `kiln key trust` "
+					"takes its public half",
+					what, id);
 	}
 	digest_of(purpose, seal, digest);
 	if (crypto_sign_verify_detached(seal + AT_SIGNATURE, digest, sizeof(digest), key->public) !=
@@ -160,9 +157,8 @@ int seal_record_open(const struct seal_ring *ring, const char *purpose, const ch
 {
 	struct seal_content content;
 	if (record_size < SEAL_BYTES) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
-						 "%.120s is not sealed: its %zu bytes are fewer than a seal has", what,
-						 record_size);
+		return FAIL(KILN_EPERM, "%.120s is not sealed: its %zu bytes are fewer than a seal has",
+					what, record_size);
 	}
 	size_t size = record_size - SEAL_BYTES;
 	content_of(record, size, &content);

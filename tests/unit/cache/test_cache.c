@@ -359,8 +359,7 @@ static void the_quarantine_is_bounded(void **state)
 	(void)state;
 	struct cache *cache = open_cache(0, 0);
 	struct cache_db *db;
-	int64_t count;
-	uint64_t held;
+	uint64_t count, held;
 	char key[KERNEL_KEY_HEX];
 	for (int i = 0; i < 20; i++) {
 		put(cache, i, 10);
