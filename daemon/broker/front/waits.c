@@ -167,16 +167,12 @@ static void add_session(struct collecting *all, const struct session *session)
 static void ask_modules(struct collecting *all)
 {
 	struct broker *broker = all->broker;
-	struct wait_note note;
 	job_waits(broker, keep_note, all);
 	store_waits(broker, keep_note, all);
 	pool_waits(broker, keep_note, all);
 	remote_waits(broker, keep_note, all);
 	handle_waits(broker, keep_note, all);
 	drain_waits(broker, keep_note, all);
-	for (const struct session *session = broker->sessions; session; session = session->next)
-		if (session->alt_compiler && alt_compiler_note(session->alt_compiler, &note))
-			keep_note(all, &note);
 }
 
 static int by_age(const void *a, const void *b)

@@ -39,15 +39,25 @@ void job_set_key(struct kernel_ref *ref, const struct compile_key *key, const ch
 	snprintf(ref->compiler, sizeof(ref->compiler), "%s", compiler);
 }
 
-void job_key(struct broker *broker, struct kernel_ref *ref)
+static int make_key(const struct kernel_ref *ref, const char *compiler, struct compile_key *key)
 {
-	const char *compiler = job_compiler(broker, ref->target);
+	return ref->unit ? compile_key_again(ref->unit->key_text, ref->target, compiler, key)
+					 : compile_key_make(&ref->job, compiler, key);
+}
+
+static void key_by(struct kernel_ref *ref, const char *compiler)
+{
 	struct compile_key key = {0};
 	if (has_key(ref, compiler))
 		return;
 	ref->key[0] = 0;
-	if (compiler[0] && compile_key_make(&ref->job, compiler, &key) == KILN_OK)
+	if (compiler[0] && make_key(ref, compiler, &key) == KILN_OK)
 		job_set_key(ref, &key, compiler);
+}
+
+void job_key(struct broker *broker, struct kernel_ref *ref)
+{
+	key_by(ref, job_compiler(broker, ref->target));
 }
 
 /* ---- Joining a lookup ---- */
@@ -68,11 +78,6 @@ static bool is_compiled(const struct lookup *lookup)
 		   (lookup->state == LOOKUP_REMOTE && remote_is_waiting(lookup->fetch));
 }
 
-static struct lookup *find_lookup(struct broker *broker, const char *key)
-{
-	return map_get(&broker->lookups_by_key, key, KERNEL_KEY_HEX - 1);
-}
-
 static void join(struct job_wait *wait, struct lookup *lookup)
 {
 	wait_link(wait, lookup);
@@ -83,8 +88,10 @@ static void join(struct job_wait *wait, struct lookup *lookup)
 static void job_enter(struct job_wait *wait)
 {
 	struct broker *broker = wait->broker;
-	struct lookup *lookup = find_lookup(broker, wait->ref->key);
-	if (lookup && is_compiled(lookup) && wait->terms.look) {
+	bool beside = is_beside(wait->terms.purpose);
+	struct lookup *lookup =
+		beside ? NULL : map_get(&broker->lookups_by_key, wait->ref->key, KERNEL_KEY_HEX - 1);
+	if (lookup && is_compiled(lookup) && wait->terms.purpose == JOB_LOOK) {
 		wait_fail(wait, KILN_ENOENT, "the cache has no such kernel yet");
 		return;
 	}
@@ -95,8 +102,10 @@ static void job_enter(struct job_wait *wait)
 	if (lookup) {
 		join(wait, lookup);
 		lookup_join(wait);
-	} else if ((lookup = lookup_open(broker, wait->ref, session_turn(wait->terms.asker)))) {
+	} else if ((lookup = lookup_open(wait))) {
 		join(wait, lookup);
+		if (lookup->purpose == JOB_VERIFY)
+			lookup_compile(lookup);
 	} else {
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a compile job");
 	}
@@ -106,7 +115,7 @@ static void key_work(struct cache *cache, void *arg)
 {
 	struct job_wait *wait = arg;
 	(void)cache;
-	compile_key_make(&wait->ref->job, wait->compiler, &wait->key);
+	make_key(wait->ref, wait->compiler, &wait->key);
 }
 
 static void key_done(struct broker *broker, void *arg)
@@ -127,37 +136,45 @@ static void key_done(struct broker *broker, void *arg)
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
 }
 
-/* False: the key is to be made here, for want of memory. */
-static bool make_key_aside(struct job_wait *wait, const char *compiler)
+static void on_compiler(void *arg, const struct compile_toolchain *toolchain, const char *error)
 {
-	snprintf(wait->compiler, sizeof(wait->compiler), "%s", compiler);
-	if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done, wait) !=
-		KILN_OK)
-		return false;
-	wait->state = WAIT_KEY;
-	return true;
+	struct job_wait *wait = arg;
+	struct kernel_ref *ref = wait->ref;
+	char why[KERNEL_ERROR_MAX];
+	if (!error && wait->terms.purpose == JOB_VERIFY &&
+		strcmp(toolchain->id, ref->unit->again.toolchain) != 0) {
+		util_fail(why, sizeof(why), 0, "it was made by %.100s, and here is %.200s",
+				  ref->unit->again.toolchain, toolchain->id[0] ? toolchain->id : toolchain->reason);
+		wait_fail(wait, KILN_ENOTSUP, why);
+		return;
+	}
+	if (error || !toolchain->id[0]) {
+		bool may_pass = error && !wait->terms.compiler;
+		wait_fail(wait, may_pass ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
+		return;
+	}
+	/* A worker thread makes keys that no session waits for, for hashing all sources takes time; and
+	 * those of users' kernels, whose sources are as long as a user likes. */
+	if ((!wait->terms.asker || ref->raw) && !has_key(ref, toolchain->id)) {
+		snprintf(wait->compiler, sizeof(wait->compiler), "%s", toolchain->id);
+		if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done,
+							wait) == KILN_OK) {
+			wait->state = WAIT_KEY;
+			return;
+		}
+	}
+	key_by(ref, toolchain->id);
+	if (ref->key[0])
+		job_enter(wait);
+	else
+		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
 }
 
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
 {
 	struct job_wait *wait = arg;
-	struct broker *broker = wait->broker;
-	const struct compile_toolchain *toolchain = toolchain_for(broker, wait->ref->target);
 	(void)toolchains;
-	if (error || !toolchain->id[0]) {
-		wait_fail(wait, error ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
-		return;
-	}
-	/* A worker thread makes keys that no session waits for, for hashing all sources takes time; and
-	 * those of users' kernels, whose sources are as long as a user likes. */
-	bool aside = !wait->terms.asker || wait->ref->raw;
-	if (aside && !has_key(wait->ref, toolchain->id) && make_key_aside(wait, toolchain->id))
-		return;
-	job_key(broker, wait->ref);
-	if (wait->ref->key[0])
-		job_enter(wait);
-	else
-		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
+	on_compiler(wait, toolchain_for(wait->broker, wait->ref->target), error);
 }
 
 static void on_job_closed(uv_handle_t *handle)
@@ -171,7 +188,10 @@ static void on_job_timer(uv_timer_t *timer)
 	wait->timer = NULL;
 	wait->state = WAIT_COMPILERS;
 	uv_close((uv_handle_t *)timer, on_job_closed);
-	pool_when_known(wait->broker, on_known, wait);
+	if (wait->terms.compiler)
+		alt_compiler_ask(wait->terms.compiler, on_compiler, wait);
+	else
+		pool_when_known(wait->broker, on_known, wait);
 }
 
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
@@ -195,7 +215,7 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 	if (broker->waits)
 		broker->waits->all_previous = wait;
 	broker->waits = wait;
-	if (terms->asker && !terms->look) {
+	if (wait_is_counted(wait)) {
 		broker->counters.asked++;
 		broker->waiting++;
 	}
@@ -227,7 +247,7 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 {
 	struct lookup *lookup = wait->lookup;
 	wait_assert_valid(wait);
-	if (wait->terms.asker && !wait->terms.look) {
+	if (wait_is_counted(wait)) {
 		broker->counters.left++;
 		broker->waiting--;
 	}
@@ -237,7 +257,10 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 		uv_close((uv_handle_t *)wait->timer, on_job_closed);
 		break;
 	case WAIT_COMPILERS:
-		pool_forget(broker, wait);
+		if (wait->terms.compiler)
+			alt_compiler_cancel(wait->terms.compiler);
+		else
+			pool_forget(broker, wait);
 		break;
 	case WAIT_LOOKUP:
 		wait_unlink(wait);
@@ -272,11 +295,15 @@ void job_each(const struct broker *broker, job_visit visit, void *arg)
 			.key = lookup->key,
 			.op = lookup->ref->plan.op,
 			.target = lookup->ref->target,
-			.elsewhere = lookup->state == LOOKUP_REMOTE,
-			.compiling = lookup->state == LOOKUP_COMPILING,
-			.on_worker = lookup->job && pool_running(broker, lookup->job),
+			.is_job = lookup->state == LOOKUP_COMPILING,
 			.age_us = now - lookup->began_us,
 		};
+		if (lookup->alt || (lookup->job && pool_running(broker, lookup->job)))
+			seen.state = "compiling";
+		else
+			seen.state = seen.is_job                      ? "queued"
+						 : lookup->state == LOOKUP_REMOTE ? "remote"
+														  : "lookup";
 		seen.waiters = count_waits(lookup, &seen.owner);
 		visit(arg, &seen);
 	}
@@ -286,6 +313,8 @@ static void note_wait(const struct job_wait *wait, struct wait_note *note)
 {
 	const struct lookup *lookup = wait->lookup;
 	memcpy(note->key, wait->ref->key, sizeof(note->key));
+	if (wait->terms.compiler && alt_compiler_note(wait->terms.compiler, note))
+		return;
 	if (lookup && lookup->fetch) {
 		remote_note(lookup->fetch, note);
 	} else if (lookup && lookup->job) {

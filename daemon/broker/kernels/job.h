@@ -12,8 +12,14 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/broker/devices/handle.h"
-#include "daemon/broker/devices/pool/pool.h"
+#include "daemon/broker/devices/pool/alt_compiler.h"
 #include "tuned.h"
+
+/* What a row of the cache keeps to compile its kernel once more. */
+struct kernel_unit {
+	struct compile_again again; /* points into the texts */
+	char *key_text, *source;
+};
 
 /* A planned kernel.  Calls, works, waits and lookups hold it; kernel_drop() of the last hold
  * frees it with all that it points to, except tally. */
@@ -32,9 +38,10 @@ struct kernel_ref {
 	char compiler[96]; /* id of the compiler that the key names */
 	struct compile_job job;
 	struct compile_file *files;
-	struct raw_source *raw; /* a user's kernel: job and files point into it */
-	struct tally *tally;    /* its operator's counters; NULL: not looked up yet */
-	struct tier *tier;      /* the generic kernel that stands in for it (tier.h); NULL: none */
+	struct raw_source *raw;   /* a user's kernel: job and files point into it */
+	struct kernel_unit *unit; /* a kernel of the cache: job points into it */
+	struct tally *tally;      /* its operator's counters; NULL: not looked up yet */
+	struct tier *tier;        /* the generic kernel that stands in for it (tier.h); NULL: none */
 	void (*close_tier)(struct tier *tier); /* frees it, with the last hold */
 	struct kernel_plan plan;               /* cut to kernel_plan_bytes(): the last member */
 };
@@ -53,6 +60,11 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
 				  const struct kernel_limits *limits, struct kernel_ref **out,
 				  char error[KERNEL_ERROR_MAX]);
+/* Makes the kernel of a row of the cache once more, for a target of the same kind: a GPU, or cpu.
+ * Takes the row's texts.  KILN_OK and one hold of *out; KILN_ENOTSUP where this kilnd gives the
+ * compiler other options; KILN_ENOMEM; with a sentence. */
+int job_open_row(struct cache_row *row, const char *target, struct kernel_ref **out,
+				 char error[KERNEL_ERROR_MAX]);
 /* Returns one hold of a ref with a copy of the plan; its job has no files yet.  NULL without
  * memory. */
 struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kernel_limits *limits);
@@ -71,24 +83,41 @@ extern const char *const job_origin_names[];
 struct job_answer {
 	int status;
 	enum job_origin origin;
-	const struct cache_row *row; /* KILN_OK: the kernel; it lives until the callback returns */
-	const char *error, *log;     /* unless KILN_OK */
-	bool remembered;             /* the failure is that of an earlier compile */
-	int64_t micros;              /* since job_resolve() */
+	/* KILN_OK, and JOB_VERIFY: the kernel, which lives until the callback returns. */
+	const struct cache_row *row;
+	const char *error, *log; /* unless KILN_OK */
+	bool remembered;         /* the failure is that of an earlier compile */
+	int64_t micros;          /* since job_resolve() */
 };
 
 struct job_wait;
 typedef void (*job_done)(void *arg, const struct job_answer *answer);
 
+enum job_purpose {
+	JOB_CALL, /* a program needs the kernel */
+	JOB_WARM, /* like JOB_CALL, but the usage log does not record it */
+	JOB_LOOK, /* asks only the cache: a miss is KILN_ENOENT, and is not counted */
+	/* Fills the cache beside the calls.  Counts as no request, shares its lookup with none, asks no
+	 * other host, and neither heeds nor leaves a remembered failure.  Its answer comes when the
+	 * cache has the row; a kernel that was there already is answered with an empty row. */
+	JOB_RECOMPILE,
+	/* Compiles a kernel of job_open_row() by the compiler that made it, beside the calls, whatever
+	 * the cache has, and keeps nothing.  The answer has the new row, whose compile_micros are set
+	 * also when it does not compile; no row where that compiler is not here (KILN_ENOTSUP), or
+	 * nothing could be compiled. */
+	JOB_VERIFY,
+};
+
 /* The asker of a kernel, and what the kernel may cost. */
 struct job_terms {
-	struct session
-		*asker; /* whose request it counts as; it outlives the wait.  NULL: not counted */
+	/* Whose turns it takes and whose request it counts as.  It outlives the wait.  NULL: the
+	 * broker asks, and counts nothing. */
+	struct session *asker;
+	enum job_purpose purpose;
 	enum pool_priority priority;
 	enum options_miss on_miss;
 	const struct device_info *device; /* the asker's, that the kernel is for; NULL: none */
-	bool look;                        /* ask only the cache: a miss is ENOENT, and is not counted */
-	bool unrecorded;                  /* no program asked: keep it out of the usage log */
+	struct alt_compiler *compiler;    /* JOB_RECOMPILE: taken by the asker; NULL: the pool's */
 };
 
 /*
@@ -127,9 +156,9 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
 /* A lookup, for people. */
 struct job_lookup {
 	const char *key, *op, *target;
-	bool elsewhere;            /* the remote tier is asked */
-	bool compiling, on_worker; /* else: the cache is asked; it waits for a worker */
-	uint64_t owner;            /* session whose compile it is; 0: no wait is counted */
+	const char *state; /* "lookup", "remote", "queued", "compiling" */
+	bool is_job;       /* "queued" and "compiling": counted among the compiles */
+	uint64_t owner;    /* session whose compile it is; 0: no wait is counted */
 	int waiters;
 	uint64_t age_us;
 };

@@ -80,6 +80,36 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	return KILN_OK;
 }
 
+int job_open_row(struct cache_row *row, const char *target, struct kernel_ref **out,
+				 char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_plan plan = {.kind = KERNEL_LAUNCH};
+	struct kernel_limits limits = {{0}};
+	memcpy(plan.op, row->op, sizeof(plan.op));
+	snprintf(plan.instantiation, sizeof(plan.instantiation), "%s", row->instantiation);
+	snprintf(limits.target, sizeof(limits.target), "%s", target);
+	struct kernel_ref *ref = kernel_new(&plan, &limits);
+	struct kernel_unit *unit = ref ? calloc(1, sizeof(*unit)) : NULL;
+	if (!unit) {
+		kernel_drop(ref);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a kernel");
+	}
+	ref->unit = unit;
+	ref->explain = row->plan;
+	unit->key_text = row->key_text;
+	unit->source = row->source;
+	row->plan = row->key_text = row->source = NULL;
+	int status = compile_again_open(unit->key_text, unit->source, &unit->again, error);
+	if (status != KILN_OK) {
+		kernel_drop(ref);
+		return status;
+	}
+	ref->job = unit->again.job;
+	memcpy(ref->job.target, ref->target, sizeof(ref->job.target));
+	*out = ref;
+	return KILN_OK;
+}
+
 const char *kernel_operand_name(const char *operands, int i, char name[24])
 {
 	if (operands[0] && i < plan_operand_count(operands))
@@ -123,6 +153,12 @@ void kernel_drop(struct kernel_ref *ref)
 	free(ref->manifest);
 	free(ref->key_text);
 	raw_source_free(ref->raw);
+	if (ref->unit) {
+		compile_again_close(&ref->unit->again);
+		free(ref->unit->key_text);
+		free(ref->unit->source);
+		free(ref->unit);
+	}
 	free(ref);
 }
 

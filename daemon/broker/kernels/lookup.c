@@ -17,6 +17,7 @@
 struct cache_read {
 	struct lookup *lookup; /* NULL: the deadline has passed, and the lookup went on */
 	char key[KERNEL_KEY_HEX];
+	bool beside;
 	struct cache_row row;
 	struct cache_failure failure;
 	int status;
@@ -27,7 +28,9 @@ void lookup_assert_valid(const struct lookup *lookup)
 {
 	assert(!lookup->looking || lookup->state == LOOKUP_CACHE);
 	assert(!lookup->fetch || lookup->state == LOOKUP_REMOTE);
-	assert(!lookup->job || lookup->state == LOOKUP_COMPILING);
+	assert((!lookup->job && !lookup->alt) || lookup->state == LOOKUP_COMPILING);
+	assert(!lookup->job || !lookup->alt);
+	assert(!is_beside(lookup->purpose) || lookup->waits == lookup->last_wait);
 	assert(!lookup->waits == !lookup->last_wait);
 	assert(lookup->key[0]);
 	(void)lookup; /* without asserts nothing uses it */
@@ -37,8 +40,9 @@ static void lookup_read_work(struct cache *cache, void *arg)
 {
 	struct cache_read *read = arg;
 	char error[KERNEL_ERROR_MAX];
-	read->status = cache_get(cache, read->key, &read->row, read->error);
-	if (read->status == KILN_ENOENT)
+	read->status = read->beside ? cache_has(cache, read->key, read->error)
+								: cache_get(cache, read->key, &read->row, read->error);
+	if (read->status == KILN_ENOENT && !read->beside)
 		cache_failure_get(cache, read->key, &read->failure, error);
 }
 
@@ -74,7 +78,7 @@ static void fetched(void *arg, struct cache_row *row)
 static bool may_compile(const struct lookup *lookup)
 {
 	const struct job_wait *wait = lookup->waits;
-	while (wait && (wait->terms.look || freeze_refuses(&wait->terms)))
+	while (wait && (wait->terms.purpose == JOB_LOOK || freeze_refuses(&wait->terms)))
 		wait = wait->next;
 	return wait != NULL;
 }
@@ -94,6 +98,10 @@ static void after_cache(struct lookup *lookup)
 		lookup_unlink(lookup);
 		lookup_finish(lookup, lookup->cache_status, JOB_HIT, lookup->error, "");
 		lookup_free(lookup);
+		return;
+	}
+	if (lookup->purpose == JOB_RECOMPILE) {
+		lookup_compile(lookup);
 		return;
 	}
 	lookup->state = LOOKUP_REMOTE;
@@ -144,6 +152,7 @@ static bool lookup_look(struct lookup *lookup, struct turn_owner owner)
 	if (!read)
 		return false;
 	read->lookup = lookup;
+	read->beside = is_beside(lookup->purpose);
 	read->status = KILN_ETIMEDOUT; /* unless it is done */
 	memcpy(read->key, lookup->key, sizeof(read->key));
 	if (store_wait(lookup->broker, owner, lookup_read_work, lookup_read_done, read_late, read,
@@ -153,19 +162,23 @@ static bool lookup_look(struct lookup *lookup, struct turn_owner owner)
 	return false;
 }
 
-struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner)
+struct lookup *lookup_open(const struct job_wait *wait)
 {
+	struct broker *broker = wait->broker;
+	const struct kernel_ref *ref = wait->ref;
 	struct lookup *lookup = calloc(1, sizeof(*lookup));
 	if (!lookup)
 		return NULL;
 	lookup->broker = broker;
 	lookup->began_us = util_now_us();
-	lookup->ref = kernel_hold(ref);
+	lookup->ref = kernel_hold(wait->ref);
+	lookup->purpose = is_beside(wait->terms.purpose) ? wait->terms.purpose : JOB_CALL;
 	memcpy(lookup->key, ref->key, sizeof(lookup->key));
 	memcpy(lookup->compiler, ref->compiler, sizeof(lookup->compiler));
 	lookup->key_text = strdup(ref->key_text);
 	if (!lookup->key_text ||
-		map_put(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1, lookup) < 0) {
+		(!is_beside(lookup->purpose) &&
+		 map_put(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1, lookup) < 0)) {
 		lookup_free(lookup);
 		return NULL;
 	}
@@ -173,7 +186,7 @@ struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct
 	if (broker->lookups)
 		broker->lookups->previous = lookup;
 	broker->lookups = lookup;
-	if (!lookup_look(lookup, owner)) {
+	if (lookup->purpose != JOB_VERIFY && !lookup_look(lookup, session_turn(wait->terms.asker))) {
 		lookup_unlink(lookup);
 		lookup_free(lookup);
 		return NULL;

@@ -19,11 +19,14 @@
  *           CACHE --the last wait leaves--> CACHE: its answer finds nobody
  *           REMOTE, COMPILING --the last wait leaves--> stopped and freed
  *           ANSWERING --the kernel is new--> the store writes its row --> freed
+ *           CACHE --miss, for a JOB_RECOMPILE--> MISSED; its answer follows the row
+ *           CACHE --for a JOB_VERIFY--> MISSED; its row is not written
  *
  * Invariants: broker->waits lists all waits that are not LEFT.  broker->lookups lists all lookups
- * before ANSWERING, and lookups_by_key finds them.  A wait has a lookup if, and only if, it is in
- * state LOOKUP.  A lookup has `looking` only in CACHE, `fetch` only in REMOTE, `job` only in
- * COMPILING.  A lookup owns its row, failure and key_text until it is freed.
+ * before ANSWERING, and lookups_by_key finds them, but for those of JOB_RECOMPILE and JOB_VERIFY,
+ * which have one wait each.  A wait has a lookup if, and only if, it is in
+ * state LOOKUP.  A lookup has `looking` only in CACHE, `fetch` only in REMOTE, and `job` or
+ * `alt` only in COMPILING.  A lookup owns its row, failure and key_text until it is freed.
  */
 #ifndef KILN_DAEMON_LOOKUP_H
 #define KILN_DAEMON_LOOKUP_H
@@ -45,8 +48,8 @@ struct job_wait {
 	enum wait_state state;
 	struct kernel_ref *ref; /* held */
 	struct lookup *lookup;
-	uv_timer_t *timer;       /* LATER */
-	struct job_terms terms;  /* without an asker the wait is not counted */
+	uv_timer_t *timer; /* LATER */
+	struct job_terms terms;
 	bool first;              /* of the waits of its lookup that are counted: it owns the compile */
 	struct turn_place place; /* its turn at what the lookup waits for */
 	job_done done;
@@ -65,7 +68,9 @@ struct lookup {
 	struct kernel_ref *ref; /* held */
 	struct store_item *looking;
 	struct remote_fetch *fetch;
-	struct pool_job *job;
+	struct pool_job *job;     /* compiled by the pool */
+	struct alt_compiler *alt; /* compiled by the one that its wait has taken */
+	enum job_purpose purpose; /* JOB_CALL for all but those beside the calls */
 	struct job_wait *waits, *last_wait;
 	enum job_origin origin; /* since ANSWERING */
 	uint64_t began_us;
@@ -81,14 +86,22 @@ struct lookup {
 	char error[KERNEL_ERROR_MAX];
 };
 
+/* Says whether the lookup fills or checks the cache beside the calls. */
+static inline bool is_beside(enum job_purpose purpose)
+{
+	return purpose == JOB_RECOMPILE || purpose == JOB_VERIFY;
+}
+
 void wait_assert_valid(const struct job_wait *wait);
+/* Says whether the wait counts as a request, whatever its answer. */
+bool wait_is_counted(const struct job_wait *wait);
 void lookup_assert_valid(const struct lookup *lookup);
 
 /* ---- lookup.c ---- */
 
-/* Opens the lookup of ref's key; it asks the cache when owner has its turn.  NULL without
- * memory. */
-struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner);
+/* Opens the lookup of a wait's key, without the wait; it asks the cache when the asker has its
+ * turn.  NULL without memory. */
+struct lookup *lookup_open(const struct job_wait *wait);
 
 /* The key that a compile job makes; "": no lookup has it compiled. */
 const char *lookup_key_of(const struct broker *broker, const struct compile_job *job);
@@ -101,7 +114,7 @@ void lookup_unlink(struct lookup *lookup);
 void lookup_free(struct lookup *lookup);
 /* No cache has the kernel: the pool compiles it for the waits that may have it compiled. */
 void lookup_compile(struct lookup *lookup);
-/* Writes the row of an answered lookup to the cache, then frees the lookup. */
+/* Writes the row of a new kernel to the cache, answers a JOB_RECOMPILE, and frees the lookup. */
 void lookup_keep_row(struct lookup *lookup);
 /* Stops the fetch or the compile, and frees the lookup. */
 void lookup_drop(struct lookup *lookup);

@@ -146,18 +146,25 @@ void wait_free(struct job_wait *wait)
 	free(wait);
 }
 
+bool wait_is_counted(const struct job_wait *wait)
+{
+	enum job_purpose purpose = wait->terms.purpose;
+	return wait->terms.asker && (purpose == JOB_CALL || purpose == JOB_WARM);
+}
+
 void wait_answer(struct job_wait *wait, struct job_answer *answer)
 {
 	struct broker *broker = wait->broker;
 	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
 	struct session *asker = wait->terms.asker;
-	bool found = answer->status == KILN_OK, look = wait->terms.look;
+	bool counted = wait_is_counted(wait);
 	/* A wait that only looks counts as a request if, and only if, it finds the kernel. */
-	broker->counters.asked += asker && look && found;
-	broker->waiting -= asker && !look;
-	if (asker && (!look || found)) {
+	bool found = asker && wait->terms.purpose == JOB_LOOK && answer->status == KILN_OK;
+	broker->counters.asked += found;
+	broker->waiting -= counted;
+	if (counted || found) {
 		count_answer(broker, wait->ref, asker, answer);
-		if (!wait->terms.unrecorded)
+		if (wait->terms.purpose != JOB_WARM)
 			note_usage(broker, wait->ref, answer);
 	}
 	wait->done(wait->arg, answer);
@@ -182,7 +189,7 @@ void lookup_finish(struct lookup *lookup, int status, enum job_origin origin, co
 		struct job_answer answer = {
 			.status = status,
 			.origin = origin == JOB_COMPILED && !wait->first ? JOB_SHARED : origin,
-			.row = status == KILN_OK ? &lookup->row : NULL,
+			.row = status == KILN_OK || lookup->purpose == JOB_VERIFY ? &lookup->row : NULL,
 			.remembered = lookup->failure.status != KILN_OK,
 			.error = error,
 			.log = log,
@@ -231,7 +238,7 @@ void lookup_answer_lookers(struct lookup *lookup)
 {
 	struct job_wait *wait = lookup->waits;
 	while (wait)
-		if (wait->terms.look) {
+		if (wait->terms.purpose == JOB_LOOK) {
 			wait_unlink(wait);
 			wait_fail(wait, KILN_ENOENT, "the cache has no such kernel");
 			wait = lookup->waits; /* the callback may have made others leave */

@@ -21,7 +21,8 @@ void lookup_unlink(struct lookup *lookup)
 		broker->lookups = lookup->next;
 	if (lookup->next)
 		lookup->next->previous = lookup->previous;
-	map_remove(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1);
+	if (!is_beside(lookup->purpose))
+		map_remove(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1);
 }
 
 void lookup_free(struct lookup *lookup)
@@ -45,23 +46,24 @@ static void put_done(struct broker *broker, void *arg)
 	/* The kernel runs all the same; the next daemon compiles it once more. */
 	if (lookup->cache_status != KILN_OK)
 		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", lookup->key, lookup->error);
-	if (lookup->origin == JOB_COMPILED)
+	if (lookup->purpose == JOB_RECOMPILE)
+		lookup_finish(lookup, lookup->cache_status, JOB_COMPILED, lookup->error, "");
+	else if (lookup->origin == JOB_COMPILED)
 		remote_compiled(broker, &lookup->row);
 	lookup_free(lookup);
 }
 
 void lookup_keep_row(struct lookup *lookup)
 {
-	if (store_is_crowded(lookup->broker)) {
+	if (store_is_crowded(lookup->broker))
 		lookup->cache_status = util_fail(lookup->error, sizeof(lookup->error), KILN_EIO,
 										 "too many wait for the disk already");
-		put_done(lookup->broker, lookup);
+	else if (store_run(lookup->broker, put_work, put_done, lookup) == KILN_OK)
 		return;
-	}
-	if (store_run(lookup->broker, put_work, put_done, lookup) == KILN_OK)
-		return;
-	remote_not_compiled(lookup->broker, lookup->key);
-	lookup_free(lookup);
+	else
+		lookup->cache_status = util_fail(lookup->error, sizeof(lookup->error), KILN_ENOMEM,
+										 "out of memory for a kernel");
+	put_done(lookup->broker, lookup);
 }
 
 void job_take_result(struct cache_row *row, struct compile_result *result)
@@ -110,9 +112,12 @@ static void compiled(void *arg, struct compile_result *result)
 	struct lookup *lookup = arg;
 	struct broker *broker = lookup->broker;
 	lookup->job = NULL;
+	lookup->alt = NULL;
 	lookup_unlink(lookup);
 	if (result->status != KILN_OK) {
-		failed_keys_keep(broker, lookup->ref, lookup->key, lookup->key_text, result);
+		lookup->row.compile_micros = result->micros;
+		if (!is_beside(lookup->purpose))
+			failed_keys_keep(broker, lookup->ref, lookup->key, lookup->key_text, result);
 		remote_not_compiled(broker, lookup->key);
 		broker->counters.jobs_failed++;
 		lookup_finish(lookup, result->status, JOB_COMPILED, result->error,
@@ -121,8 +126,13 @@ static void compiled(void *arg, struct compile_result *result)
 	} else {
 		broker->counters.jobs_done++;
 		take_result(lookup, result);
-		lookup_finish(lookup, KILN_OK, JOB_COMPILED, NULL, NULL);
-		lookup_keep_row(lookup);
+		lookup->state = LOOKUP_ANSWERING;
+		if (lookup->purpose != JOB_RECOMPILE)
+			lookup_finish(lookup, KILN_OK, JOB_COMPILED, NULL, NULL);
+		if (lookup->purpose == JOB_VERIFY)
+			lookup_free(lookup);
+		else
+			lookup_keep_row(lookup);
 	}
 	broker_progress(broker);
 }
@@ -135,7 +145,10 @@ void lookup_drop(struct lookup *lookup)
 		remote_leave(broker, lookup->fetch);
 	} else {
 		broker->counters.canceled++;
-		pool_cancel(broker, lookup->job);
+		if (lookup->alt)
+			alt_compiler_cancel(lookup->alt);
+		else
+			pool_cancel(broker, lookup->job);
 		remote_not_compiled(broker, lookup->key);
 	}
 	lookup_unlink(lookup);
@@ -190,6 +203,11 @@ void lookup_compile(struct lookup *lookup)
 	warn_first(lookup);
 	lookup->state = LOOKUP_COMPILING;
 	broker->counters.jobs++;
+	lookup->alt = lookup->waits->terms.compiler;
+	if (lookup->alt) {
+		alt_compiler_submit(lookup->alt, &lookup->ref->job, compiled, lookup);
+		return;
+	}
 	/* The compiler changed meanwhile: the key is stale. */
 	bool replaced = strcmp(lookup->compiler, job_compiler(broker, lookup->ref->target)) != 0;
 	if (!replaced)

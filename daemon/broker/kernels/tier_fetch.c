@@ -165,7 +165,8 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 
 static void tier_fetch_start(struct broker *broker, struct tier_kernel *kernel)
 {
-	const struct job_terms terms = {.priority = POOL_BACKGROUND, .look = !kernel->compile};
+	const struct job_terms terms = {.priority = POOL_BACKGROUND,
+									.purpose = kernel->compile ? JOB_CALL : JOB_LOOK};
 	if (kernel->compile)
 		util_debug(
 			"%s: the exact kernel is compiled: %llu launches lost %.1f ms by the generic one",

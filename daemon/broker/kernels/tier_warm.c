@@ -116,9 +116,9 @@ static int at_once(const struct warming *warming)
 static void go_on(struct warming *warming)
 {
 	/* A daemon that compiles nothing for programs compiles nothing before they come. */
-	const struct job_terms terms = {.priority = POOL_BACKGROUND,
-									.look =
-										warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK};
+	const struct job_terms terms = {
+		.priority = POOL_BACKGROUND,
+		.purpose = warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK ? JOB_LOOK : JOB_CALL};
 	struct kernel_ref *ref;
 	if (!handle_is_ready(warming->executor) ||
 		warming->generation != handle_generation(warming->executor))

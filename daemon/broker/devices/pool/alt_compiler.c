@@ -216,11 +216,10 @@ bool alt_compiler_note(const struct alt_compiler *alt, struct wait_note *note)
 	bool busy = alt->worker.state == WORKER_BUSY;
 	if (alt->question == FREE)
 		return false;
-	*note = (struct wait_note){.owner = alt->arg,
-							   .what = busy ? "compiling" : "start",
-							   .of = "compiler",
-							   .pid = worker_pid(&alt->worker),
-							   .left_ms = waits_timer_left(&alt->worker.timer)};
+	note->what = busy ? "compiling" : "start";
+	note->of = "compiler";
+	note->pid = worker_pid(&alt->worker);
+	note->left_ms = waits_timer_left(&alt->worker.timer);
 	waits_say(note, busy ? "its compile by another compiler" : "the start of another compiler");
 	return true;
 }

@@ -40,7 +40,7 @@ void alt_compiler_submit(struct alt_compiler *alt, const struct compile_job *job
 						 void *arg);
 /* Forgets what is under way; a worker that compiles is killed. */
 void alt_compiler_cancel(struct alt_compiler *alt);
-/* False: nobody waits for it. */
+/* Fills in what is known of the wait for it; false: nothing was asked of it. */
 bool alt_compiler_note(const struct alt_compiler *alt, struct wait_note *note);
 
 #endif

@@ -184,7 +184,8 @@ static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool
 	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
 	if (!asking->executor && session_is_owner(asking->base.request.session))
 		terms.on_miss = OPTIONS_MISS_COMPILE;
-	terms.look = look;
+	if (look)
+		terms.purpose = JOB_LOOK;
 	asking->kernel = kernel;
 	asking->looking = look;
 	kernel_request_resolve(&asking->base, kernel, &terms, on_call_answer);

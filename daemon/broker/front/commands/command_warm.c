@@ -13,7 +13,7 @@
 /* ---- Answers ---- */
 
 static void answer_success(struct kernel_request *asked, const char *origin,
-						   const struct recompile_answer *found)
+						   const struct cache_row *found)
 {
 	struct wire_out out;
 	reply_begin(&out, asked->request.id);
@@ -22,36 +22,23 @@ static void answer_success(struct kernel_request *asked, const char *origin,
 	wire_put_str(&out, "target", found->target);
 	wire_put_str(&out, "instantiation", found->instantiation);
 	wire_put_str(&out, "origin", origin);
-	wire_put_int(&out, "bytes", found->bytes);
-	wire_put_int(&out, "compile_micros", found->micros);
+	wire_put_int(&out, "bytes", (int64_t)found->object_bytes);
+	wire_put_int(&out, "compile_micros", found->compile_micros);
 	wire_put_uint(&out, "micros", util_now_us() - asked->began_us);
 	reply_send(asked->request.session, &out, NULL, 0);
 	kernel_request_end(asked);
 }
 
-static void on_recompiled(void *arg, const struct recompile_answer *found)
-{
-	static const char *const origins[] = {"compiled", "hit", "skipped"};
-	struct kernel_request *asked = arg;
-	kernel_request_arrived(asked);
-	if (found->status == KILN_OK)
-		answer_success(asked, origins[found->outcome], found);
-	else
-		kernel_request_fail(asked, found->status, found->error, found->log);
-}
-
 static void answer_plan(struct kernel_request *asked, const char *origin,
 						const struct cache_row *row)
 {
-	const struct kernel_ref *ref = asked->ref;
-	struct recompile_answer found = {
-		.key = ref->key,
-		.op = ref->plan.op,
-		.target = ref->target,
-		.instantiation = ref->plan.instantiation,
-		.bytes = row ? (int64_t)row->object_bytes : 0,
-		.micros = row ? row->compile_micros : 0,
-	};
+	struct kernel_ref *ref = asked->ref;
+	struct cache_row found = {.instantiation = ref->plan.instantiation,
+							  .object_bytes = row ? row->object_bytes : 0,
+							  .compile_micros = row ? row->compile_micros : 0};
+	memcpy(found.key, ref->key, sizeof(found.key));
+	memcpy(found.op, ref->plan.op, sizeof(found.op));
+	memcpy(found.target, ref->target, sizeof(found.target));
 	answer_success(asked, origin, &found);
 }
 
@@ -107,11 +94,10 @@ static const char *read_kernel(const char *line, char key[KERNEL_KEY_HEX], int *
 	return key;
 }
 
-/* The session's second compiler; one that it had is given up for another. */
+/* Takes the session's second compiler; one that it had is given up for another. */
 static int choose_compiler(struct session *session, const char *path, struct alt_compiler **out,
 						   char error[KERNEL_ERROR_MAX])
 {
-	*out = NULL;
 	if (!path)
 		return KILN_OK;
 	if (session->alt_compiler && strcmp(alt_compiler_path(session->alt_compiler), path) != 0) {
@@ -125,12 +111,16 @@ static int choose_compiler(struct session *session, const char *path, struct alt
 	int status = session->alt_compiler
 					 ? KILN_OK
 					 : alt_compiler_open(session->broker, path, &session->alt_compiler, error);
-	*out = session->alt_compiler;
+	if (status == KILN_OK && !alt_compiler_take(session->alt_compiler))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EBUSY,
+						 "a second compiler takes one kernel at a time of a connection");
+	*out = status == KILN_OK ? session->alt_compiler : NULL;
 	return status;
 }
 
 struct wanted {
-	const char *line, *target, *key;
+	const char *line, *target;
+	const char *key; /* in room; NULL: the line has a problem */
 	char room[KERNEL_KEY_HEX];
 	struct alt_compiler *compiler;
 	struct kernel_ref *ref;
@@ -160,22 +150,63 @@ static int warm_take(struct session *session, struct wire_in *message, struct wa
 	return status;
 }
 
-/* Compiles a row of the cache for another target, or a planned kernel by another compiler. */
-static void recompile(struct kernel_request *asked, const struct wanted *wanted)
+/* ---- Beside the calls ---- */
+
+/* A kernel of the cache, for another target or by another compiler. */
+struct row_warming {
+	struct row_request read;
+	char target[KERNEL_TARGET_MAX]; /* "": the row's own */
+};
+
+static void recompile(struct kernel_request *asked)
 {
-	struct recompile_want want = {.ref = asked->ref,
-								  .compiler = wanted->compiler,
-								  .priority = POOL_BACKGROUND,
-								  .owner = session_turn(asked->request.session)};
-	snprintf(want.key, sizeof(want.key), "%s", wanted->key ? wanted->key : "");
-	snprintf(want.target, sizeof(want.target), "%s", wanted->target ? wanted->target : "");
-	kernel_request_recompile(asked, &want, on_recompiled);
+	const struct job_terms terms = {.asker = asked->request.session,
+									.purpose = JOB_RECOMPILE,
+									.priority = POOL_BACKGROUND,
+									.compiler = asked->compiler};
+	const char *target = asked->ref->target;
+	char error[KERNEL_ERROR_MAX];
+	if (!terms.compiler || alt_compiler_serves(terms.compiler, target)) {
+		kernel_request_resolve(asked, asked->ref, &terms, on_resolved);
+		return;
+	}
+	util_fail(error, sizeof(error), 0,
+			  "%.120s does not compile for %s: a libnvrtc does for GPUs, a C++ compiler for cpu",
+			  alt_compiler_path(terms.compiler), target);
+	kernel_request_fail(asked, KILN_EINVAL, error, "");
+}
+
+static void on_row_read(struct broker *broker, void *arg)
+{
+	struct row_warming *warming = arg;
+	struct row_request *request = &warming->read;
+	struct kernel_request *asked = &request->asked;
+	struct cache_row *row = &asked->row;
+	(void)broker;
+	if (!kernel_request_arrived(asked))
+		return;
+	if (request->status != KILN_OK) {
+		kernel_request_fail(asked, request->status, request->error, "");
+		return;
+	}
+	bool host = !strcmp(row->target, "cpu");
+	if (warming->target[0])
+		memcpy(row->target, warming->target, sizeof(row->target));
+	/* All GPUs share a unit; device cpu has another. */
+	if (host != !strcmp(row->target, "cpu") ||
+		(asked->compiler && !alt_compiler_serves(asked->compiler, row->target)))
+		answer_success(asked, "skipped", row);
+	else if ((request->status = job_open_row(row, row->target, &asked->ref, request->error)) !=
+			 KILN_OK)
+		kernel_request_fail(asked, request->status, request->error, "");
+	else
+		recompile(asked);
 }
 
 void serve_warm(struct session *session, struct wire_in *message)
 {
 	const struct job_terms terms = {
-		.asker = session, .priority = POOL_BACKGROUND, .unrecorded = true};
+		.asker = session, .purpose = JOB_WARM, .priority = POOL_BACKGROUND};
 	struct wanted wanted = {.ref = NULL};
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
@@ -185,16 +216,25 @@ void serve_warm(struct session *session, struct wire_in *message)
 		kernel_drop(wanted.ref);
 		return;
 	}
-	struct kernel_request *asked = kernel_request_open(session, id, wanted.ref, sizeof(*asked));
-	if (!asked)
+	struct row_warming *warming = kernel_request_open(session, id, wanted.ref, sizeof(*warming));
+	if (!warming) {
+		if (wanted.compiler)
+			alt_compiler_give(wanted.compiler);
 		return;
+	}
+	struct kernel_request *asked = &warming->read.asked;
+	asked->compiler = wanted.compiler;
 	if (!wanted.line) {
 		reply_ok(session, id);
 		kernel_request_end(asked);
-	} else if (wanted.ref && wanted.ref->plan.kind != KERNEL_LAUNCH) {
+	} else if (wanted.key) {
+		snprintf(warming->target, sizeof(warming->target), "%s",
+				 wanted.target ? wanted.target : "");
+		kernel_request_read(&warming->read, wanted.key, on_row_read);
+	} else if (asked->ref->plan.kind != KERNEL_LAUNCH) {
 		answer_plan(asked, "copy", NULL);
-	} else if (wanted.key || wanted.compiler) {
-		recompile(asked, &wanted);
+	} else if (asked->compiler) {
+		recompile(asked);
 	} else {
 		kernel_request_resolve(asked, asked->ref, &terms, on_resolved);
 	}

@@ -9,10 +9,19 @@
 static void kernel_request_assert_valid(const struct kernel_request *asked)
 {
 	assert(asked->request.session && asked->request.session->broker == asked->broker);
-	assert((asked->state == KERNEL_REQUEST_IDLE) == !asked->executor);
+	assert(asked->state != KERNEL_REQUEST_IDLE || !asked->executor);
 	assert(asked->ref || asked->state == KERNEL_REQUEST_IDLE ||
-		   asked->state == KERNEL_REQUEST_RECOMPILING);
+		   asked->state == KERNEL_REQUEST_READING);
 	(void)asked; /* without asserts nothing uses it */
+}
+
+static void free_request(struct kernel_request *asked)
+{
+	if (asked->compiler)
+		alt_compiler_give(asked->compiler);
+	cache_row_free(&asked->row);
+	kernel_drop(asked->ref);
+	free(asked);
 }
 
 static void stop_and_free(struct request *request)
@@ -21,6 +30,12 @@ static void stop_and_free(struct request *request)
 	switch (asked->state) {
 	case KERNEL_REQUEST_IDLE:
 		break;
+	case KERNEL_REQUEST_READING:
+		/* The session's end closes the compiler before the store's thread is done. */
+		if (asked->compiler)
+			alt_compiler_give(asked->compiler);
+		asked->compiler = NULL;
+		return;
 	case KERNEL_REQUEST_STARTING:
 		handle_forget(asked->executor, asked);
 		break;
@@ -30,12 +45,8 @@ static void stop_and_free(struct request *request)
 	case KERNEL_REQUEST_LOADING:
 		handle_disown(asked->executor, asked);
 		break;
-	case KERNEL_REQUEST_RECOMPILING:
-		recompile_stop(asked->recompile);
-		break;
 	}
-	kernel_drop(asked->ref);
-	free(asked);
+	free_request(asked);
 }
 
 void *kernel_request_open(struct session *session, uint64_t id, struct kernel_ref *ref, size_t size)
@@ -59,8 +70,7 @@ void kernel_request_end(struct kernel_request *asked)
 	kernel_request_assert_valid(asked);
 	assert(asked->state == KERNEL_REQUEST_IDLE);
 	request_close(&asked->request);
-	kernel_drop(asked->ref);
-	free(asked);
+	free_request(asked);
 }
 
 void kernel_request_fail(struct kernel_request *asked, int status, const char *error,
@@ -107,20 +117,29 @@ bool kernel_request_load(struct kernel_request *asked, struct device_handle *exe
 	return false;
 }
 
-void kernel_request_recompile(struct kernel_request *asked, const struct recompile_want *want,
-							  recompile_done done)
+static void read_row_work(struct cache *cache, void *arg)
 {
+	struct row_request *request = arg;
+	request->status = cache_peek(cache, request->key, &request->asked.row, request->error);
+}
+
+void kernel_request_read(struct row_request *request, const char *key, store_done done)
+{
+	struct kernel_request *asked = &request->asked;
 	kernel_request_assert_valid(asked);
-	asked->recompile = recompile_start(asked->broker, want, done, asked);
-	asked->request.doing = asked->recompile;
-	if (asked->recompile)
-		asked->state = KERNEL_REQUEST_RECOMPILING;
+	snprintf(request->key, sizeof(request->key), "%s", key);
+	if (request_store(&asked->request, read_row_work, done) == KILN_OK)
+		asked->state = KERNEL_REQUEST_READING;
 	else
 		kernel_request_fail(asked, KILN_ENOMEM, "out of memory for a kernel", "");
 }
 
-void kernel_request_arrived(struct kernel_request *asked)
+bool kernel_request_arrived(struct kernel_request *asked)
 {
 	asked->state = KERNEL_REQUEST_IDLE;
 	asked->executor = NULL;
+	if (asked->request.session)
+		return true;
+	free_request(asked);
+	return false;
 }

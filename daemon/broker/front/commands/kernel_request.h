@@ -4,40 +4,42 @@
  *   IDLE ----+--start-----> STARTING      the device process starts
  *    ^  |    +--resolve---> RESOLVING     job_resolve() looks for the kernel, or compiles it
  *    |  |    +--load------> LOADING       the device process loads the kernel
- *    |  |    +--recompile-> RECOMPILING   recompile_start() compiles it beside the calls
+ *    |  |    +--store-----> READING       the store's thread reads what the kernel is made of
  *    |  |    |
  *    |  |    +--arrived---> IDLE          the callback's first act
  *    |  +--end, fail--> answered and freed
- *    (any) --the session ends--> what is under way is stopped; freed
+ *    READING --the session ends--> the store's thread ends its work; freed
+ *    (any other) --the session ends--> what is under way is stopped; freed
  *
  * A command embeds a kernel_request as the first member of its own struct, or has nothing to add.
- * The request owns that memory and one hold of ref; both go with it.  Unless it is IDLE, exactly
- * one thing is under way.
+ * The request owns that memory, one hold of ref, its row and the compiler that it has taken: all go
+ * with it.  Unless it is IDLE, exactly one thing is under way.
  */
 #ifndef KILN_DAEMON_KERNEL_REQUEST_H
 #define KILN_DAEMON_KERNEL_REQUEST_H
 
 #include "command.h"
-#include "daemon/broker/kernels/recompile.h"
+#include "daemon/broker/kernels/job.h"
 
 enum kernel_request_state {
 	KERNEL_REQUEST_IDLE,
 	KERNEL_REQUEST_STARTING,
 	KERNEL_REQUEST_RESOLVING,
 	KERNEL_REQUEST_LOADING,
-	KERNEL_REQUEST_RECOMPILING,
+	KERNEL_REQUEST_READING,
 };
 
 struct kernel_request {
 	struct request request;
 	enum kernel_request_state state;
-	struct kernel_ref *ref; /* NULL: a kernel that only the cache knows */
+	struct kernel_ref *ref;        /* NULL: not made yet */
+	struct cache_row row;          /* owned; empty but after kernel_request_read() */
+	struct alt_compiler *compiler; /* taken from its session; NULL: none */
 	struct broker *broker;
 	uint64_t began_us;
 	union {
 		struct device_handle *executor; /* STARTING, LOADING */
 		struct job_wait *wait;
-		struct recompile *recompile;
 	};
 };
 
@@ -60,9 +62,16 @@ void kernel_request_resolve(struct kernel_request *asked, struct kernel_ref *ker
 /* False: the device process cannot be reached, and the request is IDLE again. */
 bool kernel_request_load(struct kernel_request *asked, struct device_handle *executor,
 						 const struct cache_row *row, uint32_t shared_bytes, handle_done loaded);
-/* Without memory the request fails here. */
-void kernel_request_recompile(struct kernel_request *asked, const struct recompile_want *want,
-							  recompile_done done);
-void kernel_request_arrived(struct kernel_request *asked);
+/* A request for a kernel that the cache has. */
+struct row_request {
+	struct kernel_request asked;
+	char key[KERNEL_KEY_HEX]; /* how the row's key begins */
+	int status;
+	char error[KERNEL_ERROR_MAX];
+};
+/* Reads the row, or sets status and error.  Without memory the request fails here. */
+void kernel_request_read(struct row_request *request, const char *key, store_done done);
+/* False: the session ended while the store's thread had the request, which is freed now. */
+bool kernel_request_arrived(struct kernel_request *asked);
 
 #endif
