@@ -67,12 +67,6 @@ int frame_memfd(const char *name, uint64_t bytes)
 	return fd;
 }
 
-static bool is_tmpfs(int fd)
-{
-	struct statfs system;
-	return fstatfs(fd, &system) == 0 && system.f_type == TMPFS;
-}
-
 /*
  * F_GET_SEALS comes first: it answers for memory files of the kernel only, so that fstat() and
  * fstatfs() never ask a file system whose answer another program may hold back.
@@ -91,9 +85,11 @@ static bool is_tmpfs(int fd)
 int frame_fd_is_safe(int fd, uint64_t bytes)
 {
 	struct stat stat;
+	struct statfs system;
 	int seals = fcntl(fd, F_GET_SEALS);
-	return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && is_tmpfs(fd) && fstat(fd, &stat) == 0 &&
-		   S_ISREG(stat.st_mode) && stat.st_size >= 0 && (uint64_t)stat.st_size >= bytes;
+	return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstatfs(fd, &system) == 0 &&
+		   system.f_type == TMPFS && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) &&
+		   stat.st_size >= 0 && (uint64_t)stat.st_size >= bytes;
 }
 
 bool frame_read_fd(int fd, void *data, size_t size)

@@ -161,17 +161,6 @@ static int read_bulk(struct frame *frame, size_t size)
 	return KILN_OK;
 }
 
-/* Fewer descriptors came than the header says: this process may have no more of them. */
-static int lose(struct frame *frame)
-{
-	frame->lost = true;
-	snprintf(
-		frame->why, sizeof(frame->why), "%s",
-		"the descriptors of a message were lost: this process has as many files open as it may "
-		"have (ulimit -n)");
-	return KILN_EPROTO;
-}
-
 /* Takes the datagram that was looked at: payload to frame->data, descriptors to frame. */
 static int take_message(int sock, struct frame *frame, const struct head *head, size_t size,
 						bool reserve)
@@ -189,8 +178,14 @@ static int take_message(int sock, struct frame *frame, const struct head *head, 
 	if ((message.msg_flags & MSG_TRUNC) != 0 || (size_t)n != HEADER_BYTES + size)
 		return refuse(frame, KILN_EPROTO, "a message is not of the size its header says");
 	if (!bulk &&
-		((!whole && frame->rest_count < expected) || (beyond && frame->rest_count == expected)))
-		return lose(frame);
+		((!whole && frame->rest_count < expected) || (beyond && frame->rest_count == expected))) {
+		/* This process may have no more descriptors. */
+		frame->lost = true;
+		snprintf(frame->why, sizeof(frame->why), "%s",
+				 "the descriptors of a message were lost: this process has as many files open as "
+				 "it may have (ulimit -n)");
+		return KILN_EPROTO;
+	}
 	if (!whole) {
 		return refuse(frame, KILN_EPROTO,
 					  "descriptors of a message were lost: the limit of open files (ulimit -n) "

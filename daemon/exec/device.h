@@ -108,7 +108,6 @@ struct device_done {
 enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
 struct device_ops {
-	const char *kind; /* "cpu", "cuda" */
 	int (*open)(int ordinal, struct device **out, struct device_info *info,
 				char error[KERNEL_ERROR_MAX]);
 	void (*close)(struct device *device);
@@ -187,6 +186,9 @@ struct device_ops {
 	int (*poll)(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,
 				int max, bool *broken);
 };
+
+/* Declares the function that a device has in this member of its row. */
+#define DEVICE_FUNCTION(member, name) __typeof__(*((struct device_ops *)0)->member) name
 
 /* Turns a kernel's count of indices that are out of range into the status of its launch: KILN_OK
  * for none, KILN_EINDEX and a sentence. */

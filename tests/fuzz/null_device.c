@@ -357,7 +357,6 @@ static int null_poll(struct device *device, int wake_fd, int timeout_ms, struct 
 }
 
 const struct device_ops device_cpu = {
-	.kind = "cpu",
 	.open = null_open,
 	.close = null_close,
 	.alloc = null_alloc,

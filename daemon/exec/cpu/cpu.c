@@ -220,7 +220,6 @@ static int cpu_poll(struct device *device, int wake_fd, int timeout_ms, struct d
 }
 
 const struct device_ops device_cpu = {
-	.kind = "cpu",
 	.open = cpu_open,
 	.check = cpu_checked,
 	.close = cpu_close,

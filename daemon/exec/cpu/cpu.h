@@ -58,33 +58,22 @@ struct device {
 
 /* ---- The row: device.h says what each does ---- */
 
-int cpu_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
-			  char error[KERNEL_ERROR_MAX]);
-int cpu_import(struct device *device, const struct device_import *what, struct device_memory **out,
-			   char error[KERNEL_ERROR_MAX]);
-int cpu_share(struct device *device, struct device_memory *memory, struct device_shared *out,
-			  char error[KERNEL_ERROR_MAX]);
-void cpu_free(struct device *device, struct device_memory *memory);
-
-uint64_t cpu_scratch_bytes(const struct device *device);
-int cpu_load(struct device *device, const void *object, size_t bytes, const char *entry,
-			 uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
-void cpu_describe(const struct device_module *module, struct device_kernel *out);
-void cpu_unload(struct device *device, struct device_module *module);
-
-int cpu_launch(struct device *device, const struct device_launch *launch,
-			   char error[KERNEL_ERROR_MAX]);
-int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
-			 uint64_t offset, void *host, uint64_t bytes, bool to_device,
-			 char error[KERNEL_ERROR_MAX]);
-uint64_t cpu_begun_us(struct device *device, uint64_t ticket);
-bool cpu_cancel(struct device *device, const uint64_t *tickets, int count);
-void cpu_stream_end(struct device *device, uint64_t stream);
-int cpu_graph_make(struct device *device, const struct device_launch *launches, int count,
-				   struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-int cpu_graph_launch(struct device *device, struct device_graph *graph,
-					 const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
-void cpu_graph_free(struct device *device, struct device_graph *graph);
+DEVICE_FUNCTION(alloc, cpu_alloc);
+DEVICE_FUNCTION(import, cpu_import);
+DEVICE_FUNCTION(share, cpu_share);
+DEVICE_FUNCTION(free, cpu_free);
+DEVICE_FUNCTION(load, cpu_load);
+DEVICE_FUNCTION(describe, cpu_describe);
+DEVICE_FUNCTION(unload, cpu_unload);
+DEVICE_FUNCTION(scratch_bytes, cpu_scratch_bytes);
+DEVICE_FUNCTION(launch, cpu_launch);
+DEVICE_FUNCTION(copy, cpu_copy);
+DEVICE_FUNCTION(begun_us, cpu_begun_us);
+DEVICE_FUNCTION(cancel, cpu_cancel);
+DEVICE_FUNCTION(stream_end, cpu_stream_end);
+DEVICE_FUNCTION(graph_make, cpu_graph_make);
+DEVICE_FUNCTION(graph_launch, cpu_graph_launch);
+DEVICE_FUNCTION(graph_free, cpu_graph_free);
 
 /* ---- cpu_worker.c ---- */
 int cpu_workers_start(struct device *device, int count, char error[KERNEL_ERROR_MAX]);

@@ -48,12 +48,6 @@ void cpu_check_end(struct cpu_worker *worker, struct cpu_work *work)
 	worker->state.accesses = 0;
 }
 
-static bool is_within(uintptr_t address, uint64_t bytes, const void *begin, uint64_t size)
-{
-	uint64_t offset = address - (uintptr_t)begin;
-	return begin && offset < size && bytes <= size - offset;
-}
-
 /* The variable whose zone the access is in, or NULL. */
 static const struct kiln_cpu_variable *find_zone(const struct device_module *module,
 												 uintptr_t address, uint64_t bytes)
@@ -78,7 +72,7 @@ static bool is_in_granules(const struct cpu_work *work, uintptr_t address, uint6
 		uintptr_t begin = (uintptr_t)work->operands[i].base;
 		uint64_t before = begin % granule, size = before + work->operands[i].bytes;
 		const uint8_t *first = work->operands[i].base - (begin ? before : 0);
-		if (is_within(address, bytes, first, (size + granule - 1) / granule * granule))
+		if (cpu_is_within(address, bytes, first, (size + granule - 1) / granule * granule))
 			return true;
 	}
 	return false;
@@ -90,24 +84,14 @@ static bool is_allowed(const struct cpu_worker *worker, uintptr_t address, uint6
 {
 	const struct cpu_work *work = worker->work;
 	const struct device_module *module = work->module;
-	return is_within(address, bytes, &worker->state, sizeof(worker->state)) ||
-		   is_within(address, bytes, work, sizeof(*work) + work->data_bytes) ||
-		   is_within(address, bytes, &cpu_runtime, sizeof(cpu_runtime)) ||
+	return cpu_is_within(address, bytes, &worker->state, sizeof(worker->state)) ||
+		   cpu_is_within(address, bytes, work, sizeof(*work) + work->data_bytes) ||
+		   cpu_is_within(address, bytes, &cpu_runtime, sizeof(cpu_runtime)) ||
 		   (address >= module->image_begin && address < module->image_end &&
 			!find_zone(module, address, bytes));
 }
 
 /* ---- Sentences ---- */
-
-static void name_operand(const struct cpu_work *work, int operand, char name[24])
-{
-	if (operand == work->operand_count)
-		snprintf(name, 24, "scratch memory");
-	else if (work->operands[operand].name[0])
-		snprintf(name, 24, "%s", work->operands[operand].name);
-	else
-		snprintf(name, 24, "operand %d", operand);
-}
 
 /* The operand to which the access is nearest, by its byte that is farthest outside; or -1. */
 static int nearest_operand(const struct cpu_work *work, uintptr_t address, uint64_t bytes)
@@ -126,16 +110,29 @@ static int nearest_operand(const struct cpu_work *work, uintptr_t address, uint6
 	return found;
 }
 
-/* "writes 4 bytes beyond the end of y, at byte 400 of 400" */
-static size_t describe_end(const struct kiln_cpu_access *access, const char *name, uintptr_t begin,
-						   uint64_t bytes, char *text, size_t size, size_t used)
+size_t cpu_describe_end(const char *name, const void *begin, uint64_t bytes, uintptr_t address,
+						char *text, size_t size, size_t used)
 {
-	uintptr_t address = access->address;
-	const char *where = address < begin           ? "before the beginning"
-						: address < begin + bytes ? "across the end"
-												  : "beyond the end";
+	uint64_t at = address - (uintptr_t)begin;
+	const char *where = address < (uintptr_t)begin ? "before the beginning"
+						: at < bytes               ? "across the end"
+												   : "beyond the end";
 	return util_append(text, size, used, "%s of %s, at byte %" PRId64 " of %" PRIu64, where, name,
-					   (int64_t)(address - begin), bytes);
+					   (int64_t)at, bytes);
+}
+
+size_t cpu_describe_operand(const struct cpu_work *work, int operand, uintptr_t address, char *text,
+							size_t size, size_t used)
+{
+	char name[24];
+	if (operand == work->operand_count)
+		snprintf(name, sizeof(name), "scratch memory");
+	else if (work->operands[operand].name[0])
+		snprintf(name, sizeof(name), "%s", work->operands[operand].name);
+	else
+		snprintf(name, sizeof(name), "operand %d", operand);
+	return cpu_describe_end(name, work->operands[operand].base, work->operands[operand].bytes,
+							address, text, size, used);
 }
 
 static size_t describe_touch(const struct cpu_worker *worker, const struct kiln_cpu_access *access,
@@ -150,19 +147,16 @@ static size_t describe_touch(const struct cpu_worker *worker, const struct kiln_
 	if (address < 4096)
 		return util_append(text, size, used, "at address %#" PRIxPTR ", a null pointer", address);
 	if (variable)
-		return describe_end(access, variable->name, variable->address, variable->bytes, text, size,
-							used);
-	if (is_within(address, 1, worker->shared, worker->shared_bytes))
-		return describe_end(access, "dynamic shared memory", (uintptr_t)worker->state.shared,
-							work->shared_bytes, text, size, used);
-	char name[24];
+		return cpu_describe_end(variable->name, (const void *)(uintptr_t)variable->address,
+								variable->bytes, address, text, size, used);
+	if (cpu_is_within(address, 1, worker->shared, worker->shared_bytes))
+		return cpu_describe_end("dynamic shared memory", worker->state.shared, work->shared_bytes,
+								address, text, size, used);
 	int operand = nearest_operand(work, address, access->bytes);
 	if (operand < 0)
 		return util_append(text, size, used, "at address %#" PRIxPTR ", which is in no operand",
 						   address);
-	name_operand(work, operand, name);
-	return describe_end(access, name, (uintptr_t)work->operands[operand].base,
-						work->operands[operand].bytes, text, size, used);
+	return cpu_describe_operand(work, operand, address, text, size, used);
 }
 
 /* Compilers put types into quotes. */

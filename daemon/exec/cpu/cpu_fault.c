@@ -49,70 +49,38 @@ static const char *instruction(const void *context)
 #endif
 }
 
-/* Returns how far address lies outside of [base, base + bytes): above 0 beyond the end, below 0
- * before the beginning. */
-static int64_t distance(uintptr_t address, uintptr_t base, uint64_t bytes)
-{
-	return address < base ? -(int64_t)(base - address) : (int64_t)(address - base - bytes);
-}
-
-/* Returns the operand whose guards the address is in, or that is nearest; the one behind the
- * last is scratch memory; -1: none is near. */
-static int near_operand(const struct cpu_work *work, uintptr_t address, int64_t *how_far)
+/* Returns the operand in whose guards the address is, or that is nearest; the one behind the last
+ * is scratch memory; -1: none is near. */
+static int near_operand(const struct cpu_work *work, uintptr_t address)
 {
 	int found = -1;
 	uint64_t best = CPU_GUARD_BYTES;
 	for (int i = 0; i <= work->operand_count; i++) {
 		uintptr_t base = (uintptr_t)work->operands[i].base;
-		if (base == 0)
-			continue;
-		int64_t far = distance(address, base, work->operands[i].bytes);
-		uint64_t size = far < 0 ? (uint64_t)-far : (uint64_t)far;
+		uint64_t bytes = work->operands[i].bytes;
+		uint64_t far = address < base ? base - address : address - base - bytes;
 		/* Inside of an operand: faults there have another cause. */
-		if (address >= base && address < base + work->operands[i].bytes)
+		if (base == 0 || cpu_is_within(address, 1, work->operands[i].base, bytes) || far > best)
 			continue;
-		if (size <= best) {
-			best = size;
-			found = i;
-			*how_far = far;
-		}
+		best = far;
+		found = i;
 	}
 	return found;
-}
-
-static bool is_within(uintptr_t address, const uint8_t *region, size_t bytes)
-{
-	return address >= (uintptr_t)region && address - (uintptr_t)region < bytes;
 }
 
 static size_t describe_address(const struct cpu_worker *worker, uintptr_t address, char *text,
 							   size_t size, size_t used)
 {
 	const struct cpu_work *work = worker->work;
-	int64_t far = 0;
-	int operand = -1;
-	bool is_shared = is_within(address, worker->shared, worker->shared_bytes);
-	if (is_shared)
-		far = distance(address, (uintptr_t)worker->state.shared, work->shared_bytes);
-	else
-		operand = near_operand(work, address, &far);
 	if (address < 4096)
 		return util_append(text, size, used, "address %#" PRIxPTR ", a null pointer", address);
-	if (!is_shared && operand < 0)
+	if (cpu_is_within(address, 1, worker->shared, worker->shared_bytes))
+		return cpu_describe_end("dynamic shared memory", worker->state.shared, work->shared_bytes,
+								address, text, size, used);
+	int operand = near_operand(work, address);
+	if (operand < 0)
 		return util_append(text, size, used, "an address that is in no operand");
-	uint64_t bytes = is_shared ? work->shared_bytes : work->operands[operand].bytes;
-	int64_t at = far < 0 ? far : (int64_t)bytes + far;
-	used = util_append(text, size, used, "%s of ",
-					   far < 0 ? "before the beginning" : "beyond the end");
-	if (is_shared)
-		used = util_append(text, size, used, "dynamic shared memory");
-	else if (operand == work->operand_count)
-		used = util_append(text, size, used, "scratch memory");
-	else if (work->operands[operand].name[0])
-		used = util_append(text, size, used, "%s", work->operands[operand].name);
-	else
-		used = util_append(text, size, used, "operand %d", operand);
-	return util_append(text, size, used, ", at byte %" PRId64 " of %" PRIu64, at, bytes);
+	return cpu_describe_operand(work, operand, address, text, size, used);
 }
 
 static void describe_fault(const struct cpu_worker *worker, int number, const siginfo_t *info,
@@ -131,7 +99,7 @@ static void describe_fault(const struct cpu_worker *worker, int number, const si
 		used = util_append(text, size, used,
 						   "uses an address that is not aligned for a vector access, or that no "
 						   "process can have");
-	else if (is_within(address, worker->stacks, worker->stacks_bytes))
+	else if (cpu_is_within(address, 1, worker->stacks, worker->stacks_bytes))
 		used =
 			util_append(text, size, used, "overflows its stack of %u KiB", CPU_STACK_BYTES >> 10);
 	else {

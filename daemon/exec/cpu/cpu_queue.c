@@ -11,19 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct cpu_stream *find_stream(struct device *device, uint64_t id)
-{
-	struct cpu_stream *stream = device->streams;
-	while (stream && stream->id != id)
-		stream = stream->next;
-	return stream;
-}
-
 int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
 				  char error[KERNEL_ERROR_MAX])
 {
 	pthread_mutex_lock(&device->mutex);
-	struct cpu_stream *stream = find_stream(device, id);
+	struct cpu_stream *stream = device->streams;
+	while (stream && stream->id != id)
+		stream = stream->next;
 	if (!stream) {
 		stream = calloc(1, sizeof(*stream));
 		if (!stream) {

@@ -69,25 +69,19 @@ static void rotate(struct device *device, struct cpu_stream *stream)
 	*link = stream;
 }
 
-/* Fails the work if its kernel has counted indices that are out of range. */
-static void take_report(struct cpu_work *work)
-{
-	char error[KERNEL_ERROR_MAX];
-	if (atomic_load(&work->status) == KILN_OK &&
-		device_report(&work->report, work->reported, error) != KILN_OK)
-		cpu_work_fail(work, KILN_EINDEX, error);
-}
-
 static void finish_work(struct device *device, struct cpu_work *work)
 {
 	struct cpu_stream *stream = work->stream;
+	char error[KERNEL_ERROR_MAX];
 	cpu_scratch_check(work);
 	if (cpu_graph_next(device, work)) {
 		rotate(device, stream);
 		pthread_cond_broadcast(&device->changed);
 		return;
 	}
-	take_report(work);
+	if (atomic_load(&work->status) == KILN_OK &&
+		device_report(&work->report, work->reported, error) != KILN_OK)
+		cpu_work_fail(work, KILN_EINDEX, error);
 	cpu_graph_blame(work);
 	cpu_graph_ended(device, work);
 	work->end_us = util_now_us();

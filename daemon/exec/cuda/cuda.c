@@ -21,7 +21,7 @@ static int open_without_headers(int ordinal, struct device **out, struct device_
 					 "-DKILN_CUDA_INCLUDE=DIRECTORY of cuda.h and build again");
 }
 
-const struct device_ops device_cuda = {.kind = "cuda", .open = open_without_headers};
+const struct device_ops device_cuda = {.open = open_without_headers};
 
 #else
 
@@ -175,7 +175,6 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 }
 
 const struct device_ops device_cuda = {
-	.kind = "cuda",
 	.open = cuda_open,
 	.close = cuda_close,
 	.alloc = cuda_alloc,

@@ -4,9 +4,9 @@
  *
  *   cuda.c         opens the GPU, says what it is
  *   cuda_error.c   turns the driver's errors into sentences
- *   cuda_memory.c  buffers: allocated, imported by IPC handle or by descriptor
+ *   cuda_memory.c  buffers: allocated, or imported by descriptor
  *   cuda_share.c   moves memory of its own so that a second process can import it
- *   cuda_pool.c    buffers imported from another process's pool
+ *   cuda_import.c  buffers imported by IPC handle, or from another process's pool
  *   cuda_scratch.c memory for the length of a launch
  *   cuda_cell.c    words that the GPU writes and this process reads
  *   cuda_mark.c    the ends of launches that are not timed
@@ -70,36 +70,25 @@ int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, C
 
 /* ---- The row: device.h says what each does ---- */
 
-int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
-			   char error[KERNEL_ERROR_MAX]);
-int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
-				char error[KERNEL_ERROR_MAX]);
-int cuda_share(struct device *device, struct device_memory *memory, struct device_shared *out,
-			   char error[KERNEL_ERROR_MAX]);
-bool cuda_share_words(struct device *device, void *address, size_t bytes);
-void cuda_unshare_words(struct device *device, void *address);
-void cuda_free(struct device *device, struct device_memory *memory);
-bool cuda_stalls(const struct device_memory *memory);
-int cuda_load(struct device *device, const void *object, size_t bytes, const char *entry,
-			  uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
-void cuda_describe(const struct device_module *module, struct device_kernel *out);
-void cuda_unload(struct device *device, struct device_module *module);
-uint64_t cuda_scratch_bytes(const struct device *device);
-int cuda_launch(struct device *device, const struct device_launch *launch,
-				char error[KERNEL_ERROR_MAX]);
-int cuda_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
-			  uint64_t offset, void *host, uint64_t bytes, bool to_device,
-			  char error[KERNEL_ERROR_MAX]);
-/* Writes a mark behind what was launched since the last time. */
-void cuda_marks_write(struct device *device);
-bool cuda_cancel(struct device *device, const uint64_t *tickets, int count);
-void cuda_stream_end(struct device *device, uint64_t stream);
-int cuda_graph_make(struct device *device, const struct device_launch *launches, int count,
-					struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-int cuda_graph_launch(struct device *device, struct device_graph *graph,
-					  const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
-void cuda_graph_free(struct device *device, struct device_graph *graph);
-int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done, int max,
-			  bool *broken);
+DEVICE_FUNCTION(alloc, cuda_alloc);
+DEVICE_FUNCTION(import, cuda_import);
+DEVICE_FUNCTION(share, cuda_share);
+DEVICE_FUNCTION(share_words, cuda_share_words);
+DEVICE_FUNCTION(unshare_words, cuda_unshare_words);
+DEVICE_FUNCTION(free, cuda_free);
+DEVICE_FUNCTION(stalls, cuda_stalls);
+DEVICE_FUNCTION(load, cuda_load);
+DEVICE_FUNCTION(describe, cuda_describe);
+DEVICE_FUNCTION(unload, cuda_unload);
+DEVICE_FUNCTION(scratch_bytes, cuda_scratch_bytes);
+DEVICE_FUNCTION(launch, cuda_launch);
+DEVICE_FUNCTION(copy, cuda_copy);
+DEVICE_FUNCTION(flush, cuda_marks_write); /* a mark behind what was launched since the last one */
+DEVICE_FUNCTION(cancel, cuda_cancel);
+DEVICE_FUNCTION(stream_end, cuda_stream_end);
+DEVICE_FUNCTION(graph_make, cuda_graph_make);
+DEVICE_FUNCTION(graph_launch, cuda_graph_launch);
+DEVICE_FUNCTION(graph_free, cuda_graph_free);
+DEVICE_FUNCTION(poll, cuda_poll);
 
 #endif

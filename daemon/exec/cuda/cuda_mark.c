@@ -57,8 +57,10 @@ static CUdeviceptr word_of(const struct cuda_stream *stream)
 
 /* Writes the client's word first: a client waits for it, and only that client's view depends on
  * it. */
-static CUresult write_both(struct device *device, const struct cuda_stream *stream)
+static CUresult write_mark(struct device *device, const struct cuda_stream *stream)
 {
+	if (!stream->done_word || !device->cu.write_values)
+		return device->cu.write_value(stream->stream, word_of(stream), stream->given, 0);
 	CUstreamBatchMemOpParams writes[2];
 	memset(writes, 0, sizeof(writes));
 	writes[0].writeValue.operation = writes[1].writeValue.operation =
@@ -68,13 +70,6 @@ static CUresult write_both(struct device *device, const struct cuda_stream *stre
 	writes[1].writeValue.address = word_of(stream);
 	writes[1].writeValue.value = stream->given;
 	return device->cu.write_values(stream->stream, 2, writes, 0);
-}
-
-static CUresult write_mark(struct device *device, const struct cuda_stream *stream)
-{
-	if (stream->done_word && device->cu.write_values)
-		return write_both(device, stream);
-	return device->cu.write_value(stream->stream, word_of(stream), stream->given, 0);
 }
 
 void cuda_marks_write(struct device *device)

@@ -16,18 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One opened allocation of another process.  Several buffers may lie in it; the last one closes
- * it. */
-struct cuda_import {
-	struct cuda_import *next;
-	CUipcMemHandle handle;
-	int64_t pid;
-	uint64_t buffer_id;
-	CUdeviceptr base;
-	uint64_t span; /* bytes that may be used: what the exporter says and the driver confirms */
-	int users;
-};
-
 int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
 {
 	CUmemPoolProps props;
@@ -56,13 +44,7 @@ int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
 
 void cuda_memory_close(struct device *device)
 {
-	while (device->imports) {
-		struct cuda_import *import = device->imports;
-		device->imports = import->next;
-		device->cu.cuIpcCloseMemHandle(import->base);
-		free(import);
-	}
-	cuda_pools_close(device);
+	cuda_imports_close(device);
 	if (device->memory_stream) {
 		device->cu.cuStreamSynchronize(device->memory_stream);
 		device->cu.cuStreamDestroy(device->memory_stream);
@@ -130,110 +112,20 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 
 /* ---- Imports ---- */
 
-static int find_import(struct device *device, const struct device_import *what,
-					   struct cuda_import **out, char error[KERNEL_ERROR_MAX])
-{
-	*out = NULL;
-	for (struct cuda_import *i = device->imports; i; i = i->next) {
-		bool same_handle = memcmp(&i->handle, what->handle, sizeof(i->handle)) == 0;
-		bool same_memory = i->pid == what->pid && i->buffer_id == what->buffer_id;
-		if (same_handle && same_memory) {
-			*out = i;
-			return KILN_OK;
-		}
-		if (same_handle)
-			/* The driver would answer with the old mapping, whose memory is gone. */
-			return util_fail(
-				error, KERNEL_ERROR_MAX, KILN_EINVAL,
-				"the memory lent as CUDA buffer %llu by process %lld was freed and its "
-				"address allocated again while %d lent buffer%s still used it: free "
-				"the lent buffer before the memory",
-				(unsigned long long)i->buffer_id, (long long)i->pid, i->users,
-				i->users == 1 ? "" : "s");
-	}
-	return KILN_OK;
-}
-
-static int open_handle(struct device *device, const struct device_import *what,
-					   struct cuda_import **out, char error[KERNEL_ERROR_MAX])
-{
-	struct cuda_import *import = util_alloc(sizeof(*import));
-	memcpy(&import->handle, what->handle, sizeof(import->handle));
-	import->pid = what->pid;
-	import->buffer_id = what->buffer_id;
-	CUresult result = device->cu.cuIpcOpenMemHandle(&import->base, import->handle,
-													CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-	if (result != CUDA_SUCCESS) {
-		free(import);
-		return cuda_fail(device, error, KILN_EINVAL, result,
-						 "%s cannot open the memory that process %lld lends (it must still be "
-						 "allocated, in the same PID namespace, on a GPU that %s can reach)",
-						 device->name, (long long)what->pid, device->name);
-	}
-	CUdeviceptr start = 0;
-	size_t size = 0;
-	import->span = what->span;
-	result = device->cu.cuMemGetAddressRange(&start, &size, import->base);
-	if (result == CUDA_SUCCESS && start <= import->base && size > import->base - start &&
-		size - (import->base - start) < import->span)
-		import->span = size - (import->base - start);
-	import->next = device->imports;
-	device->imports = import;
-	*out = import;
-	return KILN_OK;
-}
-
-static void close_unused(struct device *device, struct cuda_import *import)
-{
-	if (import->users > 0)
-		return;
-	for (struct cuda_import **at = &device->imports; *at; at = &(*at)->next) {
-		if (*at == import) {
-			*at = import->next;
-			break;
-		}
-	}
-	char error[KERNEL_ERROR_MAX];
-	CUresult result = device->cu.cuIpcCloseMemHandle(import->base);
-	if (result != CUDA_SUCCESS) {
-		cuda_fail(device, error, KILN_EINTERNAL, result, "closing the memory of process %lld",
-				  (long long)import->pid);
-		util_log(UTIL_WARN, "%s", error);
-	}
-	free(import);
-}
-
-static int import_handle(struct device *device, const struct device_import *what,
-						 struct device_memory *memory, char error[KERNEL_ERROR_MAX])
-{
-	struct cuda_import *import;
-	int status = cuda_check_span(what, what->span, "its owner says", error);
-	if (status == KILN_OK)
-		status = find_import(device, what, &import, error);
-	if (status == KILN_OK && !import)
-		status = open_handle(device, what, &import, error);
-	if (status != KILN_OK)
-		return status;
-	status = cuda_check_span(what, import->span, "the driver knows it", error);
-	if (status != KILN_OK) {
-		close_unused(device, import);
-		return status;
-	}
-	import->users++;
-	memory->kind = CUDA_MEMORY_IPC;
-	memory->import = import;
-	memory->base = import->base + what->offset;
-	return KILN_OK;
-}
-
-int cuda_map_allocation(struct device *device, CUmemGenericAllocationHandle allocation, size_t size,
-						struct device_memory *memory, char error[KERNEL_ERROR_MAX])
+CUmemAccessDesc cuda_access(const struct device *device)
 {
 	CUmemAccessDesc access;
 	memset(&access, 0, sizeof(access));
 	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	access.location.id = device->handle;
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	return access;
+}
+
+int cuda_map_allocation(struct device *device, CUmemGenericAllocationHandle allocation, size_t size,
+						struct device_memory *memory, char error[KERNEL_ERROR_MAX])
+{
+	CUmemAccessDesc access = cuda_access(device);
 	CUresult result = device->cu.cuMemAddressReserve(&memory->mapping, size, 0, 0, 0);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_ENOMEM, result,
@@ -313,29 +205,14 @@ int cuda_import(struct device *device, const struct device_import *what, struct 
 {
 	struct device_memory *memory = util_alloc(sizeof(*memory));
 	memory->bytes = what->bytes;
-	int status = KILN_EINVAL;
-	switch (what->kind) {
-	case DEVICE_IMPORT_IPC:
-		status = import_handle(device, what, memory, error);
-		break;
-	case DEVICE_IMPORT_FD:
-		status = import_descriptor(device, what, memory, error);
-		break;
-	case DEVICE_IMPORT_POOL:
-		status = cuda_pool_import(device, what, memory, error);
-		break;
-	}
+	int status = what->kind == DEVICE_IMPORT_FD ? import_descriptor(device, what, memory, error)
+												: cuda_import_lent(device, what, memory, error);
 	if (status != KILN_OK) {
 		free(memory);
 		return status;
 	}
 	*out = memory;
 	return KILN_OK;
-}
-
-bool cuda_stalls(const struct device_memory *memory)
-{
-	return !memory || (memory->kind == CUDA_MEMORY_IPC && memory->import->users == 1);
 }
 
 void cuda_free(struct device *device, struct device_memory *memory)
@@ -348,15 +225,11 @@ void cuda_free(struct device *device, struct device_memory *memory)
 	case CUDA_MEMORY_POOL:
 		device->cu.cuMemFreeAsync(memory->base, device->memory_stream);
 		break;
-	case CUDA_MEMORY_IPC:
-		memory->import->users--;
-		close_unused(device, memory->import);
-		break;
 	case CUDA_MEMORY_MAPPED:
 		cuda_unmap_allocation(device, memory);
 		break;
-	case CUDA_MEMORY_LENT_POOL:
-		cuda_pool_free(device, memory);
+	case CUDA_MEMORY_LENT:
+		cuda_free_lent(device, memory);
 		break;
 	}
 	free(memory);

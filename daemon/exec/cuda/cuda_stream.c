@@ -66,16 +66,16 @@ static void stream_assert_valid(const struct cuda_stream *stream)
 {
 	bool has_work = stream->running.head || stream->held.head;
 	(void)has_work;
-	assert(stream->active == has_work);
+	assert((stream->state != CUDA_STREAM_IDLE) == has_work);
 	assert(!stream->running.head || stream->running.head->state == CUDA_WORK_RUNNING);
 	assert(!stream->held.head || stream->held.head->state == CUDA_WORK_HELD);
 }
 
 static void stream_activate(struct device *device, struct cuda_stream *stream)
 {
-	if (stream->active)
+	if (stream->state != CUDA_STREAM_IDLE)
 		return;
-	stream->active = true;
+	stream->state = CUDA_STREAM_ACTIVE;
 	stream->active_previous = NULL;
 	stream->active_next = device->active;
 	if (device->active)
@@ -89,26 +89,27 @@ void cuda_stream_settle(struct device *device, struct cuda_stream *stream)
 		stream_assert_valid(stream);
 		return;
 	}
-	if (stream->active) {
+	bool ending = stream->state == CUDA_STREAM_ENDING;
+	if (stream->state != CUDA_STREAM_IDLE) {
 		if (stream->active_previous)
 			stream->active_previous->active_next = stream->active_next;
 		else
 			device->active = stream->active_next;
 		if (stream->active_next)
 			stream->active_next->active_previous = stream->active_previous;
-		stream->active = false;
+		stream->state = CUDA_STREAM_IDLE;
 	}
-	if (stream->ended)
+	if (ending)
 		drop_stream(device, stream);
 }
 
 void cuda_stream_end(struct device *device, uint64_t id)
 {
 	struct cuda_stream *stream = find_stream(device, id);
-	if (!stream)
-		return;
-	stream->ended = true;
-	cuda_stream_settle(device, stream);
+	if (stream && stream->state == CUDA_STREAM_IDLE)
+		drop_stream(device, stream);
+	else if (stream)
+		stream->state = CUDA_STREAM_ENDING;
 }
 
 void cuda_streams_close(struct device *device)

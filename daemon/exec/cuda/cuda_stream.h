@@ -7,16 +7,19 @@
  *    v                                    v
  *   freed <---(its last work ended)---  ENDING
  *
- * Invariant: the device's list of active streams has each stream with running or held work.
- * cuda_stream_settle() restores that after works have left.
+ * Invariant: ACTIVE and ENDING streams have running or held work, and the device's list of active
+ * streams has exactly these.  cuda_stream_settle() restores that after works have left.
  */
 #ifndef KILN_DAEMON_CUDA_STREAM_H
 #define KILN_DAEMON_CUDA_STREAM_H
 
 #include "cuda_scratch.h"
 
+enum cuda_stream_state { CUDA_STREAM_IDLE, CUDA_STREAM_ACTIVE, CUDA_STREAM_ENDING };
+
 struct cuda_stream {
 	struct cuda_stream *next; /* in its bucket */
+	enum cuda_stream_state state;
 	uint64_t id;
 	CUstream stream;
 	struct cuda_queue running; /* the driver has these, in order */
@@ -29,8 +32,6 @@ struct cuda_stream {
 	struct cuda_stream *unmarked_next;
 	CUdeviceptr done_word; /* to be written with the mark; 0: none */
 	uint32_t done_value;
-	bool ended;  /* ENDING: goes when its last work ends */
-	bool active; /* in the list of active streams */
 	struct cuda_stream *active_next, *active_previous;
 };
 

@@ -161,16 +161,6 @@ static void finish_flight(struct exec *executor, const struct device_done *done)
 		exec_finish(executor, done);
 }
 
-/* Tells the trail with which call the device broke. */
-static void blame(struct exec *executor, uint64_t ticket)
-{
-	const struct exec_flight *flight = ticket & EXEC_LANE_TICKET
-										   ? exec_lane_flight(executor, ticket)
-										   : map_get_id(&executor->flights, ticket);
-	if (flight)
-		exec_trail_blame(executor, flight->trail);
-}
-
 /*
  * What ended well before the fault is answered; the rest is not, for a client that hears of its
  * failure may send more at once, and that would be lost with this process too.  The broker answers
@@ -185,15 +175,15 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 		else if (!culprit)
 			culprit = &done[i];
 	waker_drain(executor->waker);
+	const struct exec_flight *flight = NULL;
 	if (culprit)
-		blame(executor, culprit->ticket);
+		flight = culprit->ticket & EXEC_LANE_TICKET
+					 ? exec_lane_flight(executor, culprit->ticket)
+					 : map_get_id(&executor->flights, culprit->ticket);
+	if (flight)
+		exec_trail_blame(executor, flight->trail);
 	exec_say_fault(executor, culprit);
 	_exit(EXEC_EXIT_FAULT);
-}
-
-static bool has_work(const struct exec *executor)
-{
-	return exec_in_flight(executor) > 0 || executor->quiet.first || executor->queue.count > 0;
 }
 
 static void serve(struct exec *executor)
@@ -210,7 +200,8 @@ static void serve(struct exec *executor)
 		if (patience != 0 && !exec_lanes_sleep(executor))
 			patience = 0;
 		watch_what_is_needed(executor);
-		if (patience != 0 && !has_work(executor))
+		if (patience != 0 && exec_in_flight(executor) == 0 && !executor->quiet.first &&
+			executor->queue.count == 0)
 			heart_busy(executor->heart, false);
 		int count = executor->ops->poll(executor->device, executor->epoll, patience, done,
 										DONE_PER_TURN, &broken);

@@ -142,17 +142,6 @@ static struct exec_made *made_new(struct exec_graph *graph)
 	return made;
 }
 
-/* Puts the launch and its operator before the sentence. */
-static int blame(const struct exec_graph *graph, int index, int status,
-				 char error[KERNEL_ERROR_MAX])
-{
-	char sentence[KERNEL_ERROR_MAX];
-	util_append(sentence, sizeof(sentence), 0, "%s: %s", graph->parts[index].what.op, error);
-	memcpy(error, sentence, sizeof(sentence));
-	device_graph_blame(index, graph->count, error);
-	return status;
-}
-
 static int make_graph(struct exec *executor, struct exec_graph *graph, struct exec_made *made,
 					  char error[KERNEL_ERROR_MAX])
 {
@@ -169,8 +158,12 @@ static int make_graph(struct exec *executor, struct exec_graph *graph, struct ex
 		exec_find_buffers(executor, part->places, part->what.operand_count);
 		status = exec_bind(&part->what, part->places, graph->owner, held,
 						   &operands[(size_t)i * KERNEL_MAX_OPERANDS], &launches[i], error);
-		if (status != KILN_OK)
-			blame(graph, i, status, error);
+		if (status != KILN_OK) {
+			char sentence[KERNEL_ERROR_MAX];
+			util_append(sentence, sizeof(sentence), 0, "%s: %s", part->what.op, error);
+			memcpy(error, sentence, sizeof(sentence));
+			device_graph_blame(i, graph->count, error);
+		}
 	}
 	if (status == KILN_OK)
 		status = executor->ops->graph_make(executor->device, launches, graph->count, &made->graph,

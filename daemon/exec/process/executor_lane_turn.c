@@ -117,11 +117,6 @@ bool exec_lanes_waiting(const struct exec *executor)
 	return false;
 }
 
-static bool any_waiting(const struct exec *executor)
-{
-	return exec_lanes_may_launch(executor) && exec_lanes_waiting(executor);
-}
-
 /* Whether entries wait for ready words: no event tells when one is written. */
 static bool any_gated(const struct exec *executor)
 {
@@ -162,7 +157,7 @@ bool exec_lanes_sleep(struct exec *executor)
 		return true;
 	set_sleeping(executor, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!any_waiting(executor))
+	if (!exec_lanes_may_launch(executor) || !exec_lanes_waiting(executor))
 		return true;
 	set_sleeping(executor, 0);
 	return false;
@@ -173,15 +168,6 @@ void exec_lanes_wake(struct exec *executor)
 	set_sleeping(executor, 0);
 }
 
-/* The longer ready words do not come, the less often the process looks: an entry starts late by
- * at most an eighth of the time that it waited. */
-static uint64_t nap_us(uint64_t idle)
-{
-	uint64_t most = idle < PAUSE_NAP_PATIENT_US ? PAUSE_NAP_MOST_US : PAUSE_NAP_LONG_US;
-	uint64_t nap = idle / 8;
-	return nap < PAUSE_NAP_LEAST_US ? PAUSE_NAP_LEAST_US : nap > most ? most : nap;
-}
-
 void exec_lanes_nap(struct exec *executor)
 {
 	uint64_t idle = executor->now_us - executor->lane_active_us;
@@ -189,7 +175,12 @@ void exec_lanes_nap(struct exec *executor)
 	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
 		!exec_lanes_sleep(executor))
 		return;
-	struct timespec time = {0, (long)nap_us(idle) * 1000};
+	/* The longer ready words do not come, the less often the process looks: an entry starts late by
+	 * at most an eighth of the time that it waited. */
+	uint64_t most = idle < PAUSE_NAP_PATIENT_US ? PAUSE_NAP_MOST_US : PAUSE_NAP_LONG_US;
+	uint64_t nap = idle / 8 < most ? idle / 8 : most;
+	nap = nap > PAUSE_NAP_LEAST_US ? nap : PAUSE_NAP_LEAST_US;
+	struct timespec time = {0, (long)nap * 1000};
 	ppoll(&wake, 1, &time, NULL);
 	exec_lanes_wake(executor);
 }
@@ -219,14 +210,6 @@ static const struct exec_slot *oldest(const struct exec_lane *lane)
 	return found;
 }
 
-/* Tells the client at once; the daemon names the post-mortem only later. */
-static void tell_overrun(struct exec_lane *lane, uint64_t number, const char *why)
-{
-	char error[LANE_ERROR_MAX];
-	util_append(error, sizeof(error), 0, "%s; report: kiln faults ls", why);
-	exec_lane_tell(lane, number, KILN_ETIMEDOUT, error, 0);
-}
-
 bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 {
 	uint64_t now = executor->now_us;
@@ -245,10 +228,13 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 		}
 		*culprit = (struct device_done){.status = KILN_ETIMEDOUT};
 		exec_pace_sentence(executor, lane->deadline_us, culprit->error);
-		if (slot)
+		if (slot) {
+			/* Tells the client at once; the daemon names the post-mortem only later. */
+			char error[LANE_ERROR_MAX];
 			culprit->ticket = slot->flight.id;
-		if (slot)
-			tell_overrun(lane, slot->number, culprit->error);
+			util_append(error, sizeof(error), 0, "%s; report: kiln faults ls", culprit->error);
+			exec_lane_tell(lane, slot->number, KILN_ETIMEDOUT, error, 0);
+		}
 		return true;
 	}
 	return false;

@@ -33,14 +33,6 @@ static void unmap_file(struct exec_mapping *mapping)
 	free(mapping);
 }
 
-/* A mapped file keeps its number, so the same number is the same file. */
-static bool mapping_fits(const struct exec_mapping *mapping, const struct stat *file,
-						 uint64_t bytes, bool writable)
-{
-	return mapping && mapping->dev == file->st_dev && mapping->ino == file->st_ino &&
-		   mapping->bytes >= bytes && (mapping->writable || !writable);
-}
-
 static void *map_file(int fd, size_t bytes, bool *writable)
 {
 	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -63,13 +55,16 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 						 "the descriptor of a copy is no memfd of ordinary pages, of at least "
 						 "%" PRIu64 " bytes, that is sealed against shrinking",
 						 bytes);
-	if (mapping_fits(executor->kept, &file, bytes, writable)) {
-		executor->kept->uses++;
-		*out = executor->kept;
-		*address = executor->kept->address;
+	struct exec_mapping *mapping = executor->kept;
+	/* A mapped file keeps its number, so the same number is the same file. */
+	if (mapping && mapping->dev == file.st_dev && mapping->ino == file.st_ino &&
+		mapping->bytes >= bytes && (mapping->writable || !writable)) {
+		mapping->uses++;
+		*out = mapping;
+		*address = mapping->address;
 		return KILN_OK;
 	}
-	struct exec_mapping *mapping = calloc(1, sizeof(*mapping));
+	mapping = calloc(1, sizeof(*mapping));
 	if (!mapping)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						 "out of memory for a mapping's record");

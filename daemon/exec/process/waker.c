@@ -63,16 +63,6 @@ static bool write_given(struct waker *waker)
 	return true;
 }
 
-static void look_for_a_while(struct waker *waker)
-{
-	uint64_t until = util_now_us() + PAUSE_WAKER_SPIN_US;
-	do {
-		for (int i = 0; i < 64; i++)
-			if (write_given(waker))
-				until = util_now_us() + PAUSE_WAKER_SPIN_US;
-	} while (!atomic_load(&waker->ending) && util_now_us() < until);
-}
-
 static void *waker_main(void *arg)
 {
 	struct waker *waker = arg;
@@ -80,7 +70,12 @@ static void *waker_main(void *arg)
 	while (!atomic_load(&waker->ending)) {
 		if (read(waker->bell, &rings, sizeof(rings)) < 0 && errno != EINTR)
 			break;
-		look_for_a_while(waker);
+		uint64_t until = util_now_us() + PAUSE_WAKER_SPIN_US;
+		do {
+			for (int i = 0; i < 64; i++)
+				if (write_given(waker))
+					until = util_now_us() + PAUSE_WAKER_SPIN_US;
+		} while (!atomic_load(&waker->ending) && util_now_us() < until);
 		/* waker_wake() may have given something before it could see that. */
 		atomic_store(&waker->awake, false);
 		write_given(waker);
