@@ -120,8 +120,8 @@ static inline bool cpu_is_within(uintptr_t address, uint64_t bytes, const void *
 	uint64_t offset = address - (uintptr_t)begin;
 	return begin && offset < size && bytes <= size - offset;
 }
-/* Append "beyond the end of y, at byte 400 of 400", of an address that is not within those bytes, or
- * of an access that leaves them; return the new length. */
+/* Both append "beyond the end of y, at byte 400 of 400", of an address that is not within those
+ * bytes, or of an access that leaves them; they return the new length. */
 size_t cpu_describe_end(const char *name, const void *begin, uint64_t bytes, uintptr_t address,
 						char *text, size_t size, size_t used);
 /* operand: operand_count is scratch memory. */
