@@ -36,6 +36,16 @@ void plan_print(struct plan_text *text, const char *format, ...)
 	}
 }
 
+int plan_check_name(const struct plan_text *name, const struct kernel_plan *plan,
+					char error[KERNEL_ERROR_MAX])
+{
+	if (!name->full)
+		return KILN_OK;
+	return plan_refuse(error, KILN_ENOTSUP,
+					   "%s: the name of the kernel would be longer than %d characters", plan->op,
+					   KERNEL_INSTANTIATION_MAX);
+}
+
 const char *plan_dtype_name(kiln_dtype dtype)
 {
 	switch (dtype) {
@@ -130,6 +140,24 @@ bool plan_extent(const struct kernel_tensor *tensor, uint64_t *bytes)
 		return false;
 	*bytes = (uint64_t)all;
 	return true;
+}
+
+uint64_t plan_distinct_bytes(const struct kernel_tensor *tensor)
+{
+	uint64_t bytes = kernel_dtype_bytes(tensor->dtype);
+
+	for (int k = 0; k < tensor->rank; k++)
+		if (tensor->stride[k] || tensor->shape[k] == 0)
+			bytes *= (uint64_t)tensor->shape[k];
+	return bytes;
+}
+
+void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
+				struct kernel_plan *out)
+{
+	plan_extent(&problem->tensors[index], &out->extents[index].bytes);
+	out->extents[index].alignment = alignment;
+	out->bytes_moved += plan_distinct_bytes(&problem->tensors[index]);
 }
 
 int64_t plan_batch_stride(int rank, const int64_t *shape, const int64_t *stride)
@@ -247,4 +275,14 @@ void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value)
 	arg->operand = -1;
 	arg->bytes = bytes;
 	arg->value = value;
+}
+
+void plan_arg_real(struct kernel_plan *plan, kiln_dtype dtype, double value)
+{
+	float single = (float)value;
+	uint32_t bytes = dtype == KILN_F64 ? 8 : 4;
+	uint64_t bits = 0;
+
+	memcpy(&bits, dtype == KILN_F64 ? (const void *)&value : (const void *)&single, bytes);
+	plan_arg_scalar(plan, bytes, bits);
 }

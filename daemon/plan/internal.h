@@ -14,6 +14,11 @@ int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ..
 /* "f32"; "dtype 99" never reaches here: dtypes are checked first. */
 const char *plan_dtype_name(kiln_dtype dtype);
 
+static inline bool plan_is_float(kiln_dtype dtype)
+{
+	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
+
 /* The rules for any tensor: dtype, rank, sizes, strides, alignment, overflow. */
 int plan_check_tensor(const char *op, const char *operands, int index,
 					  const struct kernel_tensor *tensor, char error[KERNEL_ERROR_MAX]);
@@ -38,6 +43,10 @@ struct plan_text {
 void plan_print(struct plan_text *text, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Refuses a kernel whose name was too long for its text. */
+int plan_check_name(const struct plan_text *name, const struct kernel_plan *plan,
+					char error[KERNEL_ERROR_MAX]);
+
 /* A problem's attribute, which is a text; NULL if there is none, or of another kind. */
 const char *plan_attr_text(const struct kernel_problem *problem, const char *name);
 
@@ -56,11 +65,19 @@ void plan_made_tensor(struct kernel_problem *problem, int operand, kiln_dtype dt
 void plan_made_int(struct kernel_problem *problem, const char *name, int64_t value);
 void plan_made_word(struct kernel_problem *problem, const char *name, const char *word);
 
+/* Bytes of all elements that lie apart from one another. */
+uint64_t plan_distinct_bytes(const struct kernel_tensor *tensor);
+/* Adds an operand that the kernel goes over once to a plan: its extent, and what it moves. */
+void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
+				struct kernel_plan *out);
+
 /* Adds an argument to a plan. */
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
 /* Zero elements: success without a launch. */
 void plan_no_elements(struct kernel_plan *plan);
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
+/* A number in the type that dtype is computed in: f64 for f64, else f32. */
+void plan_arg_real(struct kernel_plan *plan, kiln_dtype dtype, double value);
 /* A size as three arguments, of bytes (4 or 8), bytes and 4: a divisor of common/divide.cuh.  size:
  * 1 to 2^31 or 2^63. */
 void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size);
@@ -68,18 +85,19 @@ void plan_arg_scratch(struct kernel_plan *plan);
 /* ... that of the report, and what is reported. */
 void plan_arg_report(struct kernel_plan *plan, uint64_t indices, uint64_t end);
 
-/* ---- Attributes (attrs.c): what is not there keeps the value in *out ---- */
+/* ---- Attributes (attrs.c) ---- */
 
-/* Refuses an attribute that is not in the list "axis, scale", and one that is given twice. */
-int plan_attrs_check(const struct kernel_problem *problem, const char *known,
-					 char error[KERNEL_ERROR_MAX]);
-int plan_attr_int(const struct kernel_problem *problem, const char *name, int64_t least,
-				  int64_t most, int64_t *out, char error[KERNEL_ERROR_MAX]);
-/* A finite number; an integer is taken for one. */
-int plan_attr_real(const struct kernel_problem *problem, const char *name, double *out,
-				   char error[KERNEL_ERROR_MAX]);
-/* One of words, ended by NULL: its position. */
-int plan_attr_word(const struct kernel_problem *problem, const char *name,
-				   const char *const words[], int *out, char error[KERNEL_ERROR_MAX]);
+/* Refuses an attribute that the row does not have, and one that is given twice. */
+int plan_attrs_check_names(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+/* Refuses a value of another kind or out of the row's range, and the lack of a word that is needed.
+ */
+int plan_attrs_check_values(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+/* The value of an attribute whose values are checked: the one given, or else the row's default. */
+int64_t plan_int(const struct kernel_problem *problem, const char *name);
+double plan_real(const struct kernel_problem *problem, const char *name);
+/* ... its position among the row's words. */
+int plan_word(const struct kernel_problem *problem, const char *name);
+/* ... attribute axis as the number of a dimension. */
+int plan_axis(const struct kernel_problem *problem);
 
 #endif

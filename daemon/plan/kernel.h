@@ -69,10 +69,14 @@ struct kernel_attr {
 	uint16_t at; /* of a text that is longer: 1 + where it begins in the problem's texts */
 };
 
+struct op_attribute;
+
 struct kernel_problem {
 	char op[24];
-	/* The operands' names, "x, mask?, y".  The planner sets it in its own copies. */
+	/* The operands' names, "x, mask?, y", and the attributes of the operator's row.  The planner sets
+	 * both in its own copies. */
 	const char *operands;
+	const struct op_attribute *attributes;
 	struct kernel_tensor tensors[KERNEL_MAX_OPERANDS];
 	int tensor_count;
 	struct kernel_attr attrs[KERNEL_MAX_ATTRS];

@@ -68,13 +68,29 @@ struct op_operand {
 	enum op_presence presence;
 };
 
+/* Which values an attribute may have.  attrs.c checks them before the operator's plan runs. */
+enum op_range {
+	OP_ANY,     /* the operator checks the value by itself */
+	OP_FINITE,  /* a number that is finite in the type that the first operand is computed in */
+	OP_FROM,    /* such a number, least or more */
+	OP_BETWEEN, /* an integer, least to most */
+	OP_AXIS,    /* a dimension of the first operand, counted from the end if below 0 */
+	OP_AXES,    /* 1 to the first operand's rank */
+	OP_WORD,    /* one of words */
+};
+
+#define OP_WORDS 5
+
 struct op_attribute {
 	const char *name; /* also of its option; NULL ends a list */
 	kiln_attr_kind kind;
 	const char *value; /* stands for the value in help: "N"; NULL: the option is a flag for 1 */
 	const char *help;  /* the meaning in a few words */
-	const char *usual; /* the default: "-1"; NULL: there is none */
-	const char *text;  /* the meaning in full, with the default; NULL: help says it all */
+	const char *usual; /* the default: "-1"; NULL: 0, or the first word */
+	enum op_range range;
+	int64_t least, most;
+	const char *words[OP_WORDS]; /* NULL ends the list */
+	const char *text;            /* the meaning in full, with the default; NULL: help says it all */
 	bool needed;
 };
 
@@ -87,6 +103,9 @@ struct op_gain {
 
 /* The attribute that any operator takes besides its own: the name of a candidate. */
 #define PLAN_CHOICE "choice"
+
+/* Candidates of one problem at most. */
+#define PLAN_MAX_CHOICES 48
 
 #define OP_OPERANDS (KILN_MAX_OPERANDS + 1)
 #define OP_ATTRIBUTES 7
@@ -118,7 +137,7 @@ struct plan_op {
 	/* The candidates for a valid problem, the planner's own first; how many.  NULL: that one only.
 	 */
 	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				   char names[][KERNEL_CHOICE_MAX], int most);
+				   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 	/*
 	 * A small valid problem, complete, whose plan with choice PLAN_GENERIC is number index of the
 	 * operator's generic kernels: KILN_OK, or KILN_ENOENT past the last.  NULL: there are none, or

@@ -6,58 +6,112 @@
 
 #include <string.h>
 
-/* A problem's operator, with the names that the operands of this problem have. */
-struct found_op {
+/* A problem as its operator sees it: complete, and without the choice. */
+struct asked {
 	const struct plan_op *row;
-	char operands[KERNEL_OPERANDS_MAX];
+	struct kernel_problem problem;
+	char operands[KERNEL_OPERANDS_MAX]; /* the names that this problem's operands have */
+	const char *choice;                 /* NULL: none is given */
+	char choice_text[KERNEL_CHOICE_MAX];
 };
 
-static int ops_find(const struct kernel_problem *problem, struct found_op *op,
-					char error[KERNEL_ERROR_MAX])
+static int check_tensors(const struct asked *asked, int count, char error[KERNEL_ERROR_MAX])
 {
-	op->row = memchr(problem->op, 0, sizeof(problem->op)) ? plan_find(problem->op) : NULL;
-	if (op->row && op->row->names)
-		return op->row->names(problem, op->operands, error);
-	if (op->row) {
-		plan_operands(op->row, op->operands);
-		return KILN_OK;
-	}
-	return plan_refuse(error, KILN_EINVAL, "there is no operator \"%.24s\"; `kiln ops` lists them",
-					   problem->op);
-}
-
-static int check_tensors(const struct found_op *op, const struct kernel_problem *problem,
-						 char error[KERNEL_ERROR_MAX])
-{
-	int count = plan_operand_count(op->operands);
+	const struct kernel_problem *problem = &asked->problem;
 
 	if (problem->tensor_count < 0 || problem->tensor_count > count)
-		return plan_refuse(error, KILN_EINVAL, "%s takes %d tensors (%s), not %d", op->row->name,
-						   count, op->operands, problem->tensor_count);
+		return plan_refuse(error, KILN_EINVAL, "%s takes %d tensors (%s), not %d", asked->row->name,
+						   count, asked->operands, problem->tensor_count);
 	if (problem->attr_count < 0 || problem->attr_count > KERNEL_MAX_ATTRS)
 		return plan_refuse(error, KILN_EINVAL, "%s cannot have %d attributes; the limit is %d",
-						   op->row->name, problem->attr_count, KERNEL_MAX_ATTRS);
+						   asked->row->name, problem->attr_count, KERNEL_MAX_ATTRS);
 	for (int i = 0; i < problem->tensor_count; i++) {
-		int status = plan_check_tensor(problem->op, op->operands, i, &problem->tensors[i], error);
+		int status =
+			plan_check_tensor(problem->op, asked->operands, i, &problem->tensors[i], error);
 		if (status)
 			return status;
 	}
 	return KILN_OK;
 }
 
-/* The attributes are those of the row.  Where operands have names of the problem's own, attributes
- * may, too: that operator checks them by itself. */
-static int check_attributes(const struct plan_op *op, const struct kernel_problem *problem,
-							char error[KERNEL_ERROR_MAX])
+/* Finds the operator and checks what can be said of each operand by itself.  The operands that the
+ * caller left out at the end become tensors without a dtype. */
+static int find_operator(const struct kernel_problem *problem, struct asked *out,
+						 char error[KERNEL_ERROR_MAX])
 {
-	char names[256] = "";
-	struct plan_text known = {.text = names, .size = sizeof(names)};
+	int status = KILN_OK, count;
 
-	if (op->names)
-		return KILN_OK;
-	for (const struct op_attribute *attribute = op->attributes; attribute->name; attribute++)
-		plan_print(&known, "%s%s", names[0] ? ", " : "", attribute->name);
-	return plan_attrs_check(problem, names, error);
+	out->row = memchr(problem->op, 0, sizeof(problem->op)) ? plan_find(problem->op) : NULL;
+	if (!out->row)
+		return plan_refuse(error, KILN_EINVAL,
+						   "there is no operator \"%.24s\"; `kiln ops` lists them", problem->op);
+	if (out->row->names)
+		status = out->row->names(problem, out->operands, error);
+	else
+		plan_operands(out->row, out->operands);
+	if (status)
+		return status;
+	out->problem = *problem;
+	out->problem.operands = out->operands;
+	out->problem.attributes = out->row->attributes;
+	count = plan_operand_count(out->operands);
+	status = check_tensors(out, count, error);
+	for (int i = problem->tensor_count; i < count && !status; i++)
+		out->problem.tensors[i] = (struct kernel_tensor){.dtype = KILN_DTYPE_NONE};
+	out->problem.tensor_count = count;
+	return status;
+}
+
+static int check_required(const struct asked *asked, char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 0; i < asked->problem.tensor_count; i++) {
+		char name[16];
+		plan_operand_name(asked->operands, i, name);
+		if (asked->problem.tensors[i].dtype == KILN_DTYPE_NONE &&
+			!plan_operand_optional(asked->operands, i))
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: %s is missing; its operands are: %s (those with ? may be left "
+							   "out)",
+							   asked->row->name, name, asked->operands);
+	}
+	return KILN_OK;
+}
+
+/* Takes the attribute "choice" out of the problem: no operator sees it among its own. */
+static int take_choice(struct asked *asked, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem *problem = &asked->problem;
+
+	asked->choice = NULL;
+	for (int i = 0; i < problem->attr_count; i++) {
+		const struct kernel_attr *attr = &problem->attrs[i];
+		if (strncmp(attr->name, PLAN_CHOICE, sizeof(attr->name)) != 0)
+			continue;
+		if (asked->choice)
+			return plan_refuse(error, KILN_EINVAL, "%s: choice is given twice", problem->op);
+		if (attr->kind != KILN_ATTR_STRING || attr->at ||
+			strnlen(attr->s, sizeof(attr->s)) >= KERNEL_CHOICE_MAX)
+			return plan_refuse(error, KILN_EINVAL, "%s: choice is not a text of less than %d bytes",
+							   problem->op, KERNEL_CHOICE_MAX);
+		memcpy(asked->choice_text, attr->s, KERNEL_CHOICE_MAX);
+		asked->choice = asked->choice_text;
+		problem->attr_count--;
+		memmove(&problem->attrs[i], &problem->attrs[i + 1],
+				(size_t)(problem->attr_count - i) * sizeof(problem->attrs[0]));
+		i--;
+	}
+	return KILN_OK;
+}
+
+/* Operands with names of the problem's own come with attributes that have such names, too: that
+ * operator checks the names by itself. */
+static int check_attributes(struct asked *asked, char error[KERNEL_ERROR_MAX])
+{
+	int status = take_choice(asked, error);
+
+	if (!status && !asked->row->names)
+		status = plan_attrs_check_names(&asked->problem, error);
+	return status ? status : plan_attrs_check_values(&asked->problem, error);
 }
 
 static int check_limits(const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX])
@@ -70,70 +124,21 @@ static int check_limits(const struct kernel_limits *limits, char error[KERNEL_ER
 	return KILN_OK;
 }
 
-/* What the caller left out at the end is written as left out. */
-static void complete(const struct found_op *op, struct kernel_problem *problem)
+/* Completes a plan by what the row says, and checks what holds of any: all operands are described,
+ * and scratch memory has a limit.  An operand that is touched and says nothing of its address would
+ * be launched at any. */
+static int finish(const struct asked *asked, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	int count = plan_operand_count(op->operands);
+	const struct kernel_problem *problem = &asked->problem;
 
-	for (int i = problem->tensor_count; i < count; i++)
-		problem->tensors[i] = (struct kernel_tensor){.dtype = KILN_DTYPE_NONE};
-	problem->tensor_count = count;
-}
-
-/* What is required must be there. */
-static int check_required(const struct found_op *op, struct kernel_problem *problem,
-						  char error[KERNEL_ERROR_MAX])
-{
-	int count = plan_operand_count(op->operands);
-
-	complete(op, problem);
-	for (int i = 0; i < count; i++) {
-		char name[16];
-		plan_operand_name(op->operands, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE && !plan_operand_optional(op->operands, i))
-			return plan_refuse(error, KILN_EINVAL,
-							   "%s: %s is missing; its operands are: %s (those with ? may be left "
-							   "out)",
-							   op->row->name, name, op->operands);
-	}
-	return KILN_OK;
-}
-
-/* Takes the attribute "choice" out of the problem: no operator sees it among its own. */
-static int take_choice(struct kernel_problem *problem, const char **choice,
-					   char text[KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX])
-{
-	*choice = NULL;
-	for (int i = 0; i < problem->attr_count; i++) {
-		const struct kernel_attr *attr = &problem->attrs[i];
-		if (strncmp(attr->name, PLAN_CHOICE, sizeof(attr->name)) != 0)
-			continue;
-		if (*choice)
-			return plan_refuse(error, KILN_EINVAL, "%s: choice is given twice", problem->op);
-		if (attr->kind != KILN_ATTR_STRING || attr->at ||
-			strnlen(attr->s, sizeof(attr->s)) >= KERNEL_CHOICE_MAX)
-			return plan_refuse(error, KILN_EINVAL, "%s: choice is not a text of less than %d bytes",
-							   problem->op, KERNEL_CHOICE_MAX);
-		memcpy(text, attr->s, KERNEL_CHOICE_MAX);
-		text[KERNEL_CHOICE_MAX - 1] = 0;
-		*choice = text;
-		problem->attr_count--;
-		memmove(&problem->attrs[i], &problem->attrs[i + 1],
-				(size_t)(problem->attr_count - i) * sizeof(problem->attrs[0]));
-		i--;
-	}
-	return KILN_OK;
-}
-
-/* What holds of any operator's plan: all operands are described, and scratch memory has a limit.
- * An operand that is touched and says nothing of its address would be launched at any. */
-static int finish(const struct found_op *op, const struct kernel_problem *problem,
-				  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
-{
-	memcpy(out->operands, op->operands, strlen(op->operands) + 1);
+	if (!out->variant[0])
+		memcpy(out->variant, out->choice, strcspn(out->choice, " "));
+	memcpy(out->operands, asked->operands, strlen(asked->operands) + 1);
 	out->operand_count = problem->tensor_count;
 	for (int i = 0; i < out->operand_count; i++) {
 		struct kernel_extent *extent = &out->extents[i];
+		if (!asked->row->names)
+			extent->written = asked->row->operands[i].data == OP_WRITTEN;
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			*extent = (struct kernel_extent){0};
 		else if (extent->bytes > 0 && extent->alignment == 0)
@@ -156,34 +161,22 @@ static int finish(const struct found_op *op, const struct kernel_problem *proble
 int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct kernel_problem whole;
-	char text[KERNEL_CHOICE_MAX];
-	struct found_op op;
-	const char *choice = NULL;
-	int status;
+	struct asked asked;
+	int status = find_operator(problem, &asked, error);
 
 	memset(out, 0, sizeof(*out));
-	status = ops_find(problem, &op, error);
 	if (!status)
-		status = check_tensors(&op, problem, error);
-	if (!status) {
-		whole = *problem;
-		whole.operands = op.operands;
-		status = check_required(&op, &whole, error);
-	}
+		status = check_required(&asked, error);
 	if (!status)
-		status = take_choice(&whole, &choice, text, error);
-	if (!status)
-		status = check_attributes(op.row, &whole, error);
+		status = check_attributes(&asked, error);
 	if (!status)
 		status = check_limits(limits, error);
 	if (status)
 		return status;
-
 	memcpy(out->op, problem->op, strlen(problem->op) + 1);
-	status = op.row->plan(&whole, limits, choice, out, error);
+	status = asked.row->plan(&asked.problem, limits, asked.choice, out, error);
 	if (!status)
-		status = finish(&op, &whole, out, error);
+		status = finish(&asked, out, error);
 	if (status)
 		memset(out, 0, sizeof(*out));
 	return status;
@@ -192,25 +185,20 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX])
 {
-	struct kernel_problem whole = *problem;
-	char text[KERNEL_CHOICE_MAX];
-	struct found_op op;
-	const char *choice;
+	struct asked asked;
 	struct kernel_plan plan;
 	int status = plan_problem(problem, limits, &plan, error);
 
 	if (!status)
-		status = ops_find(problem, &op, error);
+		status = find_operator(problem, &asked, error);
+	if (!status)
+		status = take_choice(&asked, error);
 	if (status)
 		return status;
-	if (!op.row->choices || plan.kind != KERNEL_LAUNCH) {
-		memcpy(names[0], plan.choice, KERNEL_CHOICE_MAX);
-		return 1;
-	}
-	whole.operands = op.operands;
-	check_required(&op, &whole, error);
-	take_choice(&whole, &choice, text, error);
-	return op.row->choices(&whole, limits, names, PLAN_MAX_CHOICES);
+	if (asked.row->choices && plan.kind == KERNEL_LAUNCH)
+		return asked.row->choices(&asked.problem, limits, names);
+	memcpy(names[0], plan.choice, KERNEL_CHOICE_MAX);
+	return 1;
 }
 
 int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
@@ -228,39 +216,41 @@ int plan_generic_at(const struct plan_op *op, int index, const struct kernel_lim
 
 int plan_required(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	struct kernel_problem whole = *problem;
-	struct found_op op;
-	int status = ops_find(problem, &op, error);
+	struct asked asked;
+	int status = find_operator(problem, &asked, error);
 
-	if (!status)
-		status = check_tensors(&op, problem, error);
-	return status ? status : check_required(&op, &whole, error);
+	return status ? status : check_required(&asked, error);
+}
+
+/* No planner completes an input.  Where operands have names of the problem's own, the operator
+ * knows which are inputs. */
+static int check_inputs(const struct asked *asked, char error[KERNEL_ERROR_MAX])
+{
+	const struct op_operand *operand = asked->row->operands;
+
+	for (int i = 0; !asked->row->names && operand[i].name; i++)
+		if (asked->problem.tensors[i].dtype == KILN_DTYPE_NONE && operand[i].data != OP_WRITTEN &&
+			operand[i].presence == OP_REQUIRED)
+			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", asked->row->name,
+							   operand[i].name);
+	return KILN_OK;
 }
 
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	struct kernel_problem plain;
-	char text[KERNEL_CHOICE_MAX];
-	struct found_op op;
-	const char *choice;
-	int status = ops_find(problem, &op, error);
+	struct asked asked;
+	int status = find_operator(problem, &asked, error);
 
 	if (!status)
-		status = check_tensors(&op, problem, error);
+		status = check_inputs(&asked, error);
+	if (!status)
+		status = check_attributes(&asked, error);
+	if (!status)
+		status = asked.row->infer(&asked.problem, error);
 	if (status)
 		return status;
-	complete(&op, problem);
-	plain = *problem;
-	plain.operands = op.operands;
-	status = take_choice(&plain, &choice, text, error);
-	if (!status)
-		status = check_attributes(op.row, &plain, error);
-	if (!status)
-		status = op.row->infer(&plain, error);
-	if (status)
-		return status;
-	memcpy(problem->tensors, plain.tensors, sizeof(problem->tensors));
-	problem->tensor_count = plain.tensor_count;
+	memcpy(problem->tensors, asked.problem.tensors, sizeof(problem->tensors));
+	problem->tensor_count = asked.problem.tensor_count;
 	return KILN_OK;
 }
 

@@ -10,8 +10,6 @@
 
 #include "op.h"
 
-/* Candidates of one problem at most. */
-#define PLAN_MAX_CHOICES 48
 /*
  * The candidate that any operator has and none lists: a kernel that depends on dtypes, words among
  * the attributes and a small class of the problem, and on no size, stride or alignment as a number:

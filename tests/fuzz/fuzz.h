@@ -49,7 +49,8 @@ static inline char *fuzz_piece(char **text, const char *mark)
 	return strsep(text, mark);
 }
 
-/* Words that the mutator of texts puts in, ended by NULL: of targets that are linked with it. */
+/* Words that the mutators put in, ended by NULL: of targets that are linked with one.  They may
+ * have marks (words.h). */
 extern const char *const fuzz_words[];
 
 #endif

@@ -9,7 +9,7 @@
  */
 #include "tests/ops/map/eval.h"
 #include "daemon/plan/plan.h"
-#include "fuzz.h"
+#include "words.h"
 
 const char *const fuzz_words[] = {"y[i,j] = x[i,j]",
 								  "+=",
@@ -52,17 +52,6 @@ const char *const fuzz_words[] = {"y[i,j] = x[i,j]",
 								  "fma(",
 								  "isnan(",
 								  "abs(",
-								  "f16(",
-								  "bf16(",
-								  "f32(",
-								  "f64(",
-								  "i8(",
-								  "u8(",
-								  "i32(",
-								  "u32(",
-								  "i64(",
-								  "u64(",
-								  "bool(",
 								  "s",
 								  "i",
 								  "j",
@@ -70,18 +59,17 @@ const char *const fuzz_words[] = {"y[i,j] = x[i,j]",
 								  "i+1",
 								  "i*7+3",
 								  "%50",
-								  "\noperand x f32 4x5",
-								  "\noperand y f32 4x5",
 								  "\noperand idx i32 5",
-								  "\noperand x u8 256",
 								  "\noperand y ",
 								  "\nreal s 2.5",
 								  "\nint n 3",
-								  "\ntext bounds check",
-								  "\ntext bounds clamp",
-								  "\ntext bounds zero",
 								  "\nint checked 1",
 								  "\ntext choice generic",
+								  FUZZ_DTYPE "(",
+								  "\noperand x " FUZZ_DTYPE " 4x5",
+								  "\noperand y " FUZZ_DTYPE " 4x5",
+								  "\ntext bounds " FUZZ_VALUE,
+								  "\ntext " FUZZ_ATTRIBUTE " " FUZZ_VALUE,
 								  NULL};
 
 struct problem {

@@ -6,6 +6,7 @@
 #include "chance.h"
 #include "client/wire/wire.h"
 #include "steps.h"
+#include "words.h"
 
 #include <kiln/kiln.h>
 
@@ -15,14 +16,6 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned 
 #define MESSAGE_MOST 4096
 
 /* ---- Values ---- */
-
-static const char *a_word(uint64_t *state)
-{
-	size_t count = 0;
-	while (fuzz_words[count])
-		count++;
-	return fuzz_words[chance_pick(state, count)];
-}
 
 static uint64_t a_number(uint64_t *state)
 {
@@ -48,7 +41,7 @@ static void put_any(uint64_t *state, struct wire_out *out, const char *key, int 
 		wire_put_int(out, key, -(int64_t)(a_number(state) / 2));
 		return;
 	case 4:
-		wire_put_str(out, key, a_word(state));
+		wire_put_str(out, key, fuzz_word(state));
 		return;
 	case 5:
 		wire_put_bin(out, key, bytes, chance_pick(state, 2) ? 64 : chance_pick(state, 65));
@@ -67,7 +60,7 @@ static void put_any(uint64_t *state, struct wire_out *out, const char *key, int 
 		return;
 	default:
 		wire_map_begin(out, key);
-		put_any(state, out, a_word(state), depth + 1);
+		put_any(state, out, fuzz_word(state), depth + 1);
 		wire_map_end(out);
 	}
 }
@@ -166,7 +159,7 @@ static const char *a_member(uint64_t *state, char name[32])
 	const char *members = fuzz_messages[chance_pick(state, count)].members;
 	for (size_t left = chance_pick(state, 6) + 1; left > 0; left--)
 		if (!next_member(&members, name))
-			return a_word(state);
+			return fuzz_word(state);
 	return name;
 }
 
@@ -224,7 +217,7 @@ static void copy(struct edit *edit, const char *key, const msgpack_object *value
 	else if (odd && value->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
 		put_near(edit, key, value);
 	else if (odd && value->type == MSGPACK_OBJECT_STR)
-		wire_put_str(&edit->out, key, a_word(edit->state));
+		wire_put_str(&edit->out, key, fuzz_word(edit->state));
 	else if (odd)
 		put_any(edit->state, &edit->out, key, 2);
 	else
@@ -339,7 +332,7 @@ static void leave_out(struct script *script, size_t at)
 /* Behind what bytes there are, in front of them or within; the new size. */
 static size_t put_word(uint64_t *state, uint8_t *bytes, size_t size)
 {
-	const char *word = a_word(state);
+	const char *word = fuzz_word(state);
 	size_t length = strlen(word), at = chance_pick(state, size + 1);
 	if (size + length > MESSAGE_MOST / 4)
 		return size;

@@ -4,7 +4,7 @@
  * other character.
  */
 #include "chance.h"
-#include "fuzz.h"
+#include "words.h"
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
@@ -67,11 +67,8 @@ static const char *a_word(uint64_t *state)
 									  "'",
 									  "\"",
 									  "\\"};
-	size_t count = 0, odds = sizeof(odd) / sizeof(*odd);
-	while (fuzz_words[count])
-		count++;
-	size_t chosen = chance_pick(state, count * 3 + odds);
-	return chosen < count * 3 ? fuzz_words[chosen / 3] : odd[chosen - count * 3];
+	return chance_pick(state, 4) ? fuzz_word(state)
+								 : odd[chance_pick(state, sizeof(odd) / sizeof(*odd))];
 }
 
 static size_t change(uint64_t *state, uint8_t *data, size_t size, size_t max)

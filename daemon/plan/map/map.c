@@ -144,29 +144,13 @@ static void set_args(const struct map *map, const struct map_loops *loops, bool 
 		plan_arg_report(out, (uint64_t)loops->elements * (uint64_t)loops->terms, UINT64_MAX);
 }
 
-/* Bytes that are read of an operand, each once. */
-static uint64_t distinct_bytes(const struct kernel_tensor *tensor)
-{
-	uint64_t bytes = kernel_dtype_bytes(tensor->dtype);
-
-	for (int k = 0; k < tensor->rank; k++)
-		if (tensor->stride[k] > 0 || tensor->shape[k] == 0)
-			bytes *= (uint64_t)tensor->shape[k];
-	return bytes;
-}
-
 static void set_extents(const struct map *map, const struct map_loops *loops,
 						struct kernel_plan *out)
 {
 	for (int i = 0; i < map->operand_count; i++) {
-		const struct kernel_tensor *tensor = &map->problem->tensors[i];
-		struct kernel_extent *extent = &out->extents[i];
-		plan_extent(tensor, &extent->bytes);
-		extent->alignment = kernel_dtype_bytes(tensor->dtype);
-		if (extent->alignment > 16)
-			extent->alignment = 16;
-		extent->written = i == map->output;
-		out->bytes_moved += distinct_bytes(tensor);
+		uint32_t element = kernel_dtype_bytes(map->problem->tensors[i].dtype);
+		plan_touch(map->problem, i, element < 16 ? element : 16, out);
+		out->extents[i].written = i == map->output;
 	}
 	out->extents[map->output].alignment = map_store_width(map, loops);
 	for (int i = 0; i < map->access_count; i++) {
@@ -309,7 +293,7 @@ int map_plan(const struct kernel_problem *problem, const struct kernel_limits *l
 }
 
 int map_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				char names[][KERNEL_CHOICE_MAX], int most)
+				char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct map map;
 	struct map_loops loops;
@@ -320,9 +304,9 @@ int map_choices(const struct kernel_problem *problem, const struct kernel_limits
 	if (understand(problem, &map, error) || map_check(&map, &loops))
 		return 0;
 	count = map_ways(&map, &loops, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count < most ? count : most;
+	return count;
 }
 
 /* ---- Names, outputs, reports ---- */

@@ -283,7 +283,7 @@ int map_plan(const struct kernel_problem *problem, const struct kernel_limits *l
 			 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int map_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				char names[][KERNEL_CHOICE_MAX], int most);
+				char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 void map_report(const struct kernel_problem *problem, uint64_t reported,
 				char error[KERNEL_ERROR_MAX]);
 

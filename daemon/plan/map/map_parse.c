@@ -453,20 +453,6 @@ static int check_used(struct map *map)
 	return KILN_OK;
 }
 
-static int settings(struct map *map)
-{
-	static const char *const words[] = {"check", "clamp", "zero", NULL};
-	int bounds = MAP_CHECK, status;
-	int64_t checked = 0;
-
-	status = plan_attr_word(map->problem, "bounds", words, &bounds, map->error);
-	if (!status)
-		status = plan_attr_int(map->problem, "checked", 0, 1, &checked, map->error);
-	map->bounds = (enum map_bounds)bounds;
-	map->checked = checked;
-	return status;
-}
-
 int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX])
 {
 	struct map_parser parser = {.map = map};
@@ -480,10 +466,10 @@ int map_parse(const struct kernel_problem *problem, struct map *map, char error[
 	if (!status && !map->text)
 		status = plan_refuse(error, KILN_EINVAL,
 							 "map: statement is missing, \"y[i,j] = x[i,j] * s + b[j]\"");
-	if (!status)
-		status = settings(map);
 	if (status)
 		return status;
+	map->bounds = (enum map_bounds)plan_word(problem, "bounds");
+	map->checked = plan_int(problem, "checked");
 	parser.at = map->text;
 	word_next(&parser);
 	left_side(&parser);

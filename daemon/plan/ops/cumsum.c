@@ -30,49 +30,27 @@ struct shape {
 
 /* ---- What a request must satisfy ---- */
 
-static bool is_summable(kiln_dtype dtype)
+static int cumsum_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	return rows_is_float(dtype) || dtype == KILN_I32 || dtype == KILN_I64;
-}
-
-static int cumsum_check(const struct kernel_problem *problem, int *axis,
-						char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_tensor *from = &problem->tensors[0], *to = &problem->tensors[1];
-	int64_t given = -1;
+	kiln_dtype dtype = problem->tensors[0].dtype;
 	char name[16];
 	int status;
 
 	plan_operand_name(problem->operands, 0, name);
-	if (!is_summable(from->dtype))
+	if (!plan_is_float(dtype) && dtype != KILN_I32 && dtype != KILN_I64)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s is %s; it must be f16, bf16, f32, f64, i32 or i64", problem->op,
-						   name, plan_dtype_name(from->dtype));
-	if (from->rank == 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s has rank 0; it needs a dimension to go along", problem->op,
-						   name);
-	status = plan_attr_int(problem, "axis", -from->rank, from->rank - 1, &given, error);
-	if (!status)
-		status = rows_check_same(problem, 1, 0, error);
+						   name, plan_dtype_name(dtype));
+	status = rows_check_same(problem, 1, 0, error);
 	for (int i = 0; i < 2 && !status; i++)
 		status = rows_check_aligned(problem, i, error);
-	if (!status)
-		status = rows_check_contiguous(problem, 1, error);
-	*axis = (int)(given < 0 ? given + to->rank : given);
-	return status;
+	return status ? status : rows_check_contiguous(problem, 1, error);
 }
 
 static int cumsum_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	char name[16];
-	int axis;
-
-	plan_operand_name(problem->operands, 0, name);
-	if (problem->tensors[0].dtype == KILN_DTYPE_NONE)
-		return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	rows_infer_like(problem, 1, 0);
-	return cumsum_check(problem, &axis, error);
+	return cumsum_check(problem, error);
 }
 
 /* ---- Rows ---- */
@@ -97,7 +75,7 @@ static uint32_t side_vector(const struct form *form, uint32_t bytes)
 	return bytes > form->element ? bytes / form->element : 1;
 }
 
-static void find_form(const struct kernel_problem *problem, int axis, struct form *form)
+static void find_form(const struct kernel_problem *problem, struct form *form)
 {
 	const struct kernel_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
 	const int64_t *const strides[] = {x->stride, y->stride};
@@ -109,7 +87,7 @@ static void find_form(const struct kernel_problem *problem, int axis, struct for
 	form->element = need.element;
 	form->reverse = strcmp(problem->op, "cumsum_backward") == 0;
 	/* One axis always merges with itself. */
-	rows_form(&form->rows, x->rank, x->shape, 2, strides, axis, 1, &culprit);
+	rows_form(&form->rows, x->rank, x->shape, 2, strides, plan_axis(problem), 1, &culprit);
 	form->strided = form->rows.step[1] != 1;
 	need.alignment = x->alignment < y->alignment ? x->alignment : y->alignment;
 	form->vector = form->strided ? side_vector(form, need.alignment < 16 ? need.alignment : 16)
@@ -212,20 +190,17 @@ static void name_shape(const struct form *form, const struct shape *shape,
 }
 
 static int cumsum_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						  char names[][KERNEL_CHOICE_MAX], int most)
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct shape shapes[SHAPES_MOST];
-	char error[KERNEL_ERROR_MAX];
 	struct form form;
-	int axis, count;
+	int count;
 
-	if (cumsum_check(problem, &axis, error))
-		return 0;
-	find_form(problem, axis, &form);
+	find_form(problem, &form);
 	count = find_shapes(&form, limits, shapes);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		name_shape(&form, &shapes[i], names[i]);
-	return count < most ? count : most;
+	return count;
 }
 
 /* ---- The plan ---- */
@@ -285,16 +260,9 @@ static int plan_shape(const struct kernel_problem *problem, const struct form *f
 	plan_generic_launch(out, limits, SOURCE, ((uint64_t)form->rows.rows + each - 1) / each,
 						shape->size * shape->side);
 	cumsum_print_kernel(form, shape, generic, &id);
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "%s: the name of the kernel would be longer than %d characters", out->op,
-						   KERNEL_INSTANTIATION_MAX);
 	pass_arguments(form, generic, out);
-	for (int i = 0; i < 2; i++) {
-		plan_extent(&problem->tensors[i], &out->extents[i].bytes);
-		out->extents[i].alignment = shape->vector * form->element;
-		out->bytes_moved += rows_distinct_bytes(&problem->tensors[i]);
-	}
+	for (int i = 0; i < 2; i++)
+		plan_touch(problem, i, shape->vector * form->element, out);
 	if (!generic) {
 		name_shape(form, shape, out->choice);
 		snprintf(out->variant, sizeof(out->variant), "%s", form->strided ? "columns" : "rows");
@@ -304,7 +272,7 @@ static int plan_shape(const struct kernel_problem *problem, const struct form *f
 			 (long long)form->rows.columns, form->strided ? " side by side" : "", shape->size,
 			 shape->held, shape->vector * form->element,
 			 generic ? "; sizes and strides are arguments" : "");
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 static int cumsum_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -312,18 +280,17 @@ static int cumsum_plan(const struct kernel_problem *problem, const struct kernel
 {
 	struct shape shapes[SHAPES_MOST];
 	struct form form;
-	int axis, count, status = cumsum_check(problem, &axis, error);
+	int count, status = cumsum_check(problem, error);
 	int64_t elements;
 
 	if (status)
 		return status;
 	plan_elements(&problem->tensors[0], &elements);
-	out->extents[1].written = true;
 	if (elements == 0) {
 		plan_no_elements(out);
 		return KILN_OK;
 	}
-	find_form(problem, axis, &form);
+	find_form(problem, &form);
 	if (plan_is_generic(choice)) {
 		shapes[0] = generic_shape(&form, limits);
 		return plan_shape(problem, &form, &shapes[0], true, limits, out, error);
@@ -335,9 +302,7 @@ static int cumsum_plan(const struct kernel_problem *problem, const struct kernel
 		if (!choice || strcmp(choice, name) == 0)
 			return plan_shape(problem, &form, &shapes[i], false, limits, out, error);
 	}
-	return plan_refuse(error, KILN_EINVAL,
-					   "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
-					   problem->op, choice, (long long)form.rows.columns, limits->target);
+	return rows_no_candidate(problem, choice, &form.rows, limits, error);
 }
 
 /* Of each type: short rows, long ones by vectors and by elements, and rows side by side. */
@@ -359,9 +324,10 @@ static int cumsum_generics(int index, struct kernel_problem *out)
 
 /* ---- The rows of the operators ---- */
 
-#define AXIS                                                                                   \
-	{                                                                                          \
-		"axis", KILN_ATTR_INT, "N", "the dimension to go along, from the end if below 0", "-1" \
+#define AXIS                                                                                    \
+	{                                                                                           \
+		"axis", KILN_ATTR_INT, "N", "the dimension to go along, from the end if below 0", "-1", \
+			OP_AXIS                                                                             \
 	}
 
 const struct plan_op plan_ops_cumsum[] = {

@@ -186,39 +186,70 @@ static void targets(void **state)
 
 /* ---- Attributes ---- */
 
+static const struct op_attribute rows[] = {
+	{"axis", KILN_ATTR_INT, .usual = "-1", .range = OP_AXIS},
+	{"scale", KILN_ATTR_REAL, .usual = "0.125", .range = OP_FINITE},
+	{"axes", KILN_ATTR_INT, .usual = "1", .range = OP_AXES},
+	{"depth", KILN_ATTR_INT, .range = OP_BETWEEN, .least = -40, .most = 30},
+	{"eps", KILN_ATTR_REAL, .usual = "1e-5", .range = OP_FROM},
+	{"empty", KILN_ATTR_STRING, .usual = "nan", .range = OP_WORD, .words = {"zero", "nan"}},
+	{"kind", KILN_ATTR_STRING, .range = OP_WORD, .words = {"bool", "lengths"}},
+	{.name = NULL},
+};
+
+/* One attribute of an operator on x, f32 of rank 4. */
 static struct kernel_problem with_attr(const char *name, kiln_attr_kind kind)
 {
-	struct kernel_problem p = {.op = "bake", .attr_count = 1};
+	struct kernel_problem p = {
+		.op = "bake", .operands = "x", .attributes = rows, .attr_count = 1, .tensor_count = 1};
 
+	p.tensors[0] = (struct kernel_tensor){.dtype = KILN_F32, .rank = 4};
 	set_text(p.attrs[0].name, sizeof(p.attrs[0].name), name);
 	p.attrs[0].kind = kind;
 	return p;
 }
 
+static void refused_value(const struct kernel_problem *p, const char *sentence)
+{
+	char error[KERNEL_ERROR_MAX] = "";
+
+	assert_int_equal(plan_attrs_check_values(p, error), KILN_EINVAL);
+	assert_string_equal(error, sentence);
+}
+
+static void good_value(const struct kernel_problem *p)
+{
+	char error[KERNEL_ERROR_MAX] = "";
+
+	assert_int_equal(plan_attrs_check_values(p, error), KILN_OK);
+}
+
 static void attributes_are_known(void **state)
 {
+	static const struct op_attribute two[] = {{"axis"}, {"scale"}, {.name = NULL}};
 	struct kernel_problem p = with_attr("axis", KILN_ATTR_INT);
 	static const char *const strangers[] = {"axi", "axis ", "scales", ", ", "", "cale"};
 	char error[KERNEL_ERROR_MAX] = "", sentence[KERNEL_ERROR_MAX];
 
 	(void)state;
-	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_OK);
-	assert_int_equal(plan_attrs_check(&p, "scale, axis", error), KILN_OK);
+	p.attributes = two;
+	assert_int_equal(plan_attrs_check_names(&p, error), KILN_OK);
 	p.attrs[1] = p.attrs[0];
 	p.attr_count = 2;
-	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_EINVAL);
+	assert_int_equal(plan_attrs_check_names(&p, error), KILN_EINVAL);
 	assert_string_equal(error, "bake: axis is given twice");
 	set_text(p.attrs[1].name, sizeof(p.attrs[1].name), "scale");
-	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_OK);
+	assert_int_equal(plan_attrs_check_names(&p, error), KILN_OK);
 	for (size_t i = 0; i < sizeof(strangers) / sizeof(strangers[0]); i++) {
 		p = with_attr(strangers[i], KILN_ATTR_INT);
-		assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_EINVAL);
+		p.attributes = two;
+		assert_int_equal(plan_attrs_check_names(&p, error), KILN_EINVAL);
 		snprintf(sentence, sizeof(sentence),
 				 "bake: there is no attribute \"%s\"; those it takes: axis, scale", strangers[i]);
 		assert_string_equal(error, sentence);
 	}
 	memset(p.attrs[0].name, 'n', sizeof(p.attrs[0].name));
-	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_EINVAL);
+	assert_int_equal(plan_attrs_check_names(&p, error), KILN_EINVAL);
 	assert_string_equal(error, "bake: there is no attribute \"nnnnnnnnnnnnnnnnnnnnnnnn\"; those it "
 							   "takes: axis, scale");
 }
@@ -226,80 +257,102 @@ static void attributes_are_known(void **state)
 static void integers(void **state)
 {
 	struct kernel_problem p = with_attr("axis", KILN_ATTR_INT);
-	char error[KERNEL_ERROR_MAX] = "";
-	int64_t value = 77;
 
 	(void)state;
-	assert_int_equal(plan_attr_int(&p, "depth", -4, 3, &value, error), KILN_OK);
-	assert_int_equal(value, 77);
+	assert_int_equal(plan_int(&p, "depth"), 0);
+	assert_int_equal(plan_int(&p, "axes"), 1);
 	for (p.attrs[0].i = -4; p.attrs[0].i <= 3; p.attrs[0].i++) {
-		assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_OK);
-		assert_int_equal(value, p.attrs[0].i);
+		good_value(&p);
+		assert_int_equal(plan_int(&p, "axis"), p.attrs[0].i);
+		assert_int_equal(plan_axis(&p), (p.attrs[0].i + 4) % 4);
 	}
-	assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: axis is 4; it may be -4 to 3");
+	refused_value(&p, "bake: axis is 4; it may be -4 to 3");
 	p.attrs[0].i = -5;
-	assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: axis is -5; it may be -4 to 3");
-	assert_int_equal(value, 3);
+	refused_value(&p, "bake: axis is -5; it may be -4 to 3");
 	p = with_attr("axis", KILN_ATTR_REAL);
-	assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: axis is not an integer");
+	refused_value(&p, "bake: axis is not an integer");
+	p.attr_count = 0;
+	good_value(&p);
+	assert_int_equal(plan_int(&p, "axis"), -1);
+	assert_int_equal(plan_axis(&p), 3);
+	p.tensors[0].rank = 0;
+	refused_value(&p, "bake: x has rank 0; it needs a dimension to go along");
+	p.attributes = &rows[2];
+	refused_value(&p, "bake: x has rank 0; it needs a dimension to normalize");
+	p = with_attr("axes", KILN_ATTR_INT);
+	refused_value(&p, "bake: axes is 0; it may be 1 to 4");
+	for (p.attrs[0].i = 1; p.attrs[0].i <= 4; p.attrs[0].i++)
+		good_value(&p);
+	refused_value(&p, "bake: axes is 5; it may be 1 to 4");
+	p = with_attr("depth", KILN_ATTR_INT);
+	for (p.attrs[0].i = -40; p.attrs[0].i <= 30; p.attrs[0].i++) {
+		good_value(&p);
+		assert_int_equal(plan_int(&p, "depth"), p.attrs[0].i);
+	}
+	refused_value(&p, "bake: depth is 31; it may be -40 to 30");
+	p.attrs[0].i = -41;
+	refused_value(&p, "bake: depth is -41; it may be -40 to 30");
 }
 
 static void reals(void **state)
 {
 	struct kernel_problem p = with_attr("scale", KILN_ATTR_REAL);
-	char error[KERNEL_ERROR_MAX] = "";
-	double value = 0.125;
 
 	(void)state;
-	assert_int_equal(plan_attr_real(&p, "eps", &value, error), KILN_OK);
-	assert_true(value == 0.125);
+	assert_true(plan_real(&p, "eps") == 1e-5);
 	p.attrs[0].f = -2.5e-300;
-	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_OK);
-	assert_true(value == -2.5e-300);
+	good_value(&p);
+	assert_true(plan_real(&p, "scale") == -2.5e-300);
 	p.attrs[0].f = NAN;
-	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: scale is nan; it must be finite");
+	refused_value(&p, "bake: scale is nan; it must be finite");
 	p.attrs[0].f = -INFINITY;
-	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: scale is -inf; it must be finite");
-	assert_true(value == -2.5e-300);
+	refused_value(&p, "bake: scale is -inf; it must be finite");
+	p.attrs[0].f = 1e39;
+	refused_value(&p, "bake: scale is 1e+39; f32 is computed in f32, where it must be finite");
+	p.tensors[0].dtype = KILN_F64;
+	good_value(&p);
 	p = with_attr("scale", KILN_ATTR_INT);
 	p.attrs[0].i = -3;
-	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_OK);
-	assert_true(value == -3);
+	good_value(&p);
+	assert_true(plan_real(&p, "scale") == -3);
 	p = with_attr("scale", KILN_ATTR_STRING);
-	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: scale is not a number");
+	refused_value(&p, "bake: scale is not a number");
+	p.attr_count = 0;
+	good_value(&p);
+	assert_true(plan_real(&p, "scale") == 0.125);
+	p = with_attr("eps", KILN_ATTR_REAL);
+	good_value(&p);
+	assert_true(plan_real(&p, "eps") == 0);
+	p.attrs[0].f = -1e-30;
+	refused_value(&p, "bake: eps is -1e-30; it must be 0 or more");
 }
 
 static void words(void **state)
 {
-	static const char *const kinds[] = {"bool", "lengths", NULL};
+	static const struct op_attribute needed[] = {
+		{"kind", KILN_ATTR_STRING, .range = OP_WORD, .words = {"bool", "lengths"}, .needed = true},
+		{.name = NULL}};
+	static const char *const kinds[] = {"bool", "lengths"};
 	struct kernel_problem p = with_attr("kind", KILN_ATTR_STRING);
-	char error[KERNEL_ERROR_MAX] = "";
-	int value = 9;
 
 	(void)state;
-	assert_int_equal(plan_attr_word(&p, "empty", kinds, &value, error), KILN_OK);
-	assert_int_equal(value, 9);
+	assert_int_equal(plan_word(&p, "empty"), 1);
 	for (int i = 0; i < 2; i++) {
 		set_text(p.attrs[0].s, sizeof(p.attrs[0].s), kinds[i]);
-		assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_OK);
-		assert_int_equal(value, i);
+		good_value(&p);
+		assert_int_equal(plan_word(&p, "kind"), i);
 	}
 	set_text(p.attrs[0].s, sizeof(p.attrs[0].s), "boo");
-	assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: kind is \"boo\"; it may be one of: bool, lengths");
+	refused_value(&p, "bake: kind is \"boo\"; it may be one of: bool, lengths");
 	set_text(p.attrs[0].s, sizeof(p.attrs[0].s), "bool ");
-	assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: kind is \"bool \"; it may be one of: bool, lengths");
+	refused_value(&p, "bake: kind is \"bool \"; it may be one of: bool, lengths");
 	p = with_attr("kind", KILN_ATTR_INT);
-	assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_EINVAL);
-	assert_string_equal(error, "bake: kind is not a text; it may be one of: bool, lengths");
-	assert_int_equal(value, 1);
+	refused_value(&p, "bake: kind is not a text; it may be one of: bool, lengths");
+	p.attr_count = 0;
+	good_value(&p);
+	assert_int_equal(plan_word(&p, "kind"), 0);
+	p.attributes = needed;
+	refused_value(&p, "bake: kind is missing; it may be one of: bool, lengths");
 }
 
 /* ---- Candidates ---- */

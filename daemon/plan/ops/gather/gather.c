@@ -224,10 +224,6 @@ static int gather_plan_way(const struct kernel_problem *problem,
 	gather_print_kernel(gather, way,
 						items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
 						items > limits->grid_x, &id);
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "gather: the name of the kernel would be longer than %d characters",
-						   KERNEL_INSTANTIATION_MAX);
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
 	plan_arg_scalar(out, 8, (uint64_t)gather->form.rows);
@@ -236,14 +232,13 @@ static int gather_plan_way(const struct kernel_problem *problem,
 	gather_extents(problem, gather, way->load,
 				   way->index_load ? way->index_load : gather->index_bytes,
 				   way->vector * gather->element, out);
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 static void gather_describe(const struct gather_problem *gather, const struct gather_way *way,
 							struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	snprintf(out->variant, sizeof(out->variant), "%s", way->stage ? "stage" : "direct");
 	snprintf(out->note, sizeof(out->note),
 			 "%lld of %lld elements a row, %s; %u row%s a block%s, %u bytes stored at once",
 			 (long long)gather->many, (long long)gather->few,
@@ -284,7 +279,7 @@ int gather_plan(const struct kernel_problem *problem, const struct kernel_limits
 }
 
 int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				   char names[][KERNEL_CHOICE_MAX], int most)
+				   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct gather_problem gather;
 	struct gather_way ways[MAX_WAYS];
@@ -294,9 +289,9 @@ int gather_choices(const struct kernel_problem *problem, const struct kernel_lim
 	if (gather_check(problem, &gather, error))
 		return 0;
 	count = find_ways(problem, &gather, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count < most ? count : most;
+	return count;
 }
 
 int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
@@ -305,12 +300,6 @@ int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	struct kernel_tensor *dst = &problem->tensors[2];
 	struct gather_problem gather;
 
-	for (int i = 0; i < 2; i++) {
-		char name[16];
-		plan_operand_name(problem->operands, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
-			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
-	}
 	if (dst->dtype == KILN_DTYPE_NONE && src->rank >= 1 && idx->rank >= 1) {
 		*dst = *src;
 		dst->alignment = 16;

@@ -55,15 +55,15 @@ int gather_plan(const struct kernel_problem *problem, const struct kernel_limits
 				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				   char names[][KERNEL_CHOICE_MAX], int most);
+				   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int gather_generics(int index, struct kernel_problem *out);
 
 int gather_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int gather_backward_choices(const struct kernel_problem *problem,
-							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
-							int most);
+							const struct kernel_limits *limits,
+							char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int gather_backward_generics(int index, struct kernel_problem *out);
 
 #endif

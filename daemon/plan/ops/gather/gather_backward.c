@@ -144,7 +144,7 @@ static const char *element_name(const struct gather_problem *gather)
 {
 	static const char *const words[] = {"u8", "u16", "", "u32", "", "", "", "u64"};
 
-	return rows_is_float(gather->dtype) ? plan_dtype_name(gather->dtype)
+	return plan_is_float(gather->dtype) ? plan_dtype_name(gather->dtype)
 										: words[gather->element == 2 ? 1 : gather->element - 1];
 }
 
@@ -188,11 +188,6 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
 								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
 								 items > limits->grid_x, &id);
-	if (id.full)
-		return plan_refuse(
-			error, KILN_ENOTSUP,
-			"gather_backward: the name of the kernel would be longer than %d characters",
-			KERNEL_INSTANTIATION_MAX);
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
 	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
@@ -200,7 +195,7 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 	gather_report_arg(gather, out);
 	gather_extents(problem, gather, way->load, gather->index_bytes, way->vector * gather->element,
 				   out);
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 static void gather_backward_describe(const struct gather_problem *gather,
@@ -325,8 +320,8 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 }
 
 int gather_backward_choices(const struct kernel_problem *problem,
-							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
-							int most)
+							const struct kernel_limits *limits,
+							char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct gather_problem gather;
 	struct scatter_way ways[MAX_WAYS];
@@ -336,22 +331,19 @@ int gather_backward_choices(const struct kernel_problem *problem,
 	if (gather_check(problem, &gather, error))
 		return 0;
 	count = find_ways(problem, &gather, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count < most ? count : most;
+	return count;
 }
 
 int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct gather_problem gather;
 
-	for (int i = 0; i < 3; i++) {
-		char name[16];
-		plan_operand_name(problem->operands, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
-			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing%s", problem->op, name,
-							   i == 2 ? "; how long its rows are does not follow from the others"
-									  : "");
-	}
+	if (problem->tensors[2].dtype == KILN_DTYPE_NONE)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dsrc is missing; how long its rows are does not follow from the "
+						   "others",
+						   problem->op);
 	return gather_check(problem, &gather, error);
 }

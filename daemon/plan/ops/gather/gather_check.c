@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-static const char *const bounds_words[] = {"check", "clamp", "trust", NULL};
-
 struct gather_op gather_op_of(const struct kernel_problem *problem)
 {
 	bool backward = strcmp(problem->op, "gather_backward") == 0;
@@ -42,6 +40,7 @@ static int check_dtypes(const struct kernel_problem *problem, const struct gathe
 	const struct kernel_tensor *output = &problem->tensors[op->output];
 	const struct kernel_tensor *idx = &problem->tensors[op->idx];
 	char from[16], to[16];
+	int status = KILN_OK;
 
 	name_of(problem, op->input, from);
 	name_of(problem, op->output, to);
@@ -56,18 +55,9 @@ static int check_dtypes(const struct kernel_problem *problem, const struct gathe
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s is %s; it must be a float or an integer, which can be added up",
 						   problem->op, from, plan_dtype_name(input->dtype));
-	for (int i = 0; i < 3; i++) {
-		const struct kernel_tensor *tensor = &problem->tensors[i];
-		char name[16];
-		name_of(problem, i, name);
-		if (tensor->alignment < kernel_dtype_bytes(tensor->dtype))
-			return plan_refuse(
-				error, KILN_EINVAL,
-				"%s: the address of %s is aligned to %u bytes; elements of %s need %u", problem->op,
-				name, tensor->alignment, plan_dtype_name(tensor->dtype),
-				kernel_dtype_bytes(tensor->dtype));
-	}
-	return KILN_OK;
+	for (int i = 0; i < 3 && !status; i++)
+		status = rows_check_aligned(problem, i, error);
+	return status;
 }
 
 static int check_sizes(const struct kernel_problem *problem, int a, int dim_a, int b, int dim_b,
@@ -147,12 +137,10 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 {
 	struct gather_op op = gather_op_of(problem);
 	const struct kernel_tensor *few = &problem->tensors[op.few];
-	int bounds = GATHER_CHECK;
-	int status = plan_attr_word(problem, "bounds", bounds_words, &bounds, error);
+	enum gather_bounds bounds = (enum gather_bounds)plan_word(problem, "bounds");
+	int status = check_dtypes(problem, &op, error);
 
 	memset(out, 0, sizeof(*out));
-	if (!status)
-		status = check_dtypes(problem, &op, error);
 	if (!status)
 		status = check_shapes(problem, &op, error);
 	if (status)
@@ -169,8 +157,8 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of src has size 0; with bounds %s it needs an element "
 						   "to take",
-						   problem->op, few->rank - 1, bounds_words[bounds]);
-	out->bounds = is_always_within(out) ? GATHER_TRUST : (enum gather_bounds)bounds;
+						   problem->op, few->rank - 1, plan_attr_text(problem, "bounds"));
+	out->bounds = is_always_within(out) ? GATHER_TRUST : bounds;
 	return KILN_OK;
 }
 
@@ -193,14 +181,11 @@ void gather_extents(const struct kernel_problem *problem, const struct gather_pr
 
 	for (int i = 0; i < 3; i++) {
 		const struct kernel_tensor *tensor = &problem->tensors[i];
-		uint64_t bytes = rows_distinct_bytes(tensor);
-		plan_extent(tensor, &out->extents[i].bytes);
-		out->extents[i].alignment = alignment[i];
-		out->extents[i].written = i == gather->op.output;
+		uint64_t bytes = plan_distinct_bytes(tensor);
+		plan_touch(problem, i, alignment[i], out);
 		/* Of a row that is longer than what is wanted of it, no more than that is read. */
 		if (i == gather->op.input && !gather->op.backward && gather->many < gather->few)
-			bytes = bytes / (uint64_t)gather->few * (uint64_t)gather->many;
-		out->bytes_moved += bytes;
+			out->bytes_moved -= bytes - bytes / (uint64_t)gather->few * (uint64_t)gather->many;
 	}
 }
 

@@ -10,7 +10,7 @@
 #define BOUNDS(full)                                                                       \
 	{                                                                                      \
 		"bounds", KILN_ATTR_STRING, "WORD", "indices out of range: check, clamp or trust", \
-			"check", .text = full                                                          \
+			"check", OP_WORD, .words = {"check", "clamp", "trust"}, .text = full           \
 	}
 
 const struct plan_op plan_ops_gather[] = {

@@ -152,29 +152,17 @@ static void giou_pass_args(const struct giou_problem *giou, struct kernel_plan *
 	plan_arg_scalar(out, 8, (uint64_t)giou->pairs);
 }
 
-/* Backward writes dpred, forward what follows the inputs. */
-static bool is_written(const struct giou_op *op, int operand)
-{
-	return operand == op->y || operand == op->loss_out || operand == op->dpred ||
-		   (operand == op->count && !op->backward);
-}
-
 static void set_extents(const struct kernel_problem *problem, const struct giou_problem *giou,
 						struct kernel_plan *out)
 {
-	for (int i = 0; i < problem->tensor_count; i++) {
-		const struct kernel_tensor *tensor = &problem->tensors[i];
-		struct kernel_extent *extent = &out->extents[i];
-		if (tensor->dtype == KILN_DTYPE_NONE)
-			continue;
-		plan_extent(tensor, &extent->bytes);
-		extent->written = is_written(&giou->op, i);
-		extent->alignment = i == giou->op.pred     ? pred_load(problem, giou)
-							: i == giou->op.target ? target_load(problem, giou)
-							: i == giou->op.dpred  ? dpred_store(problem, giou)
-												   : kernel_dtype_bytes(tensor->dtype);
-		out->bytes_moved += rows_distinct_bytes(tensor);
-	}
+	for (int i = 0; i < problem->tensor_count; i++)
+		if (problem->tensors[i].dtype != KILN_DTYPE_NONE)
+			plan_touch(problem, i,
+					   i == giou->op.pred     ? pred_load(problem, giou)
+					   : i == giou->op.target ? target_load(problem, giou)
+					   : i == giou->op.dpred  ? dpred_store(problem, giou)
+											  : kernel_dtype_bytes(problem->tensors[i].dtype),
+					   out);
 }
 
 /* A sum and a count for each block of a loss. */
@@ -202,10 +190,6 @@ static int giou_plan_way(const struct kernel_problem *problem, const struct giou
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
 	out->block[0] = way->threads;
 	giou_print_kernel(problem, giou, way, loop, &id);
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "%s: the name of the kernel would be longer than %d characters",
-						   problem->op, KERNEL_INSTANTIATION_MAX);
 	if (op->loss && !op->backward)
 		out->scratch = scratch_for(giou, blocks);
 	giou_pass_args(giou, out);
@@ -213,13 +197,12 @@ static int giou_plan_way(const struct kernel_problem *problem, const struct giou
 		plan_arg_scalar(out, 8, (uint64_t)giou->boxes);
 	set_extents(problem, giou, out);
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	snprintf(out->variant, sizeof(out->variant), "%s", way->both ? "both" : "pairs");
 	snprintf(out->note, sizeof(out->note), "one pair of boxes a thread%s%s",
 			 giou->ragged ? ", targets by offsets" : "",
 			 way->both                   ? "; both are read at once, whether they count or not"
 			 : op->loss && !op->backward ? "; predictions that count are read"
 										 : "");
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 /* ---- The generic plan ---- */
@@ -321,7 +304,7 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 }
 
 int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 char names[][KERNEL_CHOICE_MAX], int most)
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct giou_problem giou;
 	struct giou_way ways[MAX_WAYS];
@@ -331,9 +314,9 @@ int giou_choices(const struct kernel_problem *problem, const struct kernel_limit
 	if (giou_check(problem, &giou, error))
 		return 0;
 	count = find_ways(&giou, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count < most ? count : most;
+	return count;
 }
 
 int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])

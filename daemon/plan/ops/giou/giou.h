@@ -41,7 +41,7 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 char names[][KERNEL_CHOICE_MAX], int most);
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int giou_generics(int index, struct kernel_problem *out);
 int giou_backward_generics(int index, struct kernel_problem *out);
 int giou_loss_generics(int index, struct kernel_problem *out);

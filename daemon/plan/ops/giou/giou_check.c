@@ -32,21 +32,6 @@ static void name_of(const struct kernel_problem *problem, int operand, char name
 	plan_operand_name(problem->operands, operand, name);
 }
 
-static int check_alignment(const struct kernel_problem *problem, int index,
-						   char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_tensor *tensor = &problem->tensors[index];
-	char name[16];
-
-	name_of(problem, index, name);
-	if (tensor->alignment < kernel_dtype_bytes(tensor->dtype))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: the address of %s is aligned to %u bytes; elements of %s need %u",
-						   problem->op, name, tensor->alignment, plan_dtype_name(tensor->dtype),
-						   kernel_dtype_bytes(tensor->dtype));
-	return KILN_OK;
-}
-
 static int check_dtype(const struct kernel_problem *problem, int index, kiln_dtype dtype,
 					   const char *why, char error[KERNEL_ERROR_MAX])
 {
@@ -57,7 +42,7 @@ static int check_dtype(const struct kernel_problem *problem, int index, kiln_dty
 	if (tensor->dtype != dtype)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be %s%s", problem->op, name,
 						   plan_dtype_name(tensor->dtype), plan_dtype_name(dtype), why);
-	return check_alignment(problem, index, error);
+	return rows_check_aligned(problem, index, error);
 }
 
 /* Boxes are the rows of four numbers of a tensor. */
@@ -77,14 +62,14 @@ static int check_boxes(const struct kernel_problem *problem, int index,
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of %s has size %lld; it must be 4, for x1, y1, x2, y2",
 						   problem->op, last, name, (long long)tensor->shape[last]);
-	return check_alignment(problem, index, error);
+	return rows_check_aligned(problem, index, error);
 }
 
 static int check_target_dtype(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	kiln_dtype dtype = problem->tensors[1].dtype;
 
-	if (dtype != KILN_U8 && !rows_is_float(dtype))
+	if (dtype != KILN_U8 && !plan_is_float(dtype))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: target is %s; it must be u8, f16, bf16, f32 or f64", problem->op,
 						   plan_dtype_name(dtype));
@@ -202,12 +187,9 @@ int giou_check(const struct kernel_problem *problem, struct giou_problem *out,
 {
 	struct giou_op op = giou_op_of(problem);
 	bool ragged = op.offsets >= 0 && problem->tensors[op.offsets].dtype != KILN_DTYPE_NONE;
-	int64_t clamp = 1;
-	int status = plan_attr_int(problem, "clamp", 0, 1, &clamp, error);
+	int status = rows_check_float(problem, 0, error);
 
 	memset(out, 0, sizeof(*out));
-	if (!status)
-		status = rows_check_float(problem, 0, error);
 	if (!status)
 		status = check_target_dtype(problem, error);
 	for (int i = 0; i < 2 && !status; i++)
@@ -219,7 +201,7 @@ int giou_check(const struct kernel_problem *problem, struct giou_problem *out,
 	if (status)
 		return status;
 	out->op = op;
-	out->clamp = clamp != 0;
+	out->clamp = plan_int(problem, "clamp") != 0;
 	out->ragged = ragged;
 	out->pred = problem->tensors[0].dtype;
 	out->target = problem->tensors[1].dtype;

@@ -22,7 +22,7 @@
 #define CLAMP(full)                                                                          \
 	{                                                                                        \
 		"clamp", KILN_ATTR_INT, "N", "sides of an intersection are at least 0: 1 or 0", "1", \
-			.text = full                                                                     \
+			OP_BETWEEN, 0, 1, .text = full                                                   \
 	}
 #define CLAMP_AS_GIOU CLAMP("as of giou")
 

@@ -27,12 +27,6 @@ int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR
 	bool backward = strstr(problem->op, "backward") != NULL;
 	struct masked_problem masked;
 
-	for (int i = 0; i < 1 + backward; i++) {
-		char name[16];
-		plan_operand_name(problem->operands, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
-			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
-	}
 	rows_infer_like(problem, backward ? 3 : 2, 0);
 	return masked_read(problem, &masked, error);
 }
@@ -77,11 +71,11 @@ void masked_scale_args(const struct masked_problem *masked, struct kernel_plan *
 	kiln_dtype dtype = masked->form.dtype;
 
 	if (masked->backward) {
-		softmax_real_arg(out, dtype, masked->scale);
+		plan_arg_real(out, dtype, masked->scale);
 	} else if (masked->kind == MASKED_ADDITIVE) {
-		softmax_real_arg(out, dtype, masked->scale);
-		softmax_real_arg(out, dtype, 1.4426950408889634074);
-		softmax_real_arg(out, dtype, 1);
+		plan_arg_real(out, dtype, masked->scale);
+		plan_arg_real(out, dtype, 1.4426950408889634074);
+		plan_arg_real(out, dtype, 1);
 	} else {
 		softmax_scale_args(out, dtype, masked->scale);
 	}
@@ -104,12 +98,8 @@ void masked_extents(const struct masked_problem *masked, uint32_t rows, uint32_t
 					struct kernel_plan *out)
 {
 	softmax_extents(masked->problem, masked->inputs, masked->count, rows, out);
-	if (masked->mask >= 0) {
-		const struct kernel_tensor *tensor = &masked->problem->tensors[masked->mask];
-		plan_extent(tensor, &out->extents[masked->mask].bytes);
-		out->extents[masked->mask].alignment = mask;
-		out->bytes_moved += rows_distinct_bytes(tensor);
-	}
+	if (masked->mask >= 0)
+		plan_touch(masked->problem, masked->mask, mask, out);
 }
 
 static int plan_rows(const struct masked_problem *masked, const struct rows_shape *shape,
@@ -123,14 +113,10 @@ static int plan_rows(const struct masked_problem *masked, const struct rows_shap
 			 !masked->masks ? "" : "masked_", masked->backward ? "_backward" : "",
 			 shape->stream ? "_stream" : "");
 	masked_softmax_print_kernel(masked, shape, loop, &id);
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "%s: the name of the kernel would be longer than %d characters", out->op,
-						   KERNEL_INSTANTIATION_MAX);
 	add_args(masked, out);
 	masked_extents(masked, rows_alignment(shape, masked->form.need.element),
 				   masked->mask >= 0 ? masked_alignment(masked, shape) : 0, out);
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 int masked_softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -143,7 +129,6 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 
 	if (status)
 		return status;
-	out->extents[masked.output].written = true;
 	if (elements == 0) {
 		plan_no_elements(out);
 		return KILN_OK;
@@ -155,12 +140,8 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 	count = softmax_shapes(&masked.form, limits, shapes);
 	chosen = rows_shape_find(shapes, count, choice);
 	if (chosen < 0)
-		return plan_refuse(
-			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
-			problem->op, choice ? choice : "", (long long)masked.form.rows.columns, limits->target);
+		return rows_no_candidate(problem, choice, &masked.form.rows, limits, error);
 	rows_shape_name(&shapes[chosen], out->choice);
-	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
-			 out->choice);
 	status = plan_rows(&masked, &shapes[chosen], limits, out, error);
 	if (status)
 		return status;
@@ -172,7 +153,7 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 }
 
 int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						   char names[][KERNEL_CHOICE_MAX], int most)
+						   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct rows_shape shapes[SOFTMAX_MAX_WAYS];
 	char error[KERNEL_ERROR_MAX];
@@ -183,7 +164,7 @@ int masked_softmax_choices(const struct kernel_problem *problem, const struct ke
 	if (read_problem(problem, &masked, &elements, error) || elements == 0)
 		return 0;
 	count = softmax_shapes(&masked.form, limits, shapes);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		rows_shape_name(&shapes[i], names[i]);
-	return count < most ? count : most;
+	return count;
 }

@@ -63,7 +63,7 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						   char names[][KERNEL_CHOICE_MAX], int most);
+						   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int masked_softmax_generics(int index, struct kernel_problem *out);
 int masked_softmax_backward_generics(int index, struct kernel_problem *out);
 

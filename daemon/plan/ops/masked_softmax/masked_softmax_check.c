@@ -4,64 +4,35 @@
  */
 #include "masked_softmax.h"
 
-#include <math.h>
 #include <string.h>
 
-/* No row has so many elements; and every one of these is a number in any notation. */
-#define FARTHEST_DIAGONAL ((int64_t)1 << 53)
+static const char *kind_name(const struct masked_problem *masked)
+{
+	return plan_attr_text(masked->problem, "kind");
+}
 
-static const char *const kinds[] = {"bool", "lengths", "causal", "additive", NULL};
-static const char *const empties[] = {"zero", "nan", "uniform", NULL};
-
-/* An attribute that only one kind has. */
+/* Refuses an attribute that only one kind has. */
 static int check_kind_of(const struct masked_problem *masked, const char *name,
-						 enum masked_kind kind, char error[KERNEL_ERROR_MAX])
+						 enum masked_kind kind, const char *kind_of, char error[KERNEL_ERROR_MAX])
 {
 	if (masked->kind == kind || !plan_attr(masked->problem, name))
 		return KILN_OK;
 	return plan_refuse(error, KILN_EINVAL, "%s: %s is given; it is for kind %s, and this is %s",
-					   masked->problem->op, name, kinds[kind], kinds[masked->kind]);
-}
-
-static int read_kind(struct masked_problem *masked, char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_problem *problem = masked->problem;
-	int kind = -1, status = plan_attr_word(problem, "kind", kinds, &kind, error);
-
-	if (status)
-		return status;
-	if (kind < 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: kind is missing; it may be one of: bool, lengths, causal, additive",
-						   problem->op);
-	masked->kind = (enum masked_kind)kind;
-	status = check_kind_of(masked, "keep", MASKED_BOOL, error);
-	return status ? status : check_kind_of(masked, "diagonal", MASKED_CAUSAL, error);
+					   masked->problem->op, name, kind_of, kind_name(masked));
 }
 
 static int read_attrs(struct masked_problem *masked, char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_problem *problem = masked->problem;
-	kiln_dtype dtype = problem->tensors[0].dtype;
-	int64_t keep = 0;
-	int status = read_kind(masked, error);
+	int status;
 
-	if (!status)
-		status = plan_attr_int(problem, "keep", 0, 1, &keep, error);
-	if (!status)
-		status = plan_attr_int(problem, "diagonal", -FARTHEST_DIAGONAL, FARTHEST_DIAGONAL,
-							   &masked->diagonal, error);
-	if (!status)
-		status = plan_attr_word(problem, "empty", empties, &masked->empty, error);
-	masked->keep = keep != 0;
-	masked->scale = 1;
-	if (!status)
-		status = plan_attr_real(problem, "scale", &masked->scale, error);
-	if (!status && dtype != KILN_F64 && !isfinite((float)masked->scale))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: scale is %g; %s is computed in f32, where it must be finite",
-						   problem->op, masked->scale, plan_dtype_name(dtype));
-	return status;
+	masked->kind = (enum masked_kind)plan_word(problem, "kind");
+	masked->keep = plan_int(problem, "keep") != 0;
+	masked->diagonal = plan_int(problem, "diagonal");
+	masked->empty = masked->backward ? 0 : plan_word(problem, "empty");
+	masked->scale = plan_real(problem, "scale");
+	status = check_kind_of(masked, "keep", MASKED_BOOL, "bool", error);
+	return status ? status : check_kind_of(masked, "diagonal", MASKED_CAUSAL, "causal", error);
 }
 
 /* Sizes 1 or those of x, aligned at the end of the first `dims` dimensions of x. */
@@ -78,7 +49,7 @@ static int check_broadcast(const struct masked_problem *masked, int dims,
 			error, KILN_EINVAL,
 			"%s: mask has rank %d; of kind %s it may have the %d dimensions of %s%s, "
 			"or less",
-			problem->op, mask->rank, kinds[masked->kind], dims, name,
+			problem->op, mask->rank, kind_name(masked), dims, name,
 			dims < x->rank ? " before its last" : "");
 	for (int m = 0; m < mask->rank; m++) {
 		int k = m + dims - mask->rank;
@@ -100,18 +71,13 @@ static int check_mask_dtype(const struct masked_problem *masked, char error[KERN
 	kiln_dtype dtype = mask->dtype;
 	bool fits = masked->kind == MASKED_BOOL      ? dtype == KILN_BOOL || dtype == KILN_U8
 				: masked->kind == MASKED_LENGTHS ? dtype == KILN_I32
-												 : rows_is_float(dtype);
+												 : plan_is_float(dtype);
 
 	if (!fits)
 		return plan_refuse(error, KILN_EINVAL, "%s: mask is %s; of kind %s it must be %s",
-						   problem->op, plan_dtype_name(dtype), kinds[masked->kind],
+						   problem->op, plan_dtype_name(dtype), kind_name(masked),
 						   wanted[masked->kind]);
-	if (mask->alignment < kernel_dtype_bytes(dtype))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: the address of mask is aligned to %u bytes; elements of %s need %u",
-						   problem->op, mask->alignment, plan_dtype_name(dtype),
-						   kernel_dtype_bytes(dtype));
-	return KILN_OK;
+	return rows_check_aligned(problem, masked->mask, error);
 }
 
 static int check_mask(struct masked_problem *masked, char error[KERNEL_ERROR_MAX])
@@ -134,7 +100,7 @@ static int check_mask(struct masked_problem *masked, char error[KERNEL_ERROR_MAX
 	}
 	if (!there)
 		return plan_refuse(error, KILN_EINVAL, "%s: mask is missing; kind %s needs one",
-						   problem->op, kinds[masked->kind]);
+						   problem->op, kind_name(masked));
 	status = check_mask_dtype(masked, error);
 	if (!status)
 		status = check_broadcast(masked, masked->kind == MASKED_LENGTHS ? rank - 1 : rank, error);

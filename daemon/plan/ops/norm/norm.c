@@ -4,7 +4,6 @@
  */
 #include "norm.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,23 +16,6 @@ static struct norm_operands find_operands(const struct kernel_problem *problem, 
 		if (*optional[i] >= 0 && !norm_has(problem, *optional[i]))
 			*optional[i] = -1;
 	return at;
-}
-
-static int check_eps(struct norm_problem *norm, char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_problem *problem = norm->problem;
-	int status = plan_attr_real(problem, "eps", &norm->eps, error);
-
-	if (status)
-		return status;
-	if (norm->eps < 0)
-		return plan_refuse(error, KILN_EINVAL, "%s: eps is %g; it must be 0 or more", problem->op,
-						   norm->eps);
-	if (norm->dtype != KILN_F64 && !isfinite((float)norm->eps))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: eps is %g; %s is computed in f32, where it must be finite",
-						   problem->op, norm->eps, plan_dtype_name(norm->dtype));
-	return KILN_OK;
 }
 
 static int check_operands(const struct norm_problem *norm, char error[KERNEL_ERROR_MAX])
@@ -99,11 +81,8 @@ static int read_problem(const struct kernel_problem *problem, struct norm_proble
 	norm->rms = strncmp(problem->op, "rms", 3) == 0;
 	norm->at = find_operands(problem, norm->rms);
 	norm->dtype = problem->tensors[0].dtype;
-	norm->eps = 1e-5;
-	if (!status)
-		status = norm_check_axes(problem, 0, &norm->axes, error);
-	if (!status)
-		status = check_eps(norm, error);
+	norm->axes = (int)plan_int(problem, "axes");
+	norm->eps = plan_real(problem, "eps");
 	if (!status)
 		status = check_operands(norm, error);
 	if (!status)
@@ -115,8 +94,6 @@ int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct norm_problem norm;
 
-	if (!norm_has(problem, 0))
-		return plan_refuse(error, KILN_EINVAL, "%s: x is missing", problem->op);
 	rows_infer_like(problem, 4, 0);
 	return read_problem(problem, &norm, error);
 }
@@ -160,7 +137,7 @@ void norm_pass_operands(const struct norm_problem *norm, struct kernel_plan *out
 			plan_arg_pointer(out, pointers[i]);
 		else
 			plan_arg_scalar(out, 8, 0);
-	norm_real_arg(out, norm->dtype, norm->eps);
+	plan_arg_real(out, norm->dtype, norm->eps);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 }
 
@@ -201,12 +178,8 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 		plan_print(&id, ", %s>", loop ? "true" : "false");
 	else
 		plan_print(&id, ", %u, %s>", way->together, loop ? "true" : "false");
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "%s: the name of the kernel would be longer than %d characters", out->op,
-						   KERNEL_INSTANTIATION_MAX);
 	norm_pass_operands(norm, out);
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 static void add_extents(const struct norm_problem *norm, uint32_t held, struct kernel_plan *out)
@@ -214,17 +187,13 @@ static void add_extents(const struct norm_problem *norm, uint32_t held, struct k
 	const struct norm_operands *at = &norm->at;
 
 	for (int i = 0; i < norm->problem->tensor_count; i++) {
-		const struct kernel_tensor *tensor = &norm->problem->tensors[i];
-		if (tensor->dtype == KILN_DTYPE_NONE)
-			continue;
-		plan_extent(tensor, &out->extents[i].bytes);
-		out->bytes_moved += rows_distinct_bytes(tensor);
-		if (i == at->gamma || i == at->beta)
-			out->extents[i].alignment = norm->affine;
-		else if (i == at->mean || i == at->rstd)
-			out->extents[i].alignment = kernel_dtype_bytes(tensor->dtype);
-		else
-			out->extents[i].alignment = held;
+		bool affine = i == at->gamma || i == at->beta, number = i == at->mean || i == at->rstd;
+		if (norm_has(norm->problem, i))
+			plan_touch(norm->problem, i,
+					   affine   ? norm->affine
+					   : number ? kernel_dtype_bytes(norm->problem->tensors[i].dtype)
+								: held,
+					   out);
 	}
 }
 
@@ -246,15 +215,6 @@ static int plan_nothing(const struct norm_problem *norm, struct kernel_plan *out
 	return KILN_OK;
 }
 
-static void mark_outputs(const struct norm_operands *at, struct kernel_plan *out)
-{
-	const int outputs[] = {at->y, at->mean, at->rstd, at->sum};
-
-	for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++)
-		if (outputs[i] >= 0)
-			out->extents[outputs[i]].written = true;
-}
-
 int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
@@ -266,7 +226,6 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 
 	if (status)
 		return status;
-	mark_outputs(&norm.at, out);
 	status = plan_nothing(&norm, out, &nothing, error);
 	if (status || nothing)
 		return status;
@@ -283,11 +242,7 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 			break;
 	}
 	if (chosen == ways.count)
-		return plan_refuse(
-			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
-			problem->op, choice ? choice : "", (long long)norm.form.columns, limits->target);
-	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
-			 out->choice);
+		return rows_no_candidate(problem, choice, &norm.form, limits, error);
 	status = add_kernel(&norm, &ways.way[chosen], limits, out, error);
 	if (status)
 		return status;
@@ -298,7 +253,7 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 }
 
 int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 char names[][KERNEL_CHOICE_MAX], int most)
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct norm_ways ways;
 	struct norm_problem norm;
@@ -307,7 +262,7 @@ int norm_choices(const struct kernel_problem *problem, const struct kernel_limit
 	if (read_problem(problem, &norm, error))
 		return 0;
 	norm_ways(&norm, limits, &ways);
-	for (int i = 0; i < ways.count && i < most; i++)
+	for (int i = 0; i < ways.count; i++)
 		norm_way_name(&ways.way[i], names[i]);
-	return ways.count < most ? ways.count : most;
+	return ways.count;
 }

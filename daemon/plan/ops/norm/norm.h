@@ -28,7 +28,7 @@ bool norm_has(const struct kernel_problem *problem, int index);
 /* Rows and columns of x. */
 void norm_sizes(const struct kernel_tensor *x, int axes, int64_t *rows, int64_t *columns);
 /* One number of the type that dtype is computed in. */
-void norm_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value);
+void plan_arg_real(struct kernel_plan *out, kiln_dtype dtype, double value);
 
 /* ---- Where elements of two inputs lie, as a kernel is told (norm_print.c) ---- */
 
@@ -133,7 +133,7 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 char names[][KERNEL_CHOICE_MAX], int most);
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int norm_generics(int index, struct kernel_problem *out);
 
 #endif

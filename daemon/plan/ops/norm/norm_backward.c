@@ -96,8 +96,7 @@ static int read_problem(const struct kernel_problem *problem, struct norm_backwa
 	norm->rms = strncmp(problem->op, "rms", 3) == 0;
 	norm->at = find_operands(problem, norm->rms);
 	norm->dtype = problem->tensors[0].dtype;
-	if (!status)
-		status = norm_check_axes(problem, 0, &norm->axes, error);
+	norm->axes = (int)plan_int(problem, "axes");
 	if (!status)
 		status = check_operands(norm, error);
 	if (status)
@@ -112,12 +111,6 @@ int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_
 {
 	struct norm_backward_problem norm;
 
-	for (int i = 0; i < problem->tensor_count; i++) {
-		char name[16];
-		plan_operand_name(problem->operands, i, name);
-		if (!norm_has(problem, i) && !plan_operand_optional(problem->operands, i))
-			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
-	}
 	return read_problem(problem, &norm, error);
 }
 
@@ -140,27 +133,14 @@ static void add_extents(const struct norm_backward_problem *norm, uint32_t held,
 	const struct norm_backward_operands *at = &norm->at;
 
 	for (int i = 0; i < norm->problem->tensor_count; i++) {
-		const struct kernel_tensor *tensor = &norm->problem->tensors[i];
-		if (!(norm->touched & bit(i)))
-			continue;
-		plan_extent(tensor, &out->extents[i].bytes);
-		out->bytes_moved += rows_distinct_bytes(tensor);
-		if (i == at->x || i == at->dy || i == at->dx)
-			out->extents[i].alignment = held;
-		else if (i == at->gamma)
-			out->extents[i].alignment = norm->affine;
-		else
-			out->extents[i].alignment = kernel_dtype_bytes(tensor->dtype);
+		bool row = i == at->x || i == at->dy || i == at->dx;
+		if (norm->touched & bit(i))
+			plan_touch(norm->problem, i,
+					   row              ? held
+					   : i == at->gamma ? norm->affine
+										: kernel_dtype_bytes(norm->problem->tensors[i].dtype),
+					   out);
 	}
-}
-
-static void mark_outputs(const struct norm_backward_operands *at, struct kernel_plan *out)
-{
-	const int outputs[] = {at->dx, at->dgamma, at->dbeta};
-
-	for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++)
-		if (outputs[i] >= 0)
-			out->extents[outputs[i]].written = true;
 }
 
 int norm_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -173,7 +153,6 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 
 	if (status)
 		return status;
-	mark_outputs(&norm.at, out);
 	if (plan_nothing(&norm, out))
 		return KILN_OK;
 	if (plan_is_generic(choice)) {
@@ -189,11 +168,7 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 			break;
 	}
 	if (chosen == count)
-		return plan_refuse(
-			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
-			problem->op, choice ? choice : "", (long long)norm.form.columns, limits->target);
-	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
-			 out->choice);
+		return rows_no_candidate(problem, choice, &norm.form, limits, error);
 	status = norm_backward_kernel(&norm, &ways[chosen], limits, out, error);
 	if (status)
 		return status;
@@ -202,7 +177,7 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 }
 
 int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						  char names[][KERNEL_CHOICE_MAX], int most)
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct norm_backward_way ways[NORM_BACKWARD_MAX_WAYS];
 	struct norm_backward_problem norm;
@@ -212,7 +187,7 @@ int norm_backward_choices(const struct kernel_problem *problem, const struct ker
 	if (read_problem(problem, &norm, error))
 		return 0;
 	count = norm_backward_ways(&norm, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		norm_backward_way_name(&ways[i], names[i]);
-	return count < most ? count : most;
+	return count;
 }

@@ -113,7 +113,7 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						  char names[][KERNEL_CHOICE_MAX], int most);
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int layer_norm_backward_generics(int index, struct kernel_problem *out);
 int rms_norm_backward_generics(int index, struct kernel_problem *out);
 

@@ -245,9 +245,5 @@ int norm_backward_kernel(const struct norm_backward_problem *norm,
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
 	add[way->kind](norm, way, limits, &id, out);
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "%s: the name of the kernel would be longer than %d characters", out->op,
-						   KERNEL_INSTANTIATION_MAX);
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }

@@ -16,23 +16,6 @@ bool norm_has(const struct kernel_problem *problem, int index)
 	return problem->tensors[index].dtype != KILN_DTYPE_NONE;
 }
 
-int norm_check_axes(const struct kernel_problem *problem, int x, int *axes,
-					char error[KERNEL_ERROR_MAX])
-{
-	int rank = problem->tensors[x].rank, status;
-	int64_t given = 1;
-	char name[16];
-
-	name_of(problem, x, name);
-	if (rank == 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s has rank 0; it needs a dimension to normalize", problem->op,
-						   name);
-	status = plan_attr_int(problem, "axes", 1, rank, &given, error);
-	*axes = (int)given;
-	return status;
-}
-
 /* Rank and sizes of dimensions [first, first + count) of x. */
 static int check_shape(const struct kernel_problem *problem, int index, int x, int first, int count,
 					   const char *which, char error[KERNEL_ERROR_MAX])
@@ -116,18 +99,4 @@ void norm_sizes(const struct kernel_tensor *x, int axes, int64_t *rows, int64_t 
 	part.rank = axes;
 	memcpy(part.shape, &x->shape[x->rank - axes], (size_t)axes * sizeof(x->shape[0]));
 	plan_elements(&part, columns);
-}
-
-void norm_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value)
-{
-	float single = (float)value;
-	uint64_t bits = 0;
-
-	if (dtype == KILN_F64) {
-		memcpy(&bits, &value, sizeof(value));
-		plan_arg_scalar(out, 8, bits);
-	} else {
-		memcpy(&bits, &single, sizeof(single));
-		plan_arg_scalar(out, 4, bits);
-	}
 }

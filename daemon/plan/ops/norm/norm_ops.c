@@ -15,14 +15,14 @@
 	{                                                \
 		name, data, OP_LIKE_FIRST, OP_SAME, presence \
 	}
-#define EPS(of)                                                                      \
-	{                                                                                \
-		"eps", KILN_ATTR_REAL, "X", "added to the variance, or mean square", "1e-5", \
-			.text = "added to the " of " (default 1e-5)"                             \
+#define EPS(of)                                                                               \
+	{                                                                                         \
+		"eps", KILN_ATTR_REAL, "X", "added to the variance, or mean square", "1e-5", OP_FROM, \
+			.text = "added to the " of " (default 1e-5)"                                      \
 	}
-#define AXES                                                                           \
-	{                                                                                  \
-		"axes", KILN_ATTR_INT, "N", "how many trailing dimensions are normalized", "1" \
+#define AXES                                                                                    \
+	{                                                                                           \
+		"axes", KILN_ATTR_INT, "N", "how many trailing dimensions are normalized", "1", OP_AXES \
 	}
 
 const struct plan_op plan_ops_norm[] = {

@@ -81,8 +81,6 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	int64_t perm[KILN_MAX_RANK];
 	int status;
 
-	if (x->dtype == KILN_DTYPE_NONE)
-		return plan_refuse(error, KILN_EINVAL, "permute: x is missing");
 	status = read_perm(problem, perm, error);
 	if (status)
 		return status;
@@ -96,17 +94,6 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 		plan_contiguous(y);
 	}
 	return check_y(x, y, perm, error);
-}
-
-/* Each element of x that is used, once, and all of y. */
-static uint64_t bytes_moved(const struct kernel_tensor *x, int64_t count)
-{
-	uint64_t read = 1, written = (uint64_t)count;
-
-	for (int k = 0; k < x->rank; k++)
-		if (x->stride[k])
-			read *= (uint64_t)x->shape[k];
-	return (read + written) * kernel_dtype_bytes(x->dtype);
 }
 
 /* ---- Choosing ---- */
@@ -201,15 +188,11 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 	if (status)
 		return status;
 
-	out->operand_count = 2;
-	out->extents[0].alignment = out->extents[1].alignment = 1;
-	out->extents[1].written = true;
 	plan_elements(y, &count);
 	if (count == 0)
 		return no_launch(out, KERNEL_NOTHING, "nothing", "there are no elements");
-	plan_extent(x, &out->extents[0].bytes);
-	plan_extent(y, &out->extents[1].bytes);
-	out->bytes_moved = bytes_moved(x, count);
+	plan_touch(problem, 0, 1, out);
+	plan_touch(problem, 1, 1, out);
 	permute_canonical(problem, perm, INT64_MAX, &form);
 	if (permute_is_copy(&form)) {
 		out->copy_bytes = out->extents[1].bytes;
@@ -225,7 +208,7 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 }
 
 int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					char names[][KERNEL_CHOICE_MAX], int most)
+					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	char unused[KERNEL_ERROR_MAX];
 	struct plan_text why = {.text = unused, .size = sizeof(unused)};
@@ -236,9 +219,9 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 	read_perm(problem, perm, unused);
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);
-	for (int i = 0; i < VARIANTS && count < most; i++) {
+	for (int i = 0; i < VARIANTS && count < PLAN_MAX_CHOICES; i++) {
 		struct permute_list list = {
-			.variant = order[i], .form = &form, .limits = limits, .most = most - count};
+			.variant = order[i], .form = &form, .limits = limits, .most = PLAN_MAX_CHOICES - count};
 		/* One that takes all is worth one try. */
 		if (count && i == VARIANTS - 1)
 			list.most = 1;

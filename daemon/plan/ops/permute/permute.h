@@ -180,7 +180,7 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					char names[][KERNEL_CHOICE_MAX], int most);
+					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int permute_generics(int index, struct kernel_problem *out);
 
 #endif

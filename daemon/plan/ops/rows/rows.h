@@ -44,7 +44,6 @@ const char *rows_index_type(const struct rows_form *form);
 
 /* ---- What is asked of operands (rows_check.c); names come from the table of operators ---- */
 
-bool rows_is_float(kiln_dtype dtype);
 /* f16, bf16, f32 or f64, at an address that is aligned to its elements. */
 int rows_check_float(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX]);
 /* At an address that is aligned to its elements. */
@@ -60,8 +59,10 @@ int rows_check_contiguous(const struct kernel_problem *problem, int index,
 						  char error[KERNEL_ERROR_MAX]);
 /* An operand that is left out becomes contiguous, with shape and dtype of another. */
 void rows_infer_like(struct kernel_problem *problem, int index, int like);
-/* Bytes of all elements that lie apart from one another. */
-uint64_t rows_distinct_bytes(const struct kernel_tensor *tensor);
+/* Refuses a choice that is none of the candidates. */
+int rows_no_candidate(const struct kernel_problem *problem, const char *choice,
+					  const struct rows_form *form, const struct kernel_limits *limits,
+					  char error[KERNEL_ERROR_MAX]);
 
 /* ---- How a row is spread over threads ---- */
 

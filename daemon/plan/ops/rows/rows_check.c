@@ -5,25 +5,13 @@
 
 #include <string.h>
 
-bool rows_is_float(kiln_dtype dtype)
-{
-	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
-}
-
-static void names_of(const struct kernel_problem *problem, int a, int b, char first[16],
-					 char second[16])
-{
-	plan_operand_name(problem->operands, a, first);
-	plan_operand_name(problem->operands, b, second);
-}
-
 int rows_check_float(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *tensor = &problem->tensors[index];
-	char name[16], ignored[16];
+	char name[16];
 
-	names_of(problem, index, index, name, ignored);
-	if (!rows_is_float(tensor->dtype))
+	plan_operand_name(problem->operands, index, name);
+	if (!plan_is_float(tensor->dtype))
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f16, bf16, f32 or f64",
 						   problem->op, name, plan_dtype_name(tensor->dtype));
 	return rows_check_aligned(problem, index, error);
@@ -50,7 +38,8 @@ int rows_check_same(const struct kernel_problem *problem, int index, int like,
 	const struct kernel_tensor *a = &problem->tensors[like], *b = &problem->tensors[index];
 	char first[16], second[16];
 
-	names_of(problem, like, index, first, second);
+	plan_operand_name(problem->operands, like, first);
+	plan_operand_name(problem->operands, index, second);
 	if (a->dtype != b->dtype)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s and %s is %s; they must agree",
 						   problem->op, first, plan_dtype_name(a->dtype), second,
@@ -80,10 +69,10 @@ int rows_check_contiguous(const struct kernel_problem *problem, int index,
 {
 	const struct kernel_tensor *tensor = &problem->tensors[index];
 	struct kernel_tensor dense = *tensor;
-	char name[16], ignored[16];
+	char name[16];
 	int64_t count;
 
-	names_of(problem, index, index, name, ignored);
+	plan_operand_name(problem->operands, index, name);
 	plan_contiguous(&dense);
 	plan_elements(tensor, &count);
 	for (int k = 0; k < tensor->rank && count; k++)
@@ -107,12 +96,11 @@ void rows_infer_like(struct kernel_problem *problem, int index, int like)
 	plan_contiguous(tensor);
 }
 
-uint64_t rows_distinct_bytes(const struct kernel_tensor *tensor)
+int rows_no_candidate(const struct kernel_problem *problem, const char *choice,
+					  const struct rows_form *form, const struct kernel_limits *limits,
+					  char error[KERNEL_ERROR_MAX])
 {
-	uint64_t bytes = kernel_dtype_bytes(tensor->dtype);
-
-	for (int k = 0; k < tensor->rank; k++)
-		if (tensor->stride[k] || tensor->shape[k] == 0)
-			bytes *= (uint64_t)tensor->shape[k];
-	return bytes;
+	return plan_refuse(error, KILN_EINVAL,
+					   "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
+					   problem->op, choice ? choice : "", (long long)form->columns, limits->target);
 }

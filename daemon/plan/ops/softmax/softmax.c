@@ -4,7 +4,6 @@
  */
 #include "softmax.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,51 +21,19 @@ static struct softmax_op op_of(const struct kernel_problem *problem)
 
 static const int operand_index[] = {0, 1, 2};
 
-static void form_of(const struct kernel_problem *problem, struct softmax_op op, int axis,
+static void form_of(const struct kernel_problem *problem, struct softmax_op op,
 					struct softmax_form *form)
 {
-	softmax_form(problem, operand_index, op.inputs + 1, axis, form);
+	softmax_form(problem, operand_index, op.inputs + 1, plan_axis(problem), form);
 	if (op.log)
 		form->need.around += 9; /* log() itself */
 }
 
-struct softmax_attrs {
-	int axis;
-	double scale;
-};
-
-static int read_attrs(const struct kernel_problem *problem, struct softmax_attrs *attrs,
-					  char error[KERNEL_ERROR_MAX])
-{
-	int64_t rank = problem->tensors[0].rank, axis = -1;
-	char name[16];
-	int status;
-
-	plan_operand_name(problem->operands, 0, name);
-	if (rank == 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s has rank 0; it needs a dimension to go along", problem->op,
-						   name);
-	attrs->scale = 1;
-	status = plan_attr_int(problem, "axis", -rank, rank - 1, &axis, error);
-	if (!status)
-		status = plan_attr_real(problem, "scale", &attrs->scale, error);
-	if (!status && problem->tensors[0].dtype != KILN_F64 && !isfinite((float)attrs->scale))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: scale is %g; %s is computed in f32, where it must be finite",
-						   problem->op, attrs->scale, plan_dtype_name(problem->tensors[0].dtype));
-	attrs->axis = (int)(axis < 0 ? axis + rank : axis);
-	return status;
-}
-
-static int softmax_check(const struct kernel_problem *problem, struct softmax_attrs *attrs,
-						 char error[KERNEL_ERROR_MAX])
+static int softmax_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	int inputs = op_of(problem).inputs;
 	int status = rows_check_float(problem, 0, error);
 
-	if (!status)
-		status = read_attrs(problem, attrs, error);
 	for (int i = 1; i <= inputs && !status; i++)
 		status = rows_check_like(problem, i, 0, error);
 	if (!status)
@@ -76,17 +43,8 @@ static int softmax_check(const struct kernel_problem *problem, struct softmax_at
 
 int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	struct softmax_op op = op_of(problem);
-	struct softmax_attrs attrs;
-
-	for (int i = 0; i < op.inputs; i++) {
-		char name[16];
-		plan_operand_name(problem->operands, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
-			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
-	}
-	rows_infer_like(problem, op.inputs, 0);
-	return softmax_check(problem, &attrs, error);
+	rows_infer_like(problem, op_of(problem).inputs, 0);
+	return softmax_check(problem, error);
 }
 
 /* The template-id, after grid and block are known. */
@@ -132,18 +90,14 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 
 	print_source(way, op, out->source);
 	softmax_print_kernel(form, way, op, loop, &id);
-	if (id.full)
-		return plan_refuse(error, KILN_ENOTSUP,
-						   "%s: the name of the kernel would be longer than %d characters", out->op,
-						   KERNEL_INSTANTIATION_MAX);
 	for (int i = 0; i <= op.inputs; i++)
 		plan_arg_pointer(out, i);
 	if (op.inputs > 1)
-		softmax_real_arg(out, form->dtype, scale);
+		plan_arg_real(out, form->dtype, scale);
 	else
 		softmax_scale_args(out, form->dtype, scale);
 	plan_arg_scalar(out, 8, work);
-	return KILN_OK;
+	return plan_check_name(&id, out, error);
 }
 
 static void softmax_describe(const struct softmax_form *form, const struct softmax_way *way,
@@ -152,7 +106,6 @@ static void softmax_describe(const struct softmax_form *form, const struct softm
 	long long columns = (long long)form->rows.columns;
 
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(way->name, " "), way->name);
 	if (way->strided)
 		snprintf(out->note, sizeof(out->note),
 				 "rows of %lld elements side by side; threads a row: %u; elements a thread: %u%s",
@@ -171,31 +124,28 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 {
 	struct softmax_op op = op_of(problem);
 	struct softmax_way ways[SOFTMAX_MAX_WAYS];
-	struct softmax_attrs attrs;
 	struct softmax_form form;
-	int status = softmax_check(problem, &attrs, error), count, chosen;
+	double scale = plan_real(problem, "scale");
+	int status = softmax_check(problem, error), count, chosen;
 	int64_t elements;
 
 	if (status)
 		return status;
 	plan_elements(&problem->tensors[0], &elements);
-	out->extents[op.inputs].written = true;
 	if (elements == 0) {
 		plan_no_elements(out);
 		return KILN_OK;
 	}
-	form_of(problem, op, attrs.axis, &form);
+	form_of(problem, op, &form);
 	if (plan_is_generic(choice)) {
-		softmax_generic(problem, &form, op.inputs + 1, op.log, attrs.scale, limits, out);
+		softmax_generic(problem, &form, op.inputs + 1, op.log, scale, limits, out);
 		return KILN_OK;
 	}
 	count = softmax_ways(&form, limits, ways);
 	chosen = softmax_way_find(ways, count, choice);
 	if (chosen < 0)
-		return plan_refuse(
-			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
-			problem->op, choice ? choice : "", (long long)form.rows.columns, limits->target);
-	status = softmax_plan_way(&form, &ways[chosen], limits, op, attrs.scale, out, error);
+		return rows_no_candidate(problem, choice, &form.rows, limits, error);
+	status = softmax_plan_way(&form, &ways[chosen], limits, op, scale, out, error);
 	if (status)
 		return status;
 	softmax_extents(problem, operand_index, op.inputs + 1,
@@ -207,19 +157,15 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 }
 
 int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					char names[][KERNEL_CHOICE_MAX], int most)
+					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct softmax_way ways[SOFTMAX_MAX_WAYS];
-	char error[KERNEL_ERROR_MAX];
-	struct softmax_attrs attrs;
 	struct softmax_form form;
 	int count;
 
-	if (softmax_check(problem, &attrs, error))
-		return 0;
-	form_of(problem, op_of(problem), attrs.axis, &form);
+	form_of(problem, op_of(problem), &form);
 	count = softmax_ways(&form, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
+	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count < most ? count : most;
+	return count;
 }

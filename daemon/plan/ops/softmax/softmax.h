@@ -83,8 +83,6 @@ int softmax_way_find(const struct softmax_way *ways, int count, const char *name
 void softmax_print_rows(struct plan_text *text, const struct softmax_form *form);
 /* The arguments before, exponent and after of the kernels for scale * x, in the compute type. */
 void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale);
-/* One number of the compute type. */
-void softmax_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value);
 /* Extents of the operands that are rows, and what they move. */
 void softmax_extents(const struct kernel_problem *problem, const int *index, int count,
 					 uint32_t alignment, struct kernel_plan *out);
@@ -95,7 +93,7 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					char names[][KERNEL_CHOICE_MAX], int most);
+					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int softmax_generics(int index, struct kernel_problem *out);
 int softmax_backward_generics(int index, struct kernel_problem *out);
 

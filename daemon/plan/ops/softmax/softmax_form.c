@@ -85,20 +85,6 @@ void softmax_print_rows(struct plan_text *text, const struct softmax_form *form)
 	plan_print(text, ", %s", rows_index_type(&form->rows));
 }
 
-void softmax_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value)
-{
-	float single = (float)value;
-	uint64_t bits = 0;
-
-	if (dtype == KILN_F64) {
-		memcpy(&bits, &value, sizeof(value));
-		plan_arg_scalar(out, 8, bits);
-	} else {
-		memcpy(&bits, &single, sizeof(single));
-		plan_arg_scalar(out, 4, bits);
-	}
-}
-
 void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
 {
 	double before = scale > 0 ? 1 : scale < 0 ? -1 : 0, after = fabs(scale);
@@ -117,20 +103,14 @@ void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
 	} else if (before == 0) {
 		after = 1;
 	}
-	softmax_real_arg(out, dtype, before);
-	softmax_real_arg(out, dtype, after * 1.4426950408889634074);
-	softmax_real_arg(out, dtype, after);
+	plan_arg_real(out, dtype, before);
+	plan_arg_real(out, dtype, after * 1.4426950408889634074);
+	plan_arg_real(out, dtype, after);
 }
 
 void softmax_extents(const struct kernel_problem *problem, const int *index, int count,
 					 uint32_t alignment, struct kernel_plan *out)
 {
-	for (int i = 0; i < count; i++) {
-		const struct kernel_tensor *tensor = &problem->tensors[index[i]];
-		struct kernel_extent *extent = &out->extents[index[i]];
-		plan_extent(tensor, &extent->bytes);
-		extent->alignment = alignment;
-		extent->written = i == count - 1;
-		out->bytes_moved += rows_distinct_bytes(tensor);
-	}
+	for (int i = 0; i < count; i++)
+		plan_touch(problem, index[i], alignment, out);
 }

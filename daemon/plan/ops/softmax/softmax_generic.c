@@ -17,7 +17,7 @@ static void pass_pointers(const struct softmax_form *form, int count, double sca
 	for (int i = 0; i < count; i++)
 		plan_arg_pointer(out, i);
 	if (count > 2)
-		softmax_real_arg(out, form->dtype, scale);
+		plan_arg_real(out, form->dtype, scale);
 	else
 		softmax_scale_args(out, form->dtype, scale);
 }

@@ -6,8 +6,8 @@
 /* clang-format off */
 #define ATTRIBUTES                                                                                 \
 	{                                                                                              \
-		{"axis", KILN_ATTR_INT, "N", "the dimension to go along, from the end if below 0", "-1"},  \
-		{"scale", KILN_ATTR_REAL, "X", "factor of x", "1"},                                        \
+		{"axis", KILN_ATTR_INT, "N", "the dimension to go along, from the end if below 0", "-1", OP_AXIS},  \
+		{"scale", KILN_ATTR_REAL, "X", "factor of x", "1", OP_FINITE},                                        \
 	}
 /* clang-format on */
 
