@@ -37,18 +37,25 @@ void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size)
 	plan_arg_scalar(plan, 4, shift);
 }
 
-void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *limits,
-						 const char *source, uint64_t blocks, uint32_t threads)
+bool plan_launch(struct kernel_plan *plan, const struct kernel_limits *limits, uint64_t blocks,
+				 uint32_t threads)
 {
 	uint32_t most = limits->grid_x < INT32_MAX ? limits->grid_x : INT32_MAX;
 
 	plan->kind = KERNEL_LAUNCH;
-	snprintf(plan->choice, sizeof(plan->choice), "%s", PLAN_GENERIC);
-	snprintf(plan->variant, sizeof(plan->variant), "%s", PLAN_GENERIC);
-	snprintf(plan->source, sizeof(plan->source), "%s", source);
 	plan->grid[0] = blocks < most ? (uint32_t)blocks : most;
 	plan->grid[1] = plan->grid[2] = plan->block[1] = plan->block[2] = 1;
 	plan->block[0] = threads;
+	return blocks > most;
+}
+
+void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *limits,
+						 const char *source, uint64_t blocks, uint32_t threads)
+{
+	plan_launch(plan, limits, blocks, threads);
+	snprintf(plan->choice, sizeof(plan->choice), "%s", PLAN_GENERIC);
+	snprintf(plan->variant, sizeof(plan->variant), "%s", PLAN_GENERIC);
+	snprintf(plan->source, sizeof(plan->source), "%s", source);
 }
 
 void plan_generic_spread(struct kernel_plan *plan, const struct kernel_limits *limits,

@@ -52,8 +52,11 @@ const char *plan_attr_text(const struct kernel_problem *problem, const char *nam
 
 /* Is a choice the generic kernel?  NULL is not. */
 bool plan_is_generic(const char *choice);
-/* What is common to plans of generic kernels: kind, choice, variant, source, a grid of so many
- * blocks (cut to what the device has; the kernel takes several steps) and a block in x. */
+/* Grid and block of a launch, in x.  True: the device has no grid of so many blocks, so each of
+ * the fewer blocks takes several steps. */
+bool plan_launch(struct kernel_plan *plan, const struct kernel_limits *limits, uint64_t blocks,
+				 uint32_t threads);
+/* Like plan_launch(), with the choice, variant and source of a generic kernel. */
 void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *limits,
 						 const char *source, uint64_t blocks, uint32_t threads);
 /* The same for so many threads, in blocks of this many, or less if the device has no such. */

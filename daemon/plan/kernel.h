@@ -73,8 +73,8 @@ struct op_attribute;
 
 struct kernel_problem {
 	char op[24];
-	/* The operands' names, "x, mask?, y", and the attributes of the operator's row.  The planner sets
-	 * both in its own copies. */
+	/* The operands' names, "x, mask?, y", and the attributes of the operator's row.  The planner
+	 * sets both in its own copies. */
 	const char *operands;
 	const struct op_attribute *attributes;
 	struct kernel_tensor tensors[KERNEL_MAX_OPERANDS];

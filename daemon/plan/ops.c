@@ -258,7 +258,10 @@ void plan_report(const struct kernel_problem *problem, uint64_t reported,
 				 char error[KERNEL_ERROR_MAX])
 {
 	const struct plan_op *op = plan_find(problem->op);
+	struct kernel_problem own = *problem;
 
-	if (op && op->report)
-		op->report(problem, reported, error);
+	if (!op || !op->report)
+		return;
+	own.attributes = op->attributes;
+	op->report(&own, reported, error);
 }

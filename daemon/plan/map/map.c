@@ -161,8 +161,8 @@ static void set_extents(const struct map *map, const struct map_loops *loops,
 	}
 }
 
-static void set_grid(const struct map *map, const struct map_loops *loops,
-					 const struct map_way *way, const struct kernel_limits *limits, bool *loop,
+static bool set_grid(const struct map *map, const struct map_loops *loops,
+					 const struct map_way *way, const struct kernel_limits *limits,
 					 struct kernel_plan *out)
 {
 	bool sum = map->reduce != MAP_PLAIN;
@@ -171,10 +171,7 @@ static void set_grid(const struct map *map, const struct map_loops *loops,
 	int64_t blocks = plan_divide_up(units, each);
 
 	blocks = (blocks < 1 ? 1 : blocks) * loops->pieces; /* 1: for less than a vector */
-	*loop = blocks > limits->grid_x;
-	out->grid[0] = *loop ? limits->grid_x : (uint32_t)blocks;
-	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
-	out->block[0] = way->threads;
+	return plan_launch(out, limits, (uint64_t)blocks, way->threads);
 }
 
 static int map_plan_way(const struct map *map, const struct map_loops *loops,
@@ -188,9 +185,8 @@ static int map_plan_way(const struct map *map, const struct map_loops *loops,
 		return plan_refuse(map->error, KILN_ENOTSUP,
 						   "map: the kernel of the statement would have more than %d characters",
 						   KERNEL_GENERATED_MAX - 1);
-	out->kind = KERNEL_LAUNCH;
 	snprintf(out->source, sizeof(out->source), "ops/map.cuh");
-	set_grid(map, loops, way, limits, &loop, out);
+	loop = set_grid(map, loops, way, limits, out);
 	snprintf(out->instantiation, sizeof(out->instantiation),
 			 "map_statement<0x%016llxull, %u, %u, %s>",
 			 (unsigned long long)map_hash_of(out->generated), way->threads, way->share,

@@ -210,20 +210,17 @@ static int gather_plan_way(const struct kernel_problem *problem,
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	int64_t parts = plan_divide_up(gather->many * way->rows, way->part);
 	int64_t blocks = plan_divide_up(gather->form.rows, way->rows), items;
+	bool loop;
 
 	if (__builtin_mul_overflow(blocks, parts, &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather: there are too many rows and indices");
-	out->kind = KERNEL_LAUNCH;
+	loop = plan_launch(out, limits, items, way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/gather.cuh");
-	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
-	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
-	out->block[0] = way->threads;
 	if (way->stage)
 		out->shared_bytes =
 			(uint32_t)plan_divide_up((int64_t)way->rows * gather->few * gather->element, 16) * 16;
-	gather_print_kernel(gather, way,
-						items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-						items > limits->grid_x, &id);
+	gather_print_kernel(
+		gather, way, items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32", loop, &id);
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
 	plan_arg_scalar(out, 8, (uint64_t)gather->form.rows);

@@ -175,19 +175,17 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	int64_t chunks = plan_divide_up(gather->few, way->chunk), items;
+	bool loop;
 
 	if (__builtin_mul_overflow(plan_divide_up(gather->outer, way->rows) * gather->lists, chunks,
 							   &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
-	out->kind = KERNEL_LAUNCH;
+	loop = plan_launch(out, limits, items, way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/gather_backward.cuh");
-	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
-	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
-	out->block[0] = way->threads;
 	out->shared_bytes = way->shared;
 	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
 								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-								 items > limits->grid_x, &id);
+								 loop, &id);
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
 	plan_arg_scalar(out, 8, (uint64_t)gather->outer);

@@ -23,16 +23,6 @@ static void name_of(const struct kernel_problem *problem, int operand, char name
 	plan_operand_name(problem->operands, operand, name);
 }
 
-static bool is_index(kiln_dtype dtype)
-{
-	return dtype == KILN_U8 || dtype == KILN_U16 || dtype == KILN_I32 || dtype == KILN_I64;
-}
-
-static bool is_summable(kiln_dtype dtype)
-{
-	return dtype != KILN_BOOL && dtype != KILN_C64 && dtype != KILN_C128;
-}
-
 static int check_dtypes(const struct kernel_problem *problem, const struct gather_op *op,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -44,14 +34,16 @@ static int check_dtypes(const struct kernel_problem *problem, const struct gathe
 
 	name_of(problem, op->input, from);
 	name_of(problem, op->output, to);
-	if (!is_index(idx->dtype))
+	if (idx->dtype != KILN_U8 && idx->dtype != KILN_U16 && idx->dtype != KILN_I32 &&
+		idx->dtype != KILN_I64)
 		return plan_refuse(error, KILN_EINVAL, "%s: idx is %s; it must be u8, u16, i32 or i64",
 						   problem->op, plan_dtype_name(idx->dtype));
 	if (input->dtype != output->dtype)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s and %s is %s; they must agree",
 						   problem->op, from, plan_dtype_name(input->dtype), to,
 						   plan_dtype_name(output->dtype));
-	if (op->backward && !is_summable(input->dtype))
+	if (op->backward &&
+		(input->dtype == KILN_BOOL || input->dtype == KILN_C64 || input->dtype == KILN_C128))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s is %s; it must be a float or an integer, which can be added up",
 						   problem->op, from, plan_dtype_name(input->dtype));
@@ -125,13 +117,6 @@ static void make_form(const struct kernel_problem *problem, struct gather_proble
 		out->outer *= input->shape[k];
 }
 
-/* Can an index be out of range at all? */
-static bool is_always_within(const struct gather_problem *gather)
-{
-	return (gather->index == KILN_U8 && gather->few >= 256) ||
-		   (gather->index == KILN_U16 && gather->few >= 65536);
-}
-
 int gather_check(const struct kernel_problem *problem, struct gather_problem *out,
 				 char error[KERNEL_ERROR_MAX])
 {
@@ -158,7 +143,11 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 						   "%s: dimension %d of src has size 0; with bounds %s it needs an element "
 						   "to take",
 						   problem->op, few->rank - 1, plan_attr_text(problem, "bounds"));
-	out->bounds = is_always_within(out) ? GATHER_TRUST : bounds;
+	/* An index that can have no value out of range needs no look. */
+	out->bounds =
+		(out->index == KILN_U8 && out->few >= 256) || (out->index == KILN_U16 && out->few >= 65536)
+			? GATHER_TRUST
+			: bounds;
 	return KILN_OK;
 }
 

@@ -11,14 +11,6 @@
 #define LOADS 2u
 #define STORES 4u
 
-/* As GatherAny::vector. */
-static int64_t vector_of(const struct gather_problem *gather)
-{
-	int64_t most = 64 / gather->index_bytes, whole = 16 / gather->element;
-
-	return whole < most ? whole : most;
-}
-
 static uint32_t find_flags(const struct kernel_problem *problem,
 						   const struct gather_problem *gather, int64_t vector,
 						   uint32_t *index_load, uint32_t *store)
@@ -40,24 +32,23 @@ static uint32_t find_flags(const struct kernel_problem *problem,
 	return flags;
 }
 
-/* Do 31 bits number the elements of dst, the rows and their places, with room for one step? */
-static bool is_narrow(const struct gather_problem *gather, int64_t count)
-{
-	return count <= INT32_MAX / 2 && gather->form.rows <= INT32_MAX && gather->few <= INT32_MAX &&
-		   gather->many <= INT32_MAX;
-}
-
 int gather_generic(const struct kernel_problem *problem, const struct gather_problem *gather,
 				   const struct kernel_limits *limits, struct kernel_plan *out,
 				   char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	int64_t vector = vector_of(gather), count;
+	/* As GatherAny::vector. */
+	int64_t most = 64 / gather->index_bytes, whole = 16 / gather->element;
+	int64_t vector = whole < most ? whole : most, count;
 	uint32_t load, store, bytes, flags = find_flags(problem, gather, vector, &load, &store);
 
 	if (__builtin_mul_overflow(gather->form.rows, gather->many, &count))
 		return plan_refuse(error, KILN_ENOTSUP, "gather: there are too many rows and indices");
-	bytes = is_narrow(gather, count) ? 4 : 8;
+	/* Do 31 bits number the elements of dst, the rows and their places, with room for one step? */
+	bytes = count <= INT32_MAX / 2 && gather->form.rows <= INT32_MAX && gather->few <= INT32_MAX &&
+					gather->many <= INT32_MAX
+				? 4
+				: 8;
 	plan_generic_spread(out, limits, "ops/gather_generic.cuh",
 						((uint64_t)count + (uint64_t)vector - 1) / (uint64_t)vector, THREADS);
 	plan_print(&id, "gather_generic<%u, %s, %s>", gather->element, gather_index_name(gather),

@@ -180,18 +180,13 @@ static int giou_plan_way(const struct kernel_problem *problem, const struct giou
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct giou_op *op = &giou->op;
 	uint64_t blocks = plan_divide_up((uint64_t)giou->pairs, way->threads);
-	bool loop = blocks > limits->grid_x;
+	bool loop = plan_launch(out, limits, blocks ? blocks : 1, way->threads);
 
-	blocks = loop ? limits->grid_x : blocks ? blocks : 1;
-	out->kind = KERNEL_LAUNCH;
 	snprintf(out->source, sizeof(out->source), "ops/giou%s%s.cuh",
 			 op->loss && !op->backward ? "_loss" : "", op->backward ? "_backward" : "");
-	out->grid[0] = (uint32_t)blocks;
-	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
-	out->block[0] = way->threads;
 	giou_print_kernel(problem, giou, way, loop, &id);
 	if (op->loss && !op->backward)
-		out->scratch = scratch_for(giou, blocks);
+		out->scratch = scratch_for(giou, out->grid[0]);
 	giou_pass_args(giou, out);
 	if (op->loss)
 		plan_arg_scalar(out, 8, (uint64_t)giou->boxes);

@@ -65,17 +65,6 @@ static int check_boxes(const struct kernel_problem *problem, int index,
 	return rows_check_aligned(problem, index, error);
 }
 
-static int check_target_dtype(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
-{
-	kiln_dtype dtype = problem->tensors[1].dtype;
-
-	if (dtype != KILN_U8 && !plan_is_float(dtype))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: target is %s; it must be u8, f16, bf16, f32 or f64", problem->op,
-						   plan_dtype_name(dtype));
-	return KILN_OK;
-}
-
 /* Leading dimensions of index are those of pred. */
 static int check_leading(const struct kernel_problem *problem, int index,
 						 char error[KERNEL_ERROR_MAX])
@@ -187,11 +176,14 @@ int giou_check(const struct kernel_problem *problem, struct giou_problem *out,
 {
 	struct giou_op op = giou_op_of(problem);
 	bool ragged = op.offsets >= 0 && problem->tensors[op.offsets].dtype != KILN_DTYPE_NONE;
+	kiln_dtype dtype = problem->tensors[1].dtype;
 	int status = rows_check_float(problem, 0, error);
 
 	memset(out, 0, sizeof(*out));
-	if (!status)
-		status = check_target_dtype(problem, error);
+	if (!status && dtype != KILN_U8 && !plan_is_float(dtype))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: target is %s; it must be u8, f16, bf16, f32 or f64", problem->op,
+						   plan_dtype_name(dtype));
 	for (int i = 0; i < 2 && !status; i++)
 		status = check_boxes(problem, i, error);
 	if (!status)
@@ -204,7 +196,7 @@ int giou_check(const struct kernel_problem *problem, struct giou_problem *out,
 	out->clamp = plan_int(problem, "clamp") != 0;
 	out->ragged = ragged;
 	out->pred = problem->tensors[0].dtype;
-	out->target = problem->tensors[1].dtype;
+	out->target = dtype;
 	make_forms(problem, out);
 	return KILN_OK;
 }

@@ -96,26 +96,10 @@ void masked_form(struct masked_problem *masked)
 
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape)
 {
-	uint32_t element = kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
-	int way;
+	int way = kept_bytes(masked) ? way_of(masked, shape) : 0;
 
-	if (kept_bytes(masked) == 0)
-		return element;
-	way = way_of(masked, shape);
-	return way > 0 ? (uint32_t)way : element;
-}
-
-/* ", 4, false>": how the elements come in, whether rows are skewed */
-static void print_way(struct plan_text *text, const struct masked_problem *masked,
-					  const struct rows_shape *shape)
-{
-	int way = way_of(masked, shape);
-
-	if (way > 0)
-		plan_print(text, ", %d", way);
-	else
-		plan_print(text, ", %s", way == WAY_APART ? "MASK_APART" : "MASK_BETWEEN");
-	plan_print(text, ", %s>", shape->skewed ? "true" : "false");
+	return way > 0 ? (uint32_t)way
+				   : kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
 }
 
 void masked_print_mask(struct plan_text *text, const struct masked_problem *masked,
@@ -123,6 +107,7 @@ void masked_print_mask(struct plan_text *text, const struct masked_problem *mask
 {
 	static const char *const empties[] = {"MASK_ZERO", "MASK_NAN", "MASK_UNIFORM"};
 	bool each = kept_bytes(masked) > 0, added = masked->kind == MASKED_ADDITIVE;
+	int way = each ? way_of(masked, shape) : 0;
 	const char *name = masked->kind == MASKED_LENGTHS  ? "Lengths"
 					   : masked->kind == MASKED_CAUSAL ? "Causal"
 					   : added                         ? (each ? "Added" : "AddedRow")
@@ -134,10 +119,13 @@ void masked_print_mask(struct plan_text *text, const struct masked_problem *mask
 		plan_print(text, ", %s", plan_dtype_name(masked->problem->tensors[masked->mask].dtype));
 	else if (masked->kind == MASKED_BOOL)
 		plan_print(text, ", %s", masked->keep ? "true" : "false");
+	if (each && way > 0)
+		plan_print(text, ", %d", way);
+	else if (each)
+		plan_print(text, ", %s", way == WAY_APART ? "MASK_APART" : "MASK_BETWEEN");
 	if (each)
-		print_way(text, masked, shape);
-	else
-		plan_print(text, ">");
+		plan_print(text, ", %s", shape->skewed ? "true" : "false");
+	plan_print(text, ">");
 	plan_print(text, ", MaskPlace<%lld", (long long)masked->rows.step[0]);
 	rows_print_sizes(text, &masked->rows);
 	rows_print_strides(text, &masked->rows, 0);

@@ -114,18 +114,6 @@ int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_
 	return read_problem(problem, &norm, error);
 }
 
-/* Plans without anything to write. */
-static bool plan_nothing(const struct norm_backward_problem *norm, struct kernel_plan *out)
-{
-	int64_t rows, columns;
-
-	norm_sizes(&norm->problem->tensors[0], norm->axes, &rows, &columns);
-	if (columns > 0 && (rows > 0 || norm->sums > 0))
-		return false;
-	plan_no_elements(out);
-	return true;
-}
-
 /* held: alignment of x, dy and dx. */
 static void add_extents(const struct norm_backward_problem *norm, uint32_t held,
 						struct kernel_plan *out)
@@ -149,12 +137,16 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 	struct norm_backward_way ways[NORM_BACKWARD_MAX_WAYS];
 	struct norm_backward_problem norm;
 	int status = read_problem(problem, &norm, error), count, chosen = 0;
+	int64_t rows, columns;
 	uint32_t alignment;
 
 	if (status)
 		return status;
-	if (plan_nothing(&norm, out))
+	norm_sizes(&problem->tensors[0], norm.axes, &rows, &columns);
+	if (columns == 0 || (rows == 0 && norm.sums == 0)) {
+		plan_no_elements(out);
 		return KILN_OK;
+	}
 	if (plan_is_generic(choice)) {
 		status = norm_backward_generic(&norm, limits, &alignment, out, error);
 		if (!status)

@@ -72,24 +72,9 @@ void norm_backward_all_launch(const struct norm_backward_problem *norm,
 {
 	uint64_t blocks = grid_of(norm, way, limits);
 
-	out->kind = KERNEL_LAUNCH;
-	out->grid[0] = (uint32_t)blocks;
-	out->block[0] = way->shape.size * way->shape.rows;
-	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	plan_launch(out, limits, blocks, way->shape.size * way->shape.rows);
 	out->shared_bytes = norm_backward_all_shared_bytes(norm, way);
 	out->scratch = scratch(norm, blocks);
-}
-
-/* Threads of a row that holds so many vectors in each. */
-static uint32_t size_of(uint64_t vectors, uint32_t held)
-{
-	uint64_t size = plan_divide_up(vectors, held), power = 1;
-
-	if (size > 32)
-		return (uint32_t)(plan_divide_up(size, 32) * 32);
-	while (power < size)
-		power *= 2;
-	return (uint32_t)power;
 }
 
 static bool norm_backward_all_fits(const struct norm_backward_problem *norm,
@@ -124,7 +109,7 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 
 	way.shape.held = held;
 	way.shape.cluster = 1;
-	way.shape.size = size_of(vectors, held);
+	way.shape.size = rows_group(vectors, held);
 	way.shape.rows = threads / way.shape.size;
 	if (way.shape.rows > 15 && way.shape.size > 32)
 		way.shape.rows = 15;

@@ -120,10 +120,7 @@ static void add_columns(const struct norm_backward_problem *norm,
 	uint64_t chunk = ((uint64_t)norm->form.rows + chunks - 1) / chunks;
 	uint64_t items = (uint64_t)norm_backward_strip_count(norm, strips) * chunks;
 
-	out->kind = KERNEL_LAUNCH;
-	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
-	out->block[0] = strips->size * strips->rows;
-	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	plan_launch(out, limits, items, strips->size * strips->rows);
 	out->shared_bytes = norm_backward_strip_shared(norm, strips);
 	out->scratch = norm_backward_strip_scratch(norm, strips, chunks);
 	snprintf(out->source, sizeof(out->source), "ops/norm_backward_columns.cuh");
@@ -183,7 +180,7 @@ static void add_both(const struct norm_backward_problem *norm, const struct norm
 	items = (chunk + way->shape.rows - 1) / way->shape.rows;
 	items = (items + (uint64_t)norm_backward_strip_count(norm, strips)) * chunks;
 	rows_launch(&norm->form, &need, &way->shape, limits, out);
-	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
+	plan_launch(out, limits, items, out->block[0]);
 	out->shared_bytes = shared > out->shared_bytes ? shared : out->shared_bytes;
 	out->scratch = norm_backward_strip_scratch(norm, strips, chunks);
 	snprintf(out->source, sizeof(out->source), "ops/norm_backward_both.cuh");

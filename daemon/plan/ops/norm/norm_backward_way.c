@@ -38,18 +38,6 @@ static int rows_ways(const struct norm_backward_problem *norm, const struct kern
 	return count;
 }
 
-static int columns_ways(const struct norm_backward_problem *norm,
-						const struct kernel_limits *limits,
-						struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS])
-{
-	struct norm_backward_strips strips[NORM_BACKWARD_MAX_WAYS];
-	int count = norm_backward_columns(norm, limits, strips, NORM_BACKWARD_MAX_WAYS);
-
-	for (int i = 0; i < count; i++)
-		out[i] = (struct norm_backward_way){.kind = NORM_BACKWARD_COLUMNS, .strips = strips[i]};
-	return count;
-}
-
 /* Rows by some blocks and columns by others: blocks of as many threads. */
 static int both_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					 struct norm_backward_way *out, int most)
@@ -74,10 +62,15 @@ static int both_ways(const struct norm_backward_problem *norm, const struct kern
 int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS])
 {
+	struct norm_backward_strips strips[NORM_BACKWARD_MAX_WAYS];
 	int count;
 
-	if (norm->at.dx < 0)
-		return columns_ways(norm, limits, out);
+	if (norm->at.dx < 0) {
+		count = norm_backward_columns(norm, limits, strips, NORM_BACKWARD_MAX_WAYS);
+		for (int i = 0; i < count; i++)
+			out[i] = (struct norm_backward_way){.kind = NORM_BACKWARD_COLUMNS, .strips = strips[i]};
+		return count;
+	}
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
 	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);

@@ -78,16 +78,6 @@ static void norm_generic_pass_args(const struct norm_problem *norm, uint32_t shi
 		plan_arg_scalar(out, 4, affine[i] >= 0 ? rows_any_type(tensors[affine[i]].dtype) : 0);
 }
 
-/* Can threads hold the rows?  gamma and beta are of the type of x. */
-static bool find_held(const struct norm_problem *norm, const struct kernel_limits *limits,
-					  struct rows_shape *shape)
-{
-	const struct norm_operands *at = &norm->at;
-
-	return at->residual < 0 && at->sum < 0 && !norm->pieces && affine_of(norm) == norm->dtype &&
-		   rows_held(&norm->form, &norm->need, false, limits, shape);
-}
-
 static void plan_held(const struct norm_problem *norm, const struct rows_shape *shape,
 					  const struct kernel_limits *limits, struct kernel_plan *out)
 {
@@ -113,7 +103,8 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 	struct rows_shape shape;
 	struct rows_any any;
 
-	if (find_held(norm, limits, &shape)) {
+	if (!residual && norm->at.sum < 0 && !norm->pieces && affine == norm->dtype &&
+		rows_held(&norm->form, &norm->need, false, limits, &shape)) {
 		*alignment = 16;
 		plan_held(norm, &shape, limits, out);
 		return KILN_OK;

@@ -108,7 +108,6 @@ static const struct permute_variant *const order[VARIANTS] = {&permute_vector, &
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
 					   const struct permute_choice *choice)
 {
-	out->kind = KERNEL_LAUNCH;
 	memcpy(out->variant, variant->name, strlen(variant->name) + 1);
 	memcpy(out->source, variant->source, strlen(variant->source) + 1);
 	permute_choice_print(variant, choice, out->choice);

@@ -132,10 +132,6 @@ void permute_print_batch(struct plan_text *text, const struct permute_form *form
 void permute_batch_args(struct kernel_plan *out, const struct permute_form *form,
 						const struct permute_batch *batch, uint64_t work);
 
-/* Grid and block in x; true if the grid cannot hold so many blocks (or numbers 32 bits). */
-bool permute_grid(struct kernel_plan *out, const struct kernel_limits *limits, uint64_t work,
-				  uint32_t per_block, uint32_t threads);
-
 /*
  * Few bytes would be the work of one block, which waits for its loads and then for its own shared
  * memory; a gather spreads over many and compiles in two thirds of the time.  Only where all sizes

@@ -6,16 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_order(struct plan_text *out, uint32_t band)
-{
-	if (band == PERMUTE_BAND_ALL)
-		plan_print(out, " r");
-	else if (band == 1)
-		plan_print(out, " c");
-	else
-		plan_print(out, " b%u", band);
-}
-
 void permute_choice_print(const struct permute_variant *variant,
 						  const struct permute_choice *choice, char text[KERNEL_CHOICE_MAX])
 {
@@ -46,7 +36,12 @@ void permute_choice_print(const struct permute_variant *variant,
 			plan_print(&out, " m%u", choice->resident);
 			break;
 		default:
-			print_order(&out, choice->band);
+			if (choice->band == PERMUTE_BAND_ALL)
+				plan_print(&out, " r");
+			else if (choice->band == 1)
+				plan_print(&out, " c");
+			else
+				plan_print(&out, " b%u", choice->band);
 		}
 	}
 }

@@ -252,19 +252,6 @@ void permute_batch_args(struct kernel_plan *out, const struct permute_form *form
 	plan_arg_scalar(out, 8, work);
 }
 
-bool permute_grid(struct kernel_plan *out, const struct kernel_limits *limits, uint64_t work,
-				  uint32_t per_block, uint32_t threads)
-{
-	uint64_t blocks = (work + per_block - 1) / per_block;
-	uint32_t most = limits->grid_x < INT32_MAX ? limits->grid_x : INT32_MAX;
-
-	out->grid[0] = blocks < most ? (uint32_t)blocks : most;
-	out->grid[1] = out->grid[2] = 1;
-	out->block[0] = threads;
-	out->block[1] = out->block[2] = 1;
-	return blocks > most;
-}
-
 #define STAGED_LEAST 8192 /* half a tile of bytes */
 
 bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,

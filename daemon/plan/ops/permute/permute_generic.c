@@ -59,17 +59,6 @@ static uint32_t join_runs(struct permute_form *form, int64_t *apart)
 	return RUN;
 }
 
-/* Sizes and strides, fastest first, and what fills up their number. */
-static void pass_dims(const struct permute_form *form, uint32_t bytes, struct kernel_plan *out)
-{
-	for (int k = 0; k < PASSED - 1; k++)
-		plan_arg_divisor(out, bytes,
-						 k < form->rank ? (uint64_t)form->dim[form->rank - 1 - k].size : 1);
-	for (int k = 0; k < PASSED; k++)
-		plan_arg_scalar(out, bytes,
-						k < form->rank ? (uint64_t)form->dim[form->rank - 1 - k].from : 0);
-}
-
 static void plan_gather(struct permute_form *form, const struct kernel_limits *limits,
 						struct kernel_plan *out)
 {
@@ -91,7 +80,13 @@ static void plan_gather(struct permute_form *form, const struct kernel_limits *l
 	plan_arg_pointer(out, 1);
 	plan_arg_scalar(out, bytes, (uint64_t)form->count);
 	plan_arg_scalar(out, bytes, (uint64_t)apart);
-	pass_dims(form, bytes, out);
+	/* Sizes and strides, fastest first, and what fills up their number. */
+	for (int k = 0; k < PASSED - 1; k++)
+		plan_arg_divisor(out, bytes,
+						 k < form->rank ? (uint64_t)form->dim[form->rank - 1 - k].size : 1);
+	for (int k = 0; k < PASSED; k++)
+		plan_arg_scalar(out, bytes,
+						k < form->rank ? (uint64_t)form->dim[form->rank - 1 - k].from : 0);
 	out->extents[0].alignment = form->element;
 	out->extents[1].alignment = form->element * run;
 	plan_print(&note, "each thread moves %u element%s of %u bytes; sizes and strides are arguments",
@@ -139,15 +134,6 @@ static void make_gather(int class, kiln_dtype dtype, int64_t last, struct kernel
 		out->tensors[0].stride[k] = (class == RANKS ? INT64_C(1) << 31 : 32) << 2 * k;
 }
 
-static void make_tile(kiln_dtype dtype, struct kernel_problem *out)
-{
-	static const int64_t to[] = {128, 96}, from[] = {96, 128}, perm[] = {1, 0};
-
-	plan_made_tensor(out, 0, dtype, 2, from);
-	plan_made_tensor(out, 1, dtype, 2, to);
-	make_perm(out, 2, perm);
-}
-
 /*
  * Of each element size: gathers of each number of dimensions, the last once more for what is wide;
  * the same by runs for small elements; a tile.
@@ -155,10 +141,13 @@ static void make_tile(kiln_dtype dtype, struct kernel_problem *out)
 int permute_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_I32, KILN_I16, KILN_U8, KILN_I64, KILN_C128};
+	static const int64_t tile[] = {96, 128, 96}, turned[] = {1, 0};
 	const int sizes = (int)(sizeof(dtypes) / sizeof(dtypes[0])), gathers = RANKS + 1;
 
 	if (index < sizes) {
-		make_tile(dtypes[index], out);
+		plan_made_tensor(out, 0, dtypes[index], 2, tile);
+		plan_made_tensor(out, 1, dtypes[index], 2, tile + 1);
+		make_perm(out, 2, turned);
 		return KILN_OK;
 	}
 	index -= sizes;

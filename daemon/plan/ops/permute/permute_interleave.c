@@ -107,7 +107,8 @@ static bool permute_interleave_make(const struct permute_form *form,
 		return false;
 	warps = (uint64_t)found.batch.items *
 			(uint64_t)((found.length * form->element + 32 * c->load - 1) / (32 * c->load));
-	loop = permute_grid(out, limits, warps, c->threads / 32, c->threads) || warps > INT32_MAX;
+	loop = plan_launch(out, limits, plan_divide_up(warps, c->threads / 32), c->threads) ||
+		   warps > INT32_MAX;
 	plan_print(&id, "permute_interleave<%u, %lld, %u, %u, %s, %lld, %lld", form->element,
 			   (long long)found.count, c->load, c->threads, found.split ? "true" : "false",
 			   (long long)found.length, (long long)found.plane);

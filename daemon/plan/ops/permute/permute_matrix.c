@@ -99,11 +99,6 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 /* Rows that are taken all at once: then shared memory holds 128 bytes of each for a few blocks. */
 #define SKEWED_RUN 512
 
-static bool is_run(const struct permute_form *form, const struct permute_matrix *matrix)
-{
-	return matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
-}
-
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
 						 struct permute_matrix *matrix, bool *run, struct plan_text *why)
 {
@@ -111,7 +106,7 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 
 	if (!permute_matrix_find(form, 0, variant, matrix, why))
 		return false;
-	*run = is_run(form, matrix);
+	*run = matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
 	if (element > 4 || matrix->step != 1 || (matrix->load >= 4 && matrix->store >= 8)) {

@@ -26,7 +26,7 @@ static void number_through(const struct permute_form *form, const struct kernel_
 	for (int k = 0; k < form->rank; k++)
 		steps.dim[k].from /= unit;
 	count = (uint64_t)(form->count / each);
-	loop = permute_grid(out, limits, count, threads, threads);
+	loop = plan_launch(out, limits, plan_divide_up(count, threads), threads);
 	if (steps.dim[last].size == 1 && last > 0) {
 		steps.rank--;
 		all >>= 1;

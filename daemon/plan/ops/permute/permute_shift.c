@@ -108,7 +108,7 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
 			 tiles(matrix.columns, c->columns);
-	loop = permute_grid(out, limits, blocks, 1, c->threads);
+	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_shift<%u, %u, %u, %u, %u, %s, %s, %s, %u, %u, %lld, %lld",
 			   form->element, c->rows, c->columns, c->block, c->load,
 			   shape.skew_x ? "true" : "false", shape.skew_y ? "true" : "false",

@@ -121,7 +121,7 @@ static bool permute_stage_make(const struct permute_form *form, const struct ker
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
 			 tiles(matrix.columns, c->columns);
-	loop = permute_grid(out, limits, blocks, 1, c->threads);
+	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_stage<%u, %u, %u, %u, %s, %u, %u, %u, %lld, %lld, %lld", form->element,
 			   c->store, c->rows, c->columns, run ? "true" : "false", c->threads, c->resident,
 			   pitch_of(form, c->columns), (long long)matrix.rows, (long long)matrix.columns,

@@ -41,12 +41,6 @@ static uint32_t tile_bytes(const struct permute_choice *c, uint32_t element)
 	return c->rows * c->columns * element;
 }
 
-/* What a thread does at once while loading: turning a block. */
-static uint32_t in_slots(const struct permute_choice *c, uint32_t element)
-{
-	return c->rows / c->block * (c->columns / (c->load / element));
-}
-
 /* Threads that store one column together. */
 static uint32_t runs(const struct permute_choice *c, uint32_t element)
 {
@@ -118,7 +112,7 @@ static bool permute_tile_make(const struct permute_form *form, const struct kern
 	out->shared_bytes = tile_bytes(c, form->element);
 	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
 			 tiles(matrix.columns, c->columns);
-	loop = permute_grid(out, limits, blocks, 1, c->threads);
+	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_tile<%u, %u, %u, %u, %u, %u, %u, %u, %lld, %lld, %lld", form->element,
 			   c->rows, c->columns, c->block, c->load, c->store, c->threads,
 			   c->band == PERMUTE_BAND_ALL ? tiles(matrix.rows, c->rows) : c->band,
@@ -166,8 +160,9 @@ static uint32_t pick_block(const struct permute_choice *c, uint32_t element)
 /* A thread loads at least once; a column is stored by one pass of the block. */
 static uint32_t pick_threads(const struct permute_choice *c, uint32_t element, uint32_t max_threads)
 {
-	uint32_t slots = in_slots(c, element), most = max_threads < 256 ? max_threads : 256;
-	uint32_t step = runs(c, element), threads;
+	/* What a thread does at once while loading: turning a block. */
+	uint32_t slots = c->rows / c->block * (c->columns / (c->load / element));
+	uint32_t most = max_threads < 256 ? max_threads : 256, step = runs(c, element), threads;
 
 	while (step % 32)
 		step *= 2;
@@ -198,15 +193,6 @@ static void shrink(struct permute_choice *c, uint32_t element, uint32_t most)
 		c->columns /= 2;
 }
 
-/* Rows of bytes that begin at no multiple of 128 are cut into shorter loads, whose warps straddle
- * fewer of them. */
-static uint32_t pick_load(const struct permute_form *form, const struct permute_matrix *matrix)
-{
-	const struct permute_dim *row = &form->dim[form->rank - 1];
-
-	return form->element == 1 && matrix->load == 16 && row->from % 128 ? 8 : matrix->load;
-}
-
 /* Where both sides are of several dimensions, neighbours in x are the better company. */
 static uint32_t pick_band(const struct permute_form *form)
 {
@@ -225,8 +211,12 @@ static struct permute_choice pick(const struct permute_form *form,
 								  const struct permute_matrix *matrix)
 {
 	uint32_t element = form->element, side = tile_side(element);
-	struct permute_choice c = {.load = pick_load(form, matrix), .store = matrix->store};
+	struct permute_choice c = {.load = matrix->load, .store = matrix->store};
 
+	/* Rows of bytes that begin at no multiple of 128 are cut into shorter loads, whose warps
+	 * straddle fewer of them. */
+	if (element == 1 && c.load == 16 && form->dim[form->rank - 1].from % 128)
+		c.load = 8;
 	c.rows = pick_side(matrix->rows, side, element);
 	c.columns = pick_side(matrix->columns, side, element);
 	if (wide_tile(form, limits, matrix)) {
@@ -279,17 +269,6 @@ static uint32_t exact_side(int64_t size, uint32_t picked, uint32_t unit)
 	return 0;
 }
 
-static void suggest_orders(struct permute_list *list, const struct permute_choice *first)
-{
-	static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 4, 8, 16, 32};
-
-	for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
-		struct permute_choice c = *first;
-		c.band = bands[i];
-		permute_suggest(list, &c);
-	}
-}
-
 /* Other cuts of the same tile. */
 static void suggest_cuts(struct permute_list *list, const struct permute_choice *first)
 {
@@ -314,9 +293,10 @@ static void suggest_cuts(struct permute_list *list, const struct permute_choice 
 /* Around what was picked: other orders, other tiles, other cuts of the same tile. */
 static void permute_tile_suggest(struct permute_list *list, struct plan_text *why)
 {
+	static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 4, 8, 16, 32};
 	const uint32_t element = list->form->element;
 	struct permute_matrix matrix;
-	struct permute_choice first;
+	struct permute_choice first, other;
 
 	if (!permute_tile_find(list->form, PERMUTE_BAND_ALL, &matrix, why))
 		return;
@@ -325,7 +305,11 @@ static void permute_tile_suggest(struct permute_list *list, struct plan_text *wh
 	if (list->count == 0)
 		plan_print(why, "not tile: %ux%u elements and %u threads do not fit a block; ", first.rows,
 				   first.columns, first.threads);
-	suggest_orders(list, &first);
+	other = first;
+	for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
+		other.band = bands[i];
+		permute_suggest(list, &other);
+	}
 	for (uint32_t rows = 2 * first.rows; rows >= first.rows / 2; rows /= 2)
 		for (uint32_t columns = 2 * first.columns; columns >= first.columns / 2; columns /= 2)
 			suggest_tile(list, &first, rows, columns);

@@ -95,6 +95,8 @@ struct rows_need {
 
 /* The widest vector (elements) with which all rows of the held operands are aligned. */
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
+/* Threads of a row of vectors, of which each holds so many: a part of a warp or whole ones. */
+uint32_t rows_group(uint64_t vectors, uint32_t held);
 /* Do the rows of all held operands begin equally far past an aligned address? */
 bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
 /*

@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
-{
-	return (value + unit - 1) / unit * unit;
-}
-
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 {
 	uint32_t bytes = need->alignment < 16 ? need->alignment : 16;
@@ -55,12 +50,12 @@ bool rows_congruent(const struct rows_form *form, const struct rows_need *need)
 	return true;
 }
 
-static uint32_t group_size(uint64_t vectors, uint32_t held)
+uint32_t rows_group(uint64_t vectors, uint32_t held)
 {
 	uint64_t size = plan_divide_up(vectors, held);
 
 	if (size > 32)
-		return (uint32_t)round_up(size, 32);
+		return (uint32_t)plan_divide_up(size, 32) * 32;
 	for (uint32_t power = 1;; power *= 2)
 		if (power >= size)
 			return power;
@@ -117,7 +112,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	shape.held = held;
 	shape.slots = slots;
 	shape.cluster = cluster;
-	shape.size = group_size(plan_divide_up(search->vectors, cluster), held);
+	shape.size = rows_group(plan_divide_up(search->vectors, cluster), held);
 	shape.rows = rows;
 	/* A block is whole warps. */
 	while (shape.size * shape.rows % 32)
@@ -223,10 +218,10 @@ static void offer_usual(struct search *search)
 	held = usual->held;
 	if (usual->threads)
 		held = (uint32_t)plan_divide_up(search->vectors, (uint64_t)usual->threads * usual->cluster);
-	while (group_size(plan_divide_up(search->vectors, usual->cluster), held) >
+	while (rows_group(plan_divide_up(search->vectors, usual->cluster), held) >
 		   search->limits->max_threads)
 		held *= 2;
-	size = group_size(plan_divide_up(search->vectors, usual->cluster), held);
+	size = rows_group(plan_divide_up(search->vectors, usual->cluster), held);
 	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
 	if (search->need->uneven && size * rows > 64)
 		rows = size < 64 ? 64 / size : 1;
@@ -281,7 +276,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	offer_usual(&search);
 	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
 		for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-			uint32_t size = group_size(search.vectors, helds[h]);
+			uint32_t size = rows_group(search.vectors, helds[h]);
 			if (size * rows[r] > 512 && r > 0)
 				continue;
 			offer(&search, helds[h], 0, rows[r], 1);
@@ -354,11 +349,6 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 {
 	uint64_t blocks = plan_divide_up((uint64_t)form->rows, shape->rows) * shape->cluster;
 
-	out->kind = KERNEL_LAUNCH;
-	out->grid[0] = blocks < limits->grid_x ? (uint32_t)blocks : limits->grid_x;
-	out->grid[1] = out->grid[2] = 1;
-	out->block[0] = shape->size * shape->rows;
-	out->block[1] = out->block[2] = 1;
 	out->shared_bytes = rows_shape_shared_bytes(need, shape);
-	return blocks > limits->grid_x;
+	return plan_launch(out, limits, blocks, shape->size * shape->rows);
 }

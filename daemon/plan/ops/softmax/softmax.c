@@ -69,16 +69,6 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 	plan_print(id, ">");
 }
 
-static void print_source(const struct softmax_way *way, struct softmax_op op, char source[64])
-{
-	const char *backward = op.inputs > 1 ? "_backward" : "";
-
-	if (way->strided)
-		snprintf(source, 64, "ops/softmax_strided.cuh");
-	else
-		snprintf(source, 64, "ops/softmax%s%s.cuh", backward, way->row.stream ? "_stream" : "");
-}
-
 static int softmax_plan_way(const struct softmax_form *form, const struct softmax_way *way,
 							const struct kernel_limits *limits, struct softmax_op op, double scale,
 							struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
@@ -88,7 +78,11 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 	bool loop = way->strided ? softmax_tile_launch(form, &way->tile, limits, out, &work)
 							 : rows_launch(&form->rows, &form->need, &way->row, limits, out);
 
-	print_source(way, op, out->source);
+	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
+			 !way->strided && op.inputs > 1 ? "_backward" : "",
+			 way->strided      ? "_strided"
+			 : way->row.stream ? "_stream"
+							   : "");
 	softmax_print_kernel(form, way, op, loop, &id);
 	for (int i = 0; i <= op.inputs; i++)
 		plan_arg_pointer(out, i);

@@ -13,14 +13,10 @@
 #define TILE_THREADS 128u /* of a block, wanted */
 #define TILE_SPLIT 32u    /* threads that share a row, wanted at most */
 
-/* Columns that a thread holds, wanted and at most, as if vectors had 16 bytes. */
+/* Columns that a thread holds, as wanted, as if vectors had 16 bytes. */
 static uint32_t held_wanted(const struct softmax_form *form)
 {
 	return 2 / form->need.streams;
-}
-static uint32_t held_most(const struct softmax_form *form)
-{
-	return (form->need.element == 2 ? 4 : 8) / form->need.streams;
 }
 
 static int64_t inner_of(const struct softmax_form *form)
@@ -85,7 +81,8 @@ static void offer(const struct softmax_form *form, const struct kernel_limits *l
 	tile.vector = softmax_tile_vector(form);
 	tile.lanes = lanes;
 	tile.split = split;
-	tile.twice = parts > held_most(form);
+	/* As many as a thread can hold, in such vectors. */
+	tile.twice = parts > (form->need.element == 2 ? 4 : 8) / form->need.streams;
 	tile.held = !tile.twice ? (uint32_t)parts : held_wanted(form) > 1 ? held_wanted(form) : 2;
 	tile.tiles = 1;
 	while (tile.lanes * tile.split * tile.tiles < TILE_THREADS)
@@ -168,14 +165,9 @@ bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_t
 						 const struct kernel_limits *limits, struct kernel_plan *out,
 						 uint64_t *tiles)
 {
-	uint64_t inner = (uint64_t)inner_of(form), wide = tile->lanes * tile->vector, blocks;
+	uint64_t inner = (uint64_t)inner_of(form), wide = tile->lanes * tile->vector;
 
 	*tiles = (uint64_t)form->rows.rows / inner * ((inner + wide - 1) / wide);
-	blocks = (*tiles + tile->tiles - 1) / tile->tiles;
-	out->kind = KERNEL_LAUNCH;
-	out->grid[0] = blocks < limits->grid_x ? (uint32_t)blocks : limits->grid_x;
-	out->grid[1] = out->grid[2] = 1;
-	out->block[0] = tile->lanes * tile->split * tile->tiles;
-	out->block[1] = out->block[2] = 1;
-	return blocks > limits->grid_x;
+	return plan_launch(out, limits, plan_divide_up(*tiles, tile->tiles),
+					   tile->lanes * tile->split * tile->tiles);
 }
