@@ -32,14 +32,14 @@ const char *misdeed_name(enum misdeed misdeed)
 	return (size_t)misdeed < sizeof(names) / sizeof(*names) ? names[misdeed] : names[0];
 }
 
-/* ---- What is no answer ---- */
+/* ---- Answers that are none ---- */
 
 static void send_bytes(int sock, const char *bytes, size_t size)
 {
 	frame_send_wait(sock, bytes, size, NULL, 0, DEADLINE_WORKER_SEND_MS);
 }
 
-/* A frame of size bytes as its header says, of which these follow. */
+/* Sends a frame whose header promises size bytes, and so many of them. */
 static void send_frame(int sock, uint32_t size, size_t following)
 {
 	uint8_t bytes[64] = {'K', 'F'};
@@ -59,22 +59,7 @@ static void send_answer(int sock, const char *type, uint64_t id, int64_t status)
 	wire_out_free(&out);
 }
 
-static void flood(int sock)
-{
-	for (int i = 0; i < FLOOD_MESSAGES; i++)
-		send_answer(sock, "event", 0, 0);
-}
-
 /* ---- Ends ---- */
-
-static _Noreturn void end(enum misdeed misdeed)
-{
-	if (misdeed == MISDEED_LEAVE)
-		_exit(0);
-	signal(SIGSEGV, SIG_DFL);
-	raise(misdeed == MISDEED_KILL ? SIGKILL : SIGSEGV);
-	_exit(1);
-}
 
 static _Noreturn void stay(void)
 {
@@ -100,9 +85,14 @@ bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id)
 {
 	switch (misdeed) {
 	case MISDEED_CRASH:
+		signal(SIGSEGV, SIG_DFL);
+		raise(SIGSEGV);
+		_exit(1);
 	case MISDEED_KILL:
+		raise(SIGKILL);
+		_exit(1);
 	case MISDEED_LEAVE:
-		end(misdeed);
+		_exit(0);
 	case MISDEED_HANG:
 		stay();
 	case MISDEED_LAMENT:
@@ -126,7 +116,9 @@ bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id)
 	case MISDEED_TWICE:
 		return send_answer(sock, type, id, KILN_EINVAL), false;
 	case MISDEED_FLOOD:
-		return flood(sock), false;
+		for (int i = 0; i < FLOOD_MESSAGES; i++)
+			send_answer(sock, "event", 0, 0);
+		return false;
 	default:
 		return false;
 	}

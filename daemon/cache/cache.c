@@ -135,11 +135,6 @@ static void keep_unsaved(struct cache *cache, const char *key, uint64_t lapses)
 	cache_memory_mark(&cache->memory, key, cache->trouble[0] || cache->lapses != lapses);
 }
 
-static bool may_save(const struct cache *cache)
-{
-	return cache->memory.unsaved && !cache->trouble[0] && util_now_us() >= cache->again_us;
-}
-
 int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	const struct cache_row *row = cache_memory_unsaved(&cache->memory);
@@ -283,6 +278,7 @@ void cache_drop_memory(struct cache *cache)
 
 void cache_stats(struct cache *cache, struct cache_stats *out)
 {
+	bool may_save = cache->memory.unsaved && !cache->trouble[0] && util_now_us() >= cache->again_us;
 	*out = (struct cache_stats){
 		.rows = cache->totals.rows,
 		.object_bytes = cache->totals.objects,
@@ -296,13 +292,13 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.bytes = cache_all_bytes(cache),
 		.pinned = cache->totals.pinned,
 		.waiting = (uint64_t)cache->pending_count,
-		.due = cache->trimming || cache->shrinking || may_save(cache),
+		.due = cache->trimming || cache->shrinking || may_save,
 		.unsaved = cache->memory.unsaved,
 		.aside = cache->aside.count,
 		.aside_bytes = cache->aside.bytes,
+		.set_aside = cache->set_aside,
 	};
 	memcpy(out->trouble, cache->trouble, sizeof(out->trouble));
-	out->set_aside = cache->set_aside;
 	memcpy(out->damage, cache->damage, sizeof(out->damage));
 }
 

@@ -334,14 +334,6 @@ static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
-/* SQLite would make the file readable for all. */
-static void make_file(const char *path)
-{
-	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0)
-		close(fd);
-}
-
 int cache_db_open(const char *path, enum cache_db_check check, struct cache_db **out,
 				  char error[KERNEL_ERROR_MAX])
 {
@@ -350,8 +342,12 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 	errno = 0;
 	int status = check_files(path, error);
 	struct stat there;
-	if (status == KILN_OK)
-		make_file(path);
+	/* SQLite would make the file readable for all. */
+	int fd = status == KILN_OK
+				 ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)
+				 : -1;
+	if (fd >= 0)
+		close(fd);
 	if (look_at(path, &there))
 		db->file = file_of(&there);
 	if (status == KILN_OK &&

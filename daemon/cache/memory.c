@@ -101,17 +101,13 @@ void cache_memory_clear(struct cache_memory *memory)
 		cache_memory_remove(memory, memory->oldest->row.key);
 }
 
-static void mark(struct cache_memory *memory, struct cache_memory_entry *entry, bool unsaved)
-{
-	memory->unsaved = memory->unsaved - entry->unsaved + unsaved;
-	entry->unsaved = unsaved;
-}
-
 void cache_memory_mark(struct cache_memory *memory, const char *key, bool unsaved)
 {
 	struct cache_memory_entry *entry = key ? *slot(memory, key) : memory->newest;
-	for (; entry; entry = key ? NULL : entry->older)
-		mark(memory, entry, unsaved);
+	for (; entry; entry = key ? NULL : entry->older) {
+		memory->unsaved = memory->unsaved - entry->unsaved + unsaved;
+		entry->unsaved = unsaved;
+	}
 }
 
 const struct cache_row *cache_memory_unsaved(const struct cache_memory *memory)

@@ -56,14 +56,11 @@ static int load_chunk(struct pack_bytes *file, uint64_t index, char error[KERNEL
 	uint64_t left = file->size - index * PACK_CHUNK_BYTES;
 	size_t size = left < PACK_CHUNK_BYTES ? (size_t)left : PACK_CHUNK_BYTES;
 	unsigned char digest[32];
-	struct util_hash hash;
 	file->loaded = NO_CHUNK;
 	int status = read_chunk(file, index, size, error);
 	if (status != KILN_OK)
 		return status;
-	util_hash_begin(&hash);
-	util_hash_add(&hash, file->chunk, size);
-	util_hash_end(&hash, digest);
+	util_hash_bytes(file->chunk, size, digest);
 	if (index == file->known)
 		memcpy(file->digests[file->known++], digest, sizeof(digest));
 	else if (index > file->known || memcmp(file->digests[index], digest, sizeof(digest)) != 0)

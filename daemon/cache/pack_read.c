@@ -1,9 +1,14 @@
 /*
- * pack_read.c: from a pack to rows.  All of it is read twice: first to see whether the seal fits
- * its bytes, then to take the rows, of the same bytes (pack_bytes.c).  No length is believed.
+ * pack_read.c: from a pack to rows.  The file is read twice: first to check the seal over all its
+ * bytes, then to take the rows from the same bytes (pack_bytes.c).  No length is believed.
+ *
+ *   PACK_LOOKING --(the seal fits)--> PACK_TAKING --(the last row is in the cache)--> PACK_DONE
+ *
+ * A pack that is refused stays in its phase; the caller then calls pack_undo() and closes it.
  */
 #include "pack.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,31 +27,27 @@ struct pack_reader {
 	struct pack_bytes bytes;
 	const struct seal_ring *ring;
 	enum pack_phase phase;
-	uint64_t at;           /* where the next byte is read */
-	uint64_t end;          /* where its last numbers begin */
-	struct util_hash hash; /* of what was read */
-	unsigned char seal[SEAL_BYTES];
-	struct seal_content content;
+	uint64_t at;           /* offset of the next byte */
+	uint64_t end;          /* offset of the last numbers */
+	struct util_hash hash; /* LOOKING: of the bytes before at */
 	struct seal_signer signer;
 	struct pack_figures figures;
-	uint64_t sum; /* of lengths that were read */
-	char last[KERNEL_KEY_HEX];
-	char (*taken)[KERNEL_KEY_HEX];
+	uint64_t sum;                  /* TAKING: of the lengths of rows */
+	char last[KERNEL_KEY_HEX];     /* the key of the last row */
+	char (*taken)[KERNEL_KEY_HEX]; /* the keys of rows that the cache had not */
 	size_t taken_count, taken_capacity;
 	char compilers[PACK_COMPILERS][CACHE_COMPILER_MAX];
 	int compiler_count;
-	int reserve; /* room on the disk that removing what was taken will find; -1: none */
+	int reserve; /* a file that keeps room on the disk for pack_undo(); -1: none */
 };
 
-
-/* The next bytes, hashed. */
+/* Reads the next bytes. */
 static int get(struct pack_reader *reader, void *bytes, size_t size, char error[KERNEL_ERROR_MAX])
 {
 	int status = pack_bytes_get(&reader->bytes, reader->at, bytes, size, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK && reader->phase == PACK_LOOKING)
 		util_hash_add(&reader->hash, bytes, size);
-		reader->at += size;
-	}
+	reader->at += status == KILN_OK ? size : 0;
 	return status;
 }
 
@@ -68,17 +69,6 @@ static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 	return result;
 }
 
-/* Begins at the first byte. */
-static int rewind_to(struct pack_reader *reader, enum pack_phase phase,
-					 char error[KERNEL_ERROR_MAX])
-{
-	unsigned char head[PACK_HEAD_BYTES];
-	reader->phase = phase;
-	reader->at = 0;
-	util_hash_begin(&reader->hash);
-	return phase == PACK_LOOKING ? KILN_OK : get(reader, head, sizeof(head), error);
-}
-
 int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_reader **out,
 				   char error[KERNEL_ERROR_MAX])
 {
@@ -91,8 +81,6 @@ int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_r
 	int status = pack_bytes_open(path, &reader->bytes, error);
 	if (status == KILN_OK)
 		status = read_head(reader, error);
-	if (status == KILN_OK)
-		status = rewind_to(reader, PACK_LOOKING, error);
 	if (status != KILN_OK) {
 		pack_read_close(reader);
 		return status;
@@ -103,7 +91,7 @@ int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_r
 
 /* ---- Looking at all of it ---- */
 
-/* A full disk needs some room even to remove rows. */
+/* Keeps room for pack_undo(): a full disk needs some even to remove rows. */
 static int reserve_room(struct pack_reader *reader, struct cache *cache,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -125,19 +113,16 @@ static void give_up_reserve(struct pack_reader *reader)
 static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t now,
 					  char error[KERNEL_ERROR_MAX])
 {
-	struct util_hash unused = reader->hash;
-	unsigned char end[8 * PACK_END_NUMBERS];
-	reader->content.bytes = reader->at;
-	util_hash_end(&reader->hash, reader->content.digest);
-	reader->hash = unused;
-	int status = get(reader, reader->seal, SEAL_BYTES, error);
+	unsigned char seal[SEAL_BYTES], end[8 * PACK_END_NUMBERS];
+	struct seal_content content = {.bytes = reader->at};
+	util_hash_end(&reader->hash, content.digest);
+	int status = pack_bytes_get(&reader->bytes, reader->at, seal, sizeof(seal), error);
 	if (status == KILN_OK) {
-		status = seal_check(reader->ring, PACK_PURPOSE, reader->bytes.what, &reader->content,
-							reader->seal, now, &reader->signer, error);
+		status = seal_check(reader->ring, PACK_PURPOSE, reader->bytes.what, &content, seal, now,
+							&reader->signer, error);
 	}
-	reader->at = reader->end;
 	if (status == KILN_OK)
-		status = get(reader, end, sizeof(end), error);
+		status = pack_bytes_get(&reader->bytes, reader->end, end, sizeof(end), error);
 	if (status != KILN_OK)
 		return status;
 	reader->figures.rows = util_get_u64(end + 8);
@@ -145,7 +130,11 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 	status = cache_room(cache, reader->bytes.size, reader->figures.rows, error);
 	if (status == KILN_OK)
 		status = reserve_room(reader, cache, error);
-	return status == KILN_OK ? rewind_to(reader, PACK_TAKING, error) : status;
+	if (status == KILN_OK) {
+		reader->phase = PACK_TAKING;
+		reader->at = PACK_HEAD_BYTES;
+	}
+	return status;
 }
 
 static int check_piece(struct pack_reader *reader, struct cache *cache, int64_t now,
@@ -178,7 +167,7 @@ static void note_compiler(struct pack_reader *reader, const struct cache_row *ro
 		memcpy(reader->compilers[reader->compiler_count++], compiler, sizeof(compiler));
 }
 
-/* Room to remember a key; false without memory. */
+/* Makes room to remember one more key; false without memory. */
 static bool reserve_keys(struct pack_reader *reader)
 {
 	if (reader->taken_count < reader->taken_capacity)
@@ -296,9 +285,17 @@ static int take_piece(struct pack_reader *reader, struct cache *cache, int64_t n
 	return status;
 }
 
+static void pack_assert_valid(const struct pack_reader *reader)
+{
+	assert(reader->phase != PACK_LOOKING || (!reader->taken_count && !reader->figures.present));
+	assert(reader->at <= reader->bytes.size);
+	(void)reader;
+}
+
 int pack_read(struct pack_reader *reader, struct cache *cache, int64_t now, bool *more,
 			  char error[KERNEL_ERROR_MAX])
 {
+	pack_assert_valid(reader);
 	int status = reader->phase == PACK_LOOKING ? check_piece(reader, cache, now, error)
 											   : take_piece(reader, cache, now, error);
 	*more = status == KILN_OK && reader->phase != PACK_DONE;

@@ -14,10 +14,11 @@
 struct pack_writer {
 	int fd;
 	char path[PATH_MAX], temporary[PATH_MAX + 32];
-	struct cache_trim filter;
+	/* The filter: "" and 0 let every row through. */
 	char op[24], target[KERNEL_TARGET_MAX], compiler[CACHE_COMPILER_MAX];
+	int64_t used_before;
 	struct util_hash hash;
-	char next[KERNEL_KEY_HEX]; /* rows with keys after it are still to come */
+	char next[KERNEL_KEY_HEX]; /* the key of the last row that was looked at */
 	uint64_t rows, bytes, sum; /* of all rows; of the file; of lengths */
 	bool finished;
 };
@@ -54,15 +55,6 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 	return put_bytes(writer, bytes, 8 * (size_t)count, error);
 }
 
-static void copy_filter(struct pack_writer *writer, const struct cache_trim *filter)
-{
-	snprintf(writer->op, sizeof(writer->op), "%s", filter->op ? filter->op : "");
-	snprintf(writer->target, sizeof(writer->target), "%s", filter->target ? filter->target : "");
-	snprintf(writer->compiler, sizeof(writer->compiler), "%s",
-			 filter->compiler ? filter->compiler : "");
-	writer->filter.used_before = filter->used_before;
-}
-
 int pack_write_open(const char *path, const struct cache_trim *filter, struct pack_writer **out,
 					char error[KERNEL_ERROR_MAX])
 {
@@ -76,17 +68,21 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 		return FAIL(KILN_EINVAL, "\"%.200s\" is no absolute path of at most %d bytes", path,
 					PATH_MAX - 1);
 	}
-	/* The path may name something else of somebody's, such as /dev/null: the pack must not
-	 * replace it. */
+	/* The path may name a device, such as /dev/null: the pack must not replace it. */
 	if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
 		free(writer);
 		return FAIL(KILN_EINVAL, "%.200s is there already and is no file: a pack is a file", path);
 	}
 	snprintf(writer->path, sizeof(writer->path), "%s", path);
-	/* In containers several kilnds have the same pid, and one that was killed has left its file. */
+	/* The time tells apart the files of several kilnds with one pid, in containers, and of one that
+	 * was killed. */
 	snprintf(writer->temporary, sizeof(writer->temporary), "%s.part%llx", path,
 			 (unsigned long long)util_now_us());
-	copy_filter(writer, filter);
+	snprintf(writer->op, sizeof(writer->op), "%s", filter->op ? filter->op : "");
+	snprintf(writer->target, sizeof(writer->target), "%s", filter->target ? filter->target : "");
+	snprintf(writer->compiler, sizeof(writer->compiler), "%s",
+			 filter->compiler ? filter->compiler : "");
+	writer->used_before = filter->used_before;
 	util_hash_begin(&writer->hash);
 	writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (writer->fd < 0) {
@@ -103,7 +99,7 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 	return status;
 }
 
-/* The keys of a piece: a list is finished before its rows are read. */
+/* The keys of a piece: the list is finished before cache_peek() reads the rows. */
 struct page {
 	const struct pack_writer *writer;
 	char keys[PACK_PIECE_ROWS][KERNEL_KEY_HEX];
@@ -116,7 +112,7 @@ static bool fits_filter(const struct pack_writer *writer, const struct cache_row
 	return (!writer->op[0] || strcmp(writer->op, row->op) == 0) &&
 		   (!writer->target[0] || strcmp(writer->target, row->target) == 0) &&
 		   (!writer->compiler[0] || strstr(row->compiler, writer->compiler)) &&
-		   (!writer->filter.used_before || row->used < writer->filter.used_before);
+		   (!writer->used_before || row->used < writer->used_before);
 }
 
 static void note(const struct cache_row *row, void *arg)
@@ -128,7 +124,8 @@ static void note(const struct cache_row *row, void *arg)
 	memcpy(page->last, row->key, KERNEL_KEY_HEX);
 }
 
-/* When it was used is nobody's affair elsewhere, and the same rows make the same pack. */
+/* Leaves out when and how often a row was used: that is private, and the same rows make the same
+ * pack. */
 static int put_pack_row(struct pack_writer *writer, struct cache_row *row,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -176,7 +173,7 @@ int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 	return status;
 }
 
-/* The name as well as the bytes are on the disk. */
+/* Brings the bytes and then the name to the disk. */
 static int publish(struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
 {
 	char directory[PATH_MAX];

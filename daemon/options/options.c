@@ -1,6 +1,6 @@
 /*
- * options.c: the table of options, and what is made from it: the arguments, the environment, the
- * help, the limits.  Knows nothing of what the values are used for.
+ * options.c: the table of options, by which arguments and environment are read, and help and limits
+ * written.  Knows nothing of the use of the values.
  */
 #include "option_row.h"
 
@@ -92,8 +92,8 @@ static const struct option_row table[] = {
 	{"max-own", "KILN_MAX_OWN", "N", "8", OPTION_NUMBER, 1, 65536, NULL, AT(max_own), "processes",
 		"sessions of one user that run kernels of their own, each with a device process of its own"},
 
-	/* Those that went: refused with the sentence at the end of the row.  The broker tells some to its
-	 * children, and a test says --test-NAME. */
+	/* Options that are gone: each is refused with the sentence at the end of its row.  The broker
+	 * still tells some to its children, and a test sets them by --test-NAME. */
 	{"cache-rows", "KILN_CACHE_ROWS", "N", "100000",
 		OPTION_NUMBER, 1, 1000000000, "no cap", AT(cache_rows), NULL, NULL,
 		"kilnd keeps 100000 kernels at most, and --cache-bytes says what they may take"},
@@ -219,18 +219,7 @@ static int refuse_gone(const struct option_row *row, const char *given,
 	return FAIL(KILN_EINVAL, "%s is no option any more: %s", given, row->gone);
 }
 
-/* Children have the variables of the broker, which has refused these. */
-static int check_environment(const struct options *out, char error[KERNEL_ERROR_MAX])
-{
-	for (int i = 0; i < ROWS && out->role == OPTIONS_BROKER; i++) {
-		const char *text = table[i].gone ? getenv(table[i].environment) : NULL;
-		if (text && *text)
-			return refuse_gone(&table[i], table[i].environment, error);
-	}
-	return KILN_OK;
-}
-
-/* "--test-lane-spin 0": what users cannot set any more. */
+/* Finds an option that is gone as a test may set it, "--test-lane-spin". */
 static const struct option_row *find_for_tests(const char *name, size_t size)
 {
 #ifdef KILN_TEST_HOOKS
@@ -289,17 +278,17 @@ static const char *absolute(const char *variable)
 	return path && *path == '/' ? path : NULL;
 }
 
-/* Below the user's configuration; "" where there is none, which whoever needs the keys is told. */
-static void complete_config(const char *name, char path[PATH_MAX])
+/* Writes the path below the directory of an XDG variable, or else below HOME; "" for one that is too
+ * long.  False: neither variable is an absolute path. */
+static bool below_user(const char *variable, const char *ending, const char *home_ending,
+					   char path[PATH_MAX])
 {
-	const char *base = absolute("XDG_CONFIG_HOME");
-	const char *home = absolute("HOME");
-	if (*path || (!base && !home))
-		return;
-	int size = snprintf(path, PATH_MAX, "%s%s/%s", base ? base : home,
-						base ? "/kiln" : "/.config/kiln", name);
-	if (size >= PATH_MAX)
-		path[0] = 0;
+	const char *base = absolute(variable), *home = absolute("HOME");
+	if (!base && !home)
+		return false;
+	int size = snprintf(path, PATH_MAX, "%s%s", base ? base : home, base ? ending : home_ending);
+	path[0] = size < PATH_MAX ? path[0] : 0;
+	return true;
 }
 
 /* Defaults that depend on the user and the machine. */
@@ -309,8 +298,11 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 		int cpus = util_cpu_count();
 		out->workers = cpus < 256 ? (uint64_t)cpus : 256;
 	}
-	complete_config("keys", out->key_dir);
-	complete_config("trusted", out->trust_dir);
+	/* A daemon without a place for keys runs, and tells those who need keys. */
+	if (!*out->key_dir)
+		below_user("XDG_CONFIG_HOME", "/kiln/keys", "/.config/kiln/keys", out->key_dir);
+	if (!*out->trust_dir)
+		below_user("XDG_CONFIG_HOME", "/kiln/trusted", "/.config/kiln/trusted", out->trust_dir);
 	if (!*out->socket) {
 		const char *base = absolute("XDG_RUNTIME_DIR");
 		int size = base ? snprintf(out->socket, sizeof(out->socket), "%s/kiln/kiln.sock", base)
@@ -323,64 +315,56 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 						OPTIONS_SOCKET_MAX - 1);
 		}
 	}
+	if (!*out->cache_dir &&
+		!below_user("XDG_CACHE_HOME", "/kiln", "/.cache/kiln", out->cache_dir)) {
+		return FAIL(KILN_EINVAL,
+					"no place for the cache: neither XDG_CACHE_HOME nor HOME is an absolute path; "
+					"use --cache-dir");
+	}
 	if (!*out->cache_dir) {
-		const char *base = absolute("XDG_CACHE_HOME");
-		const char *home = absolute("HOME");
-		if (!base && !home) {
-			return FAIL(KILN_EINVAL, "no place for the cache: neither XDG_CACHE_HOME nor HOME is "
-									 "an absolute path; use --cache-dir");
-		}
-		int size = snprintf(out->cache_dir, sizeof(out->cache_dir), "%s%s", base ? base : home,
-							base ? "/kiln" : "/.cache/kiln");
-		if ((size_t)size >= sizeof(out->cache_dir)) {
-			return FAIL(KILN_EINVAL, "%s is too long for a directory: use --cache-dir",
-						base ? "XDG_CACHE_HOME" : "HOME");
-		}
+		return FAIL(KILN_EINVAL, "%s is too long for a directory: use --cache-dir",
+					absolute("XDG_CACHE_HOME") ? "XDG_CACHE_HOME" : "HOME");
 	}
 	return KILN_OK;
 }
 
-static int check_role(const struct options *out, char error[KERNEL_ERROR_MAX])
+static int check_child(const struct options *out, char error[KERNEL_ERROR_MAX])
 {
-	bool child = out->role != OPTIONS_BROKER;
-	if (child && out->fd < 0)
+	if (out->fd < 0)
 		return FAIL(KILN_EINVAL, "--role needs --fd: kilnd starts such processes by itself");
 	if (out->role == OPTIONS_EXECUTOR && !*out->device_name)
 		return FAIL(KILN_EINVAL, "--role executor needs --device-name, such as cpu or cuda:0");
 	return KILN_OK;
 }
 
-/* Elsewhere the vendor's tools do it. */
-static int check_memcheck(const struct options *out, char error[KERNEL_ERROR_MAX])
+static int check_broker(const struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	const struct options_devices *devices = &out->devices;
-	if (out->role != OPTIONS_BROKER)
-		return KILN_OK;
-	if (out->memcheck && (devices->count != 1 || strcmp(devices->names[0], "cpu") != 0)) {
-		return FAIL(KILN_EINVAL, "--memcheck needs --device cpu; for a GPU there is "
-								 "--executor-wrapper compute-sanitizer");
+	/* Children inherit these variables; the broker alone refuses them. */
+	for (int i = 0; i < ROWS; i++) {
+		const char *text = table[i].gone ? getenv(table[i].environment) : NULL;
+		if (text && *text)
+			return refuse_gone(&table[i], table[i].environment, error);
 	}
-	return KILN_OK;
-}
-
-/* What watches the device processes takes them out of the sandbox. */
-static int check_sandbox(const struct options *out, char error[KERNEL_ERROR_MAX])
-{
-	if (out->sandbox != SANDBOX_REQUIRE || (!out->memcheck && !*out->executor_wrapper))
-		return KILN_OK;
-	return FAIL(KILN_EINVAL,
-				"--sandbox require does not go with %s, which needs device processes without one",
-				out->memcheck ? "--memcheck" : "--executor-wrapper");
-}
-
-static int check_tests(const struct options *out, char error[KERNEL_ERROR_MAX])
-{
+	if (out->memcheck && (devices->count != 1 || strcmp(devices->names[0], "cpu") != 0)) {
+		return FAIL(KILN_EINVAL,
+					"--memcheck needs --device cpu; for a GPU there is --executor-wrapper "
+					"compute-sanitizer");
+	}
 #ifndef KILN_TEST_HOOKS
-	if (out->test_requests)
-		return FAIL(KILN_ENOTSUP, "--test-requests is for tests, and this kilnd is built without "
-								  "them: build it with -DKILN_BUILD_TESTS=ON");
+	if (out->test_requests) {
+		return FAIL(KILN_ENOTSUP,
+					"--test-requests is for tests, and this kilnd is built without them: build it "
+					"with -DKILN_BUILD_TESTS=ON");
+	}
 #endif
-	(void)out, (void)error;
+	/* A tool that watches the device processes takes them out of the sandbox. */
+	if (out->sandbox == SANDBOX_REQUIRE && (out->memcheck || *out->executor_wrapper)) {
+		return FAIL(KILN_EINVAL,
+					"--sandbox require does not go with %s, which needs device processes without "
+					"one",
+					out->memcheck ? "--memcheck" : "--executor-wrapper");
+	}
 	return KILN_OK;
 }
 
@@ -394,16 +378,10 @@ int options_parse(int argc, char *const *argv, struct options *out, char error[K
 		status = read_arguments(argc, argv, out, error);
 	if (status != KILN_OK || out->show != OPTIONS_SHOW_NOTHING)
 		return status;
-	status = check_environment(out, error);
-	if (status == KILN_OK)
-		status = check_role(out, error);
-	if (status == KILN_OK)
-		status = check_memcheck(out, error);
-	if (status == KILN_OK)
-		status = check_tests(out, error);
-	if (status == KILN_OK && out->role == OPTIONS_BROKER)
-		status = check_sandbox(out, error);
-	return status == KILN_OK && out->role == OPTIONS_BROKER ? complete(out, error) : status;
+	if (out->role != OPTIONS_BROKER)
+		return check_child(out, error);
+	status = check_broker(out, error);
+	return status == KILN_OK ? complete(out, error) : status;
 }
 
 const char *options_sandbox(enum sandbox_mode mode)
@@ -470,7 +448,7 @@ void options_print(const struct options *options, struct util_text *text)
 	}
 }
 
-/* What a process was started with can be read by others. */
+/* Others can read the arguments and the environment of a process. */
 static void hide_passwords(int argc, char *const *argv)
 {
 	char *variable = getenv("KILN_REMOTE");

@@ -132,7 +132,7 @@ static int read_devices(const char *given, const char *text, struct options_devi
 		if (!read_device(item, size, name) || !add_device(&devices, name)) {
 			return FAIL(KILN_EINVAL,
 						"%s: " QUOTE " is not auto, none, or up to %d different ones of cpu and "
-									 "cuda:0 to cuda:63 with ',' between",
+						"cuda:0 to cuda:63 with ',' between",
 						given, text, OPTIONS_MAX_DEVICES);
 		}
 		item = item[size] ? item + size + 1 : NULL;

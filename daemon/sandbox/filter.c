@@ -1,10 +1,10 @@
 /*
- * filter.c: which system calls are possible.  The only file that knows libseccomp; without it there
- * are no filters.
+ * filter.c: restricts the system calls of this process.  The only file that knows libseccomp;
+ * without that library there are no filters.
  *
- * What a compiler starts (a driver, a preprocessor, an assembler, a linker of any distribution) is
- * not known, so for it a list says what is forbidden; for kernels on the host a list says what is
- * allowed, and so it does, a shorter one, for the threads that run them.
+ * Nobody knows the programs that a compiler starts (a driver, a preprocessor, an assembler, a
+ * linker of any distribution), so a list forbids calls to it.  A process that runs kernels on the
+ * host has a list of allowed calls, and the threads that run them a shorter one.
  */
 #include "sandbox.h"
 
@@ -30,12 +30,13 @@ bool sandbox_has_filters(void)
 	return seccomp_api_get() >= 2;
 }
 
-/* Adds a rule for a call, if there is such a call here; 0 or a negative errno. */
+/* Adds a rule for a call; 0, also where this machine or library has no such call, or a negative
+ * errno. */
 static int add_rule(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
 					const struct scmp_arg_cmp *arguments)
 {
 	int number = seccomp_syscall_resolve_name(name);
-	if (number < 0) /* not known, or not of this machine */
+	if (number < 0)
 		return 0;
 	return seccomp_rule_add_array(filter, action, number, count, arguments);
 }
@@ -48,7 +49,7 @@ static int forbid(scmp_filter_ctx filter, const char *const *names, size_t count
 	return status;
 }
 
-/* Its flags are in memory, where a filter cannot look: libc then uses clone. */
+/* A filter cannot read the flags of clone3, which are in memory; without it libc uses clone. */
 static int hide_clone3(scmp_filter_ctx filter)
 {
 	return add_rule(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
@@ -70,7 +71,7 @@ static int forbid_for_compiler(scmp_filter_ctx filter)
 	return status == 0 ? add_rule(filter, REFUSE, "prlimit64", 1, &other) : status;
 }
 
-/* A driver is started once, talks to its own daemons by Unix sockets, and may ask the kernel. */
+/* A GPU's driver starts no program, and talks to its daemons by Unix sockets alone. */
 static int forbid_for_driver(scmp_filter_ctx filter)
 {
 	static const char *const others[] = {"execve", "execveat"};
@@ -85,51 +86,46 @@ static int forbid_for_driver(scmp_filter_ctx filter)
 	return status;
 }
 
-/* Signals of a process to itself: what abort() and raise() do. */
+/* Allows signals of a process to itself: abort() and raise() send them. */
 static int allow_own_signals(scmp_filter_ctx filter)
 {
 	struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid());
 	return add_rule(filter, SCMP_ACT_ALLOW, "tgkill", 1, &own);
 }
 
-/* Further filters for some of its threads. */
-static int allow_filters(scmp_filter_ctx filter)
-{
-	struct scmp_arg_cmp no_new_privs = SCMP_A0(SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS);
-	int status = add_rule(filter, SCMP_ACT_ALLOW, "prctl", 1, &no_new_privs);
-	return status == 0 ? add_rule(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL) : status;
-}
-
 static int allow_for_host(scmp_filter_ctx filter)
 {
 	/* An object is opened through /proc/self/fd. */
-	const unsigned writing = O_ACCMODE | O_CREAT | O_TRUNC | O_TMPFILE;
-	struct scmp_arg_cmp reads = SCMP_A1(SCMP_CMP_MASKED_EQ, writing & ~(unsigned)O_DIRECTORY, 0);
-	struct scmp_arg_cmp reads_at = SCMP_A2(SCMP_CMP_MASKED_EQ, writing & ~(unsigned)O_DIRECTORY, 0);
-	struct scmp_arg_cmp limits[] = {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)};
+	const unsigned writing = (O_ACCMODE | O_CREAT | O_TRUNC | O_TMPFILE) & ~(unsigned)O_DIRECTORY;
 	const unsigned thread = SANDBOX_SANITIZED ? CLONE_VM : CLONE_VM | CLONE_THREAD;
-	struct scmp_arg_cmp threads = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
+	const struct {
+		const char *name;
+		unsigned count;
+		struct scmp_arg_cmp arguments[2];
+	} rules[] = {
+		{"open", 1, {SCMP_A1(SCMP_CMP_MASKED_EQ, writing, 0)}},
+		{"openat", 1, {SCMP_A2(SCMP_CMP_MASKED_EQ, writing, 0)}},
+		{"prlimit64", 2, {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)}},
+		{"clone", 1, {SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread)}},
+		/* A thread that runs kernels gets a filter of its own. */
+		{"prctl", 1, {SCMP_A0(SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS)}},
+		{.name = "seccomp"},
+	};
 	int status = 0;
 	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)
 		status = add_rule(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
-	if (status == 0)
-		status = add_rule(filter, SCMP_ACT_ALLOW, "open", 1, &reads);
-	if (status == 0)
-		status = add_rule(filter, SCMP_ACT_ALLOW, "openat", 1, &reads_at);
-	if (status == 0)
-		status = add_rule(filter, SCMP_ACT_ALLOW, "prlimit64", 2, limits);
-	if (status == 0)
-		status = add_rule(filter, SCMP_ACT_ALLOW, "clone", 1, &threads);
+	for (size_t i = 0; i < COUNT(rules) && status == 0; i++) {
+		status =
+			add_rule(filter, SCMP_ACT_ALLOW, rules[i].name, rules[i].count, rules[i].arguments);
+	}
 	if (status == 0)
 		status = hide_clone3(filter);
-	if (status == 0)
-		status = allow_filters(filter);
 	return status == 0 ? allow_own_signals(filter) : status;
 }
 
 static int load_filter(scmp_filter_ctx filter)
 {
-	/* Calls in the manner of another machine, such as those of 32 bits. */
+	/* A call by the numbers of another machine, such as 32 bits, ends the process. */
 	int status = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	return status == 0 ? seccomp_load(filter) : status;
 }
@@ -159,8 +155,7 @@ void sandbox_compile_alone(void)
 	scmp_filter_ctx filter = compiler_filtered ? seccomp_init(SCMP_ACT_ALLOW) : NULL;
 	if (!filter)
 		return;
-	/* For all its threads.  One that cannot be had leaves the process in the sandbox that it is in.
-	 */
+	/* The filter is for all threads.  Where there is none, the process stays in its sandbox. */
 	if (forbid(filter, programs, COUNT(programs)) == 0) {
 		seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 		load_filter(filter);

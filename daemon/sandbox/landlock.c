@@ -1,6 +1,6 @@
 /*
- * landlock.c: which paths may be opened.  The kernel's interface is declared here, for the headers
- * of a distribution may be older than the kernel that it runs on.
+ * landlock.c: restricts the paths that this process may open.  The kernel's interface is declared
+ * here: the headers of a distribution may be older than the kernel that it runs on.
  */
 #include "sandbox.h"
 
@@ -68,12 +68,7 @@ static struct ruleset handled_by(int version)
 	return handled;
 }
 
-static size_t ruleset_bytes(int version)
-{
-	return version >= 6 ? sizeof(struct ruleset) : version >= 4 ? 16 : 8;
-}
-
-/* A path that is not there needs no rule. */
+/* Lets a path be used in these ways; a path that is not there needs no rule. */
 static int allow(int ruleset, const char *path, uint64_t access)
 {
 	struct path_beneath rule = {.fd = open(path, O_PATH | O_CLOEXEC)};
@@ -89,7 +84,7 @@ static int allow(int ruleset, const char *path, uint64_t access)
 	return result;
 }
 
-/* A worker removes its directory at its end, for which its parent is asked. */
+/* Lets a worker fill its directory, and remove it at its end, which is a right on the parent. */
 static int allow_work(int ruleset, const char *work, uint64_t handled)
 {
 	char parent[1100];
@@ -118,7 +113,10 @@ static int allow_all(int ruleset, const struct sandbox_files *files, uint64_t ha
 int sandbox_landlock(int version, const struct sandbox_files *files)
 {
 	struct ruleset handled = handled_by(version);
-	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &handled, ruleset_bytes(version), 0u);
+	size_t bytes = version >= 6   ? sizeof(handled)
+				   : version >= 4 ? offsetof(struct ruleset, scoped)
+								  : offsetof(struct ruleset, net);
+	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &handled, bytes, 0u);
 	if (ruleset < 0)
 		return -1;
 	int result = allow_all(ruleset, files, handled.files);

@@ -21,10 +21,7 @@
 void seal_id_bytes(const unsigned char public[32], unsigned char id[SEAL_ID_BYTES])
 {
 	unsigned char digest[32];
-	struct util_hash hash;
-	util_hash_begin(&hash);
-	util_hash_add(&hash, public, 32);
-	util_hash_end(&hash, digest);
+	util_hash_bytes(public, 32, digest);
 	memcpy(id, digest, SEAL_ID_BYTES);
 }
 

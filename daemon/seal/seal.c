@@ -62,22 +62,6 @@ void seal_make(const struct seal_secret *secret, const char *purpose,
 	crypto_sign_detached(out + AT_SIGNATURE, NULL, digest, sizeof(digest), secret->secret);
 }
 
-static const struct seal_key *find_trusted(const struct seal_ring *ring, const char *id)
-{
-	for (int i = 0; i < ring->count; i++)
-		if (strcmp(ring->keys[i].id, id) == 0)
-			return &ring->keys[i];
-	return NULL;
-}
-
-static int refuse_altered(const struct seal_key *key, const char *what,
-						  char error[KERNEL_ERROR_MAX])
-{
-	return FAIL(KILN_EPERM,
-				"%.120s was altered after key %s (%s) sealed it, or is not what it is taken for",
-				what, key->name, key->id);
-}
-
 static int refuse_expired(const struct seal_key *key, const char *what, int64_t until,
 						  char error[KERNEL_ERROR_MAX])
 {
@@ -102,7 +86,9 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 					what, SEAL_VERSION);
 	}
 	util_hex(seal + AT_ID, SEAL_ID_BYTES, id);
-	const struct seal_key *key = find_trusted(ring, id);
+	const struct seal_key *key = NULL;
+	for (int i = 0; i < ring->count && !key; i++)
+		key = strcmp(ring->keys[i].id, id) == 0 ? &ring->keys[i] : NULL;
 	if (!key) {
 		return FAIL(KILN_EPERM,
 					"%.120s was sealed by key %s, which is not trusted here: `kiln key trust` "
@@ -114,7 +100,10 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 			0 ||
 		util_get_u64(seal + AT_BYTES) != content->bytes ||
 		memcmp(seal + AT_DIGEST, content->digest, 32) != 0)
-		return refuse_altered(key, what, error);
+		return FAIL(
+			KILN_EPERM,
+			"%.120s was altered after key %s (%s) sealed it, or is not what it is taken for", what,
+			key->name, key->id);
 	out->when = (int64_t)util_get_u64(seal + AT_WHEN);
 	out->until = (int64_t)util_get_u64(seal + AT_UNTIL);
 	if (out->until && out->until < now)
@@ -126,23 +115,14 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 
 /* ---- Records ---- */
 
-static void content_of(const void *bytes, size_t size, struct seal_content *out)
-{
-	struct util_hash hash;
-	util_hash_begin(&hash);
-	util_hash_add(&hash, bytes, size);
-	util_hash_end(&hash, out->digest);
-	out->bytes = size;
-}
-
 bool seal_record(const struct seal_secret *secret, const char *purpose, const void *bytes,
 				 size_t size, int64_t when, int64_t until, void **record, size_t *record_size)
 {
-	struct seal_content content;
+	struct seal_content content = {.bytes = size};
 	unsigned char *out = size <= SIZE_MAX - SEAL_BYTES ? malloc(size + SEAL_BYTES) : NULL;
 	if (!out)
 		return false;
-	content_of(bytes, size, &content);
+	util_hash_bytes(bytes, size, content.digest);
 	if (size)
 		memcpy(out, bytes, size);
 	seal_make(secret, purpose, &content, when, until, out + size);
@@ -161,7 +141,8 @@ int seal_record_open(const struct seal_ring *ring, const char *purpose, const ch
 					what, record_size);
 	}
 	size_t size = record_size - SEAL_BYTES;
-	content_of(record, size, &content);
+	content.bytes = size;
+	util_hash_bytes(record, size, content.digest);
 	int status = seal_check(ring, purpose, what, &content, (const unsigned char *)record + size,
 							now, out, error);
 	*bytes = status == KILN_OK ? size : 0;
