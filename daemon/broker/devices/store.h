@@ -1,9 +1,9 @@
 /*
- * store: the cache, called off the loop.  One call at a time; results come back on the loop.  The
- * daemon's own calls come first, in order: they keep what was compiled, which nobody may look for
- * before, and are no more than compiles and faults give.  Those of sessions take turns
- * (util/turns.h).  A disk that takes its time holds nobody: whoever waits is told so after a while,
- * and goes on without.
+ * store: calls the cache off the loop, one call at a time; results come back on the loop.  Calls of
+ * the daemon itself go first, in order: they keep what was compiled, before anybody looks for it,
+ * and there are no more of them than compiles and faults.  Those of sessions take turns
+ * (base/turns.h).  A disk that takes its time holds nobody: each call of store_wait() has a
+ * deadline, and goes on without the cache.
  */
 #ifndef KILN_DAEMON_STORE_H
 #define KILN_DAEMON_STORE_H
@@ -16,45 +16,42 @@ struct store_item;
 
 /* Opens the cache (blocking: before the loop runs). */
 int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX]);
-/* Closes it off the loop, once everything asked for has been answered.  True: that is done; else it
- * is to be asked again. */
+/* Closes the cache off the loop, once all calls have ended.  False: not done yet, call it again. */
 bool store_end(struct broker *broker);
-/* Frees the rest, and closes the cache if it was not. */
+/* Frees the rest, and closes the cache if store_end() did not. */
 void store_close(struct broker *broker);
 
-/* work runs on the store's thread, then done on the loop.  The daemon's own. */
+/* work runs on the store's thread, then done on the loop; done may be NULL. */
 typedef void (*store_work)(struct cache *cache, void *arg);
 typedef void (*store_done)(struct broker *broker, void *arg);
-/* why: a sentence that tells what keeps the store. */
+/* why: a sentence that says what keeps the store. */
 typedef void (*store_late)(struct broker *broker, void *arg, const char *why);
+/* A call of the daemon itself.  All of these return KILN_OK or KILN_ENOMEM. */
 int store_run(struct broker *broker, store_work work, store_done done, void *arg);
-/* The same when the owner has its turn. */
-int store_run_for(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
-				  void *arg);
 /*
- * The same for somebody who waits: after DEADLINE_STORE_MS, or at once where the call under way has
- * taken so long already, late is called, on the loop and before done.  Where the work had not begun
- * it is then left out.  *item is for store_join(), until late or done is called.
+ * Like store_run(), when the owner has its turn.  With late, which may be NULL, the call has a
+ * deadline: late() is called after DEADLINE_STORE_MS, or at once when the call in flight has taken
+ * as long already, and before done().  Work that had not begun by then is left out.  *item, unless
+ * item is NULL, is for store_join() until late() or done() is called.
  */
 int store_wait(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
 			   store_late late, void *arg, struct store_item **item);
-/* One more waits for this call, which is next when the first of them has its turn. */
+/* Has another owner wait for a call of store_wait(): the first of its owners' turns begins it. */
 void store_join(struct store_item *item, struct turn_owner owner, struct turn_place *place);
-/* What takes its time and has nothing to do with the disk: its work is given no cache, and does not
- * wait for those that are. */
-int store_aside(struct broker *broker, store_work work, store_done done, void *arg);
-int store_aside_for(struct broker *broker, struct turn_owner owner, store_work work,
-					store_done done, void *arg);
+/* Like store_run(), for work that takes its time and needs no disk: it gets no cache, and does not
+ * wait for calls that do. */
+int store_aside(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
+				void *arg);
 
-/* A call is in flight, of either kind. */
+/* Says whether a call of either kind is queued or in flight. */
 bool store_busy(const struct broker *broker);
-/* So many calls wait for a disk that does not answer that what nobody waits for is better left
- * out. */
+/* Says whether so many calls wait for a disk that does not answer that a caller does better to
+ * leave out a write. */
 bool store_is_crowded(const struct broker *broker);
-/* A snapshot as of the last finished call. */
+/* Figures as of the last call that ended. */
 const struct cache_stats *store_stats(const struct broker *broker);
-/* What is wrong with the cache and what helps: that its disk does not answer, or the cache's own
- * trouble; "" if nothing is. */
+/* Writes and returns what is wrong with the cache and what helps: its disk does not answer, or the
+ * cache's own trouble; "" without trouble. */
 const char *store_trouble(const struct broker *broker, char text[KERNEL_ERROR_MAX]);
 void store_waits(const struct broker *broker, waits_visit visit, void *arg);
 

@@ -261,7 +261,7 @@ void remote_compiled(struct broker *broker, struct cache_row *row)
 	*row = (struct cache_row){{0}};
 	broker->counters.remote_writes++;
 	remote->sealing++;
-	if (store_aside(broker, seal_work, seal_done, write) != KILN_OK) {
+	if (store_aside(broker, TURN_NOBODY, seal_work, seal_done, write) != KILN_OK) {
 		remote->sealing--;
 		remote_write_give_up(write, &broker->counters.remote_dropped);
 	}

@@ -150,7 +150,7 @@ static void piece_done(struct broker *broker, void *arg);
 static void next_piece(struct broker *broker, struct packing *packing)
 {
 	int status = packing->stopped
-					 ? store_run_for(broker, TURN_NOBODY, piece_work, piece_done, packing)
+					 ? store_wait(broker, TURN_NOBODY, piece_work, piece_done, NULL, packing, NULL)
 					 : request_store(&packing->request, piece_work, piece_done);
 	if (status == KILN_OK)
 		return;

@@ -101,8 +101,8 @@ static void read_known(void *arg, const struct compile_toolchains *toolchains, c
 	(void)error; /* no compiler: a kernel without a key */
 	snprintf(opening->compiler, sizeof(opening->compiler), "%s",
 			 job_compiler(opening->broker, opening->ref->target));
-	opening->reading = store_aside_for(opening->broker, session_turn(session), raw_read_work,
-									   raw_read_done, opening) == KILN_OK;
+	opening->reading = store_aside(opening->broker, session_turn(session), raw_read_work,
+								   raw_read_done, opening) == KILN_OK;
 	if (opening->reading)
 		return;
 	reply_error(session, opening->request.id, KILN_ENOMEM, "out of memory for a kernel");
