@@ -10,6 +10,7 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
+const char *const job_step_names[] = {"lookup", "remote", "queued", "compiling"};
 const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};
 
 /* ---- Keys ---- */
@@ -157,8 +158,8 @@ static void on_compiler(void *arg, const struct compile_toolchain *toolchain, co
 	 * those of users' kernels, whose sources are as long as a user likes. */
 	if ((!wait->terms.asker || ref->raw) && !has_key(ref, toolchain->id)) {
 		snprintf(wait->compiler, sizeof(wait->compiler), "%s", toolchain->id);
-		if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done,
-							wait) == KILN_OK) {
+		if (store_aside(wait->broker, session_turn(wait->terms.asker), key_work, key_done, wait) ==
+			KILN_OK) {
 			wait->state = WAIT_KEY;
 			return;
 		}
@@ -295,15 +296,13 @@ void job_each(const struct broker *broker, job_visit visit, void *arg)
 			.key = lookup->key,
 			.op = lookup->ref->plan.op,
 			.target = lookup->ref->target,
-			.is_job = lookup->state == LOOKUP_COMPILING,
 			.age_us = now - lookup->began_us,
 		};
-		if (lookup->alt || (lookup->job && pool_running(broker, lookup->job)))
-			seen.state = "compiling";
-		else
-			seen.state = seen.is_job                      ? "queued"
-						 : lookup->state == LOOKUP_REMOTE ? "remote"
-														  : "lookup";
+		if (lookup->state == LOOKUP_COMPILING)
+			seen.step = lookup->alt || pool_running(broker, lookup->job) ? JOB_STEP_COMPILING
+																		 : JOB_STEP_QUEUED;
+		else if (lookup->state == LOOKUP_REMOTE)
+			seen.step = JOB_STEP_REMOTE;
 		seen.waiters = count_waits(lookup, &seen.owner);
 		visit(arg, &seen);
 	}

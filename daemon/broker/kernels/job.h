@@ -153,12 +153,14 @@ double job_compile_us(const struct broker *broker, const char *target, double fi
 /* Returns the counters of ref's operator. */
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
 
-/* A lookup, for people. */
+/* A lookup, for people.  The last two steps are those of a compile. */
+enum job_step { JOB_STEP_CACHE, JOB_STEP_REMOTE, JOB_STEP_QUEUED, JOB_STEP_COMPILING };
+extern const char *const job_step_names[];
+
 struct job_lookup {
 	const char *key, *op, *target;
-	const char *state; /* "lookup", "remote", "queued", "compiling" */
-	bool is_job;       /* "queued" and "compiling": counted among the compiles */
-	uint64_t owner;    /* session whose compile it is; 0: no wait is counted */
+	enum job_step step;
+	uint64_t owner; /* session whose compile it is; 0: no wait is counted */
 	int waiters;
 	uint64_t age_us;
 };

@@ -25,9 +25,13 @@ static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
 	util_hash_end(&hash, name);
 }
 
-static bool is_idle(const struct tier_kernel *kernel)
+void tier_kernel_assert_valid(const struct tier_kernel *kernel)
 {
-	return !kernel->holders && !kernel->waiting.places && !kernel->fetching && !kernel->loads;
+	assert((kernel->fetch == TIER_FETCH_QUEUED) == (kernel->waiting.places != NULL));
+	assert((kernel->fetch == TIER_FETCH_UNDER_WAY) == (kernel->wait != NULL));
+	assert((kernel->fetch == TIER_FETCH_NONE) == !kernel->fetching);
+	assert(!kernel->tiers || kernel->holders > 0);
+	(void)kernel; /* without asserts nothing uses it */
 }
 
 /* Forgets idle kernels: they are learned anew. */
@@ -38,7 +42,7 @@ static void make_room(struct tiers *tiers)
 	if (tiers->kernels.count < KERNELS_MOST || tiers->kernels.count < 2 * tiers->kept)
 		return;
 	while ((kernel = map_next(&tiers->kernels, &cursor)))
-		if (is_idle(kernel)) {
+		if (!kernel->holders && kernel->fetch == TIER_FETCH_NONE && !kernel->loads) {
 			map_remove(&tiers->kernels, kernel->name, sizeof(kernel->name));
 			free(kernel);
 		}
@@ -251,8 +255,7 @@ static void tier_assert_valid(const struct tier *tier)
 	assert((tier->state == TIER_WAITING) == (tier->link != NULL));
 	assert(tier->state != TIER_WAITING || tier->call);
 	assert(tier->ref->tier == tier && tier->exact->holders > 0);
-	assert(!tier->exact->wait || tier->exact->fetching);
-	(void)tier; /* without asserts nothing uses it */
+	tier_kernel_assert_valid(tier->exact);
 }
 
 void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
@@ -271,7 +274,7 @@ void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
 		return;
 	link_tier(tier);
 	if (tier->exact->stage == TIER_NEW || tier->exact->stage == TIER_READY)
-		tier_enqueue(session, ref, false);
+		tier_enqueue(session, ref, JOB_LOOK);
 	broker->counters.no_gain += tier->saving_us <= 0;
 }
 
@@ -300,7 +303,7 @@ static bool hand_back(struct session *session, struct tier *tier)
 		return false;
 	take_key(tier->generic, generic);
 	link_tier(tier);
-	tier_enqueue(session, tier->ref, false);
+	tier_enqueue(session, tier->ref, JOB_LOOK);
 	return true;
 }
 
@@ -342,11 +345,12 @@ void tier_consider(struct session *session, struct kernel_ref *ref)
 	const struct tier *tier = ref->tier;
 	const struct tier_kernel *exact = tier->exact;
 	if (tier->state == TIER_PROMOTED || !may_compile(session) || exact->stage != TIER_MISSING ||
-		exact->fetching || exact->uses < TIER_MIN_USES || saving_us(session, tier) <= 0 ||
+		exact->fetch != TIER_FETCH_NONE || exact->uses < TIER_MIN_USES ||
+		saving_us(session, tier) <= 0 ||
 		exact->lost_us < tier_compile_cost(session->broker, ref->target))
 		return;
 	if (shapes_may_specialize(session, ref->plan.op))
-		tier_enqueue(session, ref, true);
+		tier_enqueue(session, ref, JOB_CALL);
 }
 
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches)

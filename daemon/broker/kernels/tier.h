@@ -13,15 +13,18 @@
  *       |                       +--the device process has lost it-------+
  *       +--tier_open finds the exact kernel loaded--> PROMOTED
  *
- *   tier_kernel (one exact or generic kernel, whatever its key):
+ *   tier_kernel (one exact or generic kernel, whatever its key), in stages:
  *     NEW --fetched: the cache has it--> READY          READY --it cannot be loaded--> FAILED
  *     NEW --the cache has it not-------> MISSING
  *     MISSING --used enough, compiled--> READY, or FAILED when it does not compile
+ *   and its fetch, to look into the cache or to compile:
+ *     NONE --tier_enqueue--> QUEUED --its turn--> UNDER_WAY --the job ends--> NONE
+ *     (any) --tiers_stop--> NONE
  *
  * Invariants: a LOOSE or WAITING tier launches the generic kernel, a PROMOTED one the exact kernel.
- * Exactly the WAITING tiers are in the list of their exact kernel.  A kernel is fetched by at most
- * one job, in turn; `fetching` is held from the queue until that job ends.  A kernel that a tier
- * names, or that is queued, fetched or loaded, is not freed.
+ * Exactly the WAITING tiers are in the list of their exact kernel.  A kernel has places in the
+ * turns while its fetch is QUEUED, a job while it is UNDER_WAY, and holds `fetching` in both.  A
+ * kernel that a tier names, or that is queued, fetched or loaded, is not freed.
  *
  *   tier.c         the choice between the two kernels of a launch
  *   tier_fetch.c   the background: looks, compiles, loads, takes over
@@ -35,6 +38,8 @@
 #include "daemon/broker/requests/session.h"
 
 enum tier_stage { TIER_NEW, TIER_MISSING, TIER_READY, TIER_FAILED };
+
+enum tier_fetch { TIER_FETCH_NONE, TIER_FETCH_QUEUED, TIER_FETCH_UNDER_WAY };
 
 enum tier_state { TIER_LOOSE, TIER_WAITING, TIER_PROMOTED };
 
@@ -51,13 +56,14 @@ struct tier_kernel {
 	int holders;   /* tiers whose exact kernel it is */
 	uint64_t uses; /* launches of the generic kernel in its stead */
 	double lost_us;
-	struct tier *tiers;          /* the WAITING ones */
-	struct turn_place place;     /* the asker's, in tiers.turns */
-	bool compile;                /* else the fetch only looks into the cache */
-	struct kernel_ref *fetching; /* queued or being fetched; NULL: neither */
-	struct job_wait *wait;       /* being fetched */
-	uint64_t asker;              /* session */
-	int loads;                   /* device processes that load it */
+	struct tier *tiers; /* the WAITING ones */
+	int loads;          /* device processes that load it */
+	enum tier_fetch fetch;
+	enum job_purpose purpose;    /* of the fetch: JOB_LOOK, or JOB_CALL to compile */
+	struct turn_place place;     /* QUEUED: the asker's, in tiers.turns */
+	struct kernel_ref *fetching; /* QUEUED, UNDER_WAY: what the job makes */
+	struct job_wait *wait;       /* UNDER_WAY */
+	uint64_t asker;              /* session of the last tier_enqueue() */
 	struct broker *broker;
 };
 
@@ -157,13 +163,14 @@ struct tiers {
 	bool stopped;
 };
 
+void tier_kernel_assert_valid(const struct tier_kernel *kernel);
 /* Finds the kernel of ref, or makes it; NULL without memory. */
 struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref);
 /* Its module in the device process; 0: it is not loaded. */
 uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 					 const struct tier_kernel *kernel);
-/* Queues the exact kernel of ref, to be looked for or compiled. */
-void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile);
+/* Queues the exact kernel of ref: JOB_LOOK, or JOB_CALL to have it compiled. */
+void tier_enqueue(struct session *session, struct kernel_ref *ref, enum job_purpose purpose);
 /* Queues the exact kernel for a compile if that pays by now. */
 void tier_consider(struct session *session, struct kernel_ref *ref);
 void tier_take_over(struct session *session, struct tier *tier);

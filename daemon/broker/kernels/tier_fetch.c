@@ -125,7 +125,7 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 	if (answer->status == KILN_OK) {
 		tier_know(broker, kernel->fetching, (int64_t)answer->row->object_bytes);
 		tier_fetch_load(broker, kernel, answer->row, kernel->fetching->plan.shared_bytes);
-	} else if (answer->status == KILN_ENOENT && !kernel->compile) {
+	} else if (answer->status == KILN_ENOENT && kernel->purpose == JOB_LOOK) {
 		kernel->stage = TIER_MISSING;
 	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {
 		kernel->stage = TIER_MISSING; /* the error may pass */
@@ -133,7 +133,7 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 	} else if (answer->status != KILN_ECANCELED) {
 		kernel->stage = TIER_FAILED;
 	}
-	if (!kernel->compile)
+	if (kernel->purpose == JOB_LOOK)
 		return;
 	count_anew(kernel);
 	if (answer->status != KILN_OK)
@@ -143,19 +143,27 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 								: &broker->counters.specialize_failed) += 1;
 }
 
+/* Returns the ref that was fetched, whose hold is the caller's. */
+static struct kernel_ref *end_fetch(struct tier_kernel *kernel)
+{
+	struct kernel_ref *ref = kernel->fetching;
+	kernel->fetch = TIER_FETCH_NONE;
+	kernel->fetching = NULL;
+	kernel->wait = NULL;
+	tier_kernel_assert_valid(kernel);
+	return ref;
+}
+
 static void on_fetched(void *arg, const struct job_answer *answer)
 {
 	struct tier_kernel *kernel = arg;
 	struct broker *broker = kernel->broker;
 	struct session *session = session_find(broker, kernel->asker);
-	kernel->wait = NULL;
 	broker->tiers->fetches--;
 	note_end(broker, kernel, answer);
-	if (kernel->compile && session && answer->status == KILN_OK)
+	if (kernel->purpose == JOB_CALL && session && answer->status == KILN_OK)
 		shapes_note_compile(session, kernel->op, answer->row->compile_micros);
-	struct kernel_ref *ref = kernel->fetching;
-	kernel->fetching = NULL;
-	kernel->compile = false;
+	struct kernel_ref *ref = end_fetch(kernel);
 	/* Launches went on while it was looked for. */
 	if (session)
 		tier_consider(session, ref);
@@ -165,20 +173,19 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 
 static void tier_fetch_start(struct broker *broker, struct tier_kernel *kernel)
 {
-	const struct job_terms terms = {.priority = POOL_BACKGROUND,
-									.purpose = kernel->compile ? JOB_CALL : JOB_LOOK};
-	if (kernel->compile)
+	const struct job_terms terms = {.priority = POOL_BACKGROUND, .purpose = kernel->purpose};
+	if (kernel->purpose == JOB_CALL)
 		util_debug(
 			"%s: the exact kernel is compiled: %llu launches lost %.1f ms by the generic one",
 			kernel->op, (unsigned long long)kernel->uses, kernel->lost_us / 1e3);
 	kernel->wait = job_resolve(broker, kernel->fetching, &terms, on_fetched, kernel);
-	if (kernel->wait) {
-		broker->tiers->fetches++;
+	if (!kernel->wait) {
+		kernel_drop(end_fetch(kernel));
 		return;
 	}
-	kernel_drop(kernel->fetching);
-	kernel->fetching = NULL;
-	kernel->compile = false;
+	kernel->fetch = TIER_FETCH_UNDER_WAY;
+	broker->tiers->fetches++;
+	tier_kernel_assert_valid(kernel);
 }
 
 static void pump(struct broker *broker)
@@ -193,20 +200,22 @@ static void on_tier_fetch_timer(uv_timer_t *timer)
 	pump(timer->data);
 }
 
-void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
+void tier_enqueue(struct session *session, struct kernel_ref *ref, enum job_purpose purpose)
 {
 	struct broker *broker = session->broker;
 	struct tier_kernel *kernel = ref->tier->exact;
 	struct tiers *tiers = broker->tiers;
-	if (kernel->waiting.places || kernel->fetching || tiers->stopped)
+	if (kernel->fetch != TIER_FETCH_NONE || tiers->stopped)
 		return;
 	/* Without memory the next call of its shape queues it. */
 	if (turns_join(&tiers->turns, &kernel->waiting, &kernel->place, session_turn(session)) < 0)
 		return;
 	/* The kernel is fetched even if the call goes: the next call of its shape gets it. */
+	kernel->fetch = TIER_FETCH_QUEUED;
 	kernel->fetching = kernel_hold(ref);
 	kernel->asker = session->id;
-	kernel->compile = compile;
+	kernel->purpose = purpose;
+	tier_kernel_assert_valid(kernel);
 	if (!uv_is_active((uv_handle_t *)&tiers->timer))
 		uv_timer_start(&tiers->timer, on_tier_fetch_timer, PAUSE_TIER_LOOK_MS, 0);
 }
@@ -217,7 +226,7 @@ static void resume(struct broker *broker, const struct tier_kernel *kernel,
 	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
 		struct session *session = session_find(broker, tier->session);
 		if (session && session->executor == executor) {
-			tier_enqueue(session, tier->ref, false);
+			tier_enqueue(session, tier->ref, JOB_LOOK);
 			return;
 		}
 	}
@@ -241,16 +250,6 @@ void tiers_open(struct broker *broker)
 	uv_timer_init(&broker->loop, &broker->tiers->timer);
 }
 
-static void stop_fetch(struct broker *broker, struct tier_kernel *kernel)
-{
-	if (kernel->wait)
-		job_leave(broker, kernel->wait);
-	kernel_drop(kernel->fetching);
-	turns_leave_all(&kernel->waiting);
-	kernel->wait = NULL;
-	kernel->fetching = NULL;
-}
-
 void tiers_stop(struct broker *broker)
 {
 	struct tiers *tiers = broker->tiers;
@@ -259,7 +258,12 @@ void tiers_stop(struct broker *broker)
 	tiers->stopped = true;
 	uv_timer_stop(&tiers->timer);
 	while ((kernel = map_next(&tiers->kernels, &cursor)))
-		stop_fetch(broker, kernel);
+		if (kernel->fetch != TIER_FETCH_NONE) {
+			if (kernel->wait)
+				job_leave(broker, kernel->wait);
+			turns_leave_all(&kernel->waiting);
+			kernel_drop(end_fetch(kernel));
+		}
 	tier_warm_stop(broker);
 }
 

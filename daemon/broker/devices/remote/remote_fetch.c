@@ -18,6 +18,7 @@
  */
 #include "remote_state.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,9 @@
 
 enum fetch_state { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
 
+/* Who has the claim of the key, as the last answer in CLAIM says. */
+enum claimant { CLAIMANT_OTHER, CLAIMANT_NOBODY, CLAIMANT_US };
+
 struct remote_fetch {
 	struct remote *remote;
 	uint64_t id;
@@ -34,12 +38,11 @@ struct remote_fetch {
 	char target[KERNEL_TARGET_MAX];
 	struct turn_owner owner;
 	enum fetch_state state;
+	enum claimant claimant;
 	bool compiles; /* if there is no entry */
-	bool vacant;   /* nobody else has the claim */
-	bool claimed;  /* for we have it */
-	bool waited;   /* another host had it */
-	bool overtime; /* its deadline has passed */
-	uint64_t began_us, sent_us, due_us, give_up_us, waits_us;
+	bool overtime; /* the deadline of the ask has passed, its grace has not */
+	uint64_t began_us, sent_us, due_us, give_up_us;
+	uint64_t waits_us; /* since when another host has had the claim; 0: none had it */
 	remote_done done;
 	void *arg;
 	struct remote_fetch *next;
@@ -51,6 +54,15 @@ struct ask {
 	uint64_t id;
 	char key[KERNEL_KEY_HEX];
 };
+
+static void remote_fetch_assert_valid(const struct remote_fetch *fetch)
+{
+	assert(fetch->compiles || fetch->state == FETCH_ASK || fetch->state == FETCH_CHECK);
+	assert(fetch->claimant != CLAIMANT_US || fetch->compiles);
+	assert((fetch->state == FETCH_CHECK) == (fetch->due_us == REMOTE_NEVER));
+	assert(fetch->state != FETCH_WAIT || fetch->waits_us);
+	(void)fetch; /* without asserts nothing uses it */
+}
 
 static struct remote_fetch *remote_fetch_find(const struct remote *remote, uint64_t id)
 {
@@ -72,13 +84,14 @@ static void unlink_fetch(struct remote_fetch *fetch)
 static void end(struct remote_fetch *fetch, uint64_t *counter, struct cache_row *row)
 {
 	struct remote *remote = fetch->remote;
+	remote_fetch_assert_valid(fetch);
 	unlink_fetch(fetch);
 	(*counter)++;
-	if (!row && !fetch->waited)
+	if (!row && !fetch->waits_us)
 		histogram_note(&remote->miss_times, util_now_us() - fetch->began_us);
-	if (fetch->claimed)
+	if (fetch->claimant == CLAIMANT_US)
 		remote_claim_hold(remote, fetch->key, fetch->sent_us);
-	if (fetch->claimed && row)
+	if (fetch->claimant == CLAIMANT_US && row)
 		remote_claim_release(remote, fetch->key);
 	fetch->done(fetch->arg, row);
 	free(fetch);
@@ -134,7 +147,7 @@ static void check_done(struct broker *broker, void *arg)
 	struct remote_fetch *fetch = remote_fetch_find(check->ask.remote, check->ask.id);
 	check->ask.remote->trusted = check->trusted;
 	if (fetch && check->status == KILN_OK) {
-		broker->counters.remote_waits += fetch->waited;
+		broker->counters.remote_waits += fetch->waits_us != 0;
 		end(fetch, &broker->counters.lookup_remote, &check->row);
 	} else if (fetch) {
 		refuse(fetch, check->error);
@@ -158,7 +171,7 @@ static void check_entry(struct remote_fetch *fetch, const struct remote_reply *r
 		check->bytes = reply->size;
 		fetch->state = FETCH_CHECK;
 		fetch->due_us = REMOTE_NEVER;
-		if (store_aside_for(fetch->remote->broker, fetch->owner, check_work, check_done, check) ==
+		if (store_aside(fetch->remote->broker, fetch->owner, check_work, check_done, check) ==
 			KILN_OK)
 			return;
 	}
@@ -204,7 +217,8 @@ static bool send_get(struct remote_fetch *fetch)
 static void claim(struct remote_fetch *fetch)
 {
 	fetch->state = FETCH_CLAIM;
-	fetch->vacant = fetch->claimed = fetch->overtime = false;
+	fetch->claimant = CLAIMANT_OTHER;
+	fetch->overtime = false;
 	if (!send_claim(fetch) || !send_get(fetch))
 		end_badly(fetch, "out of memory for an ask");
 }
@@ -212,10 +226,8 @@ static void claim(struct remote_fetch *fetch)
 static void wait_for_other(struct remote_fetch *fetch)
 {
 	uint64_t now = util_now_us();
-	if (!fetch->waited) {
+	if (!fetch->waits_us)
 		fetch->waits_us = now;
-		fetch->waited = true;
-	}
 	uint64_t pause = (now - fetch->waits_us) / 8;
 	if (pause < PAUSE_REMOTE_POLL_LEAST_US)
 		pause = PAUSE_REMOTE_POLL_LEAST_US;
@@ -223,17 +235,8 @@ static void wait_for_other(struct remote_fetch *fetch)
 		pause = PAUSE_REMOTE_POLL_MOST_US;
 	fetch->state = FETCH_WAIT;
 	fetch->due_us = now + pause;
+	remote_fetch_assert_valid(fetch);
 	remote_arm(fetch->remote);
-}
-
-static void no_entry(struct remote_fetch *fetch)
-{
-	if (fetch->state == FETCH_ASK && fetch->compiles)
-		claim(fetch);
-	else if (fetch->state == FETCH_ASK || fetch->vacant)
-		end(fetch, &fetch->remote->broker->counters.remote_misses, NULL);
-	else
-		wait_for_other(fetch);
 }
 
 static void on_entry(void *arg, const struct remote_reply *reply)
@@ -255,8 +258,12 @@ static void on_entry(void *arg, const struct remote_reply *reply)
 		refuse(fetch, "the entry is larger than entries are");
 	else if (reply->size)
 		check_entry(fetch, reply);
+	else if (fetch->state == FETCH_ASK && fetch->compiles)
+		claim(fetch);
+	else if (fetch->state == FETCH_ASK || fetch->claimant != CLAIMANT_OTHER)
+		end(fetch, &fetch->remote->broker->counters.remote_misses, NULL);
 	else
-		no_entry(fetch);
+		wait_for_other(fetch);
 }
 
 /* Of SET: OK or nil; of EXISTS: a number.  A Redis that may only be read gives no claims. */
@@ -265,10 +272,10 @@ static void on_claim(void *arg, const struct remote_reply *reply)
 	struct ask *ask = arg;
 	struct remote_fetch *fetch = remote_fetch_find(ask->remote, ask->id);
 	bool ours = reply->kind == REMOTE_BYTES;
+	bool nobodys =
+		reply->kind == REMOTE_ERROR || (reply->kind == REMOTE_NUMBER && reply->number == 0);
 	if (fetch) {
-		fetch->claimed = ours;
-		fetch->vacant = ours || reply->kind == REMOTE_ERROR ||
-						(reply->kind == REMOTE_NUMBER && reply->number == 0);
+		fetch->claimant = ours ? CLAIMANT_US : nobodys ? CLAIMANT_NOBODY : CLAIMANT_OTHER;
 	} else if (ours) {
 		/* Nobody waits for it any more. */
 		remote_claim_hold(ask->remote, ask->key, util_now_us());
@@ -355,7 +362,7 @@ void remote_fetch_end_all(struct remote *remote)
 			fetch = fetch->next;
 			continue;
 		}
-		fetch->claimed = false;
+		fetch->claimant = CLAIMANT_OTHER;
 		end(fetch, &remote->broker->counters.remote_failures, NULL);
 		fetch = remote->fetches;
 	}
@@ -419,7 +426,7 @@ void remote_leave(struct broker *broker, struct remote_fetch *fetch)
 	struct remote *remote = fetch->remote;
 	broker->counters.remote_left++;
 	unlink_fetch(fetch);
-	if (fetch->claimed) {
+	if (fetch->claimant == CLAIMANT_US) {
 		remote_claim_hold(remote, fetch->key, fetch->sent_us);
 		remote_claim_release(remote, fetch->key);
 	}
@@ -429,7 +436,7 @@ void remote_leave(struct broker *broker, struct remote_fetch *fetch)
 void remote_note(const struct remote_fetch *fetch, struct wait_note *note)
 {
 	uint64_t now = util_now_us();
-	bool other = fetch->waited && fetch->state != FETCH_CHECK;
+	bool other = fetch->waits_us && fetch->state != FETCH_CHECK;
 	note->what = other ? "host" : fetch->state == FETCH_CHECK ? "store" : "remote";
 	note->of = other ? "host" : fetch->state == FETCH_CHECK ? "store" : "redis";
 	waits_say(note, "%s",
@@ -444,7 +451,7 @@ void remote_note(const struct remote_fetch *fetch, struct wait_note *note)
 
 bool remote_is_waiting(const struct remote_fetch *fetch)
 {
-	return fetch->waited;
+	return fetch->waits_us != 0;
 }
 
 uint64_t remote_asking(const struct broker *broker)

@@ -50,7 +50,7 @@ static void add_executor(void *arg, const struct handle_stats *stats)
 static void add_lookup(void *arg, const struct job_lookup *lookup)
 {
 	struct gauges *gauges = arg;
-	*(lookup->is_job ? &gauges->compiling : &gauges->looking_up) += 1;
+	*(lookup->step >= JOB_STEP_QUEUED ? &gauges->compiling : &gauges->looking_up) += 1;
 }
 
 static void gather(struct broker *broker, struct gauges *gauges)
@@ -208,7 +208,7 @@ static void put_lookup(void *arg, const struct job_lookup *lookup)
 	wire_put_str(out, "key", lookup->key);
 	wire_put_str(out, "op", lookup->op);
 	wire_put_str(out, "target", lookup->target);
-	wire_put_str(out, "state", lookup->state);
+	wire_put_str(out, "state", job_step_names[lookup->step]);
 	wire_put_uint(out, "owner", lookup->owner);
 	wire_put_int(out, "waiters", lookup->waiters);
 	wire_put_uint(out, "age_us", lookup->age_us);
