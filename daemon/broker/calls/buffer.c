@@ -3,7 +3,7 @@
  * it, so that a new device process, and that of the session's own kernels, gets it when it is next
  * used.
  */
-#include "buffer.h"
+#include "buffer_state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -12,25 +12,25 @@
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
-#include "owned.h"
+#include "call_state.h"
 #include "work.h"
 
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
-						  const char *name)
+						  const char *name, const struct buffer_memory *memory)
 {
 	struct buffer *buffer = calloc(1, sizeof(*buffer));
-	if (!buffer)
-		return NULL;
-	buffer->id = broker_id(session->broker);
-	buffer->kind = kind;
-	buffer->bytes = bytes;
-	buffer->fd = -1;
-	buffer->session = session;
-	snprintf(buffer->name, sizeof(buffer->name), "%s", name ? name : "");
-	if (map_put_id(&session->owned->buffers, buffer->id, buffer) < 0) {
+	uint64_t id = broker_id(session->broker);
+	if (!buffer || map_put_id(&session->owned->buffers, id, buffer) < 0) {
+		closer_put(session->uid, memory ? memory->fd : -1);
 		free(buffer);
 		return NULL;
 	}
+	buffer->id = id;
+	buffer->kind = kind;
+	buffer->bytes = bytes;
+	buffer->memory = memory ? *memory : (struct buffer_memory){.fd = -1};
+	buffer->session = session;
+	snprintf(buffer->name, sizeof(buffer->name), "%s", name ? name : "");
 	if (kind == BUFFER_HELD || kind == BUFFER_SHARED)
 		session->owned->held_bytes += bytes;
 	return buffer;
@@ -48,14 +48,24 @@ void buffer_delete(struct buffer *buffer)
 		handle_disown(session->executor, buffer);
 	if (buffer->at[BUFFER_OWN].place == BUFFER_PLACING && session->own)
 		handle_disown(session->own, buffer);
-	closer_put(session->uid, buffer->fd);
-	explicit_bzero(buffer->handle, sizeof(buffer->handle));
+	closer_put(session->uid, buffer->memory.fd);
+	explicit_bzero(buffer->memory.handle, sizeof(buffer->memory.handle));
 	free(buffer);
 }
 
 struct buffer *buffer_find(const struct session *session, uint64_t id)
 {
 	return map_get_id(&session->owned->buffers, id);
+}
+
+bool buffer_is_making(const struct buffer *buffer)
+{
+	return buffer->making != NULL;
+}
+
+uint64_t buffer_bytes(const struct buffer *buffer)
+{
+	return buffer->bytes;
 }
 
 struct buffer *buffer_next(const struct session *session, size_t *cursor)
@@ -79,7 +89,7 @@ const char *buffer_label(const struct buffer *buffer, char label[96])
 
 uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset)
 {
-	uint64_t address = (buffer ? buffer->offset : 0) + offset;
+	uint64_t address = (buffer ? buffer->memory.offset : 0) + offset;
 	uint32_t alignment = 16;
 	while (address % alignment)
 		alignment /= 2;
@@ -93,19 +103,20 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 	uint64_t x_at = a->offset, y_at = b->offset;
 	if (x != y) {
 		bool numbered = x->kind == BUFFER_LENT_IPC || x->kind == BUFFER_LENT_POOL;
-		bool one_allocation = numbered && x->kind == y->kind && x->bufid == y->bufid &&
-							  !memcmp(x->handle, y->handle, sizeof(x->handle));
+		bool one_allocation = numbered && x->kind == y->kind &&
+							  x->memory.bufid == y->memory.bufid &&
+							  !memcmp(x->memory.handle, y->memory.handle, sizeof(x->memory.handle));
 		if (!one_allocation)
 			return false;
-		x_at += x->offset;
-		y_at += y->offset;
+		x_at += x->memory.offset;
+		y_at += y->memory.offset;
 	}
 	return a_bytes && b_bytes && x_at < y_at + b_bytes && y_at < x_at + a_bytes;
 }
 
 /* ---- Places ---- */
 
-struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where)
+static struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where)
 {
 	return where == BUFFER_OWN ? buffer->session->own : buffer->session->executor;
 }
@@ -141,9 +152,9 @@ static void begin_anew(struct buffer *buffer)
 {
 	send_free(buffer, BUFFER_OWN);
 	buffer->at[BUFFER_OWN].generation = 0;
-	closer_put(buffer->session->uid, buffer->fd);
-	buffer->fd = -1;
-	buffer->gpu[0] = 0;
+	closer_put(buffer->session->uid, buffer->memory.fd);
+	buffer->memory.fd = -1;
+	buffer->memory.gpu[0] = 0;
 	lose(buffer);
 }
 
@@ -158,7 +169,7 @@ static void placed(struct buffer *buffer, enum buffer_where where, int status, c
 {
 	struct session *session = buffer->session;
 	struct buffer_place_state *at = &buffer->at[where];
-	bool shared = buffer->kind == BUFFER_HELD && buffer->fd >= 0;
+	bool shared = buffer->kind == BUFFER_HELD && buffer->memory.fd >= 0;
 	assert(at->place == BUFFER_PLACING);
 	at->place = BUFFER_ABSENT;
 	if (where == BUFFER_HOME && shared && status != KILN_OK && status != KILN_EDEVICE) {
@@ -169,8 +180,8 @@ static void placed(struct buffer *buffer, enum buffer_where where, int status, c
 	} else {
 		buffer_fail(at, util_fail(at->error, sizeof(at->error), status, "%s", error));
 	}
-	if (buffer->on_change)
-		buffer->on_change(buffer, buffer->on_change_arg);
+	if (buffer->making)
+		making_look(buffer->making);
 	work_pump(session);
 }
 
@@ -194,8 +205,8 @@ static uint64_t origin_of(const struct buffer *buffer)
 	uint64_t number;
 	util_hash_begin(&hash);
 	util_hash_add(&hash, &buffer->kind, sizeof(buffer->kind));
-	util_hash_add(&hash, &buffer->bufid, sizeof(buffer->bufid));
-	util_hash_add(&hash, buffer->handle, sizeof(buffer->handle));
+	util_hash_add(&hash, &buffer->memory.bufid, sizeof(buffer->memory.bufid));
+	util_hash_add(&hash, buffer->memory.handle, sizeof(buffer->memory.handle));
 	util_hash_end(&hash, digest);
 	memcpy(&number, digest, sizeof(number));
 	return number | 1;
@@ -205,7 +216,7 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 {
 	struct device_handle *executor = buffer_executor(buffer, where);
 	struct wire_out message;
-	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
+	bool held = buffer->kind == BUFFER_HELD && buffer->memory.fd < 0;
 	bool pool = buffer->kind == BUFFER_LENT_POOL;
 	bool by_handle = buffer->kind == BUFFER_LENT_IPC || pool;
 	bool by_fd = !held && buffer->kind != BUFFER_LENT_IPC;
@@ -215,18 +226,18 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 	wire_put_uint(&message, "stream", buffer->session->stream);
 	if (!held) {
 		wire_put_str(&message, "kind", pool ? "pool" : by_fd ? "fd" : "ipc");
-		wire_put_uint(&message, "span", buffer->span);
-		wire_put_uint(&message, "offset", buffer->offset);
+		wire_put_uint(&message, "span", buffer->memory.span);
+		wire_put_uint(&message, "offset", buffer->memory.offset);
 	}
 	if (by_handle) {
 		wire_put_uint(&message, "origin", origin_of(buffer));
-		wire_put_bin(&message, "handle", buffer->handle, sizeof(buffer->handle));
-		wire_put_uint(&message, "bufid", buffer->bufid);
-		wire_put_int(&message, "pid", buffer->pid);
+		wire_put_bin(&message, "handle", buffer->memory.handle, sizeof(buffer->memory.handle));
+		wire_put_uint(&message, "bufid", buffer->memory.bufid);
+		wire_put_int(&message, "pid", buffer->memory.pid);
 	}
 	if (pool)
-		wire_put_uint(&message, "pool", buffer->pool);
-	return handle_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, DEADLINE_PLACE_MS,
+		wire_put_uint(&message, "pool", buffer->memory.pool);
+	return handle_send(executor, &message, id, &buffer->memory.fd, by_fd ? 1 : 0, DEADLINE_PLACE_MS,
 					   where == BUFFER_OWN ? on_own : on_home, buffer);
 }
 
@@ -254,11 +265,11 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 	assert(at->place == BUFFER_SHARING);
 	at->place = BUFFER_ABSENT;
 	if (status == KILN_OK) {
-		buffer->fd = handle_take_fd(buffer->session->executor);
-		buffer->span = wire_get_uint(&reply->root, "span", 0);
-		buffer->offset = wire_get_uint(&reply->root, "offset", 0);
-		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof(buffer->gpu));
-		if (buffer->fd < 0)
+		buffer->memory.fd = handle_take_fd(buffer->session->executor);
+		buffer->memory.span = wire_get_uint(&reply->root, "span", 0);
+		buffer->memory.offset = wire_get_uint(&reply->root, "offset", 0);
+		memcpy(buffer->memory.gpu, buffer->session->device->info.uuid, sizeof(buffer->memory.gpu));
+		if (buffer->memory.fd < 0)
 			status = KILN_EPROTO;
 	}
 	/* After EDEVICE the next home process gets new memory first, and is asked to share that. */
@@ -268,26 +279,17 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 	work_pump(buffer->session);
 }
 
-static enum buffer_place share(struct buffer *buffer)
-{
-	struct device_handle *home = buffer->session->executor;
-	struct wire_out message;
-	uint64_t id = handle_begin(home, &message, "share");
-	wire_put_uint(&message, "buf", buffer->id);
-	int status = handle_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
-	return sent(buffer, BUFFER_OWN, BUFFER_SHARING, status);
-}
-
 /* Says whether the memory is on a GPU that the device process does not have now. */
 static bool is_of_another(const struct buffer *buffer)
 {
 	const struct device_info *info = &buffer->session->device->info;
-	return buffer->gpu[0] && info->uuid[0] && strcmp(buffer->gpu, info->uuid) != 0;
+	return buffer->memory.gpu[0] && info->uuid[0] && strcmp(buffer->memory.gpu, info->uuid) != 0;
 }
 
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 {
 	struct buffer_place_state *at = &buffer->at[where];
+	struct wire_out message;
 	if (buffer_is_in(buffer, where))
 		return BUFFER_PLACED;
 	if (at->place == BUFFER_PLACING || at->place == BUFFER_SHARING)
@@ -296,17 +298,23 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 		return BUFFER_FAILED;
 	if (buffer->kind == BUFFER_HELD && is_of_another(buffer))
 		begin_anew(buffer);
-	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
+	bool held = buffer->kind == BUFFER_HELD && buffer->memory.fd < 0;
 	if (where == BUFFER_OWN && held && buffer->bytes) {
-		enum buffer_place home = buffer_place(buffer, BUFFER_HOME);
-		return home == BUFFER_PLACED ? share(buffer) : home;
+		enum buffer_place in_home = buffer_place(buffer, BUFFER_HOME);
+		if (in_home != BUFFER_PLACED)
+			return in_home;
+		struct device_handle *home = buffer->session->executor;
+		uint64_t id = handle_begin(home, &message, "share");
+		wire_put_uint(&message, "buf", buffer->id);
+		int status = handle_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
+		return sent(buffer, BUFFER_OWN, BUFFER_SHARING, status);
 	}
 	if (at->generation && held)
 		lose(buffer);
 	if (is_of_another(buffer))
 		return buffer_fail(at, util_fail(at->error, sizeof(at->error), KILN_ELOST,
 										 "it was lent from %s, and %s is %s now: lend it again",
-										 buffer->gpu,
+										 buffer->memory.gpu,
 										 handle_device(buffer_executor(buffer, where))->info.name,
 										 buffer->session->device->info.uuid));
 	return sent(buffer, where, BUFFER_PLACING, send_place(buffer, where));
@@ -317,8 +325,26 @@ void buffers_remake(struct session *session)
 	size_t cursor = 0;
 	struct buffer *buffer;
 	while ((buffer = buffer_next(session, &cursor)))
-		if (buffer->on_change)
-			buffer->on_change(buffer, buffer->on_change_arg);
+		if (buffer->making)
+			making_look(buffer->making);
+}
+
+void buffers_add_up(const struct session *session, const struct device_handle *executor,
+					struct buffer_sums *sums)
+{
+	enum buffer_where where = session->own == executor ? BUFFER_OWN : BUFFER_HOME;
+	const struct buffer *buffer;
+	size_t cursor = 0;
+	if (where == BUFFER_HOME && session->executor != executor)
+		return;
+	while ((buffer = buffer_next(session, &cursor))) {
+		if (!buffer_is_in(buffer, where))
+			continue;
+		/* A session's own process makes no memory: all that it has is imported. */
+		bool held = buffer->kind == BUFFER_HELD && where == BUFFER_HOME;
+		sums->buffers++;
+		*(held ? &sums->held : &sums->lent) += buffer->bytes;
+	}
 }
 
 void buffer_release(struct buffer *buffer)

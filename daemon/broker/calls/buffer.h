@@ -1,17 +1,6 @@
 /*
- * buffer: memory that a session may name, and its places: the device process of the session (HOME),
- * and the process of its own for kernels that it brings (OWN).  A buffer belongs to its session;
- * works that use it end before it is freed (work.h).
- *
- *   a place:  ABSENT --asked to place it--> PLACING --+--> PLACED
- *               |                                     +--> FAILED --a work is told--> ABSENT
- *               +--OWN needs HOME's memory--> SHARING --+--> ABSENT; the buffer has a descriptor
- *                                                       +--> FAILED
- *             PLACED --that process ends--> stale: the next buffer_place() asks anew
- *
- * Invariants: a process has the buffer if, and only if, the place's generation is the process's.
- * PLACING and SHARING have exactly one request under way whose argument is the buffer: SHARING in
- * HOME, PLACING in its own process.  The buffer owns fd.
+ * buffer: memory that a session may name.  A buffer belongs to its session; works that use it end
+ * before it is freed (work.h).  buffer_state.h draws how it comes into device processes.
  */
 #ifndef KILN_DAEMON_BUFFER_H
 #define KILN_DAEMON_BUFFER_H
@@ -19,40 +8,21 @@
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/requests/session.h"
 
+struct buffer;
+
 enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD, BUFFER_LENT_POOL };
 
-/* The device processes that a buffer can be in. */
+/* The device processes that a buffer can be in: that of the session's device, and that of its own
+ * kernels. */
 enum buffer_where { BUFFER_HOME, BUFFER_OWN, BUFFER_PLACES };
 
-enum buffer_place { BUFFER_ABSENT, BUFFER_SHARING, BUFFER_PLACING, BUFFER_PLACED, BUFFER_FAILED };
-
-struct buffer_place_state {
-	enum buffer_place place;
-	uint64_t generation; /* of the last process that had it; 0: none had */
-	int status;          /* FAILED: why */
-	char error[KERNEL_ERROR_MAX];
-};
-
-struct buffer {
-	uint64_t id; /* in the device processes, too */
-	enum buffer_kind kind;
-	uint64_t bytes;
-	char name[64];
-	/* What a device process needs to import it; kept so that a new process gets it again. */
+/* What a device process needs to import the memory; kept so that a new process gets it again. */
+struct buffer_memory {
 	unsigned char handle[64];
 	uint64_t bufid, pool, span, offset;
 	int64_t pid;
 	char gpu[DEVICE_UUID_TEXT]; /* UUID of the GPU that lent or shared memory is on; "": unknown */
-	int fd;                     /* -1: none; a HELD one has one only once two processes share it */
-	struct buffer_place_state at[BUFFER_PLACES];
-	/* HELD: the contents ended with a process; the first `covered` bytes were written since. */
-	bool lost;
-	bool rewritten; /* in check_lost() of a graph: an earlier launch writes all of it */
-	uint64_t covered;
-	struct session *session;
-	/* Called when placing it has ended, or may be tried again; NULL: no request makes it now. */
-	void (*on_change)(struct buffer *buffer, void *arg);
-	void *on_change_arg;
+	int fd;                     /* -1: none */
 };
 
 /* The place of an operand in memory; without a buffer the operand is left out. */
@@ -61,36 +31,27 @@ struct work_operand {
 	uint64_t offset;
 };
 
-/* A new buffer of the session; NULL without memory. */
+/* A new buffer of the session; NULL without memory.  Takes over memory->fd, also when it fails.
+ * memory: NULL for a HELD one. */
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
-						  const char *name);
+						  const char *name, const struct buffer_memory *memory);
+/* Answers this request when the session's device process has the buffer; a buffer that it cannot
+ * have is deleted.  Until then buffer_is_making(): the client does not know the buffer's id. */
+void buffer_make(struct session *session, uint64_t id, struct buffer *buffer);
 void buffer_delete(struct buffer *buffer); /* on the broker's side only */
 struct buffer *buffer_find(const struct session *session, uint64_t id);
-/* Says whether the request that makes it is not answered yet: the client does not know its id. */
-static inline bool buffer_is_making(const struct buffer *buffer)
-{
-	return buffer->on_change != NULL;
-}
-/* Returns the session's buffers one by one, then NULL; *cursor begins as 0. */
-struct buffer *buffer_next(const struct session *session, size_t *cursor);
+bool buffer_is_making(const struct buffer *buffer);
+uint64_t buffer_bytes(const struct buffer *buffer);
 const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
-/* The alignment of an address in it, 16 at most. */
-uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
-/* Says whether two operands share a byte, also through two buffers lent from one allocation. */
-bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
-					uint64_t b_bytes);
 
-/* Sees that the buffer is in one of the session's device processes: PLACED, PLACING (work_pump() is
- * called at the end of it) or FAILED.  For OWN no work that uses the buffer may be under way in
- * HOME. */
-enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
-struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where);
-bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);
+struct buffer_sums {
+	int buffers;
+	uint64_t held, lent; /* bytes: of memory that the device process made, and of other memory */
+};
+/* Adds up the session's buffers that are in this device process now. */
+void buffers_add_up(const struct session *session, const struct device_handle *executor,
+					struct buffer_sums *sums);
 /* The device process is a new one: requests that make buffers go on. */
 void buffers_remake(struct session *session);
-/* Takes its name out of the session's table; works that use it go on. */
-void buffer_unname(struct buffer *buffer);
-/* Tells the device processes to free it, without waiting. */
-void buffer_release(struct buffer *buffer);
 
 #endif

@@ -1,15 +1,13 @@
 /* call.c: holds and frees prepared calls, and keeps the tables of what a session owns. */
-#include "call.h"
+#include "call_state.h"
 
 #include <stdlib.h>
 
-#include "buffer.h"
 #include "daemon/base/util.h"
-#include "graph.h"
-#include "owned.h"
+#include "daemon/broker/kernels/tier.h"
 
-int call_check_device(const struct session *session, uint64_t kind, const char *what,
-					  const char *remedy, char error[KERNEL_ERROR_MAX])
+int device_check(const struct session *session, uint64_t kind, const char *what, const char *remedy,
+				 char error[KERNEL_ERROR_MAX])
 {
 	const struct device_entry *device = session->device;
 	if (!device || device->kind == kind)
@@ -17,6 +15,54 @@ int call_check_device(const struct session *session, uint64_t kind, const char *
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EDEVICE,
 					 "%s was for %s as it was, %s; it is %s, %s now: %s", what, device->info.name,
 					 device->was, device->info.model, device->info.limits.target, remedy);
+}
+
+int call_check_device(const struct session *session, const struct call *call, const char *what,
+					  const char *remedy, char error[KERNEL_ERROR_MAX])
+{
+	return device_check(session, call->device, what, remedy, error);
+}
+
+enum call_kind call_kind(const struct call *call)
+{
+	if (call->graph)
+		return CALL_GRAPH;
+	return call->variants[0]->raw ? CALL_RAW : CALL_PLANNED;
+}
+
+uint64_t call_id(const struct call *call)
+{
+	return call->id;
+}
+
+const struct kernel_problem *call_problem(const struct call *call)
+{
+	return &call->problem;
+}
+
+int call_given(const struct call *call)
+{
+	return call->given;
+}
+
+struct call *call_new(struct session *session, const struct kernel_problem *problem, int given,
+					  uint64_t device, struct kernel_ref *ref)
+{
+	struct call *call = calloc(1, sizeof(*call));
+	if (!call)
+		return NULL;
+	call->id = broker_id(session->broker);
+	call->holders = 1;
+	call->problem = *problem;
+	call->given = given;
+	call->device = device;
+	call->variants[call->variant_count++] = kernel_hold(ref);
+	if (!call_keep(session, call)) {
+		call_drop(call);
+		return NULL;
+	}
+	tier_attach(session, call->id, ref);
+	return call;
 }
 
 struct call *call_hold(struct call *call)

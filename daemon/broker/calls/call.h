@@ -6,43 +6,38 @@
 #ifndef KILN_DAEMON_CALL_H
 #define KILN_DAEMON_CALL_H
 
+#include "buffer.h"
 #include "daemon/broker/kernels/job.h"
-#include "daemon/broker/requests/session.h"
 
-#define CALL_VARIANTS 6 /* alignments 1, 2, 4, 8, 16 and one more */
+struct call;
 
-struct graph;
+/* A problem that the planner knows, a kernel of the user's own, or launches that a device process
+ * makes one piece of work. */
+enum call_kind { CALL_PLANNED, CALL_RAW, CALL_GRAPH };
 
-/* A variant of a call, in a lane. */
-struct call_bound {
-	uint64_t id, generation; /* its name there, and the device process that knows it */
-};
-
-struct call {
-	uint64_t id;
-	int holders;
-	struct kernel_problem problem;
-	int given; /* tensors that the client named, and operands that it submits */
-	struct kernel_ref *variants[CALL_VARIANTS]; /* [0] as prepared */
-	int variant_count;
-	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
-	struct graph *graph; /* of a call without operands or variants: what it launches */
-	uint64_t device;     /* kind of the one that it is planned for: device_entry.kind */
-};
-
-/* EDEVICE, with a sentence: the device is of another kind now than what it was made for. */
-int call_check_device(const struct session *session, uint64_t kind, const char *what,
-					  const char *remedy, char error[KERNEL_ERROR_MAX]);
-struct call *call_hold(struct call *call);
+/* A new call in the session's table, which holds it; given: the tensors that the client named.
+ * Takes a hold of ref.  NULL without memory. */
+struct call *call_new(struct session *session, const struct kernel_problem *problem, int given,
+					  uint64_t device, struct kernel_ref *ref);
+/* Makes a call with a graph of so many launches, which the session counts; the caller holds it.
+ * NULL without memory. */
+struct call *graph_new(struct session *session, int count);
+/* Makes this launch of the graph; operands: of the variant, of which it takes a hold. */
+void graph_set(struct call *call, int i, struct kernel_ref *variant,
+			   const struct work_operand operands[KERNEL_MAX_OPERANDS]);
 void call_drop(struct call *call);
+
+enum call_kind call_kind(const struct call *call);
+uint64_t call_id(const struct call *call);
+const struct kernel_problem *call_problem(const struct call *call);
+int call_given(const struct call *call);
+/* EDEVICE, with a sentence: the device is of another kind now than what the call was made for. */
+int call_check_device(const struct session *session, const struct call *call, const char *what,
+					  const char *remedy, char error[KERNEL_ERROR_MAX]);
 
 /* ---- The session's table ---- */
 
 struct call *call_find(const struct session *session, uint64_t id);
-/* Returns the session's calls one by one, then NULL; *cursor begins as 0. */
-struct call *call_next(const struct session *session, size_t *cursor);
-/* Puts the call into the table, which takes over a hold of it; false without memory. */
-bool call_keep(struct session *session, struct call *call);
 /* Takes it out and drops that hold; nothing happens where it is not there. */
 void call_forget(struct session *session, uint64_t id);
 

@@ -2,22 +2,16 @@
  * overwritten. */
 #include "call_about.h"
 
-#include "call.h"
-#include "graph.h"
+#include "call_state.h"
 #include "daemon/broker/kernels/tier.h"
-
-static void describe_graph(const struct call *call, struct handle_about *about)
-{
-	const struct kernel_ref *first = call->graph->parts[0].variant;
-	kernel_describe(about, first, first);
-	about->calls = call->graph->count;
-}
 
 /* The lane is not asked which kernel it has for a variant: the tier's state says it. */
 static bool describe_variant(const struct call *call, uint64_t name, struct handle_about *about)
 {
 	if (call->graph && call->graph->id == name) {
-		describe_graph(call, about);
+		const struct kernel_ref *first = call->graph->parts[0].variant;
+		kernel_describe(about, first, first);
+		about->calls = call->graph->count;
 		return true;
 	}
 	for (int i = 0; i < call->variant_count; i++) {

@@ -2,12 +2,11 @@
  * checks their meaning. */
 #include "decode.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/plan/plan.h"
+#include "buffer_state.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/kernels/job.h"
 
 #define TENSOR_MEMBERS_MOST 32 /* unknown ones count, for each search walks over all */
 

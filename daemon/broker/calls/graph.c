@@ -3,10 +3,10 @@
  * and tells a new process of them when the graph is next launched.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "owned.h"
 #include "work_state.h"
 
 /* ---- Making and freeing ---- */
@@ -30,6 +30,16 @@ struct call *graph_new(struct session *session, int count)
 	graph->count = count;
 	session->owned->graph_launches += (uint64_t)count;
 	return call;
+}
+
+void graph_set(struct call *call, int i, struct kernel_ref *variant,
+			   const struct work_operand operands[KERNEL_MAX_OPERANDS])
+{
+	struct graph_part *part = &call->graph->parts[i];
+	part->variant = kernel_hold(variant);
+	memcpy(part->operands, operands, sizeof(part->operands));
+	for (int k = 0; k < KERNEL_MAX_OPERANDS; k++)
+		part->buffers[k] = operands[k].buffer ? operands[k].buffer->id : 0;
 }
 
 static bool is_there(const struct graph *graph)

@@ -332,13 +332,6 @@ static bool has_lane(const struct work *work)
 	return (session->lane || open_lane(session)) && session->lane->state == LANE_OPEN;
 }
 
-/* The planner words the reports of maps; a lane does not ask the planner, so no map is bound. */
-static bool may_be_bound(const struct work *work)
-{
-	return !work->raw && work->variant->plan.report.end != UINT64_MAX &&
-		   variant_number(work->call, work->variant) >= 0;
-}
-
 void lane_bind_graph(struct work *work)
 {
 	if (has_lane(work))
@@ -352,7 +345,8 @@ void lane_bind(struct work *work, uint64_t module)
 	struct call *call = work->call;
 	int number = variant_number(call, work->variant);
 	struct wire_out message;
-	if (!may_be_bound(work) || !has_lane(work))
+	/* The planner words the reports of maps, which a lane cannot ask: no map is bound. */
+	if (work->raw || work->variant->plan.report.end == UINT64_MAX || number < 0 || !has_lane(work))
 		return;
 	struct call_bound *bound = &call->bound[number];
 	if (bound->generation != session->lane->generation) {
@@ -412,8 +406,7 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	struct session *session = work->session;
 	struct lane *lane = session->lane;
 	const struct kernel_plan *plan = &work->kernel->plan;
-	int count =
-		work->call->graph ? 0 : plan->operand_count; /* operands of a launch; a graph has none */
+	int count = work->call->graph ? 0 : plan->operand_count;
 	int64_t alignments[KERNEL_MAX_OPERANDS], extents[KERNEL_MAX_OPERANDS];
 	if (!work->bound || !lane || lane->state != LANE_OPEN)
 		return 0;

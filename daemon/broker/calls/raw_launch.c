@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
+#include "work_state.h"
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 

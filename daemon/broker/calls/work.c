@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/base/closer.h"
 #include "daemon/broker/kernels/raw.h"
@@ -100,23 +99,13 @@ static void free_work(struct work *work)
 	release(work);
 }
 
-static void remember_failure(struct session *session, uint64_t ticket)
-{
-	session->works->failed[session->works->failed_at++ % FAILED_TICKETS] = ticket;
-}
-
-static struct tally *operator_of(const struct work *work)
-{
-	struct broker *broker = work->session->broker;
-	return work->call->graph ? operator_tally(&broker->operators, work->call->problem.op)
-							 : job_tally(broker, work->variant);
-}
-
 static void count_launch(const struct work *work, bool well)
 {
 	struct session *session = work->session;
 	struct counters *counters = &session->broker->counters;
-	struct tally *of_operator = operator_of(work);
+	struct tally *of_operator =
+		work->call->graph ? operator_tally(&session->broker->operators, work->call->problem.op)
+						  : job_tally(session->broker, work->variant);
 	if (well) {
 		counters->launches++;
 		counters->message_launches++;
@@ -160,37 +149,18 @@ void work_count(const struct session *session, uint64_t *launches, uint64_t *cop
 		}
 }
 
-/* Puts a new graph into the table of the session's calls. */
-static int keep_graph(struct work *work, const char **error)
-{
-	if (call_keep(work->session, work->call)) {
-		call_hold(work->call);
-		return KILN_OK;
-	}
-	*error = "out of memory for a graph";
-	return KILN_ENOMEM;
-}
-
-/* Adds the call to the answer of its first launch; out: NULL for one that failed, which leaves no
- * call. */
-static void end_first(struct work *work, struct wire_out *out)
-{
-	struct session *session = work->session;
-	if (out) {
-		wire_put_uint(out, "call", work->call->id);
-		wire_put_bool(out, "ran", true);
-	} else {
-		call_forget(session, work->call->id);
-	}
-}
-
 void work_end(struct work *work, int status, const char *error, uint64_t micros)
 {
 	struct session *session = work->session;
 	struct wire_out out;
 	work_assert_valid(work);
-	if (status == KILN_OK && work->kind == WORK_GRAPH)
-		status = keep_graph(work, &error);
+	/* The session's table holds a new graph from now on. */
+	if (status == KILN_OK && work->kind == WORK_GRAPH && !call_keep(session, work->call)) {
+		status = KILN_ENOMEM;
+		error = "out of memory for a graph";
+	} else if (status == KILN_OK && work->kind == WORK_GRAPH) {
+		call_hold(work->call);
+	}
 	unlink_work(work);
 	map_remove_id(&session->works->by_ticket, work->ticket);
 	session->work_count--;
@@ -199,16 +169,18 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_begin(&out, work->ticket);
 		if (work->kind == WORK_LAUNCH)
 			wire_put_uint(&out, "micros", micros);
-		if (work->order.first)
-			end_first(work, &out);
+		if (work->order.first) {
+			wire_put_uint(&out, "call", work->call->id);
+			wire_put_bool(&out, "ran", true);
+		}
 		if (work->kind == WORK_GRAPH)
 			graph_put(work->call, &out);
 		int fds[LANE_DESCRIPTORS], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
 		reply_send(session, &out, fds, fd_count);
 	} else {
-		remember_failure(session, work->ticket);
+		session->works->failed[session->works->failed_at++ % FAILED_TICKETS] = work->ticket;
 		if (work->order.first)
-			end_first(work, NULL);
+			call_forget(session, work->call->id);
 		reply_error(session, work->ticket, status, "%s", error);
 	}
 	if (work->kind == WORK_FREE)
@@ -231,14 +203,6 @@ bool work_ticket_failed(const struct session *session, uint64_t ticket)
 
 /* ---- Answers of the device process ---- */
 
-static void note_checked(struct broker *broker, const msgpack_object *reply)
-{
-	uint64_t accesses = wire_get_uint(reply, "accesses", 0);
-	broker->checked.launches += accesses > 0;
-	broker->checked.blocks += wire_get_uint(reply, "blocks", 0);
-	broker->checked.accesses += accesses;
-}
-
 void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
@@ -253,8 +217,12 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 		plan_report(&work->call->problem, wire_get_uint(&reply->root, "reported", 0), own);
 		error = own;
 	}
-	if (reply)
-		note_checked(session->broker, &reply->root);
+	if (reply) {
+		uint64_t accesses = wire_get_uint(&reply->root, "accesses", 0);
+		session->broker->checked.launches += accesses > 0;
+		session->broker->checked.blocks += wire_get_uint(&reply->root, "blocks", 0);
+		session->broker->checked.accesses += accesses;
+	}
 	/* The memory ended with its process: that is as good as freed. */
 	if (work->kind == WORK_FREE && (status == KILN_EDEVICE || status == KILN_ETIMEDOUT))
 		status = KILN_OK;
@@ -381,7 +349,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 int work_launch_graph(struct session *session, uint64_t ticket, struct call *call,
 					  const struct work_order *order, char error[KERNEL_ERROR_MAX])
 {
-	int status = call_check_device(session, call->device, "the graph",
+	int status = call_check_device(session, call, "the graph",
 								   "make one of calls that are prepared now", error);
 	if (status == KILN_OK)
 		status = graph_resolve(call->graph, error);

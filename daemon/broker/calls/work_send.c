@@ -3,11 +3,11 @@
  * needs its buffers, its kernel and the ticket that it follows; then its message is sent.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/broker/kernels/raw.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
+#include "launch_put.h"
 #include "work_state.h"
 
 enum work_step work_refuse(struct work *work, int status, const char *error)
@@ -156,45 +156,6 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	return true;
 }
 
-void work_put_argument(struct wire_out *message, const struct kernel_arg *arg)
-{
-	if (arg->kind == KERNEL_ARG_BYTES) {
-		wire_put_bin(message, NULL, arg->data, arg->bytes);
-		return;
-	}
-	wire_list_begin(message, NULL);
-	switch (arg->kind) {
-	case KERNEL_ARG_POINTER:
-		wire_put_int(message, NULL, 0);
-		wire_put_int(message, NULL, arg->operand);
-		break;
-	case KERNEL_ARG_SCALAR:
-		wire_put_int(message, NULL, 1);
-		wire_put_uint(message, NULL, arg->bytes);
-		wire_put_uint(message, NULL, arg->value);
-		break;
-	case KERNEL_ARG_SCRATCH:
-		wire_put_int(message, NULL, 2);
-		break;
-	case KERNEL_ARG_REPORT:
-		wire_put_int(message, NULL, 3);
-		break;
-	case KERNEL_ARG_BYTES:
-		break; /* put above: it is no list */
-	}
-	wire_list_end(message);
-}
-
-void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch)
-{
-	if (!scratch->bytes)
-		return;
-	wire_list_begin(message, "scratch");
-	wire_put_uint(message, NULL, scratch->bytes);
-	wire_put_uint(message, NULL, scratch->counters);
-	wire_list_end(message);
-}
-
 static void put_arguments(struct wire_out *message, const struct work *work, bool placed)
 {
 	const struct kernel_plan *plan = &work->kernel->plan;
@@ -202,9 +163,9 @@ static void put_arguments(struct wire_out *message, const struct work *work, boo
 	int arg_count = work->raw ? work->raw->arg_count : plan->arg_count;
 	wire_list_begin(message, "args");
 	for (int i = 0; i < arg_count; i++)
-		work_put_argument(message, &args[i]);
+		launch_put_argument(message, &args[i]);
 	wire_list_end(message);
-	work_put_scratch(message, &plan->scratch);
+	launch_put_scratch(message, &plan->scratch);
 	if (plan->report.indices) {
 		wire_list_begin(message, "report");
 		wire_put_uint(message, NULL, plan->report.indices);
@@ -253,19 +214,18 @@ void work_put_launch(struct wire_out *message, const struct work *work, uint64_t
 {
 	const struct kernel_plan *plan = &work->kernel->plan;
 	const struct raw_launch *raw = work->raw;
-	int64_t grid[3], block[3];
-	for (int i = 0; i < 3; i++) {
-		grid[i] = raw ? raw->grid[i] : plan->grid[i];
-		block[i] = raw ? raw->block[i] : plan->block[i];
-	}
 	if (plan->kind == KERNEL_COPY)
 		wire_put_uint(message, "copy", plan->copy_bytes);
 	else
 		wire_put_uint(message, "mod", module);
 	wire_put_uint(message, "stream", work->session->stream);
-	wire_put_ints(message, "grid", grid, 3);
-	wire_put_ints(message, "block", block, 3);
-	wire_put_uint(message, "shared", raw ? raw->shared_bytes : plan->shared_bytes);
+	if (raw) {
+		wire_put_ints(message, "grid", raw->grid, 3);
+		wire_put_ints(message, "block", raw->block, 3);
+		wire_put_uint(message, "shared", raw->shared_bytes);
+	} else {
+		launch_put_shape(message, plan);
+	}
 	put_arguments(message, work, placed);
 	if (!placed || work->raw || work->session->broker->options.memcheck)
 		put_check(message, work);
@@ -333,7 +293,7 @@ static enum work_step advance_launch(struct work *work)
 				 (unsigned long long)work->order.after);
 		return work_refuse(work, KILN_ECANCELED, error);
 	}
-	if (call_check_device(session, work->device, "the call", "submit it again", error) != KILN_OK)
+	if (device_check(session, work->device, "the call", "submit it again", error) != KILN_OK)
 		return work_refuse(work, KILN_EDEVICE, error);
 	if (work->call->graph)
 		return graph_advance(work);
@@ -355,14 +315,6 @@ static enum work_step advance_launch(struct work *work)
 	if (!check_lost(work, error, sizeof(error)))
 		return work_refuse(work, KILN_ELOST, error);
 	return work_sent(work, send_launch(work, module));
-}
-
-static void cover(struct buffer *buffer, uint64_t offset, uint64_t bytes)
-{
-	if (offset <= buffer->covered && offset + bytes > buffer->covered)
-		buffer->covered = offset + bytes;
-	if (buffer->covered >= buffer->bytes)
-		buffer->lost = false;
 }
 
 static enum work_step advance_copy(struct work *work)
@@ -392,8 +344,13 @@ static enum work_step advance_copy(struct work *work)
 				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));
 	int status = handle_send(session->executor, &message, id, &work->fd, 1,
 							 (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
-	if (status == KILN_OK && work->kind == WORK_WRITE)
-		cover(buffer, work->offset, work->bytes);
+	if (status == KILN_OK && work->kind == WORK_WRITE) {
+		uint64_t end = work->offset + work->bytes;
+		if (work->offset <= buffer->covered && end > buffer->covered)
+			buffer->covered = end;
+		if (buffer->covered >= buffer->bytes)
+			buffer->lost = false;
+	}
 	return work_sent(work, status);
 }
 

@@ -25,10 +25,22 @@
 
 #include <client/wire/lane_memory.h>
 
-#include "graph.h"
+#include "call_state.h"
 #include "lane.h"
 #include "raw_launch.h"
 #include "work.h"
+
+/* One launch of a user's kernel. */
+struct raw_launch {
+	int64_t grid[3], block[3];
+	uint32_t shared_bytes, timeout_ms;
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	struct kernel_extent extents[KERNEL_MAX_OPERANDS];
+	int operand_count;
+	struct kernel_arg args[KERNEL_MAX_ARGS]; /* POINTER, and BYTES that point into data */
+	int arg_count;
+	uint8_t data[];
+};
 
 enum work_kind { WORK_LAUNCH, WORK_READ, WORK_WRITE, WORK_FREE, WORK_GRAPH };
 
@@ -129,11 +141,7 @@ void graph_put(const struct call *call, struct wire_out *out);
 
 /* ---- work_send.c ---- */
 
-/* Puts an element of member "args": [0, operand], [1, bytes, value], [2], [3] or bytes. */
-void work_put_argument(struct wire_out *message, const struct kernel_arg *arg);
-/* Puts member "scratch", [bytes, counters], if the kernel has any. */
-void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch);
-/* See that the device process has the buffer, and the kernel. */
+/* Both see that the device process has the buffer, or the kernel. */
 enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
 enum work_step work_need_kernel(struct work *work, uint64_t *module);
 bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent);

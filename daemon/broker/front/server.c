@@ -90,13 +90,6 @@ static void on_relieved(uv_async_t *async)
 		peer_release(session->peer);
 }
 
-/* As nohup does it, so that a daemon outlives the terminal it was started from. */
-static bool ignores_hangup(void)
-{
-	struct sigaction before;
-	return sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
-}
-
 static void close_handles(struct broker *broker)
 {
 	struct server *server = broker->server;
@@ -106,12 +99,13 @@ static void close_handles(struct broker *broker)
 	uv_close((uv_handle_t *)&server->hangup, NULL);
 	closer_detach();
 	uv_close((uv_handle_t *)&server->relieved, NULL);
-	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
+	tiers_close(broker);
 }
 
 static int open_loop(struct broker *broker)
 {
 	struct server *server = broker->server;
+	struct sigaction before;
 	int status = uv_loop_init(&broker->loop);
 	if (status < 0)
 		return status;
@@ -123,7 +117,8 @@ static int open_loop(struct broker *broker)
 	uv_async_init(&broker->loop, &server->relieved, on_relieved);
 	uv_signal_start(&server->term, on_signal, SIGTERM);
 	uv_signal_start(&server->interrupt, on_signal, SIGINT);
-	if (!ignores_hangup())
+	/* A SIGHUP that nohup ignores stays ignored: the daemon outlives its terminal. */
+	if (sigaction(SIGHUP, NULL, &before) < 0 || before.sa_handler != SIG_IGN)
 		uv_signal_start(&server->hangup, on_signal, SIGHUP);
 	drain_open(broker, close_handles);
 	accept_open(broker);
@@ -185,17 +180,6 @@ static void free_broker(struct broker *broker)
 	free(broker->server);
 }
 
-/* Gives a zeroed broker its options and its loop; false: there can be no loop. */
-static bool server_begin(struct broker *broker, const struct options *options)
-{
-	util_log_level = options->log_level;
-	broker->events = &events;
-	broker->options = *options;
-	broker->started_us = util_now_us();
-	broker->server = util_alloc(sizeof(*broker->server));
-	return open_loop(broker) == 0;
-}
-
 /* The loop runs after a failure, too: what has started already ends as after a drain. */
 static int open_broker(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
@@ -236,7 +220,12 @@ static int run_until_drained(const struct options *options)
 	/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024
 	 * is kept for programs that use select(). */
 	frame_reserve();
-	if (!server_begin(&broker, options)) {
+	util_log_level = options->log_level;
+	broker.events = &events;
+	broker.options = *options;
+	broker.started_us = util_now_us();
+	broker.server = util_alloc(sizeof(*broker.server));
+	if (open_loop(&broker) < 0) {
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;
 	}

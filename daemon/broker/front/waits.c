@@ -1,14 +1,12 @@
-/* waits.c: goes over all sessions and asks the modules what keeps whom. */
+/* waits.c: goes over all sessions and asks the rooms what keeps each request. */
 #include "waits.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/devices/pool/alt_compiler.h"
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/devices/store.h"
-#include "daemon/base/util.h"
 #include "daemon/broker/calls/lane.h"
 #include "daemon/broker/calls/work_waits.h"
 #include "daemon/broker/requests/request.h"
@@ -29,14 +27,6 @@ struct collecting {
 
 /* ---- Rows: the oldest ones stay ---- */
 
-static void find_youngest(struct collecting *all)
-{
-	all->youngest = 0;
-	for (int i = 1; i < all->shown; i++)
-		if (all->rows[i].note.since_us > all->rows[all->youngest].note.since_us)
-			all->youngest = i;
-}
-
 static void add_row(struct collecting *all, const struct wait_row *row)
 {
 	all->all++;
@@ -46,8 +36,12 @@ static void add_row(struct collecting *all, const struct wait_row *row)
 		all->rows[all->youngest] = *row;
 	else
 		return;
-	if (all->shown == all->most)
-		find_youngest(all);
+	if (all->shown < all->most)
+		return;
+	all->youngest = 0;
+	for (int i = 1; i < all->shown; i++)
+		if (all->rows[i].note.since_us > all->rows[all->youngest].note.since_us)
+			all->youngest = i;
 }
 
 static void waits_add(struct collecting *all, const struct session *session, const char *asked,
@@ -89,7 +83,7 @@ static int by_owner(const void *a, const void *b)
 	return x->owner < y->owner ? -1 : x->owner > y->owner;
 }
 
-/* Claims it; NULL: nobody has told of this owner. */
+/* Finds the note of this owner and claims it; NULL: there is none. */
 static const struct wait_note *waits_find(struct collecting *all, const void *owner)
 {
 	struct wait_note key = {.owner = owner};
@@ -102,17 +96,11 @@ static const struct wait_note *waits_find(struct collecting *all, const void *ow
 
 /* ---- Sessions ---- */
 
-static struct wait_note note_of(const char *what, const char *of, uint64_t since_us)
-{
-	return (struct wait_note){
-		.what = what, .of = of, .since_us = since_us, .left_ms = WAITS_NO_DEADLINE};
-}
-
 static void add_request(struct collecting *all, const struct session *session,
 						const struct request *request)
 {
 	const struct wait_note *found = request->doing ? waits_find(all, request->doing) : NULL;
-	struct wait_note note = note_of("loop", "", 0);
+	struct wait_note note = {.what = "loop", .of = "", .left_ms = WAITS_NO_DEADLINE};
 	if (!found)
 		found = waits_find(all, request);
 	if (found)
@@ -137,34 +125,22 @@ static void add_work(void *arg, const struct work_wait *wait)
 	waits_add(adding->all, adding->session, wait->asked, wait->ticket, &note);
 }
 
-static void add_peer(struct collecting *all, const struct session *session)
-{
-	struct wait_note notes[PEER_NOTES];
-	int count = peer_waits(session->peer, notes);
-	for (int i = 0; i < count; i++)
-		waits_add(all, session, "", 0, &notes[i]);
-}
-
-static void add_lane(struct collecting *all, const struct session *session)
-{
-	struct wait_note notes[LANE_NOTES];
-	int count = lane_waits(session, notes);
-	for (int i = 0; i < count; i++)
-		waits_add(all, session, "lane", 0, &notes[i]);
-}
-
 static void add_session(struct collecting *all, const struct session *session)
 {
-	add_peer(all, session);
+	struct wait_note peers[PEER_NOTES], lanes[LANE_NOTES];
+	int peer_count = peer_waits(session->peer, peers), lane_count = lane_waits(session, lanes);
+	for (int i = 0; i < peer_count; i++)
+		waits_add(all, session, "", 0, &peers[i]);
 	for (const struct request *request = session->requests; request; request = request->next)
 		add_request(all, session, request);
 	works_wait(session, add_work, &(struct adding){all, session});
-	add_lane(all, session);
+	for (int i = 0; i < lane_count; i++)
+		waits_add(all, session, "lane", 0, &lanes[i]);
 }
 
 /* ---- All ---- */
 
-static void ask_modules(struct collecting *all)
+static void ask_rooms(struct collecting *all)
 {
 	struct broker *broker = all->broker;
 	job_waits(broker, keep_note, all);
@@ -184,7 +160,7 @@ static int by_age(const void *a, const void *b)
 int waits_collect(struct broker *broker, struct wait_row *rows, int most, uint64_t *count)
 {
 	struct collecting all = {.broker = broker, .rows = rows, .most = most};
-	ask_modules(&all);
+	ask_rooms(&all);
 	if (all.count)
 		qsort(all.notes, all.count, sizeof(*all.notes), by_owner);
 	all.claimed = calloc(all.count + 1, sizeof(*all.claimed));

@@ -83,6 +83,8 @@ struct tier {
 void tiers_open(struct broker *broker);
 /* Stops all fetches. */
 void tiers_stop(struct broker *broker);
+/* Closes the handle of the loop, which runs until that is done. */
+void tiers_close(struct broker *broker);
 void tiers_free(struct broker *broker); /* after the loop's end and devices_free() */
 
 /* The --specialize that holds for a session. */

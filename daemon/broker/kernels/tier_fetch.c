@@ -267,6 +267,11 @@ void tiers_stop(struct broker *broker)
 	tier_warm_stop(broker);
 }
 
+void tiers_close(struct broker *broker)
+{
+	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
+}
+
 void tiers_free(struct broker *broker)
 {
 	struct tiers *tiers = broker->tiers;

@@ -1,6 +1,5 @@
 /* command_cache.c: requests that look into the cache; all of them run on the store's thread and
  * answer afterwards. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "query.h"

@@ -1,18 +1,12 @@
 /*
  * command_call.c: compile, prepare: from a message to a plan and a kernel.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "daemon/broker/calls/decode.h"
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/handle.h"
 #include "kernel_request.h"
-#include "daemon/broker/kernels/cli_line.h"
-#include "daemon/plan/plan.h"
-#include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/kernels/raw.h"
-#include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "planned.h"
@@ -71,22 +65,8 @@ static struct call_request *plan_call(struct session *session, struct wire_in *m
 
 static struct call *new_call(struct call_request *asking)
 {
-	struct session *session = asking->base.request.session;
-	struct call *call = calloc(1, sizeof(*call));
-	if (!call)
-		return NULL;
-	call->id = broker_id(session->broker);
-	call->holders = 1;
-	call->problem = asking->problem;
-	call->given = asking->given;
-	call->device = asking->device;
-	call->variants[call->variant_count++] = kernel_hold(asking->base.ref);
-	if (!call_keep(session, call)) {
-		call_drop(call);
-		return NULL;
-	}
-	tier_attach(session, call->id, asking->base.ref);
-	return call;
+	return call_new(asking->base.request.session, &asking->problem, asking->given, asking->device,
+					asking->base.ref);
 }
 
 static void answer_success(struct call_request *asking, const char *origin)
@@ -100,7 +80,7 @@ static void answer_success(struct call_request *asking, const char *origin)
 	}
 	reply_begin(&out, asking->base.request.id);
 	if (call)
-		wire_put_uint(&out, "call", call->id);
+		wire_put_uint(&out, "call", call_id(call));
 	wire_put_str(&out, "key", asking->kernel->key);
 	wire_put_str(&out, "origin", origin);
 	wire_put_str(&out, "text", kernel_text(asking->kernel));
@@ -221,7 +201,7 @@ static void answer_launch(struct call_request *asking)
 	kernel_request_end(&asking->base);
 	int status = work_launch(session, id, call, ref, operands, &order, error);
 	if (status != KILN_OK) {
-		call_forget(session, call->id);
+		call_forget(session, call_id(call));
 		reply_error(session, id, status, "%s", error);
 	}
 	kernel_drop(ref);

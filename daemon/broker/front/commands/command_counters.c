@@ -2,7 +2,6 @@
  * command_counters.c: what info says of the broker's figures: counters and gauges, the equations
  * between them, and what was counted for each session and operator.
  */
-#include <string.h>
 
 #include "command.h"
 #include "daemon/broker/calls/work.h"
@@ -11,7 +10,6 @@
 #include "daemon/broker/kernels/job.h"
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/kernels/tier.h"
-#include "daemon/base/util.h"
 
 #define SESSIONS_SHOWN 64 /* of those that are connected */
 #define LOOKUPS_SHOWN 64

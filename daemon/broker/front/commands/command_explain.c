@@ -3,10 +3,9 @@
  * it has not, what it has instead.  Compiles nothing.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "command.h"
-#include "daemon/plan/plan.h"
+#include "daemon/broker/calls/launch_put.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
@@ -30,11 +29,6 @@ static void explaining_free(struct explaining *explaining)
 
 static void put_plan(struct wire_out *out, const struct kernel_plan *plan)
 {
-	int64_t grid[3], block[3];
-	for (int i = 0; i < 3; i++) {
-		grid[i] = plan->grid[i];
-		block[i] = plan->block[i];
-	}
 	wire_map_begin(out, "plan");
 	wire_put_str(out, "op", plan->op);
 	wire_put_str(out, "kind", planned_kind_name(plan));
@@ -42,21 +36,11 @@ static void put_plan(struct wire_out *out, const struct kernel_plan *plan)
 	wire_put_str(out, "choice", plan->choice);
 	wire_put_str(out, "source", plan->source);
 	wire_put_str(out, "instantiation", plan->instantiation);
-	wire_put_ints(out, "grid", grid, 3);
-	wire_put_ints(out, "block", block, 3);
-	wire_put_uint(out, "shared", plan->shared_bytes);
+	launch_put_shape(out, plan);
 	wire_put_uint(out, "scratch", plan->scratch.bytes);
 	wire_put_uint(out, "bytes_moved", plan->bytes_moved);
 	wire_put_str(out, "note", plan->note);
 	wire_map_end(out);
-}
-
-static void put_text(struct wire_out *out, const char *plan, const char *tiers)
-{
-	struct util_text text = {0};
-	util_text_add(&text, "%s%s", plan, tiers);
-	wire_put_str(out, "text", text.text ? text.text : "");
-	util_text_free(&text);
 }
 
 /* ---- In the cache ---- */
@@ -73,6 +57,7 @@ static void explain_done(struct broker *broker, void *arg)
 	struct session *session = explaining->request.session;
 	struct kernel_ref *ref = explaining->planned.ref;
 	struct wire_out out;
+	struct util_text text = {0};
 	char tiers[2048] = "";
 	(void)broker;
 	if (session) {
@@ -81,7 +66,9 @@ static void explain_done(struct broker *broker, void *arg)
 		if (!ref->raw && ref->plan.kind == KERNEL_LAUNCH)
 			tier_explain(session, &explaining->planned.problem, &explaining->planned.limits, ref,
 						 &out, tiers, sizeof(tiers));
-		put_text(&out, kernel_text(ref), tiers);
+		util_text_add(&text, "%s%s", kernel_text(ref), tiers);
+		wire_put_str(&out, "text", text.text ? text.text : "");
+		util_text_free(&text);
 		wire_put_str(&out, "target", ref->target);
 		wire_put_str(&out, "key", ref->key);
 		wire_put_str(&out, "key_text", ref->key_text);

@@ -1,54 +1,53 @@
 /*
  * command_graph.c: graph: from a list of calls and where they lie to a call that launches them all.
  */
-#include <string.h>
-
 #include "command.h"
-#include "daemon/broker/calls/work.h"
-#include "daemon/broker/calls/graph.h"
 #include "daemon/base/util.h"
+#include "daemon/broker/calls/operands.h"
+#include "daemon/broker/calls/work.h"
 #include "planned.h"
-#include "operands.h"
 
 /* Of a part: the map, its two names, the call, the list of operands, and three for each of them. */
 _Static_assert(KILN_MAX_GRAPH *(5 + 3 * KERNEL_MAX_OPERANDS) + 16 <= WIRE_MAX_ASKED,
 			   "the largest graph is a request that is taken");
 
-/* Whether it can be part of a graph. */
+/* Says whether the call can be part of a graph. */
 static int check_call(const struct call *call, uint64_t number, char error[KERNEL_ERROR_MAX])
 {
 	if (!call)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "this session has no prepared call %llu", (unsigned long long)number);
-	if (call->graph)
+	if (call_kind(call) == CALL_GRAPH)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "it is a graph itself: name the calls that it is made of");
-	if (call->variants[0]->raw)
+	if (call_kind(call) == CALL_RAW)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "it is a user's kernel, which runs in a device process of its own");
 	return KILN_OK;
 }
 
-static int read_part(struct session *session, const msgpack_object *item, struct graph_part *part,
+/* Reads launch i of the graph. */
+static int read_part(struct session *session, const msgpack_object *item, struct call *graph, int i,
 					 char error[KERNEL_ERROR_MAX])
 {
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	struct kernel_ref *variant = NULL;
 	uint64_t number = wire_get_uint(item, "call", 0);
 	struct call *call = call_find(session, number);
 	int status = check_call(call, number, error);
 	if (status == KILN_OK)
-		status = operands_place(session, wire_get(item, "operands"), call, part->operands,
-								&part->variant, error);
-	if (status != KILN_OK)
-		return status;
-	if (part->variant->plan.report.indices)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "%s counts indices that are out of range, for the end of each launch, and "
-						 "a graph has one end for all: submit that call by itself, or prepare it "
-						 "with bounds other than check",
-						 call->problem.op);
-	for (int i = 0; i < KERNEL_MAX_OPERANDS; i++)
-		part->buffers[i] = part->operands[i].buffer ? part->operands[i].buffer->id : 0;
-	return KILN_OK;
+		status =
+			operands_place(session, wire_get(item, "operands"), call, operands, &variant, error);
+	if (status == KILN_OK && variant->plan.report.indices)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						   "%s counts indices that are out of range, for the end of each launch, "
+						   "and a graph has one end for all: submit that call by itself, or "
+						   "prepare it with bounds other than check",
+						   call_problem(call)->op);
+	if (status == KILN_OK)
+		graph_set(graph, i, variant, operands);
+	kernel_drop(variant);
+	return status;
 }
 
 static int read_graph(struct session *session, const msgpack_object *list, struct call **out,
@@ -69,7 +68,7 @@ static int read_graph(struct session *session, const msgpack_object *list, struc
 	if (!call)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
 	for (uint32_t i = 0; i < count; i++) {
-		int status = read_part(session, wire_at(list, i), &call->graph->parts[i], error);
+		int status = read_part(session, wire_at(list, i), call, (int)i, error);
 		if (status != KILN_OK) {
 			device_graph_blame((int)i, (int)count, error);
 			call_drop(call);

@@ -66,14 +66,6 @@ static void hello_refuse(struct hello *hello, int status, const char *error)
 	session_end(session);
 }
 
-static void hello_refuse_unknown(struct hello *hello)
-{
-	char sentence[KERNEL_ERROR_MAX];
-	snprintf(sentence, sizeof(sentence),
-			 "kilnd has no device \"%s\"; `kiln devices` lists what it has", hello->wanted);
-	hello_refuse(hello, KILN_ENOTSUP, sentence);
-}
-
 static void hello_try(struct hello *hello, struct device_entry *device);
 
 static void hello_on_ready(void *arg, int status, const char *error)
@@ -97,8 +89,8 @@ static void hello_on_ready(void *arg, int status, const char *error)
 
 static void hello_try(struct hello *hello, struct device_entry *device)
 {
-	/* Who names no device is not kept waiting for one that was not there; who names it has it
-	 * looked for again. */
+	/* A client that names no device does not wait for one that was not there; one that names it has
+	 * it looked for again. */
 	while (!hello->wanted[0] && device->next &&
 		   (device->state == DEVICE_ABSENT || device->state == DEVICE_LOST))
 		device = device->next;
@@ -172,10 +164,13 @@ void serve_hello(struct session *session, struct wire_in *message)
 	plain_clean(hello->wanted, sizeof(hello->wanted), PLAIN_LINE);
 	struct device_entry *device =
 		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
-	if (device)
+	if (device) {
 		hello_try(hello, device);
-	else if (hello->wanted[0] && strcmp(hello->wanted, "none") != 0)
-		hello_refuse_unknown(hello);
-	else
+	} else if (hello->wanted[0] && strcmp(hello->wanted, "none") != 0) {
+		snprintf(error, sizeof(error),
+				 "kilnd has no device \"%s\"; `kiln devices` lists what it has", hello->wanted);
+		hello_refuse(hello, KILN_ENOTSUP, error);
+	} else {
 		hello_answer(hello, NULL);
+	}
 }

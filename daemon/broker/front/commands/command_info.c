@@ -1,7 +1,6 @@
 /* command_info.c: what there is to see of the daemon: figures, devices, operators; and stop. */
 #include <client/wire/protocol.h>
 #include <dirent.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,33 +53,6 @@ static int open_descriptors(void)
 	return count - 2;
 }
 
-struct memory_in {
-	int buffers;
-	uint64_t held, lent; /* bytes */
-};
-
-/* Buffers of all sessions that are in this device process now. */
-static struct memory_in memory_in(const struct broker *broker, const struct device_handle *executor)
-{
-	struct memory_in memory = {0};
-	for (const struct session *session = broker->sessions; session; session = session->next) {
-		size_t cursor = 0;
-		const struct buffer *buffer;
-		enum buffer_where where = session->own == executor ? BUFFER_OWN : BUFFER_HOME;
-		if (session->executor != executor && where == BUFFER_HOME)
-			continue;
-		while ((buffer = buffer_next(session, &cursor))) {
-			if (!buffer_is_in(buffer, where))
-				continue;
-			/* What it holds itself; in a session's own process all is from elsewhere. */
-			bool held = buffer->kind == BUFFER_HELD && where == BUFFER_HOME;
-			memory.buffers++;
-			*(held ? &memory.held : &memory.lent) += buffer->bytes;
-		}
-	}
-	return memory;
-}
-
 struct executors_out {
 	const struct broker *broker;
 	struct wire_out *out;
@@ -90,7 +62,10 @@ static void put_executor(void *arg, const struct handle_stats *stats)
 {
 	struct executors_out *executors = arg;
 	struct wire_out *out = executors->out;
-	struct memory_in memory = memory_in(executors->broker, stats->handle);
+	struct buffer_sums memory = {0};
+	for (const struct session *session = executors->broker->sessions; session;
+		 session = session->next)
+		buffers_add_up(session, stats->handle, &memory);
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "device", stats->device);
 	wire_put_str(out, "state", stats->state);
@@ -140,14 +115,6 @@ static void put_workers(struct wire_out *out, const struct broker *broker)
 	wire_map_end(out);
 }
 
-static void put_sandbox(struct wire_out *out, const struct broker *broker)
-{
-	wire_map_begin(out, "sandbox");
-	wire_put_str(out, "mode", options_sandbox(broker->options.sandbox) + strlen("--sandbox="));
-	wire_put_str(out, "lacks", broker->sandbox.lacks);
-	wire_map_end(out);
-}
-
 static void put_cache(struct wire_out *out, const struct broker *broker)
 {
 	const struct cache_stats *stats = store_stats(broker);
@@ -186,15 +153,6 @@ static void put_session(struct wire_out *out, const struct session *session)
 	wire_put_int(out, "inflight", session->work_count + session->request_count);
 	wire_put_uint(out, "held_bytes", owned.held_bytes);
 	wire_put_str(out, "on_miss", freeze_names[session->on_miss]);
-	wire_map_end(out);
-}
-
-static void put_checked(struct wire_out *out, const struct broker *broker)
-{
-	wire_map_begin(out, "checked");
-	wire_put_uint(out, "launches", broker->checked.launches);
-	wire_put_uint(out, "blocks", broker->checked.blocks);
-	wire_put_uint(out, "accesses", broker->checked.accesses);
 	wire_map_end(out);
 }
 
@@ -244,45 +202,61 @@ static void put_tiers(struct wire_out *out, struct broker *broker)
 	wire_map_end(out);
 }
 
-void serve_info(struct session *session, struct wire_in *message)
+static void put_limits(struct wire_out *out, const struct options *options)
+{
+	struct limit limits[OPTIONS_LIMITS];
+	int count = options_limits(options, limits);
+	wire_list_begin(out, "limits");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "name", limits[i].name);
+		wire_put_str(out, "option", limits[i].option);
+		wire_put_uint(out, "value", limits[i].value);
+		wire_put_str(out, "unit", limits[i].unit);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
+
+static void put_all(struct wire_out *out, struct session *session, bool tallies)
 {
 	struct broker *broker = session->broker;
-	struct limit limits[OPTIONS_LIMITS];
-	struct wire_out out;
-	struct executors_out executors = {broker, &out};
-	int count = options_limits(&broker->options, limits);
-	const char *section = wire_get_str(message, &message->root, "section");
-	reply_begin(&out, wire_id(message));
-	if (section && !strcmp(section, "requests")) {
-		put_requests(&out);
-		reply_send(session, &out, NULL, 0);
-		return;
+	struct executors_out executors = {broker, out};
+	put_server(out, broker);
+	put_session(out, session);
+	command_put_counters(out, broker);
+	if (tallies)
+		command_put_tallies(out, broker);
+	put_tiers(out, broker);
+	put_workers(out, broker);
+	wire_map_begin(out, "sandbox");
+	wire_put_str(out, "mode", options_sandbox(broker->options.sandbox) + strlen("--sandbox="));
+	wire_put_str(out, "lacks", broker->sandbox.lacks);
+	wire_map_end(out);
+	if (broker->options.memcheck) {
+		wire_map_begin(out, "checked");
+		wire_put_uint(out, "launches", broker->checked.launches);
+		wire_put_uint(out, "blocks", broker->checked.blocks);
+		wire_put_uint(out, "accesses", broker->checked.accesses);
+		wire_map_end(out);
 	}
-	put_server(&out, broker);
-	put_session(&out, session);
-	command_put_counters(&out, broker);
-	if (section && !strcmp(section, "all"))
-		command_put_tallies(&out, broker);
-	put_tiers(&out, broker);
-	put_workers(&out, broker);
-	put_sandbox(&out, broker);
-	if (broker->options.memcheck)
-		put_checked(&out, broker);
-	wire_list_begin(&out, "executors");
+	wire_list_begin(out, "executors");
 	handle_each(broker, put_executor, &executors);
-	wire_list_end(&out);
-	put_cache(&out, broker);
-	command_put_remote(&out, broker);
-	wire_list_begin(&out, "limits");
-	for (int i = 0; i < count; i++) {
-		wire_map_begin(&out, NULL);
-		wire_put_str(&out, "name", limits[i].name);
-		wire_put_str(&out, "option", limits[i].option);
-		wire_put_uint(&out, "value", limits[i].value);
-		wire_put_str(&out, "unit", limits[i].unit);
-		wire_map_end(&out);
-	}
-	wire_list_end(&out);
+	wire_list_end(out);
+	put_cache(out, broker);
+	command_put_remote(out, broker);
+	put_limits(out, &broker->options);
+}
+
+void serve_info(struct session *session, struct wire_in *message)
+{
+	const char *section = wire_get_str(message, &message->root, "section");
+	struct wire_out out;
+	reply_begin(&out, wire_id(message));
+	if (section && !strcmp(section, "requests"))
+		put_requests(&out);
+	else
+		put_all(&out, session, section && !strcmp(section, "all"));
 	reply_send(session, &out, NULL, 0);
 }
 

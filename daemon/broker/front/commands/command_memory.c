@@ -1,6 +1,5 @@
 /* command_memory.c: alloc, lend, free, write, read. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,118 +8,13 @@
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/front/rights.h"
-#include "daemon/base/util.h"
+#include "daemon/base/closer.h"
 
 #define SHARED_ALIGNMENT 16u
 #define FLAG_SHARED 1u
 #define BYTES_MOST ((uint64_t)1 << 46)
 
-/* ---- alloc and lend: answered when the device process has the buffer ---- */
-
-struct making {
-	struct request request;
-	struct buffer *buffer;
-	struct device_handle *asked;
-};
-
-static void making_abandon(struct request *request)
-{
-	struct making *making = (struct making *)request;
-	/* The buffer is the session's and goes with it. */
-	if (making->asked)
-		handle_forget(making->asked, making);
-	making->buffer->on_change = NULL;
-	free(making);
-}
-
-static void making_end(struct making *making)
-{
-	making->buffer->on_change = NULL;
-	request_close(&making->request);
-	free(making);
-}
-
-static void making_fail(struct making *making, int status, const char *error)
-{
-	struct session *session = making->request.session;
-	struct buffer *buffer = making->buffer;
-	uint64_t id = making->request.id;
-	char label[96];
-	reply_error(session, id, status, "%s of %llu bytes could not be made: %s",
-				buffer_label(buffer, label), (unsigned long long)buffer->bytes, error);
-	making_end(making);
-	buffer_delete(buffer);
-}
-
-static void making_on_ready(void *arg, int status, const char *error);
-
-/* Looks where the buffer is; called again when something changed. */
-static void making_step(struct making *making)
-{
-	struct session *session = making->request.session;
-	struct buffer *buffer = making->buffer;
-	struct wire_out out;
-	if (!handle_is_ready(session->executor)) {
-		making->asked = session->executor;
-		handle_when_ready(session->executor, making_on_ready, making);
-		return;
-	}
-	switch (buffer_place(buffer, BUFFER_HOME)) {
-	case BUFFER_PLACING:
-		return;
-	case BUFFER_FAILED:
-		making_fail(making, buffer->at[BUFFER_HOME].status, buffer->at[BUFFER_HOME].error);
-		return;
-	default:
-		break;
-	}
-	reply_begin(&out, making->request.id);
-	wire_put_uint(&out, "buf", buffer->id);
-	wire_put_uint(&out, "offset", buffer->kind == BUFFER_SHARED ? buffer->offset : 0);
-	wire_put_uint(&out, "bytes", buffer->bytes);
-	reply_send(session, &out, &buffer->fd, buffer->kind == BUFFER_SHARED ? 1 : 0);
-	making_end(making);
-}
-
-static void making_on_ready(void *arg, int status, const char *error)
-{
-	struct making *making = arg;
-	making->asked = NULL;
-	if (status == KILN_OK)
-		making_step(making);
-	else
-		making_fail(making, status, error);
-}
-
-static void making_on_change(struct buffer *buffer, void *arg)
-{
-	const struct buffer_place_state *home = &buffer->at[BUFFER_HOME];
-	struct making *making = arg;
-	if (making->asked)
-		return;
-	/* An end of the device process in the middle of it is told now, not when the next one is up. */
-	if (home->status != KILN_OK)
-		making_fail(making, home->status, home->error);
-	else
-		making_step(making);
-}
-
-static void memory_make(struct session *session, uint64_t id, struct buffer *buffer)
-{
-	struct making *making = calloc(1, sizeof(*making));
-	if (!making || !request_open(session, id, &making->request, making_abandon)) {
-		if (!making)
-			reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
-		free(making);
-		buffer_delete(buffer);
-		return;
-	}
-	making->buffer = buffer;
-	making->request.doing = buffer;
-	buffer->on_change = making_on_change;
-	buffer->on_change_arg = making;
-	making_step(making);
-}
+/* ---- alloc and lend ---- */
 
 /* False: refused, and answered. */
 static bool may_have(struct session *session, uint64_t id, uint64_t bytes, bool held)
@@ -150,20 +44,21 @@ static bool may_have(struct session *session, uint64_t id, uint64_t bytes, bool 
 	return false;
 }
 
-/* Host memory for both sides, its end against the end of the mapping, so that what lies beyond is a
- * fault. */
-static bool make_shared(struct buffer *buffer)
+/* Makes host memory for both sides.  It ends where its mapping ends, so that what lies beyond is a
+ * fault.  False, with errno, without memory or descriptors. */
+static bool make_shared(const struct session *session, uint64_t bytes, struct buffer_memory *memory)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t padded = (buffer->bytes + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
-	buffer->span = (padded + page - 1) / page * page;
-	if (!buffer->span)
-		buffer->span = page;
-	buffer->offset = buffer->span - padded;
-	buffer->fd = frame_memfd("kiln-shared", buffer->span);
-	if (buffer->fd >= 0 && rights_allow(buffer->session->uid, buffer->fd))
-		return true;
-	errno = buffer->fd >= 0 ? EMFILE : errno;
+	uint64_t padded = (bytes + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
+	memory->span = (padded + page - 1) / page * page;
+	if (!memory->span)
+		memory->span = page;
+	memory->offset = memory->span - padded;
+	memory->fd = frame_memfd("kiln-shared", memory->span);
+	if (memory->fd < 0 || rights_allow(session->uid, memory->fd))
+		return memory->fd >= 0;
+	closer_put(session->uid, memory->fd);
+	errno = EMFILE;
 	return false;
 }
 
@@ -172,6 +67,9 @@ void serve_alloc(struct session *session, struct wire_in *message)
 	uint64_t id = wire_id(message);
 	uint64_t bytes = wire_get_uint(&message->root, "bytes", UINT64_MAX);
 	bool shared = wire_get_uint(&message->root, "flags", 0) & FLAG_SHARED;
+	const char *name = wire_get_str(message, &message->root, "name");
+	struct buffer_memory memory = {.fd = -1};
+	struct buffer *buffer = NULL;
 	if (!may_have(session, id, bytes, true))
 		return;
 	if (shared && !device_is_cpu(session->device)) {
@@ -181,42 +79,31 @@ void serve_alloc(struct session *session, struct wire_in *message)
 					session->device->info.name);
 		return;
 	}
-	struct buffer *buffer = buffer_new(session, shared ? BUFFER_SHARED : BUFFER_HELD, bytes,
-									   wire_get_str(message, &message->root, "name"));
-	if (!buffer || (shared && !make_shared(buffer))) {
-		int why = buffer ? errno : ENOMEM;
-		if (buffer)
-			buffer_delete(buffer);
-		if (why == EMFILE || why == ENFILE)
-			reply_error(session, id, KILN_ELIMIT, "%s: none is left for a shared buffer",
-						rights_full_text(session->uid));
-		else
-			reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer of %llu bytes",
-						(unsigned long long)bytes);
-		return;
-	}
-	memory_make(session, id, buffer);
+	int why = shared && !make_shared(session, bytes, &memory) ? errno : 0;
+	if (!why)
+		buffer = buffer_new(session, shared ? BUFFER_SHARED : BUFFER_HELD, bytes, name, &memory);
+	if (buffer)
+		buffer_make(session, id, buffer);
+	else if (why == EMFILE || why == ENFILE)
+		reply_error(session, id, KILN_ELIMIT, "%s: none is left for a shared buffer",
+					rights_full_text(session->uid));
+	else
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer of %llu bytes",
+					(unsigned long long)bytes);
 }
 
-/* Of a memfd; 0 for a descriptor that has no size, such as CUDA's. */
-static uint64_t descriptor_bytes(int fd)
+/* Says whether what is lent hangs together, or answers; the device process checks what only it can
+ * know. */
+static bool lend_is_sound(struct session *session, uint64_t id, uint64_t bytes,
+						  const struct buffer_memory *memory, bool wants_fd)
 {
-	struct stat status;
-	return fstat(fd, &status) == 0 && status.st_size > 0 ? (uint64_t)status.st_size : 0;
-}
-
-/* Whether what is lent hangs together; the device checks what only it can know. */
-static bool lend_is_sound(struct session *session, uint64_t id, const struct buffer *buffer)
-{
-	bool fd = buffer->kind == BUFFER_LENT_FD || buffer->kind == BUFFER_LENT_POOL;
-	if (buffer->span &&
-		(buffer->offset > buffer->span || buffer->bytes > buffer->span - buffer->offset))
+	if (memory->span && (memory->offset > memory->span || bytes > memory->span - memory->offset))
 		reply_error(
 			session, id, KILN_EINVAL,
 			"%llu bytes at offset %llu lie beyond the %llu bytes of the memory that is lent",
-			(unsigned long long)buffer->bytes, (unsigned long long)buffer->offset,
-			(unsigned long long)buffer->span);
-	else if (fd && buffer->fd < 0)
+			(unsigned long long)bytes, (unsigned long long)memory->offset,
+			(unsigned long long)memory->span);
+	else if (wants_fd && memory->fd < 0)
 		reply_error(session, id, KILN_EPROTO,
 					"no descriptor of a memfd, or of memory that CUDA exported, came with what is "
 					"lent");
@@ -241,52 +128,57 @@ static bool lend_kind(const char *name, enum buffer_kind *out)
 	return false;
 }
 
-/* What the message says of the memory; false when it lacks what the kind needs. */
-static bool lend_read(struct buffer *buffer, struct wire_in *message)
+/* Reads what the message says of the memory; false, and answered, when it lacks what the kind needs.
+ * The descriptor stays the message's. */
+static bool lend_read(struct session *session, struct wire_in *message, enum buffer_kind kind,
+					  struct buffer_memory *memory)
 {
 	const msgpack_object *root = &message->root;
+	const struct frame *frame = session->frame;
 	size_t handle_bytes = 0, gpu_bytes = 0;
+	struct stat status;
 	const void *handle = wire_get_bin(root, "handle", &handle_bytes);
 	const void *gpu = wire_get_bin(root, "gpu", &gpu_bytes);
 	if (gpu_bytes == DEVICE_UUID_BYTES)
-		device_uuid_text(gpu, buffer->gpu);
+		device_uuid_text(gpu, memory->gpu);
 	else
-		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof(buffer->gpu));
-	buffer->span = wire_get_uint(root, "span", 0);
-	buffer->offset = wire_get_uint(root, "offset", 0);
-	buffer->bufid = wire_get_uint(root, "bufid", 0);
-	buffer->pool = wire_get_uint(root, "pool", 0);
-	buffer->pid = buffer->session->pid; /* as the kernel says, not as the client does */
+		memcpy(memory->gpu, session->device->info.uuid, sizeof(memory->gpu));
+	memory->span = wire_get_uint(root, "span", 0);
+	memory->offset = wire_get_uint(root, "offset", 0);
+	memory->bufid = wire_get_uint(root, "bufid", 0);
+	memory->pool = wire_get_uint(root, "pool", 0);
+	memory->pid = session->pid; /* as the kernel says, not as the client does */
 	/* A client of another PID namespace: its pools must not be taken for another's. */
-	if (buffer->kind == BUFFER_LENT_POOL && buffer->pid <= 0)
-		buffer->pid = -(int64_t)buffer->session->id;
-	if (buffer->kind != BUFFER_LENT_IPC)
-		buffer->fd = frame_take_fd(buffer->session->frame, 0);
-	if (buffer->kind == BUFFER_LENT_FD) {
-		if (!buffer->span && buffer->fd >= 0)
-			buffer->span = descriptor_bytes(buffer->fd);
+	if (kind == BUFFER_LENT_POOL && memory->pid <= 0)
+		memory->pid = -(int64_t)session->id;
+	memory->fd = kind != BUFFER_LENT_IPC && frame->fd_count ? frame->fds[0] : -1;
+	/* The size of a memfd; what CUDA exports has none. */
+	if (kind == BUFFER_LENT_FD && !memory->span && memory->fd >= 0 &&
+		fstat(memory->fd, &status) == 0 && status.st_size > 0)
+		memory->span = (uint64_t)status.st_size;
+	if (kind == BUFFER_LENT_FD)
 		return true;
-	}
-	if (handle_bytes == sizeof(buffer->handle))
-		memcpy(buffer->handle, handle, sizeof(buffer->handle));
+	if (handle_bytes == sizeof(memory->handle))
+		memcpy(memory->handle, handle, sizeof(memory->handle));
 	else
-		reply_error(buffer->session, wire_id(message), KILN_EPROTO,
-					"the handle of lent memory has %zu bytes, not %zu", sizeof(buffer->handle),
+		reply_error(session, wire_id(message), KILN_EPROTO,
+					"the handle of lent memory has %zu bytes, not %zu", sizeof(memory->handle),
 					handle_bytes);
-	return handle_bytes == sizeof(buffer->handle);
+	return handle_bytes == sizeof(memory->handle);
 }
 
-/* The GPU of the memory is the session's. */
-static bool is_here(struct session *session, uint64_t id, const struct buffer *buffer)
+/* Says whether the memory is on the session's GPU, or answers. */
+static bool is_here(struct session *session, uint64_t id, const struct buffer *buffer,
+					const char *gpu)
 {
 	const struct device_info *info = &session->device->info;
 	char label[96];
-	if (!info->uuid[0] || !strcmp(buffer->gpu, info->uuid))
+	if (!info->uuid[0] || !strcmp(gpu, info->uuid))
 		return true;
 	reply_error(session, id, KILN_EINVAL,
 				"%s is memory of %s, and this client's device %s is %s: connect to the device that "
 				"`kiln devices` lists with that UUID",
-				buffer_label(buffer, label), buffer->gpu, info->name, info->uuid);
+				buffer_label(buffer, label), gpu, info->name, info->uuid);
 	return false;
 }
 
@@ -310,19 +202,25 @@ void serve_lend(struct session *session, struct wire_in *message)
 					"KILN_BUFFER_SHARED");
 		return;
 	}
-	struct buffer *buffer = buffer_new(session, kind, bytes, wire_get_str(message, root, "name"));
+	struct buffer_memory memory = {.fd = -1};
+	if (!lend_read(session, message, kind, &memory) ||
+		!lend_is_sound(session, id, bytes, &memory, kind != BUFFER_LENT_IPC))
+		return;
+	if (memory.fd >= 0)
+		memory.fd = frame_take_fd(session->frame, 0);
+	struct buffer *buffer =
+		buffer_new(session, kind, bytes, wire_get_str(message, root, "name"), &memory);
 	if (!buffer)
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
-	else if (lend_read(buffer, message) && lend_is_sound(session, id, buffer) &&
-			 is_here(session, id, buffer))
-		memory_make(session, id, buffer);
+	else if (is_here(session, id, buffer, memory.gpu))
+		buffer_make(session, id, buffer);
 	else
 		buffer_delete(buffer);
 }
 
 /* ---- free, write, read ---- */
 
-static struct buffer *named(struct session *session, struct wire_in *message)
+static struct buffer *take_buffer(struct session *session, struct wire_in *message)
 {
 	uint64_t number = wire_get_uint(&message->root, "buf", 0);
 	struct buffer *buffer = buffer_find(session, number);
@@ -341,7 +239,7 @@ void serve_free(struct session *session, struct wire_in *message)
 {
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
-	struct buffer *buffer = named(session, message);
+	struct buffer *buffer = take_buffer(session, message);
 	if (!buffer)
 		return;
 	int status = work_free(session, id, buffer, error);
@@ -356,14 +254,15 @@ static void copy(struct session *session, struct wire_in *message, bool to_devic
 	uint64_t id = wire_id(message);
 	uint64_t offset = wire_get_uint(&message->root, "offset", 0);
 	uint64_t bytes = wire_get_uint(&message->root, "bytes", 0);
-	struct buffer *buffer = named(session, message);
+	struct buffer *buffer = take_buffer(session, message);
 	if (!buffer)
 		return;
-	if (offset > buffer->bytes || bytes > buffer->bytes - offset) {
+	uint64_t most = buffer_bytes(buffer);
+	if (offset > most || bytes > most - offset) {
 		reply_error(session, id, KILN_EINVAL,
 					"%llu bytes at offset %llu lie beyond the end of %s, which has %llu bytes",
 					(unsigned long long)bytes, (unsigned long long)offset,
-					buffer_label(buffer, label), (unsigned long long)buffer->bytes);
+					buffer_label(buffer, label), (unsigned long long)most);
 		return;
 	}
 	if (!frame->fd_count || !frame_fd_is_safe(frame->fds[0], bytes)) {

@@ -3,16 +3,15 @@
  * program's own context: what a launch is, and the compiled kernel, which comes the same way as for
  * a launch here.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernel_request.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/calls/work_state.h"
+#include "daemon/broker/calls/launch_put.h"
+#include "daemon/broker/calls/operands.h"
 #include "planned.h"
-#include "operands.h"
 
 /* ---- What a launch is ---- */
 
@@ -34,21 +33,14 @@ static void put_operands(struct wire_out *out, const struct kernel_plan *plan)
 
 static void put_template(struct wire_out *out, const struct kernel_plan *plan)
 {
-	int64_t grid[3], block[3];
-	for (int i = 0; i < 3; i++) {
-		grid[i] = plan->grid[i];
-		block[i] = plan->block[i];
-	}
 	wire_map_begin(out, "template");
 	wire_put_str(out, "kind", planned_kind_name(plan));
-	wire_put_ints(out, "grid", grid, 3);
-	wire_put_ints(out, "block", block, 3);
-	wire_put_uint(out, "shared", plan->shared_bytes);
+	launch_put_shape(out, plan);
 	wire_put_uint(out, "copy", plan->copy_bytes);
-	work_put_scratch(out, &plan->scratch);
+	launch_put_scratch(out, &plan->scratch);
 	wire_list_begin(out, "args");
 	for (int i = 0; i < plan->arg_count; i++)
-		work_put_argument(out, &plan->args[i]);
+		launch_put_argument(out, &plan->args[i]);
 	wire_list_end(out);
 	put_operands(out, plan);
 	wire_map_end(out);
@@ -110,15 +102,17 @@ static int check_report(const struct kernel_problem *problem, const struct kerne
 static int read_alignments(struct wire_in *message, const struct call *call,
 						   uint32_t alignments[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
 {
+	const struct kernel_problem *problem = call_problem(call);
 	int64_t values[KERNEL_MAX_OPERANDS];
+	int given = call_given(call);
 	int count = wire_get_ints(&message->root, "alignments", values, KERNEL_MAX_OPERANDS);
 	memset(alignments, 0, sizeof(*alignments) * KERNEL_MAX_OPERANDS);
-	if (count != call->given)
+	if (count != given)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%s was prepared for %d operands; alignments of %d were given",
-						 call->problem.op, call->given, count < 0 ? 0 : count);
+						 problem->op, given, count < 0 ? 0 : count);
 	for (int i = 0; i < count; i++) {
-		bool left_out = operand_left_out(&call->problem, i);
+		bool left_out = operand_left_out(problem, i);
 		if (values[i] < 0 || values[i] > 16 || (values[i] & (values[i] - 1)) != 0 ||
 			left_out != (values[i] == 0))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -140,17 +134,17 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 	if (!call)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "this session has no prepared call %llu", (unsigned long long)number);
-	if (call->graph)
+	if (call_kind(call) == CALL_GRAPH)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "the call is a graph, which its device process alone can launch: use "
 						 "kiln_submit()");
-	if (call->variants[0]->raw)
+	if (call_kind(call) == CALL_RAW)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "the call is a user's kernel, of which no launch is known");
 	int status = read_alignments(message, call, alignments, error);
 	if (status == KILN_OK)
 		status = operands_variant(session, call, alignments, out, error);
-	return status == KILN_OK ? check_report(&call->problem, &(*out)->plan, error) : status;
+	return status == KILN_OK ? check_report(call_problem(call), &(*out)->plan, error) : status;
 }
 
 void serve_object(struct session *session, struct wire_in *message)

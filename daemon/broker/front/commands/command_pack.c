@@ -1,8 +1,19 @@
 /*
- * command_pack.c: cache.export, cache.import: kernels to and from a file that was sealed.  Done
- * piece by piece on the store's thread, between lookups of others; whoever asked and goes, stops
- * it, and nothing half is left.
+ * command_pack.c: cache.export, cache.import: kernels to and from a file that was sealed.  The
+ * store's thread does them piece by piece, between lookups of others.
+ *
+ *   ASKING ----------> WORKING --the last piece, or it fails--> answered and freed
+ *   (which compilers      |
+ *   are here)             +--an import fails, or its session ends--> UNDOING --the last piece-->
+ *                                                                      answered and freed
+ *
+ *   ASKING --the session ends--> freed
+ *
+ * A request that closes while the store's thread has its packing leaves that to piece_done(): an
+ * export is freed there, an import is undone first, so that no half of a pack stays.  An import owns
+ * ring and reader, an export writer and secret.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +25,14 @@
 
 #define DAY_SECONDS 86400
 
+enum packing_state { PACKING_ASKING, PACKING_WORKING, PACKING_UNDOING };
+
 struct packing {
 	struct request request;
 	struct broker *broker;
 	const struct options *options;
-	bool asking;          /* for the compilers */
-	bool import, stopped; /* stopped: nobody waits any more */
+	enum packing_state state;
+	bool import;
 	char path[PATH_MAX], key_name[SEAL_NAME_MAX];
 	int64_t until; /* of an export; 0: for ever */
 	struct cache_trim filter;
@@ -29,10 +42,20 @@ struct packing {
 	struct pack_writer *writer;
 	struct pack_reader *reader;
 	struct pack_figures figures;
-	bool more, undoing;
+	bool more; /* pieces are left */
 	int status;
 	char error[KERNEL_ERROR_MAX];
 };
+
+static void packing_assert_valid(const struct packing *packing)
+{
+	(void)packing;
+	assert(packing->request.session || packing->state != PACKING_ASKING);
+	assert(!packing->writer || !packing->import);
+	assert(!packing->reader || packing->import);
+	assert(packing->state != PACKING_UNDOING || packing->reader);
+	assert(packing->state != PACKING_ASKING || (!packing->writer && !packing->reader));
+}
 
 static void free_packing(struct packing *packing)
 {
@@ -60,13 +83,15 @@ static void put_compilers(struct wire_out *out, const struct pack_reader *reader
 	wire_list_end(out);
 }
 
+/* Answers, unless the session has ended, and frees. */
 static void pack_answer(struct packing *packing)
 {
 	struct session *session = packing->request.session;
 	const struct pack_figures *figures = &packing->figures;
 	struct wire_out out;
-	if (packing->status != KILN_OK) {
+	if (session && packing->status != KILN_OK)
 		reply_error(session, packing->request.id, packing->status, "%s", packing->error);
+	if (!session || packing->status != KILN_OK) {
 		free_packing(packing);
 		return;
 	}
@@ -135,7 +160,7 @@ static void piece_work(struct cache *cache, void *arg)
 {
 	struct packing *packing = arg;
 	packing->more = false;
-	if (packing->undoing)
+	if (packing->state == PACKING_UNDOING)
 		packing->more = pack_undo(packing->reader, cache);
 	else if (packing->import)
 		import_piece(packing, cache);
@@ -149,29 +174,27 @@ static void piece_done(struct broker *broker, void *arg);
 
 static void next_piece(struct broker *broker, struct packing *packing)
 {
-	int status = packing->stopped
-					 ? store_wait(broker, TURN_NOBODY, piece_work, piece_done, NULL, packing, NULL)
-					 : request_store(&packing->request, piece_work, piece_done);
+	packing_assert_valid(packing);
+	int status = packing->request.session
+					 ? request_store(&packing->request, piece_work, piece_done)
+					 : store_wait(broker, TURN_NOBODY, piece_work, piece_done, NULL, packing, NULL);
 	if (status == KILN_OK)
 		return;
 	packing->status =
 		util_fail(packing->error, sizeof(packing->error), KILN_ENOMEM, "out of memory");
-	if (packing->stopped)
-		free_packing(packing);
-	else
-		pack_answer(packing);
+	pack_answer(packing);
 }
 
 static void piece_done(struct broker *broker, void *arg)
 {
 	struct packing *packing = arg;
-	bool failed = packing->status != KILN_OK || packing->stopped;
-	if (failed && packing->import && packing->reader && !packing->undoing)
-		packing->undoing = packing->more = true;
-	if (packing->more && (!failed || packing->undoing))
+	bool failed = packing->status != KILN_OK || !packing->request.session;
+	if (failed && packing->reader && packing->state == PACKING_WORKING) {
+		packing->state = PACKING_UNDOING;
+		packing->more = true;
+	}
+	if (packing->more && (!failed || packing->state == PACKING_UNDOING))
 		next_piece(broker, packing);
-	else if (packing->stopped)
-		free_packing(packing);
 	else
 		pack_answer(packing);
 }
@@ -179,18 +202,15 @@ static void piece_done(struct broker *broker, void *arg)
 static void abandon(struct request *request)
 {
 	struct packing *packing = (struct packing *)request;
-	/* The store's thread has it: piece_done cleans up. */
-	if (!packing->asking) {
-		packing->stopped = true;
+	if (packing->state != PACKING_ASKING)
 		return;
-	}
 	pool_forget(packing->broker, packing);
 	free_packing(packing);
 }
 
 /* ---- What is asked ---- */
 
-/* A text of the message; false: it has none that fits, and that was said. */
+/* Copies a text of the message; false: it has none that fits, which is answered. */
 static bool take_text(struct session *session, struct wire_in *message, const char *name,
 					  const char *what, char *room, size_t size, bool required)
 {
@@ -239,9 +259,9 @@ static bool take_filter(struct session *session, struct wire_in *message, struct
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
 {
 	struct packing *packing = arg;
-	(void)toolchains; /* asked for again in the end */
-	(void)error;      /* without a compiler kernels can be taken in all the same */
-	packing->asking = false;
+	(void)toolchains; /* the answer asks for them again */
+	(void)error;      /* an import needs no compiler */
+	packing->state = PACKING_WORKING;
 	next_piece(packing->broker, packing);
 }
 
@@ -256,7 +276,6 @@ static void pack_start(struct session *session, struct wire_in *message, bool im
 	packing->broker = session->broker;
 	packing->options = &session->broker->options;
 	packing->import = import;
-	packing->asking = true;
 	if (!take_text(session, message, "path", "path of a pack", packing->path, sizeof(packing->path),
 				   true) ||
 		(!import && !take_filter(session, message, packing)) ||

@@ -203,11 +203,11 @@ void serve_raw_submit(struct session *session, struct wire_in *message)
 		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",
 						   (unsigned long long)id);
-	else if (!call || call->graph || !call->variants[0]->raw)
+	else if (!call || call_kind(call) != CALL_RAW)
 		status = util_fail(error, sizeof(error), KILN_ENOENT,
 						   "this session has no user's kernel %llu", (unsigned long long)number);
 	else
-		status = call_check_device(session, call->device, "the kernel", "prepare it again", error);
+		status = call_check_device(session, call, "the kernel", "prepare it again", error);
 	if (status == KILN_OK)
 		status = raw_launch_open(session, message, &launch, error);
 	if (status == KILN_OK)

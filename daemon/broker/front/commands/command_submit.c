@@ -2,17 +2,11 @@
  * command_submit.c: submit, release, cancel: what is done with a prepared call, and what its
  * operands must satisfy.
  */
-#include <string.h>
-
 #include "command.h"
-#include "daemon/broker/calls/work.h"
-#include "daemon/broker/calls/lane.h"
-#include "daemon/broker/devices/handle.h"
-#include "daemon/broker/kernels/cli_line.h"
-#include "daemon/plan/plan.h"
-#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "operands.h"
+#include "daemon/broker/calls/lane.h"
+#include "daemon/broker/calls/operands.h"
+#include "daemon/broker/calls/work.h"
 
 /* A call of one launch. */
 static int submit_call(struct session *session, const msgpack_object *root, uint64_t id,
@@ -38,7 +32,7 @@ static int submit_graph(struct session *session, const msgpack_object *root, uin
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "call %llu is a graph, whose operands were given when it was made; %u "
 						 "more were given",
-						 (unsigned long long)call->id, given);
+						 (unsigned long long)call_id(call), given);
 	return work_launch_graph(session, id, call, order, error);
 }
 
@@ -62,9 +56,9 @@ void serve_submit(struct session *session, struct wire_in *message)
 	else if (!call)
 		status = util_fail(error, sizeof(error), KILN_ENOENT,
 						   "this session has no prepared call %llu", (unsigned long long)number);
-	else if (call->graph)
+	else if (call_kind(call) == CALL_GRAPH)
 		status = submit_graph(session, root, id, call, &order, error);
-	else if (call->variants[0]->raw)
+	else if (call_kind(call) == CALL_RAW)
 		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu is a user's kernel; it is submitted with raw.submit",
 						   (unsigned long long)number);

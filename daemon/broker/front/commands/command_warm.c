@@ -2,7 +2,6 @@
  * command_warm.c: warm: a line of a manifest becomes a kernel in the cache, before anybody asks for
  * it.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernel_request.h"

@@ -6,10 +6,9 @@
 #include "daemon/base/util.h"
 #include "daemon/broker/calls/call.h"
 #include "daemon/broker/calls/decode.h"
-#include "daemon/broker/devices/handle.h"
+#include "daemon/broker/calls/operands.h"
 #include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/plan.h"
-#include "operands.h"
 
 const char *planned_kind_name(const struct kernel_plan *plan)
 {

@@ -2,9 +2,9 @@
 #ifndef KILN_DAEMON_OPERANDS_H
 #define KILN_DAEMON_OPERANDS_H
 
-#include "daemon/broker/calls/buffer.h"
-#include "daemon/broker/calls/call.h"
-#include "daemon/broker/requests/request.h"
+#include <client/wire/wire.h>
+
+#include "call.h"
 
 /* Says whether the problem does without this optional operand. */
 bool operand_left_out(const struct kernel_problem *problem, int i);

@@ -3,23 +3,14 @@
 
 #include <string.h>
 
+#include "call_state.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/cli_line.h"
 #include "daemon/broker/kernels/tier.h"
-#include "daemon/plan/plan.h"
 
 bool operand_left_out(const struct kernel_problem *problem, int i)
 {
 	return i >= problem->tensor_count || problem->tensors[i].dtype == KILN_DTYPE_NONE;
-}
-
-static bool share_a_byte(const struct kernel_plan *plan, const struct work_operand *operands, int i,
-						 int k)
-{
-	return operands[i].buffer && operands[k].buffer &&
-		   buffer_overlap(&operands[i], plan->extents[i].bytes, &operands[k],
-						  plan->extents[k].bytes);
 }
 
 int operands_check(const struct kernel_plan *plan, const struct work_operand *operands,
@@ -40,7 +31,9 @@ int operands_check(const struct kernel_plan *plan, const struct work_operand *op
 	}
 	for (int i = 0; i < plan->operand_count; i++)
 		for (int k = 0; k < plan->operand_count; k++) {
-			if (i == k || !plan->extents[k].written || !share_a_byte(plan, operands, i, k))
+			if (i == k || !plan->extents[k].written || !operands[i].buffer || !operands[k].buffer ||
+				!buffer_overlap(&operands[i], plan->extents[i].bytes, &operands[k],
+								plan->extents[k].bytes))
 				continue;
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s and %s overlap in %s; an output may share no byte with another "
