@@ -1,9 +1,8 @@
 /*
  * buffer_state.h: what a buffer is, for the files of this room.
  *
- * A buffer is memory that a session may name, and its places: the device process of the session (HOME),
- * and the process of its own for kernels that it brings (OWN).  A buffer belongs to its session;
- * works that use it end before it is freed (work.h).
+ * A buffer has places: the device process of the session (HOME), and the process of its own for
+ * kernels that it brings (OWN).
  *
  *   a place:  ABSENT --asked to place it--> PLACING --+--> PLACED
  *               |                                     +--> FAILED --a work is told--> ABSENT

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -54,21 +55,22 @@ bool peer_is_ending(const struct peer *peer)
 
 /* ---- Errors that answer no request ---- */
 
-static void peer_fail(struct peer *peer, uint64_t id, int status, char text[KERNEL_ERROR_MAX])
+__attribute__((format(printf, 4, 5))) static void peer_fail(struct peer *peer, uint64_t id,
+															int status, const char *format, ...)
 {
 	struct wire_out out;
-	plain_clean(text, KERNEL_ERROR_MAX, PLAIN_LINE); /* it may quote the client */
+	char text[KERNEL_ERROR_MAX];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	plain_clean(text, sizeof(text), PLAIN_LINE); /* it may quote the client */
 	wire_begin(&out, "reply", id);
 	out.for_people = true;
 	wire_put_int(&out, "st", status);
 	wire_put_str(&out, "err", text);
 	peer_send(peer, &out, NULL, 0);
-}
-
-static void fail_protocol(struct peer *peer, uint64_t id, int status, char text[KERNEL_ERROR_MAX])
-{
-	peer_fail(peer, id, status, text);
-	peer->broker->counters.protocol_errors++;
+	peer->broker->counters.protocol_errors += status == KILN_EPROTO;
 }
 
 /* ---- Clocks ---- */
@@ -84,9 +86,7 @@ static uint32_t hello_deadline(const struct broker *broker)
 static void on_silent(uv_timer_t *timer)
 {
 	struct peer *peer = timer->data;
-	char text[KERNEL_ERROR_MAX];
-	util_fail(text, sizeof(text), 0, "no hello came within %u ms", hello_deadline(peer->broker));
-	peer_fail(peer, 0, KILN_ETIMEDOUT, text);
+	peer_fail(peer, 0, KILN_ETIMEDOUT, "no hello came within %u ms", hello_deadline(peer->broker));
 	peer->owner->on_end(peer->arg);
 }
 
@@ -105,14 +105,14 @@ static void on_held(uv_timer_t *timer)
 {
 	struct peer *peer = timer->data;
 	char text[KERNEL_ERROR_MAX];
-	int status = util_fail(text, sizeof(text), KILN_ELIMIT,
-						   "kilnd cannot close the descriptors that programs of uid %u have sent: "
-						   "they are sockets that linger, or files of a file system that does not "
-						   "answer; end those programs",
-						   (unsigned)peer->who.uid);
+	util_fail(text, sizeof(text), 0,
+			  "kilnd cannot close the descriptors that programs of uid %u have sent: "
+			  "they are sockets that linger, or files of a file system that does not "
+			  "answer; end those programs",
+			  (unsigned)peer->who.uid);
 	util_log(UTIL_WARN, "session %llu (pid %d) was ended: %s", (unsigned long long)peer->number,
 			 peer->who.pid, text);
-	peer_fail(peer, 0, status, text);
+	peer_fail(peer, 0, KILN_ELIMIT, "%s", text);
 	peer->owner->on_end(peer->arg);
 }
 
@@ -144,27 +144,24 @@ void peer_release(struct peer *peer)
 static bool peer_take(struct peer *peer, struct frame *frame)
 {
 	struct wire_in message;
-	char text[KERNEL_ERROR_MAX];
 	int status = wire_parse_asked(&message, frame->data, frame->size);
 	if (status != KILN_OK) {
 		util_log(UTIL_WARN, "session %llu (pid %d): %s", (unsigned long long)peer->number,
 				 peer->who.pid, message.why);
-		util_fail(text, sizeof(text), 0, "the message cannot be read: %s", message.why);
-		fail_protocol(peer, 0, KILN_EPROTO, text);
+		peer_fail(peer, 0, KILN_EPROTO, "the message cannot be read: %s", message.why);
 		return false;
 	}
 	uint32_t members = wire_count(&message.root);
 	if (members > MEMBERS_MOST) {
-		util_fail(text, sizeof(text), 0, "a request with %u members; the most is %d", members,
-				  MEMBERS_MOST);
-		fail_protocol(peer, wire_id(&message), KILN_EPROTO, text);
+		peer_fail(peer, wire_id(&message), KILN_EPROTO, "a request with %u members; the most is %d",
+				  members, MEMBERS_MOST);
 		wire_in_free(&message);
 		return false;
 	}
 	if (frame->lost) {
-		util_fail(text, sizeof(text), 0, "the descriptors of %.*s were lost: %s; try again later",
+		peer_fail(peer, wire_id(&message), KILN_ELIMIT,
+				  "the descriptors of %.*s were lost: %s; try again later",
 				  PLAIN_CUT(wire_type(&message), 40), rights_full_text(peer->who.uid));
-		peer_fail(peer, wire_id(&message), KILN_ELIMIT, text);
 	} else {
 		peer->owner->on_message(peer->arg, &message, frame);
 	}
@@ -176,7 +173,6 @@ static bool peer_take(struct peer *peer, struct frame *frame)
 static int receive(struct peer *peer, struct frame *frame, size_t *bytes)
 {
 	uint64_t most = peer->broker->options.max_message;
-	char text[KERNEL_ERROR_MAX];
 	int status = frame_recv_foreign(peer->sock, frame, most);
 	if (status == KILN_EAGAIN)
 		return status;
@@ -187,13 +183,12 @@ static int receive(struct peer *peer, struct frame *frame, size_t *bytes)
 	if (frame->lost)
 		status = KILN_OK; /* the request can be told */
 	if (status == KILN_ELIMIT) {
-		util_fail(text, sizeof(text), 0,
+		peer_fail(peer, 0, status,
 				  "a message is larger than %llu bytes, the most kilnd takes (--max-message)",
 				  (unsigned long long)most);
-		fail_protocol(peer, 0, status, text);
+		peer->broker->counters.protocol_errors++;
 	} else if (status == KILN_EPROTO) {
-		util_fail(text, sizeof(text), 0, "the message cannot be read: %s", frame->why);
-		fail_protocol(peer, 0, status, text);
+		peer_fail(peer, 0, status, "the message cannot be read: %s", frame->why);
 	}
 	return status;
 }

@@ -31,6 +31,11 @@ const struct cache_tuned *tuned_find(const struct broker *broker, const struct c
 	return map_get(&broker->tuned, key, sizeof(key));
 }
 
+bool tuned_has_room(const struct broker *broker, const struct cache_tuned *row)
+{
+	return broker->tuned.count < CACHE_TUNED_MOST || tuned_find(broker, row);
+}
+
 int tuned_put(struct broker *broker, const struct cache_tuned *row)
 {
 	unsigned char key[32];

@@ -36,6 +36,8 @@ void tuned_explain(const struct tuned_note *note, char *text, size_t size);
 
 /* Finds the row with the model, target and signature of `row`; NULL: none. */
 const struct cache_tuned *tuned_find(const struct broker *broker, const struct cache_tuned *row);
+/* Says whether the row, or one more, can be kept. */
+bool tuned_has_room(const struct broker *broker, const struct cache_tuned *row);
 /* Puts a copy into the table.  Fails with KILN_ELIMIT and KILN_ENOMEM. */
 int tuned_put(struct broker *broker, const struct cache_tuned *row);
 /* Removes a row, or all for NULL; returns how many. */

@@ -1,6 +1,6 @@
-/* command.c: the table of requests, made from the protocol's: names, flags, handlers; and the rules
- * that hold for each of them. */
-#include "command.h"
+/* command.c: the table of requests: names, and the flags of the protocol, with their handlers or
+ * queries; and the rules that hold for each of them. */
+#include "query.h"
 #include "daemon/broker/front/session_life.h"
 
 #include <client/wire/protocol.h>
@@ -9,16 +9,21 @@
 
 static const struct {
 	const char *name;
-	command_handler handler; /* NULL: a build without test hooks, which refuses --test-requests */
-} handlers[] = {
-#define HANDLER_ROW(name, handler) {name, handler},
-	COMMANDS(HANDLER_ROW)
-#undef HANDLER_ROW
+	command_handler handler; /* or, of a query: */
+	query_take take;
+	store_work work;
+} commands[] = {
 #ifdef KILN_TEST_HOOKS
-		{"debug", serve_debug},
+	{"debug", serve_debug, NULL, NULL},
 #else
-		{"debug", NULL},
+	{"debug", NULL, NULL, NULL}, /* never called: --test-requests is refused */
 #endif
+#define COMMAND_ROW(name, handler) {name, handler, NULL, NULL},
+	COMMANDS(COMMAND_ROW)
+#undef COMMAND_ROW
+#define QUERY_ROW(name, take, work) {name, NULL, take, work},
+		QUERIES(QUERY_ROW)
+#undef QUERY_ROW
 };
 
 static const struct {
@@ -29,8 +34,8 @@ static const struct {
 #undef REQUEST_ROW
 };
 
-_Static_assert(sizeof(handlers) / sizeof(*handlers) == sizeof(requests) / sizeof(*requests),
-			   "every request of the protocol has a handler");
+_Static_assert(sizeof(commands) / sizeof(*commands) == sizeof(requests) / sizeof(*requests),
+			   "every request of the protocol has a row");
 
 static const char *flags_of(const char *name)
 {
@@ -86,15 +91,18 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		session_end(session);
 		return;
 	}
-	for (size_t i = 0; i < sizeof(handlers) / sizeof(*handlers); i++) {
-		if (strcmp(handlers[i].name, name) != 0)
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		if (strcmp(commands[i].name, name) != 0)
 			continue;
-		session->asks = handlers[i].name;
+		session->asks = commands[i].name;
 		session->frame = frame;
 		session->lane_tail = wire_get_uint(&message->root, "tail", 0);
 		session->lane_follows = wire_get_uint(&message->root, "follows", 0);
-		if (allowed(session, id, name))
-			handlers[i].handler(session, message);
+		bool may = allowed(session, id, name);
+		if (may && commands[i].work)
+			query_serve(session, message, commands[i].take, commands[i].work);
+		else if (may)
+			commands[i].handler(session, message);
 		else if (session->state != SESSION_GREETED)
 			session_end(session);
 		return;

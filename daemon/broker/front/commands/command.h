@@ -16,7 +16,8 @@ typedef void (*command_handler)(struct session *session, struct wire_in *message
 /* Handles a message by the table of requests. */
 void serve(struct session *session, struct wire_in *message, struct frame *frame);
 
-/* The requests of protocol.h and their handlers; "debug" has a row of its own (command.c). */
+/* The requests of protocol.h and their handlers; query.h has those that the store's thread answers,
+ * and "debug" has a row of its own (command.c). */
 #define COMMANDS(ROW)                             \
 	ROW("hello", serve_hello)                     \
 	ROW("info", serve_info)                       \
@@ -39,30 +40,12 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 	ROW("object", serve_object)                   \
 	ROW("release", serve_release)                 \
 	ROW("cancel", serve_cancel)                   \
-	ROW("cache.ls", serve_cache_ls)               \
-	ROW("cache.failed", serve_cache_failed)       \
-	ROW("cache.retry", serve_cache_retry)         \
-	ROW("cache.show", serve_cache_show)           \
-	ROW("cache.get", serve_cache_get)             \
-	ROW("cache.verify", serve_cache_verify)       \
 	ROW("cache.recompile", serve_cache_recompile) \
-	ROW("cache.pin", serve_cache_pin)             \
-	ROW("cache.unpin", serve_cache_unpin)         \
-	ROW("cache.trim", serve_cache_trim)           \
-	ROW("cache.clear", serve_cache_clear)         \
 	ROW("cache.export", serve_cache_export)       \
 	ROW("cache.import", serve_cache_import)       \
 	ROW("warm", serve_warm)                       \
 	ROW("record", serve_record)                   \
-	ROW("key.new", serve_key_new)                 \
-	ROW("key.ls", serve_key_ls)                   \
-	ROW("key.trust", serve_key_trust)             \
-	ROW("key.distrust", serve_key_distrust)       \
 	ROW("tuned.ls", serve_tuned_ls)               \
-	ROW("tuned.put", serve_tuned_put)             \
-	ROW("tuned.rm", serve_tuned_rm)               \
-	ROW("fault.ls", serve_fault_ls)               \
-	ROW("fault.show", serve_fault_show)           \
 	ROW("fault.now", serve_fault_now)             \
 	ROW("waits", serve_waits)                     \
 	ROW("stop", serve_stop)

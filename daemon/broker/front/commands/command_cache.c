@@ -7,14 +7,19 @@
 
 #define ROWS_MOST 10000
 
-void query_put_row(const struct cache_row *row, void *arg)
+static void put_names(struct wire_out *out, const struct cache_row *row)
 {
-	struct wire_out *out = arg;
-	wire_map_begin(out, NULL);
 	wire_put_str(out, "key", row->key);
 	wire_put_str(out, "op", row->op);
 	wire_put_str(out, "target", row->target);
 	wire_put_str(out, "instantiation", row->instantiation);
+}
+
+void query_put_row(const struct cache_row *row, void *arg)
+{
+	struct wire_out *out = arg;
+	wire_map_begin(out, NULL);
+	put_names(out, row);
 	wire_put_uint(out, "bytes", row->object_bytes);
 	wire_put_int(out, "hits", row->hits);
 	wire_put_int(out, "used", row->used);
@@ -30,7 +35,7 @@ void query_put_row(const struct cache_row *row, void *arg)
 	wire_map_end(out);
 }
 
-static void ls_work(struct cache *cache, void *arg)
+void query_cache_ls(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct cache_stats stats;
@@ -48,10 +53,7 @@ static void put_failure(const struct cache_failure *failure, void *arg)
 	struct wire_out *out = arg;
 	const struct cache_row *row = &failure->row;
 	wire_map_begin(out, NULL);
-	wire_put_str(out, "key", row->key);
-	wire_put_str(out, "op", row->op);
-	wire_put_str(out, "target", row->target);
-	wire_put_str(out, "instantiation", row->instantiation);
+	put_names(out, row);
 	wire_put_str(out, "status", util_status_name(failure->status));
 	wire_put_str(out, "error", failure->error);
 	wire_put_int(out, "until", failure->until);
@@ -61,7 +63,7 @@ static void put_failure(const struct cache_failure *failure, void *arg)
 	wire_map_end(out);
 }
 
-static void failed_work(struct cache *cache, void *arg)
+void query_cache_failed(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct cache_stats stats;
@@ -72,7 +74,7 @@ static void failed_work(struct cache *cache, void *arg)
 	wire_list_end(&query->out);
 }
 
-static void retry_work(struct cache *cache, void *arg)
+void query_cache_retry(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	int64_t removed = 0;
@@ -90,13 +92,10 @@ static void put_argument(void *arg, const char *argument, bool optional)
 	wire_map_end(out);
 }
 
-/* What kernels and failures have both. */
+/* Puts what kernels and failures have both. */
 static void put_texts(struct wire_out *out, const struct cache_row *row)
 {
-	wire_put_str(out, "key", row->key);
-	wire_put_str(out, "op", row->op);
-	wire_put_str(out, "target", row->target);
-	wire_put_str(out, "instantiation", row->instantiation);
+	put_names(out, row);
 	wire_put_int(out, "compile_micros", row->compile_micros);
 	wire_put_int(out, "created", row->created);
 	wire_put_int(out, "used", row->used);
@@ -105,7 +104,7 @@ static void put_texts(struct wire_out *out, const struct cache_row *row)
 	wire_put_str(out, "source", row->source);
 	wire_put_str(out, "log", row->log);
 	wire_put_str(out, "key_text", row->key_text);
-	/* Empty where this kilnd would not compile it in that way. */
+	/* The list is empty where this kilnd would not compile the kernel in that way. */
 	wire_list_begin(out, "arguments");
 	(void)compile_arguments(row->key_text, put_argument, out);
 	wire_list_end(out);
@@ -116,7 +115,7 @@ static void show_failure(struct cache *cache, struct query *query)
 	struct cache_failure failure;
 	char error[KERNEL_ERROR_MAX];
 	int status = cache_failure_show(cache, query->key, &failure, error);
-	/* Where there is neither, the sentence is that of kernels. */
+	/* A key that names neither gets the sentence of kernels. */
 	if (status == KILN_ENOENT)
 		return;
 	query->status = status;
@@ -131,7 +130,7 @@ static void show_failure(struct cache *cache, struct query *query)
 	cache_failure_free(&failure);
 }
 
-static void show_work(struct cache *cache, void *arg)
+void query_cache_show(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct wire_out *out = &query->out;
@@ -155,11 +154,11 @@ static void show_work(struct cache *cache, void *arg)
 	cache_row_free(&row);
 }
 
-static void get_work(struct cache *cache, void *arg)
+void query_cache_get(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct cache_row row = {0};
-	/* Looking is not using. */
+	/* cache_peek() counts no use. */
 	query->status = cache_peek(cache, query->key, &row, query->error);
 	if (query->status != KILN_OK)
 		return;
@@ -169,7 +168,7 @@ static void get_work(struct cache *cache, void *arg)
 	cache_row_free(&row);
 }
 
-static int take_limit(struct wire_in *message, struct query *query)
+int query_take_limit(struct wire_in *message, struct query *query)
 {
 	query->limit = wire_get_int(&message->root, "limit", 0);
 	if (query->limit <= 0 || query->limit > ROWS_MOST)
@@ -177,14 +176,14 @@ static int take_limit(struct wire_in *message, struct query *query)
 	return KILN_OK;
 }
 
-static int take_page(struct wire_in *message, struct query *query)
+int query_take_page(struct wire_in *message, struct query *query)
 {
 	query_copy_text(message, "sort", query->sort, sizeof(query->sort));
 	query_copy_text(message, "next", query->key, sizeof(query->key));
-	return take_limit(message, query);
+	return query_take_limit(message, query);
 }
 
-static int take_retry(struct wire_in *message, struct query *query)
+int query_take_retry(struct wire_in *message, struct query *query)
 {
 	bool named = wire_get_str(message, &message->root, "key") != NULL;
 	bool all = wire_get_int(&message->root, "all", 0) == 1;
@@ -192,29 +191,4 @@ static int take_retry(struct wire_in *message, struct query *query)
 		return KILN_OK;
 	return util_fail(query->error, sizeof(query->error), KILN_EINVAL,
 					 "cache.retry needs either the key of a failure or all");
-}
-
-void serve_cache_ls(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_page, ls_work);
-}
-
-void serve_cache_failed(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_limit, failed_work);
-}
-
-void serve_cache_retry(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_retry, retry_work);
-}
-
-void serve_cache_show(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, NULL, show_work);
-}
-
-void serve_cache_get(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, NULL, get_work);
 }

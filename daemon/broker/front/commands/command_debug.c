@@ -24,7 +24,7 @@ static void corrupt_work(struct cache *cache, void *arg)
 
 static void corrupt(struct session *session, struct wire_in *message)
 {
-	query_serve(session, message, NULL, corrupt_work);
+	query_serve(session, message, query_take_key, corrupt_work);
 }
 
 static void expire_work(struct cache *cache, void *arg)
@@ -36,7 +36,7 @@ static void expire_work(struct cache *cache, void *arg)
 
 static void expire(struct session *session, struct wire_in *message)
 {
-	query_serve(session, message, NULL, expire_work);
+	query_serve(session, message, query_take_key, expire_work);
 }
 
 static void look_work(struct cache *cache, void *arg)
@@ -49,7 +49,7 @@ static void look_work(struct cache *cache, void *arg)
 static void look(struct session *session, struct wire_in *message)
 {
 	accept_look(session->broker);
-	query_serve(session, message, NULL, look_work);
+	query_serve(session, message, query_take_key, look_work);
 }
 
 static void fault_store(struct session *session, struct wire_in *message)

@@ -31,7 +31,7 @@ static void fault_put_row(void *arg, const char *id, const char *text)
 	wire_map_end(out);
 }
 
-static void ls_work(struct cache *cache, void *arg)
+void query_fault_ls(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	char directory[PATH_MAX];
@@ -41,11 +41,6 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_list_begin(&query->out, "rows");
 	query->status = fault_file_each(directory, fault_put_row, &query->out, query->error);
 	wire_list_end(&query->out);
-}
-
-void serve_fault_ls(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, NULL, ls_work);
 }
 
 /* The kernels that were in flight, each a line "kernel" of the first part. */
@@ -64,7 +59,7 @@ static void put_kernels(struct wire_out *out, const char *text)
 	wire_list_end(out);
 }
 
-static void show_work(struct cache *cache, void *arg)
+void query_fault_show(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	char directory[PATH_MAX], found[FAULT_ID_MAX], *text = NULL;
@@ -80,15 +75,10 @@ static void show_work(struct cache *cache, void *arg)
 }
 
 /* An id that is cut names no report, and the sentence says so. */
-static int take_id(struct wire_in *message, struct query *query)
+int query_take_id(struct wire_in *message, struct query *query)
 {
 	query_copy_text(message, "report", query->name, sizeof(query->name));
 	return KILN_OK;
-}
-
-void serve_fault_show(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_id, show_work);
 }
 
 void serve_fault_now(struct session *session, struct wire_in *message)

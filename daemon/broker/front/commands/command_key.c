@@ -27,7 +27,7 @@ static void put_key(struct wire_out *out, const struct seal_key *key)
 /* ---- New ---- */
 
 /* What one seals oneself one believes: the public half is trusted, too. */
-static void new_work(struct cache *cache, void *arg)
+void query_key_new(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct seal_key key;
@@ -48,15 +48,10 @@ static void new_work(struct cache *cache, void *arg)
 }
 
 /* seal_new() and its like say which names are possible; here the name must only fit. */
-static int take_name(struct wire_in *message, struct query *query)
+int query_take_name(struct wire_in *message, struct query *query)
 {
 	return query_take_text(message, "name", "name of a key", query->name, sizeof(query->name),
 						   query->error);
-}
-
-void serve_key_new(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_name, new_work);
 }
 
 /* ---- List ---- */
@@ -107,7 +102,7 @@ static void put_other(const struct seal_key *key, void *arg)
 		key_put_row(listing, key, false, true);
 }
 
-static void ls_work(struct cache *cache, void *arg)
+void query_key_ls(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct listing listing = {&query->out, query->options->key_dir, query->options->trust_dir};
@@ -123,14 +118,9 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_put_str(&query->out, "trusted", listing.trusted);
 }
 
-void serve_key_ls(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, NULL, ls_work);
-}
-
 /* ---- Trust ---- */
 
-static void trust_work(struct cache *cache, void *arg)
+void query_key_trust(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct seal_key key;
@@ -146,20 +136,15 @@ static void trust_work(struct cache *cache, void *arg)
 		put_key(&query->out, &key);
 }
 
-static int take_line(struct wire_in *message, struct query *query)
+int query_take_line(struct wire_in *message, struct query *query)
 {
 	int status = query_take_text(message, "public", "public key", query->line, sizeof(query->line),
 								 query->error);
-	return status == KILN_OK && wire_get(&message->root, "name") ? take_name(message, query)
+	return status == KILN_OK && wire_get(&message->root, "name") ? query_take_name(message, query)
 																 : status;
 }
 
-void serve_key_trust(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_line, trust_work);
-}
-
-static void distrust_work(struct cache *cache, void *arg)
+void query_key_distrust(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct seal_key key;
@@ -169,9 +154,4 @@ static void distrust_work(struct cache *cache, void *arg)
 	query->status = seal_distrust(query->options->trust_dir, query->name, &key, query->error);
 	if (query->status == KILN_OK)
 		put_key(&query->out, &key);
-}
-
-void serve_key_distrust(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_name, distrust_work);
 }

@@ -128,8 +128,8 @@ static bool lend_kind(const char *name, enum buffer_kind *out)
 	return false;
 }
 
-/* Reads what the message says of the memory; false, and answered, when it lacks what the kind needs.
- * The descriptor stays the message's. */
+/* Reads what the message says of the memory; false, and answered, when it lacks what the kind
+ * needs.  The descriptor stays the message's. */
 static bool lend_read(struct session *session, struct wire_in *message, enum buffer_kind kind,
 					  struct buffer_memory *memory)
 {

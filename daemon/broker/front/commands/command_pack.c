@@ -10,8 +10,8 @@
  *   ASKING --the session ends--> freed
  *
  * A request that closes while the store's thread has its packing leaves that to piece_done(): an
- * export is freed there, an import is undone first, so that no half of a pack stays.  An import owns
- * ring and reader, an export writer and secret.
+ * export is freed there, an import is undone first, so that no half of a pack stays.  An import
+ * owns ring and reader, an export writer and secret.
  */
 #include <assert.h>
 #include <stdlib.h>

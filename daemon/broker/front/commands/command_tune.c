@@ -93,7 +93,7 @@ void serve_tuned_ls(struct session *session, struct wire_in *message)
 
 /* ---- tuned.put, tuned.rm ---- */
 
-static void put_work(struct cache *cache, void *arg)
+void query_tuned_put(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	query->status = cache_tuned_put(cache, &query->row, query->error);
@@ -107,7 +107,7 @@ static void put_after(struct broker *broker, struct query *query)
 				  "the winner of tuning is on disk and cannot be kept in memory");
 }
 
-static void remove_work(struct cache *cache, void *arg)
+void query_tuned_rm(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	query->status = cache_tuned_remove(cache, query->all ? NULL : &query->row, query->error);
@@ -178,13 +178,11 @@ static int take_row(struct wire_in *message, struct cache_tuned *row, char error
 	return status;
 }
 
-static int take_put(struct wire_in *message, struct query *query)
+int query_take_put(struct wire_in *message, struct query *query)
 {
-	const struct broker *broker = query->request.session->broker;
 	int status = take_row(message, &query->row, query->error);
 	query->after = put_after;
-	if (status == KILN_OK && broker->tuned.count >= CACHE_TUNED_MOST &&
-		!tuned_find(broker, &query->row))
+	if (status == KILN_OK && !tuned_has_room(query->request.session->broker, &query->row))
 		status = util_fail(query->error, sizeof(query->error), KILN_ELIMIT,
 						   "there are %d winners of tuning, the most that are kept; "
 						   "`kiln tune --forget` removes them",
@@ -192,21 +190,11 @@ static int take_put(struct wire_in *message, struct query *query)
 	return status;
 }
 
-void serve_tuned_put(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_put, put_work);
-}
-
-static int take_remove(struct wire_in *message, struct query *query)
+int query_take_remove(struct wire_in *message, struct query *query)
 {
 	const msgpack_object *root = &message->root;
 	query->after = remove_after;
 	query->all =
 		!wire_get(root, "model") && !wire_get(root, "target") && !wire_get(root, "signature");
 	return query->all ? KILN_OK : take_place(message, &query->row, query->error);
-}
-
-void serve_tuned_rm(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_remove, remove_work);
 }

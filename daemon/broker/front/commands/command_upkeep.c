@@ -19,7 +19,7 @@ static void put_bad(const char *key, const char *why, void *arg)
 	wire_map_end(out);
 }
 
-static void verify_work(struct cache *cache, void *arg)
+void query_cache_verify(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct cache_verified progress = {.checked = 0};
@@ -36,20 +36,15 @@ static void verify_work(struct cache *cache, void *arg)
 	wire_put_bool(&query->out, "more", progress.next[0] != 0);
 }
 
-static int take_next(struct wire_in *message, struct query *query)
+int query_take_next(struct wire_in *message, struct query *query)
 {
 	query_copy_text(message, "next", query->key, sizeof(query->key));
 	return KILN_OK;
 }
 
-void serve_cache_verify(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_next, verify_work);
-}
-
 /* ---- Trim and clear ---- */
 
-static void trim_work(struct cache *cache, void *arg)
+void query_cache_trim(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct cache_stats stats;
@@ -97,7 +92,7 @@ static int take_filters(struct wire_in *message, struct query *query)
 	return status;
 }
 
-static int take_trim(struct wire_in *message, struct query *query)
+int query_take_trim(struct wire_in *message, struct query *query)
 {
 	const msgpack_object *root = &message->root;
 	struct cache_trim *trim = &query->trim;
@@ -124,21 +119,11 @@ static int take_trim(struct wire_in *message, struct query *query)
 	return KILN_OK;
 }
 
-void serve_cache_trim(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_trim, trim_work);
-}
-
 /* A trim without limits: to nothing. */
-static int take_clear(struct wire_in *message, struct query *query)
+int query_take_clear(struct wire_in *message, struct query *query)
 {
 	query->trimmed.after = wire_get_int(&message->root, "next", 0);
 	return KILN_OK;
-}
-
-void serve_cache_clear(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, take_clear, trim_work);
 }
 
 /* ---- Pins ---- */
@@ -150,22 +135,12 @@ static void set_pin(struct cache *cache, struct query *query, bool pin)
 	wire_put_str(&query->out, "key", key);
 }
 
-static void pin_work(struct cache *cache, void *arg)
+void query_cache_pin(struct cache *cache, void *arg)
 {
 	set_pin(cache, arg, true);
 }
 
-static void unpin_work(struct cache *cache, void *arg)
+void query_cache_unpin(struct cache *cache, void *arg)
 {
 	set_pin(cache, arg, false);
-}
-
-void serve_cache_pin(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, NULL, pin_work);
-}
-
-void serve_cache_unpin(struct session *session, struct wire_in *message)
-{
-	query_serve(session, message, NULL, unpin_work);
 }
