@@ -197,7 +197,8 @@ static void on_own(void *arg, int status, const char *error, struct wire_in *rep
 	placed(arg, BUFFER_OWN, status, error);
 }
 
-/* A number for the allocation that the buffer lies in, equal for all buffers in it; never 0. */
+/* Returns a number for the allocation that the buffer lies in, equal for all buffers in it;
+ * never 0. */
 static uint64_t origin_of(const struct buffer *buffer)
 {
 	struct util_hash hash;
@@ -246,7 +247,7 @@ static enum buffer_place sent(struct buffer *buffer, enum buffer_where where,
 							  enum buffer_place under_way, int status)
 {
 	struct buffer_place_state *at = &buffer->at[where];
-	/* A process that is gone: buffers_remake() looks at the buffer again. */
+	/* When the process is gone, buffers_remake() looks at the buffer again. */
 	if (status == KILN_OK || status == KILN_EDEVICE) {
 		at->place = status == KILN_OK ? under_way : BUFFER_ABSENT;
 		return BUFFER_PLACING;

@@ -1,5 +1,5 @@
 /*
- * call_about.h: what a post-mortem says of a call.
+ * call_about.h: describes a call for a post-mortem.
  */
 #ifndef KILN_DAEMON_CALL_ABOUT_H
 #define KILN_DAEMON_CALL_ABOUT_H

@@ -73,7 +73,7 @@ static void *map_shared(int memory, size_t bytes)
 	return map == MAP_FAILED ? NULL : map;
 }
 
-/* others: for the device process: its end of the pipe, and the memory that it counts in. */
+/* others: what the device process gets: its end of the pipe, and the memory that it counts in. */
 static struct lane *lane_make(uint32_t spin_us, int others[2])
 {
 	struct lane *lane = calloc(1, sizeof(*lane));

@@ -1,4 +1,4 @@
-/* operands.c: what the operands of a launch must satisfy. */
+/* operands.c: decodes and checks the operands of a launch, and finds the variant that fits them. */
 #include "operands.h"
 
 #include <string.h>
@@ -75,7 +75,7 @@ static int decode_operand(struct session *session, const msgpack_object *pair,
 	return KILN_OK;
 }
 
-/* Also those that the call was prepared without, which have no buffer. */
+/* Decodes all operands; those that the call was prepared without have no buffer. */
 static int decode_operands(struct session *session, const msgpack_object *list,
 						   const struct call *call,
 						   struct work_operand operands[KERNEL_MAX_OPERANDS],

@@ -80,7 +80,7 @@ static void release(struct work *work)
 	free(work);
 }
 
-/* Stops what is under way for the work, too. */
+/* Frees a work, and stops what is under way for it. */
 static void free_work(struct work *work)
 {
 	switch (work->state) {
@@ -130,7 +130,7 @@ static void count_end(const struct work *work, int status)
 		*(work->kind == WORK_WRITE ? &counters->writes : &counters->reads) += 1;
 }
 
-/* The session ends before the work does. */
+/* Counts a work whose session ends before it. */
 static void count_lost(const struct work *work)
 {
 	struct counters *counters = &work->session->broker->counters;

@@ -10,7 +10,7 @@
 
 struct raw_launch;
 
-/* When a launch may start, and what its client asks besides. */
+/* Says when a launch may start, and what its client asks besides. */
 struct work_order {
 	uint32_t stream; /* the client's number of it */
 	uint64_t after;  /* ticket that must succeed first; 0: none */

@@ -1,4 +1,4 @@
-/* work_waits: what the works of a session wait for. */
+/* work_waits: says what the works of a session wait for. */
 #ifndef KILN_DAEMON_WORK_WAITS_H
 #define KILN_DAEMON_WORK_WAITS_H
 

@@ -15,8 +15,8 @@ int admit_peer(const struct options *options, int sock, struct peer_identity *pe
 			   char error[KERNEL_ERROR_MAX]);
 /* Tells a peer that it may not connect, and closes the socket. */
 void admit_turn_away(struct broker *broker, int sock, int status, const char *error);
-/* The silent session that has to go before one more may connect, and was told so; NULL: there is
- * room. */
+/* Tells the silent session that has to go before one more may connect, and returns it; NULL:
+ * there is room. */
 struct session *admit_crowded_out(struct broker *broker);
 /* Gives a place to a session that says hello: KILN_OK, or a status with a sentence. */
 int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERROR_MAX]);

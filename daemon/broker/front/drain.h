@@ -26,7 +26,7 @@ void drain_progress(struct broker *broker);
 /* Goes on as far as it can.  From the loop only. */
 void drain_look(struct broker *broker);
 bool drain_is_done(const struct broker *broker);
-/* The disk of the cache did not answer: a thread is still in there. */
+/* Says that the disk of the cache did not answer: a thread is still in there. */
 bool drain_has_left_disk(const struct broker *broker);
 /* Sessions came or went: starts or stops the clock of --idle-exit. */
 void drain_note_sessions(struct broker *broker);

@@ -55,7 +55,7 @@ static void set_directory_mode(const char *path, const struct options *options)
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
 		(status.st_mode & (MADE_HERE | OTHERS_WRITE)) == MADE_HERE) {
-		/* Closed first: the group that has it now may not be the one that is named. */
+		/* The mode closes first: the group that has the directory now may not be the named one. */
 		fchmod(fd, 0700 | MADE_HERE);
 		if (group != NO_GROUP && fchown(fd, (uid_t)-1, group) == 0)
 			fchmod(fd, 0710 | MADE_HERE);
@@ -66,7 +66,7 @@ static void set_directory_mode(const char *path, const struct options *options)
 		close(fd);
 }
 
-/* The socket has 0600 until now. */
+/* Opens the socket, which has 0600 until now, to guests. */
 static int set_socket_mode(const char *path, const struct options *options)
 {
 	gid_t group = only_group(options);
@@ -76,7 +76,8 @@ static int set_socket_mode(const char *path, const struct options *options)
 	return chmod(path, given ? 0660 : 0666);
 }
 
-/* bit: S_IXOTH or S_IWOTH.  The groups of a uid are not known here: any may be one of them. */
+/* Says whether the mode lets this uid or gid in; bit: S_IXOTH or S_IWOTH.  kilnd does not know
+ * the groups of a uid: any may be one of them. */
 static bool admits(const struct stat *status, mode_t bit, bool is_group, uint32_t id)
 {
 	mode_t owner = bit << 6, group = bit << 3;
@@ -87,8 +88,8 @@ static bool admits(const struct stat *status, mode_t bit, bool is_group, uint32_
 	return status->st_mode & (status->st_uid == id ? owner : group | bit);
 }
 
-/* Says who of those that the options name is kept out here.  An access control list may let in
- * more than the mode tells. */
+/* Logs the first uid or gid of the options that the mode keeps out, and returns true; false:
+ * none.  An access control list may let in more than the mode tells. */
 static bool keeps_out(const struct options *options, const char *path, bool is_socket)
 {
 	const struct options_ids *lists[] = {&options->allow_uids, &options->allow_gids};
@@ -132,7 +133,7 @@ static void look_for_closed_doors(const struct listen_socket *socket)
 
 /* ---- Making it ---- */
 
-/* Who connects can send no descriptors, until its session lets it: they would be closed with the
+/* A client can send no descriptors until its session lets it: they would be closed with the
  * connection, which may take as long as the sender likes.  Older kernels cannot refuse them. */
 static void refuse_rights(int fd)
 {
@@ -212,14 +213,14 @@ static int prepare_directory(const struct listen_socket *socket, char error[KERN
 	return KILN_OK;
 }
 
-/* Whether somebody answers; *pid is theirs. */
+/* Says whether a daemon answers; *pid is its process. */
 static bool answers(const struct sockaddr_un *address, int *pid)
 {
 	struct ucred peer = {0};
 	socklen_t length = sizeof(peer);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
-	/* A full backlog is a sign of life too. */
+	/* A daemon with a full backlog lives, too. */
 	yes = yes || (fd >= 0 && errno == EAGAIN);
 	*pid = 0;
 	if (yes && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0)
@@ -245,8 +246,8 @@ static bool is_locked_by(const char *path, int lock)
 		   held.st_dev == named.st_dev;
 }
 
-/* The lock of a daemon that starts or runs; a lock file that was removed meanwhile does not count.
- */
+/* Takes the lock that a daemon holds while it starts and runs.  A lock file that was removed
+ * meanwhile does not count. */
 static int take_lock(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	for (int tries = 0; tries < 100; tries++) {
@@ -336,7 +337,7 @@ int listen_open(struct listen_socket *out, const struct options *options,
 	return status;
 }
 
-/* The path still leads to the socket that we made. */
+/* Says whether the path still leads to the socket that we made. */
 static bool has_path(const struct listen_socket *socket)
 {
 	struct stat status;
@@ -363,7 +364,8 @@ int listen_again(struct listen_socket *socket, char error[KERNEL_ERROR_MAX])
 	if (status == KILN_OK && !bound)
 		status = answers(&address, &pid) ? busy(socket->path, pid, error)
 										 : bind_socket(&anew, &address, error);
-	/* Not closed by dup3(): what is queued there might hold the loop. */
+	/* dup3() must not close the old socket: connections that are queued there might hold the
+	 * loop. */
 	int old = status == KILN_OK && !bound ? fcntl(socket->fd, F_DUPFD_CLOEXEC, 0) : -1;
 	if (status == KILN_OK && !bound && dup3(anew.fd, socket->fd, O_CLOEXEC) < 0)
 		status = ERROR(KILN_EIO, "cannot listen at %.200s: %s", socket->path, strerror(errno));
@@ -392,7 +394,7 @@ void listen_close(struct listen_socket *socket)
 			unlink(socket->lock_path);
 		close(socket->lock);
 	}
-	/* One that was inherited serves the next daemon. */
+	/* An inherited socket serves the next daemon. */
 	if (socket->inode)
 		shutdown(socket->fd, SHUT_RDWR);
 	closer_put(getuid(), socket->fd);

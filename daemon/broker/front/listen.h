@@ -31,7 +31,7 @@ struct listen_socket {
  */
 int listen_open(struct listen_socket *socket, const struct options *options,
 				char error[KERNEL_ERROR_MAX]);
-/* Whether the path or its lock is gone, or somebody else's; never for an inherited one. */
+/* Says whether the path or its lock is gone, or somebody else's; never for an inherited one. */
 bool listen_is_lost(const struct listen_socket *socket);
 /* Makes the socket anew at its path, with the same descriptor, unless somebody else is there. */
 int listen_again(struct listen_socket *socket, char error[KERNEL_ERROR_MAX]);

@@ -13,7 +13,7 @@
 #include "daemon/base/util.h"
 #include "rights.h"
 
-/* A turn of a peer at the loop; then the others have theirs. */
+/* These bound the turn of a peer at the loop; then the others have theirs. */
 #define FRAMES_A_TURN 64
 #define BYTES_A_TURN ((size_t)64 << 10)
 #define BYTES_A_DESCRIPTOR 256 /* a descriptor costs as much as these, in a turn */

@@ -47,7 +47,7 @@ struct peer *peer_open(struct broker *broker, int sock, uint64_t number,
 void peer_end(struct peer *peer);
 /* Ends it now; from the loop only.  Nothing that is sent from here on leaves. */
 void peer_close(struct peer *peer);
-/* It is ending, or closed. */
+/* Says whether it is ending, or closed. */
 bool peer_is_ending(const struct peer *peer);
 
 /* Ends the message and sends it, or drops it where the peer is ending. */
@@ -60,7 +60,8 @@ void peer_take_descriptors(struct peer *peer);
 /* Descriptors were closed: a peer that is held looks whether it may go on. */
 void peer_release(struct peer *peer);
 
-/* Says what keeps it waiting: its hello, and a client that takes no replies.  How many. */
+/* Notes what keeps it waiting: its hello, and a client that takes no replies.  Returns how many
+ * notes there are. */
 #define PEER_NOTES 2
 int peer_waits(const struct peer *peer, struct wait_note notes[PEER_NOTES]);
 

@@ -11,7 +11,7 @@
 
 #define GUEST_SHARES 4 /* of descriptors and places: one is no guest's */
 
-/* The daemon's own user, and root. */
+/* Says whether the uid is the daemon's own, or root. */
 bool rights_is_operator(uint32_t uid);
 /* The descriptors of a user have numbers below this; 0: they may have any. */
 int rights_below(uint32_t uid);

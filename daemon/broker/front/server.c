@@ -1,7 +1,7 @@
 /*
  * server.c: the daemon's main: opens every room from the lowest up, runs the loop, and frees what
- * drain.c has closed.  Also the one place that knows which function of an upper room hears the news
- * of a lower one.
+ * drain.c has closed.  It alone knows which function of an upper room hears the news of a lower
+ * one.
  */
 #include "server.h"
 

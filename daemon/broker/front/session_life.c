@@ -33,7 +33,7 @@ static void leave_executor(struct session *session)
 	handle_post(executor, &message, id);
 }
 
-/* In this order: works use buffers and calls, and all of them the device processes. */
+/* The order matters: works use buffers and calls, and all of them the device processes. */
 static void free_owned(struct session *session)
 {
 	requests_abandon(session);

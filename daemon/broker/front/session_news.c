@@ -1,4 +1,4 @@
-/* session_news.c: what sessions do when their device process changes. */
+/* session_news.c: tells sessions that their device process changes. */
 #include "session_news.h"
 
 #include "daemon/base/util.h"

@@ -45,7 +45,7 @@ static const char *flags_of(const char *name)
 	return "";
 }
 
-/* False: refused, and answered. */
+/* False: it is refused, and answered. */
 static bool allowed(struct session *session, uint64_t id, const char *name)
 {
 	const char *flags = flags_of(name);

@@ -57,23 +57,23 @@ DECLARE("debug", serve_debug)
 #endif
 #undef DECLARE
 
-/* Members counters, busy and identities; operators, sessions, older_sessions and flights. */
+/* Puts members counters, busy and identities. */
 void command_put_counters(struct wire_out *out, struct broker *broker);
-/* Member remote: the second tier. */
+/* Puts member remote: the second tier. */
 void command_put_remote(struct wire_out *out, const struct broker *broker);
 void command_put_tallies(struct wire_out *out, const struct broker *broker);
 /* Explains a user's kernel; answers the request.  Takes ref over. */
 void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref);
-/* A user's kernel on its way to a prepared call in the executor, or (NULL) into the cache; answers
- * the request.  Takes ref over. */
+/* Gets a user's kernel for a prepared call in this device process, or (NULL) into the cache,
+ * and answers the request.  Takes ref over. */
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
 					 struct device_handle *executor);
-/* What a program needs to tune a problem: its operands as they were inferred, the candidates, what
- * a winner is found by, and the winner there is. */
+/* Puts what a program needs to tune a problem: its operands as they were inferred, the
+ * candidates, what a winner is found by, and the winner there is. */
 void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
 						const struct kernel_problem *problem, const struct kernel_limits *limits);
 
-/* "--test-misdeed=hang", as a child that starts now is told; NULL: nothing. */
+/* Writes the argument for a child that starts now, "--test-misdeed=hang"; NULL: none. */
 #ifdef KILN_TEST_HOOKS
 const char *debug_start_misdeed(struct broker *broker, bool compiler, char argument[40]);
 #else

@@ -1,5 +1,5 @@
 /*
- * command_call.c: compile, prepare: from a message to a plan and a kernel.
+ * command_call.c: compile and prepare make a plan of a message, and get its kernel.
  */
 #include <string.h>
 
@@ -99,7 +99,7 @@ static void on_call_loaded(void *arg, int status, const char *error, struct wire
 	struct call_request *asking = arg;
 	char sentence[KERNEL_ERROR_MAX + 192], label[160];
 	kernel_request_arrived(&asking->base);
-	/* What could not be loaded has left the cache. */
+	/* The cache has dropped a kernel that cannot be loaded. */
 	if (status == KILN_ECOMPILE && !asking->remade) {
 		asking->remade = true;
 		resolve(asking, asking->kernel, false);
@@ -112,16 +112,16 @@ static void on_call_loaded(void *arg, int status, const char *error, struct wire
 				 raw_label(&asking->base.ref->plan, label), error);
 		error = sentence;
 	}
-	/* A process that went away meanwhile loads it again with the first launch; not so a user's
-	 * kernel, of which it may have died. */
+	/* The next process loads the kernel with the first launch.  A user's kernel is not loaded
+	 * again: the process may have died of it. */
 	if (status != KILN_OK && (status != KILN_EDEVICE || asking->base.ref->raw))
 		kernel_request_fail(&asking->base, status, error, "");
 	else
 		answer_success(asking, job_origin_names[asking->origin]);
 }
 
-/* The exact kernel is in no cache: then the generic one is compiled, which will serve other shapes,
- * too; and if there is none, the exact one. */
+/* Where no cache has the exact kernel, the generic one is compiled, which will serve other
+ * shapes, too.  Where that fails, the exact one is. */
 static bool try_other(struct call_request *asking, int status)
 {
 	struct tier *tier = asking->base.ref->tier;
@@ -181,8 +181,9 @@ static void call_ask(struct call_request *asking)
 	resolve(asking, asking->base.ref, false);
 }
 
-/* One message for both: prepares the call and launches it, and the end of that is the answer.  What
- * has to be waited for is only prepared, for its buffers may be gone when it is there. */
+/* Prepares the call and launches it; the end of the launch is the answer.  Only a call whose
+ * kernel is there is launched so: the buffers of one that waits for its kernel may be gone by
+ * then. */
 static void answer_launch(struct call_request *asking)
 {
 	const struct work_order order = {.first = true};
@@ -207,7 +208,7 @@ static void answer_launch(struct call_request *asking)
 	kernel_drop(ref);
 }
 
-/* By a kernel that the device process has. */
+/* Answers with a kernel that the device process has. */
 static void answer_resident(struct call_request *asking, struct kernel_ref *kernel,
 							enum job_origin origin)
 {
@@ -220,7 +221,7 @@ static void answer_resident(struct call_request *asking, struct kernel_ref *kern
 		answer_success(asking, job_origin_names[origin]);
 }
 
-/* Of a call that will be launched. */
+/* Chooses the kernel of a call that will be launched. */
 static void ask_tiers(struct call_request *asking)
 {
 	bool never = tier_policy(asking->base.request.session) == OPTIONS_NEVER;

@@ -1,6 +1,6 @@
 /*
- * command_counters.c: what info says of the broker's figures: counters and gauges, the equations
- * between them, and what was counted for each session and operator.
+ * command_counters.c: the figures of info: counters and gauges, the equations between them, and the
+ * tallies of each session and operator.
  */
 
 #include "command.h"
@@ -78,7 +78,7 @@ void command_put_counters(struct wire_out *out, struct broker *broker)
 	BROKER_COUNTERS(PUT_COUNTER)
 #undef PUT_COUNTER
 	wire_map_end(out);
-	/* Those that are 0 while nothing is under way. */
+	/* These are 0 while nothing is under way. */
 	wire_map_begin(out, "busy");
 #define PUT_BUSY(name, busy, text) \
 	if (busy)                      \

@@ -1,6 +1,6 @@
 /*
- * command_explain.c: explain, raw.explain: what would be done, and whether the cache has it; where
- * it has not, what it has instead.  Compiles nothing.
+ * command_explain.c: explain and raw.explain say what would be done, whether the cache has it, and
+ * what it has instead.  They compile nothing.
  */
 #include <stdlib.h>
 
@@ -82,7 +82,7 @@ static void explain_done(struct broker *broker, void *arg)
 	explaining_free(explaining);
 }
 
-/* While the store's thread holds it, it is only marked; explain_done frees it. */
+/* The store's thread may hold the request: then explain_done() frees it. */
 static void explain_abandon(struct request *request)
 {
 	struct explaining *explaining = (struct explaining *)request;

@@ -43,7 +43,7 @@ void query_fault_ls(struct cache *cache, void *arg)
 	wire_list_end(&query->out);
 }
 
-/* The kernels that were in flight, each a line "kernel" of the first part. */
+/* Puts the kernels that were in flight: each has a line "kernel" in the first part. */
 static void put_kernels(struct wire_out *out, const char *text)
 {
 	wire_list_begin(out, "kernels");

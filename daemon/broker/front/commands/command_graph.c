@@ -1,5 +1,6 @@
 /*
- * command_graph.c: graph: from a list of calls and where they lie to a call that launches them all.
+ * command_graph.c: graph makes a list of calls, and where they lie, one call that launches them
+ * all.
  */
 #include "command.h"
 #include "daemon/base/util.h"
@@ -7,7 +8,8 @@
 #include "daemon/broker/calls/work.h"
 #include "planned.h"
 
-/* Of a part: the map, its two names, the call, the list of operands, and three for each of them. */
+/* A part counts the map, its two names, the call, the list of operands, and three for each of
+ * them. */
 _Static_assert(KILN_MAX_GRAPH *(5 + 3 * KERNEL_MAX_OPERANDS) + 16 <= WIRE_MAX_ASKED,
 			   "the largest graph is a request that is taken");
 

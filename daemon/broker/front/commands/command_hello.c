@@ -103,7 +103,7 @@ static void hello_try(struct hello *hello, struct device_entry *device)
 		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
 }
 
-/* The newest version that both speak; 0: there is none, and the session was told. */
+/* Returns the newest version that both speak; 0: there is none, which is answered. */
 static uint64_t agree(struct session *session, struct wire_in *message)
 {
 	uint64_t newest = wire_get_uint(&message->root, "proto", 0);

@@ -1,4 +1,4 @@
-/* command_info.c: what there is to see of the daemon: figures, devices, operators; and stop. */
+/* command_info.c: info, devices and ops show the daemon; stop ends it. */
 #include <client/wire/protocol.h>
 #include <dirent.h>
 #include <string.h>
@@ -156,7 +156,7 @@ static void put_session(struct wire_out *out, const struct session *session)
 	wire_map_end(out);
 }
 
-/* Where the log goes, and what of it. */
+/* Puts where the log goes, and its level. */
 static void put_log(struct wire_out *out, const struct broker *broker)
 {
 	static const char *const names[] = {"error", "warn", "info", "debug"};

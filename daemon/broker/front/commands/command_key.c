@@ -26,7 +26,7 @@ static void put_key(struct wire_out *out, const struct seal_key *key)
 
 /* ---- New ---- */
 
-/* What one seals oneself one believes: the public half is trusted, too. */
+/* A daemon believes what it seals: the public half is trusted, too. */
 void query_key_new(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
@@ -68,7 +68,7 @@ static void find_id(const struct seal_key *key, void *arg)
 		*id = NULL;
 }
 
-/* Whether a directory has the key; one that cannot be read has none. */
+/* Says whether a directory has the key; one that cannot be read has none. */
 static bool has(const char *directory, bool secrets, const struct seal_key *key)
 {
 	char ignored[KERNEL_ERROR_MAX];

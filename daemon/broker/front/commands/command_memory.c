@@ -16,7 +16,7 @@
 
 /* ---- alloc and lend ---- */
 
-/* False: refused, and answered. */
+/* False: it is refused, and answered. */
 static bool may_have(struct session *session, uint64_t id, uint64_t bytes, bool held)
 {
 	const struct owned_counts owned = owned_count(session);

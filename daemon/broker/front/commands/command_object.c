@@ -1,7 +1,7 @@
 /*
- * command_object.c: object: a prepared call is given to its program, to be launched in the
- * program's own context: what a launch is, and the compiled kernel, which comes the same way as for
- * a launch here.
+ * command_object.c: object gives a prepared call to its program, which launches it in its own
+ * context: the description of a launch, and the compiled kernel, which comes the same way as for a
+ * launch here.
  */
 #include <string.h>
 #include <unistd.h>

@@ -18,7 +18,8 @@
 
 /* ---- Prepare and compile ---- */
 
-/* Where it runs on the host it is the daemon's own code. */
+/* Says whether the session may bring a kernel for the target, or answers: for cpu it is native
+ * code. */
 static bool may_bring(struct session *session, uint64_t id, const char *target)
 {
 	if (strcmp(target, "cpu") != 0 || session_is_owner(session))
@@ -30,7 +31,7 @@ static bool may_bring(struct session *session, uint64_t id, const char *target)
 	return false;
 }
 
-/* What becomes of a kernel whose texts have been read.  Takes it over. */
+/* Goes on with a kernel whose texts have been read, and takes it over. */
 typedef void (*opened)(struct session *session, uint64_t id, struct kernel_ref *ref);
 
 /* A kernel whose texts are being read. */
@@ -53,7 +54,7 @@ static void opening_free(struct opening *opening)
 	free(opening);
 }
 
-/* While a thread has it, it is only marked; read_done frees it. */
+/* A worker thread may have the opening: then raw_read_done() frees it. */
 static void opening_abandon(struct request *request)
 {
 	struct opening *opening = (struct opening *)request;
@@ -110,8 +111,8 @@ static void read_known(void *arg, const struct compile_toolchains *toolchains, c
 	opening_free(opening);
 }
 
-/* The user's kernel of a message, planned for a target, goes on to done; or it is refused, and
- * answered. */
+/* Reads the user's kernel of a message and hands it, planned for a target, to done; or refuses
+ * it, which is answered. */
 static void open_raw(struct session *session, struct wire_in *message, const char *target,
 					 opened done)
 {
@@ -138,7 +139,7 @@ static void open_raw(struct session *session, struct wire_in *message, const cha
 	pool_when_known(session->broker, read_known, opening);
 }
 
-/* The session's own device process; NULL: refused, and answered. */
+/* Returns the session's own device process; NULL: it is refused, and answered. */
 static struct device_handle *own_executor(struct session *session, uint64_t id)
 {
 	struct broker *broker = session->broker;
@@ -155,7 +156,7 @@ static struct device_handle *own_executor(struct session *session, uint64_t id)
 	return session->own;
 }
 
-/* Others may have been prepared meanwhile. */
+/* The session may have prepared others meanwhile. */
 static void prepare_raw_command(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
 	if (planned_may_be_kept(session, id))

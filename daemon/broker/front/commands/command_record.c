@@ -1,6 +1,6 @@
 /*
- * command_record.c: record: what the daemon was asked for, or all generic kernels, as the lines of
- * a manifest.
+ * command_record.c: record lists what the daemon was asked for, or all generic kernels, as the
+ * lines of a manifest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void put_recorded(struct wire_out *out, const struct usage_log *record, c
 	free(text);
 }
 
-/* One that cannot be printed is a defect, and would be missed when it is warmed. */
+/* A kernel that cannot be printed is a defect: `kiln warm` would miss it. */
 static int add_generic(const struct plan_op *op, int index, struct util_text *text)
 {
 	struct kernel_problem problem = {.tensor_count = 0};

@@ -1,6 +1,5 @@
 /*
- * command_submit.c: submit, release, cancel: what is done with a prepared call, and what its
- * operands must satisfy.
+ * command_submit.c: submit, release and cancel of a prepared call.
  */
 #include "command.h"
 #include "daemon/base/util.h"
@@ -8,7 +7,7 @@
 #include "daemon/broker/calls/operands.h"
 #include "daemon/broker/calls/work.h"
 
-/* A call of one launch. */
+/* Submits a call of one launch. */
 static int submit_call(struct session *session, const msgpack_object *root, uint64_t id,
 					   struct call *call, const struct work_order *order,
 					   char error[KERNEL_ERROR_MAX])

@@ -1,6 +1,6 @@
 /*
- * command_waits.c: who waits for what, for the operator: what the broker knows, at once, whatever
- * else stands still.
+ * command_waits.c: waits tells the operator who waits for what.  The broker knows it, so the answer
+ * comes at once, whatever else stands still.
  */
 #include <stdlib.h>
 

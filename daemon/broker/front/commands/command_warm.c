@@ -1,5 +1,5 @@
 /*
- * command_warm.c: warm: a line of a manifest becomes a kernel in the cache, before anybody asks for
+ * command_warm.c: warm puts the kernel of a manifest's line into the cache, before anybody asks for
  * it.
  */
 #include <string.h>

@@ -66,7 +66,7 @@ int planned_open(struct session *session, struct wire_in *message, const char *t
 		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
 	if (status != KILN_OK)
 		return status;
-	/* For those who may not have it made by asking for it. */
+	/* A session that may not have it compiled is told the command that does. */
 	if (session->on_miss)
 		out->ref->line = line_of_problem(&out->problem);
 	out->placed = out->made = true;

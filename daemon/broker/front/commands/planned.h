@@ -20,8 +20,8 @@ struct planned {
  * launched, so no output may be left out that follows from the inputs. */
 int planned_open(struct session *session, struct wire_in *message, const char *target,
 				 bool launched, struct planned *out, char error[KERNEL_ERROR_MAX]);
-/* The limits to plan for, and the model: of the session's device, or of a target that may not be
- * here. */
+/* Finds the limits to plan for, and the model: of the session's device, or of a target that may
+ * not be here. */
 int planned_limits(struct session *session, const char *target, struct kernel_limits *limits,
 				   const char **model, char error[KERNEL_ERROR_MAX]);
 /* False: the session may have no further prepared call, and was told so. */
