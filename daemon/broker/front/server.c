@@ -180,6 +180,17 @@ static void free_broker(struct broker *broker)
 	free(broker->server);
 }
 
+/* Gives a zeroed broker its options and its loop; false: there can be no loop. */
+static bool server_begin(struct broker *broker, const struct options *options)
+{
+	util_log_level = options->log_level;
+	broker->events = &events;
+	broker->options = *options;
+	broker->started_us = util_now_us();
+	broker->server = util_alloc(sizeof(*broker->server));
+	return open_loop(broker) == 0;
+}
+
 /* The loop runs after a failure, too: what has started already ends as after a drain. */
 static int open_broker(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
@@ -220,12 +231,7 @@ static int run_until_drained(const struct options *options)
 	/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024
 	 * is kept for programs that use select(). */
 	frame_reserve();
-	util_log_level = options->log_level;
-	broker.events = &events;
-	broker.options = *options;
-	broker.started_us = util_now_us();
-	broker.server = util_alloc(sizeof(*broker.server));
-	if (open_loop(&broker) < 0) {
+	if (!server_begin(&broker, options)) {
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;
 	}
