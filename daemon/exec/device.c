@@ -1,6 +1,6 @@
 /*
- * device: what is the same on every device: how a GPU's number is written, what a count of indices
- * that are out of range comes to, and which launches can be a graph.
+ * device: the rules that all devices share: how a GPU's number is written, which status a count of
+ * indices out of range becomes, and which launches can be a graph.
  */
 #include "device.h"
 #include "daemon/base/util.h"
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Writes it as nvidia-smi does. */
 void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT])
 {
 	char hex[2 * DEVICE_UUID_BYTES + 1];
@@ -22,7 +21,7 @@ int device_report(const struct kernel_report *report, uint64_t count, char error
 {
 	if (count == 0)
 		return KILN_OK;
-	if (report->end == UINT64_MAX) /* what the number says is its planner's affair */
+	if (report->end == UINT64_MAX) /* the planner of the operator knows what the number means */
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINDEX,
 						 "subscripts are out of range: the kernel reported %" PRIu64, count);
 	if (report->end == 0)

@@ -11,9 +11,9 @@
 struct device;        /* an open device */
 struct device_memory; /* a buffer */
 struct device_module; /* a loaded object */
-struct device_graph;  /* launches that are started together, as often as wanted */
+struct device_graph;  /* launches that one call starts together, any number of times */
 
-/* "GPU-00112233-4455-..." of the 16 bytes that the driver gives. */
+/* Writes the 16 bytes that the driver gives as nvidia-smi does: "GPU-00112233-4455-...". */
 #define DEVICE_UUID_BYTES 16
 #define DEVICE_UUID_TEXT 48
 void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT]);
@@ -23,7 +23,7 @@ struct device_info {
 	char model[96];              /* "NVIDIA H200", "x86-64 host" */
 	char uuid[DEVICE_UUID_TEXT]; /* "GPU-..." or "" */
 	uint64_t memory_bytes;
-	int device_count; /* devices of this kind visible: lets the broker know of cuda:1.. */
+	int device_count; /* visible devices of this kind: so the broker learns of cuda:1 and others */
 	struct kernel_limits limits;
 };
 
@@ -51,17 +51,17 @@ struct device_shared {
 	uint64_t span, offset;
 };
 
-/* The parameters of a loaded kernel, as the object or the driver tells them. */
+/* The parameters of a loaded kernel, which its object or the driver knows. */
 struct device_kernel {
-	int param_count;                  /* -1: it does not say */
-	uint32_t params[KERNEL_MAX_ARGS]; /* bytes; of the first so many */
+	int param_count;                  /* -1: not known */
+	uint32_t params[KERNEL_MAX_ARGS]; /* bytes of each; of the first so many */
 };
 
 struct device_operand {
 	struct device_memory *memory;
 	uint64_t offset;  /* bytes */
-	uint64_t bytes;   /* that are the kernel's from there on; 0: all that there are */
-	const char *name; /* for sentences; NULL: its number is */
+	uint64_t bytes;   /* the kernel may touch so many from there on; 0: all of the buffer's */
+	const char *name; /* for sentences, which give the number instead of NULL */
 };
 
 /* One launch: what a kernel_plan says, bound to memory. */
@@ -73,10 +73,11 @@ struct device_launch {
 	int arg_count;
 	const struct device_operand *operands;
 	int operand_count;
-	/* The device gives scratch memory to SCRATCH arguments when the launch starts.  It is the
-	 * stream's own, so launches of other streams never meet in it. */
+	/* The device gives scratch memory to SCRATCH arguments when the launch starts.  Each stream has
+	 * its own, so launches of two streams never share it. */
 	struct kernel_scratch scratch;
-	/* REPORT arguments get a count of this launch's own; the device reads it when it has ended. */
+	/* REPORT arguments get a count of this launch alone; the device reads it when the launch has
+	 * ended. */
 	struct kernel_report report;
 	uint64_t copy_bytes;
 	/* Checked kernels: a read may cover the whole aligned granule of so many bytes around an
@@ -86,102 +87,106 @@ struct device_launch {
 	 * given to share_words().  NULL: nothing is stored. */
 	_Atomic uint32_t *done_word;
 	uint32_t done_value;
-	bool done_last;    /* but need not be, where a later launch of the stream is soon told of so */
-	bool untimed;      /* nobody asks how long it takes on the device: micros may be 0 */
-	uint32_t delay_ms; /* test-only */
+	bool done_last;    /* the store may be left out if a later launch of the stream soon stores */
+	bool untimed;      /* nobody asks how long the launch takes on the device: micros may be 0 */
+	uint32_t delay_ms; /* it waits so long first; tests alone set this */
 	uint64_t ticket;   /* for device_done */
 	uint64_t stream;
 };
 
-/* The end of a piece of work, which poll() collects. */
+/* How a piece of work ended; poll() fills it in. */
 struct device_done {
 	uint64_t ticket;
 	int status; /* KILN_OK, or KILN_EDEVICE ... with a sentence */
 	char error[KERNEL_ERROR_MAX];
-	uint64_t micros; /* on the device, as far as it can tell; 0 otherwise */
+	uint64_t micros; /* on the device; 0: not known */
 	/* A checked kernel counts its blocks and its accesses to memory. */
 	uint64_t blocks, accesses;
-	uint64_t reported; /* what the kernel left for the host */
+	uint64_t reported; /* the count that the kernel left for the host */
 };
 
-/* The order of threads that no barrier orders: by their numbers, backwards, or shuffled. */
+/* In which order threads run that no barrier orders. */
 enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
 struct device_ops {
 	int (*open)(int ordinal, struct device **out, struct device_info *info,
 				char error[KERNEL_ERROR_MAX]);
 	void (*close)(struct device *device);
-	/* Call before anything is loaded: kernels will come compiled to be checked, and the threads
-	 * of a block run in this order.  NULL: the device cannot. */
+	/* From now on kernels are compiled to be checked, and the threads of a block run in this order.
+	 * Call it before anything is loaded.  NULL: the device cannot. */
 	int (*check)(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX]);
 
-	/* Zeroed memory. */
+	/* Allocates zeroed memory; free() frees it, as it frees imported memory. */
 	int (*alloc)(struct device *device, uint64_t bytes, struct device_memory **out,
 				 char error[KERNEL_ERROR_MAX]);
 	int (*import)(struct device *device, const struct device_import *what,
 				  struct device_memory **out, char error[KERNEL_ERROR_MAX]);
 	/* Lets another process import memory of alloc(), by FD with this span and offset.  The
-	 * contents may move; nothing queued uses them meanwhile.  The caller closes the descriptor. */
+	 * contents may move, so the caller has nothing queued that uses them.  The caller closes the
+	 * descriptor. */
 	int (*share)(struct device *device, struct device_memory *memory, struct device_shared *out,
 				 char error[KERNEL_ERROR_MAX]);
 	/* Registers host memory for done words; false: this device cannot write there by itself.
 	 * Both NULL: no device of this kind can. */
 	bool (*share_words)(struct device *device, void *address, size_t bytes);
 	void (*unshare_words)(struct device *device, void *address);
-	/* Nothing queued uses it any more: the executor has seen to that. */
+	/* The caller has nothing queued that uses the memory. */
 	void (*free)(struct device *device, struct device_memory *memory);
-	/* Tells whether to free this memory (NULL: to load, unload and unshare words) waits until
+	/* Tells whether freeing this memory (NULL: loading, unloading and unsharing words) waits until
 	 * all that runs has ended, and keeps launches from starting meanwhile.  NULL: nothing does. */
 	bool (*stalls)(const struct device_memory *memory);
 
+	/* The object stays the caller's.  unload() frees the module. */
 	int (*load)(struct device *device, const void *object, size_t bytes, const char *entry,
 				uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
 	void (*describe)(const struct device_module *module, struct device_kernel *out);
 	void (*unload)(struct device *device, struct device_module *module);
 
-	/* Memory that streams and graphs hold for the length of a launch, in bytes. */
+	/* Returns the bytes of scratch memory that streams and graphs hold. */
 	uint64_t (*scratch_bytes)(const struct device *device);
 
-	/* Queue work on a stream; order within a stream is kept.  A failure here is the answer to that
-	 * work. */
+	/* Both queue work on a stream, which keeps its order.  After a failure poll() reports no end of
+	 * that work. */
 	int (*launch)(struct device *device, const struct device_launch *launch,
 				  char error[KERNEL_ERROR_MAX]);
-	/* Host memory must stay mapped until done.  to_device: host to memory. */
+	/* The caller keeps host mapped until the copy has ended.  to_device: from host to memory. */
 	int (*copy)(struct device *device, uint64_t stream, uint64_t ticket,
 				struct device_memory *memory, uint64_t offset, void *host, uint64_t bytes,
 				bool to_device, char error[KERNEL_ERROR_MAX]);
-	/* The caller launches nothing more for the moment: the ends of launches so far need not wait
-	 * for later ones. poll() does the same.  NULL: there is nothing to do. */
+	/* The caller launches nothing more for the moment, so the device makes the ends of earlier
+	 * launches visible now.  poll() does the same.  NULL: there is nothing to do. */
 	void (*flush)(struct device *device);
-	/* If the first ticket has not started: it and the others, which come behind it on its
-	 * stream, end in KILN_ECANCELED when their turn comes; returns true.  Else all end as usual. */
+	/* If the first ticket has not started, it and the others, which follow it on its stream, end in
+	 * KILN_ECANCELED when their turn comes; returns true.  Else all end as usual. */
 	bool (*cancel)(struct device *device, const uint64_t *tickets, int count);
-	/* Returns since when the launch of this ticket runs; 0: it has not begun, or is none.  NULL:
-	 * the device cannot tell. */
+	/* Returns the time at which the launch of this ticket began; 0: it has not begun, or there is
+	 * none.  NULL: the device cannot tell. */
 	uint64_t (*begun_us)(struct device *device, uint64_t ticket);
+	/* Frees the stream, as soon as its work has ended. */
 	void (*stream_end)(struct device *device, uint64_t stream);
 
 	/*
-	 * Launches, at least one, that follow one another whenever the graph is launched.  Their
-	 * descriptions are copied; modules and memory stay the caller's and must outlive the graph.
-	 * Their tickets, streams and delays are of no account.  Scratch memory is the graph's own, or
-	 * its stream's; launches with a report are refused, for nobody would know whose it is.
+	 * Makes a graph of launches, at least one, which follow one another whenever the graph is
+	 * launched.  The device copies their descriptions and ignores their tickets, streams and
+	 * delays; modules and memory stay the caller's and must outlive the graph.  Scratch memory is
+	 * the graph's own, or its stream's.  Launches with a report are refused: one count would be of
+	 * all of them.
 	 */
 	int (*graph_make)(struct device *device, const struct device_launch *launches, int count,
 					  struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-	/* Queues the whole graph as one piece of work: one end, in the stream's order.  Reads of
-	 * `how` only the fields from done_word on.  Earlier launches of the graph need not have
-	 * ended: on several streams, too, it runs once at a time. */
+	/* Queues the whole graph as one piece of work with one end, in the stream's order.  The device
+	 * reads only the fields of `how` from done_word on.  Earlier launches of the graph may still
+	 * run: the graph runs once at a time, also on several streams. */
 	int (*graph_launch)(struct device *device, struct device_graph *graph,
 						const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
-	/* Nothing queued uses it any more: the executor has seen to that.  NULL does nothing. */
+	/* The caller has nothing queued that uses the graph.  NULL does nothing. */
 	void (*graph_free)(struct device *device, struct device_graph *graph);
 
 	/*
-	 * Waits up to timeout_ms for wake_fd to become readable or for work to finish (-1: no limit),
-	 * and fills in up to max ends.  Returns how many.  A device that cannot go on (sticky CUDA
-	 * error) reports KILN_EDEVICE for all it has and sets *broken: the executor tells the broker
-	 * and leaves with _exit.
+	 * Waits up to timeout_ms (-1: no limit) for wake_fd to become readable or for work to end,
+	 * fills in up to max ends and returns how many.  A device that cannot go on (sticky CUDA error)
+	 * ends all its work in KILN_EDEVICE and sets *broken: then the executor tells the broker and
+	 * leaves with _exit.
 	 */
 	int (*poll)(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,
 				int max, bool *broken);
@@ -194,7 +199,7 @@ struct device_ops {
  * for none, KILN_EINDEX and a sentence. */
 int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX]);
 
-/* Whether these launches can be a graph: KILN_OK or EINVAL, ENOTSUP and a sentence. */
+/* Tells whether these launches can be a graph: KILN_OK, or EINVAL or ENOTSUP and a sentence. */
 int device_graph_check(const struct device_launch *launches, int count,
 					   char error[KERNEL_ERROR_MAX]);
 /* Puts "launch 3 of 5: " before the sentence; index counts from 0. */

@@ -1,7 +1,7 @@
 /*
- * exec: the executor process: owns one device for one trust domain, and does what the broker says
- * after checking it again (extents, alignment, ownership).  Main loop in executor.c; devices behind
- * device.h.
+ * exec: the executor process: owns one device for one trust domain.  It checks again what the
+ * broker says (extents, alignment, ownership), and does it.  The loop is in executor.c, devices are
+ * behind device.h.
  *
  * Messages (wire maps on a frame socket).  Every request is answered by
  * {"t": "reply", "id", "st", "err", ...} when it is done; members of the answer stand behind "->".
@@ -50,8 +50,8 @@
  *            "what": "quiet", "begun", "done", "held": launches are held from now on (begun), or so
  *            many loads and closes were done while nothing ran, for which they were held so many us
  *
- * A request that names a lane (lane: its stream, tail) is looked at when the entries before tail
- * have been taken; follows: number + 1 of one that must have succeeded.
+ * A request that names a lane (lane: its stream, tail) is served after the entries before tail have
+ * been taken; follows: number + 1 of an entry that must have succeeded.
  *
  * ids of mod, buf, graph and stream are the broker's, unique over the executor's life.
  */
@@ -63,25 +63,26 @@
 
 struct exec_options {
 	int sock;           /* frame socket to the broker */
-	int trail;          /* memory for what trail.h says; 0: none */
+	int trail;          /* memory for struct trail, from the broker; 0: none */
 	const char *device; /* "cpu", "cuda:1" */
-	bool wrapped;       /* by a program that watches it, and has ways to it that must stay open */
+	bool wrapped;       /* a program watches the process, by descriptors that must stay open */
 	bool own;           /* of a session that brings kernels of its own */
 	bool check;         /* kernels come compiled to be checked */
 	enum device_order order;
 	enum sandbox_mode sandbox;
-	uint32_t beat_ms; /* how often it says that it lives, while it works; 0: never */
-	/* How long what stalls the device waits for a moment in which nothing runs; 0: not at all */
+	uint32_t beat_ms; /* while it works, it says so often that it lives; 0: never */
+	/* How long a task that stalls the device waits for a moment in which nothing runs; 0: not at
+	 * all */
 	uint32_t quiet_patience_ms;
-	int test_misdeed; /* test-only: an enum misdeed, in place of saying that it is ready */
+	int test_misdeed; /* a test has it do this instead of saying that it is ready: enum misdeed */
 };
 
-/* Runs until the socket ends or the device breaks.  Returns the exit status: 0 end of socket, 3 no
- * device, 4 device broken. */
-int exec_main(const struct exec_options *options);
-
-/* Exit status of an executor whose kernel faulted (reported by event "fault" before). */
-#define EXEC_EXIT_FAULT 4
 #define EXEC_EXIT_NO_DEVICE 3
+#define EXEC_EXIT_FAULT 4 /* the process has said event "fault" before */
+
+/* Runs until the socket ends or the device breaks, and closes options->sock and options->trail.
+ * Returns the exit status: 0 (the socket ended) or EXEC_EXIT_NO_DEVICE.  A device that breaks ends
+ * the process with EXEC_EXIT_FAULT. */
+int exec_main(const struct exec_options *options);
 
 #endif

@@ -42,7 +42,7 @@ static void fill_info(struct device_info *info, int workers)
 	};
 }
 
-/* The clock of due times is the monotonic one. */
+/* Workers wait for due times, which are of the monotonic clock. */
 static int init_locks(struct device *device)
 {
 	pthread_condattr_t attr;
@@ -70,7 +70,7 @@ static void free_works(struct cpu_work *work)
 }
 
 /*
- * What is queued is dropped; a block that runs is waited for.  A broken device is not closed: its
+ * Waits for the blocks that run, and drops the queued works.  A broken device stays open: its
  * workers are parked in signal handlers, and only the end of the process ends them.
  */
 static void cpu_close(struct device *device)
@@ -123,7 +123,8 @@ static int cpu_open(int ordinal, struct device **out, struct device_info *info,
 	return KILN_OK;
 }
 
-/* One worker: variables of a checked kernel that are __shared__ are those of its one block. */
+/* Starts one worker alone: a checked kernel has its __shared__ variables once, for the one block
+ * that runs. */
 static int cpu_checked(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX])
 {
 	cpu_workers_stop(device);
@@ -135,7 +136,8 @@ static int cpu_checked(struct device *device, enum device_order order, char erro
 
 /* ---- Ends ---- */
 
-/* Moves all queued works to the ends: first the work that broke the device, then the others. */
+/* Moves all works of the streams to the ends: first the work that broke the device, then the
+ * others. */
 static void end_all_works(struct device *device, struct cpu_work *culprit)
 {
 	if (device->given_up)

@@ -1,6 +1,6 @@
 /*
- * cpu: the device, and the row of functions that make it one.  Structs of one subject are in the
- * header of that subject: cpu_memory.h, cpu_module.h, cpu_work.h, cpu_worker.h.
+ * cpu: the device, and the row of functions that make it one.  Each subject has a header with its
+ * structs: cpu_memory.h, cpu_module.h, cpu_work.h, cpu_worker.h.
  *
  *   cpu.c         opens, closes and polls
  *   cpu_memory.c  buffers between guard pages
@@ -33,7 +33,7 @@
 #define CPU_WARP 32
 #define CPU_SHARED_DEFAULT 49152u
 #define CPU_SHARED_OPTIN 166912u
-/* Each buffer has such a guard on both sides. */
+/* The guard on each side of a buffer. */
 #define CPU_GUARD_BYTES (1u << 20)
 
 struct cpu_stream;
@@ -49,10 +49,10 @@ struct device {
 	int worker_count;
 	bool stopping;
 	enum device_order order;
-	bool given_up;                  /* broken, and all that was queued has been moved to the ends */
+	bool given_up;                  /* broken, and all works have been moved to the ends */
 	int event_fd;                   /* readable when there are ends */
-	_Atomic uint64_t scratch_bytes; /* of all streams */
-	/* The work whose kernel faulted, set by the signal handler: the device cannot go on. */
+	_Atomic uint64_t scratch_bytes; /* held by all streams */
+	/* The work whose kernel faulted; the signal handler sets it.  Then the device cannot go on. */
 	_Atomic(struct cpu_work *) broken;
 };
 
@@ -76,6 +76,7 @@ DEVICE_FUNCTION(graph_launch, cpu_graph_launch);
 DEVICE_FUNCTION(graph_free, cpu_graph_free);
 
 /* ---- cpu_worker.c ---- */
+/* Makes device->workers; cpu_workers_stop() joins their threads and frees them. */
 int cpu_workers_start(struct device *device, int count, char error[KERNEL_ERROR_MAX]);
 void cpu_workers_stop(struct device *device);
 

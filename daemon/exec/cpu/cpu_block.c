@@ -1,7 +1,7 @@
 /*
- * cpu_block: runs the threads of one block on one worker.  A fiber runs threads one after another;
- * only when a thread must wait is another fiber taken, so a kernel without barriers never switches.
- * What threads wait for, and when that has come, is cpu_sync.c.
+ * cpu_block: runs the threads of one block on one worker.  A fiber runs threads one after another.
+ * The worker takes another fiber only when a thread must wait, so a kernel without barriers never
+ * switches. cpu_sync.c decides when a thread waits and when it goes on.
  */
 #include "cpu_module.h"
 #include "cpu_work.h"
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define RUBBISH 0xff /* in shared memory of checked kernels: not a number, and no index */
+#define RUBBISH 0xff /* fills shared memory of checked kernels: not a number, and no index */
 
 static size_t shared_usable_bytes(void)
 {
@@ -100,14 +100,14 @@ static void begin_thread(struct cpu_worker *worker)
 	worker->threads[number].state = CPU_THREAD_RUNS;
 }
 
-/* Ready threads come first: a warp that can end needs no fiber while the next one runs. */
+/* Ready threads come before new ones: a warp that ends first leaves its fibers to the next one. */
 static bool may_start(const struct cpu_worker *worker)
 {
 	return worker->next_thread < worker->thread_count &&
 		   (worker->ready_count == 0 || worker->start_next);
 }
 
-/* The fiber has no thread: others go on, or the block has ended. */
+/* The fiber has no thread to run: others go on, or the block has ended. */
 static void leave_fiber(struct cpu_worker *worker)
 {
 	worker->running->next = worker->free;
@@ -141,7 +141,7 @@ static void make_fiber(struct cpu_worker *worker, unsigned number)
 {
 	uint8_t *stack =
 		worker->stacks + number * (CPU_STACK_BYTES + CPU_REGION_GUARD) + CPU_REGION_GUARD;
-	/* Tops at the same offset of a page would all fall into the same few cache sets. */
+	/* If all stacks began at the same offset of a page, they would share a few cache sets. */
 	size_t bytes = CPU_STACK_BYTES - number % 16 * 64;
 	cpu_context_make(&worker->fibers[number].context, stack, bytes, fiber_main, worker);
 }
@@ -162,7 +162,7 @@ static struct cpu_fiber *take_fiber(struct cpu_worker *worker)
 	return &worker->fibers[number];
 }
 
-/* A block was left in the middle: makes all fibers anew, for no stack holds anything any more. */
+/* A block was left in the middle: makes all fibers anew, because nothing on their stacks counts. */
 static void reset_fibers(struct cpu_worker *worker)
 {
 	worker->free = NULL;
@@ -224,7 +224,7 @@ void cpu_block_leave(struct cpu_worker *worker, const char *sentence)
 
 /* ---- A block ---- */
 
-/* Ends at the guard, but for what aligns its start. */
+/* The memory ends at the guard, but for the bytes that align its start. */
 void *cpu_block_shared(const struct cpu_worker *worker)
 {
 	return worker->shared + CPU_REGION_GUARD + shared_usable_bytes() -

@@ -1,8 +1,8 @@
 /*
- * cpu_check: what checked kernels (kilnd --memcheck) may touch: the operands of their launch, from
- * the first byte to the last, scratch and shared memory, their own variables and stack.  Anything
- * else ends the launch with a sentence before it happens, so that the device is as good as before.
- * Who calls is kernel_src/cpu/check.cuh.
+ * cpu_check: checks the accesses of kernels under kilnd --memcheck.  They may touch the operands of
+ * their launch, from the first byte to the last, scratch and shared memory, their own variables and
+ * stack.  Any other access ends the launch with a sentence before it happens, so the device stays
+ * whole.  kernel_src/cpu/check.cuh calls cpu_check().
  */
 #include "cpu_module.h"
 #include "cpu_work.h"
@@ -12,7 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define NEAR_BYTES (UINT64_C(64) << 20) /* farther from an operand it is not that operand's end */
+#define NEAR_BYTES \
+	(UINT64_C(64) << 20) /* an access farther away has nothing to do with the operand */
 
 /* ---- Ranges ---- */
 
@@ -48,7 +49,7 @@ void cpu_check_end(struct cpu_worker *worker, struct cpu_work *work)
 	worker->state.accesses = 0;
 }
 
-/* The variable whose zone the access is in, or NULL. */
+/* Returns the variable whose zone the access touches, or NULL. */
 static const struct kiln_cpu_variable *find_zone(const struct device_module *module,
 												 uintptr_t address, uint64_t bytes)
 {
@@ -93,7 +94,8 @@ static bool is_allowed(const struct cpu_worker *worker, uintptr_t address, uint6
 
 /* ---- Sentences ---- */
 
-/* The operand to which the access is nearest, by its byte that is farthest outside; or -1. */
+/* Returns the operand that the access is nearest to, by its byte farthest outside; -1: none is
+ * near. */
 static int nearest_operand(const struct cpu_work *work, uintptr_t address, uint64_t bytes)
 {
 	uint64_t best = NEAR_BYTES;
@@ -214,8 +216,6 @@ void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *acces
 	cpu_block_leave(worker, text);
 }
 
-/* The main thread calls this after the handler: only the machine saw this fault, so no line is
- * known yet. */
 void cpu_check_fault(struct cpu_work *work)
 {
 	char place[2 * CPU_PLACE_MAX], text[KERNEL_ERROR_MAX];

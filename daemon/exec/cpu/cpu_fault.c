@@ -1,9 +1,11 @@
 /*
- * cpu_fault: a kernel that faults.  The signal handler says which thread did what to which operand,
- * marks the device as broken and parks the worker for ever: the process has to be replaced, and is.
+ * cpu_fault: handles the fault of a kernel.  The signal handler writes which thread touched which
+ * operand, marks the device as broken and parks the worker for ever; then the broker replaces the
+ * process.
  *
- * The handler formats text, which is not async-signal-safe in general; here it interrupts kernels
- * only, and those call nothing that holds a lock.  Faults of anything else end the process.
+ * The handler formats text, which is not async-signal-safe in general.  It may do so here, because
+ * it interrupts kernels alone, and kernels call nothing that holds a lock.  Any other fault ends
+ * the process.
  */
 #include "cpu_module.h"
 #include "cpu_work.h"
@@ -113,14 +115,15 @@ static void on_fault(int number, siginfo_t *info, void *context)
 {
 	struct cpu_worker *worker = fault_worker;
 	if (!worker || !worker->work || !worker->work->module) {
-		signal(number, SIG_DFL); /* happens again on return, and ends the process */
+		signal(number, SIG_DFL); /* the fault happens again on return, and ends the process */
 		if (number == SIGSYS)
-			raise(number); /* does not */
+			raise(number); /* a forbidden system call does not happen again */
 		return;
 	}
 	char text[KERNEL_ERROR_MAX];
 	describe_fault(worker, number, info, context, text, sizeof(text));
-	/* Another worker may be about to say why it failed: that is written before anybody reads it. */
+	/* If another worker fails the work just now, its sentence has to be whole before anybody reads.
+	 */
 	if (!cpu_work_fail_at(worker->work, KILN_EDEVICE, text, instruction(context)))
 		while (atomic_load(&worker->work->status) == KILN_OK)
 			sched_yield();

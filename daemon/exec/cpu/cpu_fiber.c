@@ -33,7 +33,8 @@ void cpu_stack_forget(void *stack, size_t bytes)
 void cpu_fiber_jump(void **save, void *stack_pointer);
 void cpu_fiber_start(void);
 
-/* Only what a called function must preserve; kernels leave the floating-point modes alone. */
+/* Saves the registers that a called function must preserve; kernels leave the floating-point modes
+ * alone. */
 __asm__(".text\n"
 		".p2align 4\n"
 		".globl cpu_fiber_jump\n"

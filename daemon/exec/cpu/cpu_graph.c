@@ -1,6 +1,7 @@
 /*
- * cpu_graph: launches that follow one another as one work.  Each is bound once, as if it were to be
- * launched; a work that runs the graph becomes one after the other, at the head of its stream.
+ * cpu_graph: launches that follow one another as one work.  cpu_graph_make() binds each launch
+ * once, to a step.  A work that runs the graph becomes one step after the other, at the head of its
+ * stream.
  */
 #include "cpu_work.h"
 #include "daemon/base/util.h"
@@ -10,8 +11,8 @@
 
 struct device_graph {
 	int count;
-	size_t data_bytes; /* the most that one has */
-	bool running;
+	size_t data_bytes; /* of the step that has most */
+	bool running;      /* a work is STARTED that runs this graph */
 	struct cpu_work *steps[];
 };
 
@@ -51,7 +52,7 @@ int cpu_graph_make(struct device *device, const struct device_launch *launches, 
 	return KILN_OK;
 }
 
-/* Copies from the step all that tells what runs.  The work keeps its own progress. */
+/* Copies from the step what is to run.  The work keeps its own progress. */
 static void become(struct cpu_work *work, const struct cpu_work *step)
 {
 	work->total = step->total;

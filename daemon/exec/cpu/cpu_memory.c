@@ -1,7 +1,7 @@
 /*
- * cpu_memory: buffers.  Each lies between guards that nobody may touch, and one of our own ends at
- * its guard (but for up to 15 bytes, so that it begins aligned): a kernel that runs out of bounds
- * faults instead of reading its neighbour.  Knows nothing of streams or kernels.
+ * cpu_memory: buffers.  Each lies between guards that nobody may touch, and an allocated one ends
+ * at its guard (but for up to 15 bytes, so that it begins aligned): a kernel that runs out of
+ * bounds faults instead of reading its neighbour.  Knows nothing of streams or kernels.
  */
 #include "client/wire/frame.h"
 #include "cpu_memory.h"
@@ -23,8 +23,8 @@ static uint64_t page_bytes(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Address space for inner bytes (whole pages) with a guard on both sides; nothing is accessible
- * yet. */
+/* Reserves address space for inner bytes (whole pages) between two guards, none of it accessible.
+ */
 static struct device_memory *reserve_buffer(uint64_t inner, char error[KERNEL_ERROR_MAX])
 {
 	struct device_memory *memory = calloc(1, sizeof(*memory));
@@ -44,7 +44,7 @@ static struct device_memory *reserve_buffer(uint64_t inner, char error[KERNEL_ER
 	return memory;
 }
 
-/* Far below what would overflow, and above any machine's memory. */
+/* The limit is far below what would overflow, and above any machine's memory. */
 static bool size_is_sane(uint64_t bytes)
 {
 	return bytes <= UINT64_C(1) << 46;
@@ -63,7 +63,8 @@ int cpu_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
 	if (!memory)
 		return KILN_ENOMEM;
 	uint8_t *pages = memory->map + CPU_GUARD_BYTES;
-	/* A mapping of its own, not mprotect: so the kernel accounts for it, and may refuse. */
+	/* The kernel accounts for a mapping of its own, and may refuse it; it would not for mprotect.
+	 */
 	if (inner > 0 && mmap(pages, inner, PROT_READ | PROT_WRITE,
 						  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
 		int why = errno;
@@ -138,8 +139,7 @@ int cpu_import(struct device *device, const struct device_import *what, struct d
 	return KILN_OK;
 }
 
-/* The new pages take the place of the old ones, so that nothing that points to the memory is wrong
- * afterwards. */
+/* The new pages take the place of the old ones, so pointers to the memory stay right. */
 int cpu_share(struct device *device, struct device_memory *memory, struct device_shared *out,
 			  char error[KERNEL_ERROR_MAX])
 {

@@ -1,5 +1,5 @@
 /*
- * cpu_memory: a buffer between guard pages.
+ * cpu_memory: a buffer between guard pages.  cpu_free() frees it.
  */
 #ifndef KILN_DAEMON_CPU_MEMORY_H
 #define KILN_DAEMON_CPU_MEMORY_H

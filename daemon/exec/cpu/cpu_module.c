@@ -1,6 +1,6 @@
 /*
- * cpu_module: loads an object of a kernel: shared objects, from a sealed memfd, so that nothing
- * touches a file system.  The object is native code and is trusted as the executor is.
+ * cpu_module: loads kernels, which are shared objects, from a sealed memfd, without a file system.
+ * An object is native code, and has all rights of this process.
  */
 #include "cpu_module.h"
 #include "daemon/base/util.h"
@@ -43,7 +43,7 @@ fail:
 	return -1;
 }
 
-/* Notes where the object of this base lies. */
+/* Notes in the module where its object lies: dl_iterate_phdr() calls this for each object. */
 static int find_image(struct dl_phdr_info *info, size_t size, void *argument)
 {
 	struct device_module *module = argument;

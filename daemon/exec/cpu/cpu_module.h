@@ -11,14 +11,14 @@
 
 struct device_module {
 	void *handle;
-	int fd; /* stays open: the loader tells objects apart by path, and the path has this number */
+	int fd; /* stays open: the loader tells objects apart by a path with this number */
 	kiln_cpu_entry_function *entry;
 	const struct kiln_cpu_module *about;
 	uintptr_t image_base, image_begin, image_end; /* of the loaded object */
 };
 
 /* ---- cpu_place.c ---- */
-/* Writes "scale.cu:12" for the instruction before `after`, and where that was called if the call is
+/* Writes "scale.cu:12" for the instruction before `after`, and its caller's place if it was
  * inlined.  False: not known. */
 bool cpu_place_find(const struct device_module *module, const void *after, char *place,
 					size_t size);

@@ -1,6 +1,6 @@
 /*
- * cpu_order: the order in which the threads of a block run, and blocks after one another.  Another
- * order than the usual one gives other results where a barrier is missing.
+ * cpu_order: the order in which the threads of a block run, and the blocks of a launch.  An unusual
+ * order gives other results where a barrier is missing.
  */
 #include "cpu_work.h"
 #include "cpu_worker.h"

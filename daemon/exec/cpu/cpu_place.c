@@ -1,6 +1,6 @@
 /*
- * cpu_place: the line of the source that an instruction of a checked kernel was made from, asked of
- * addr2line, which is where there is a compiler.  Knows nothing of threads and operands.
+ * cpu_place: finds the source line of an instruction of a checked kernel.  It asks addr2line, which
+ * comes with compilers.  Knows nothing of threads and operands.
  */
 #include "cpu_module.h"
 #include "daemon/base/deadlines.h"
@@ -47,7 +47,7 @@ static pid_t start_addr2line(char *const *argv, int out)
 	return pid;
 }
 
-/* All that comes, up to size - 1 bytes or the deadline. */
+/* Reads until the end, for size - 1 bytes, or until the deadline. */
 static void read_answer(int fd, char *text, size_t size)
 {
 	uint64_t until = util_now_us() + DEADLINE_PLACE_FIND_US;
@@ -67,7 +67,7 @@ static void read_answer(int fd, char *text, size_t size)
 	text[used] = 0;
 }
 
-/* A line for the function's innermost inlined call, then one for each that it was inlined into. */
+/* The answer has a line for the innermost inlined call, then one for each function around it. */
 static bool ask_addr2line(const struct device_module *module, uintptr_t offset, char *text,
 						  size_t size)
 {
@@ -90,8 +90,8 @@ static bool ask_addr2line(const struct device_module *module, uintptr_t offset, 
 	return pid >= 0;
 }
 
-/* "./scale.cu:12 (discriminator 3)" to "scale.cu:12"; false for what no author wrote: the lines of
- * the cpu device, and what was put behind a source. */
+/* Makes "scale.cu:12" of the next line, "./scale.cu:12 (discriminator 3)".  False: no author wrote
+ * that line; it is of the cpu device, or was put behind a source. */
 static bool take_line(char **at, char place[CPU_PLACE_MAX])
 {
 	char *line = strsep(at, "\n"), *more = strstr(line, " (discriminator");
@@ -103,7 +103,7 @@ static bool take_line(char **at, char place[CPU_PLACE_MAX])
 	if (line[0] == '?' || bytes == 0 || strncmp(line, "cpu/", 4) == 0 ||
 		strncmp(line, "entry:", 6) == 0 || strncmp(line, "instantiation:", 14) == 0)
 		return false;
-	/* The end of a long name is what tells it from others. */
+	/* Long names differ at their ends. */
 	if (bytes < CPU_PLACE_MAX)
 		snprintf(place, CPU_PLACE_MAX, "%s", line);
 	else
@@ -116,7 +116,7 @@ bool cpu_place_find(const struct device_module *module, const void *after, char 
 	uintptr_t address = (uintptr_t)after;
 	char text[4096], first[CPU_PLACE_MAX], other[CPU_PLACE_MAX], *at = text;
 	size_t used = 0;
-	/* The instruction before it: a call may be the last one of its line. */
+	/* The byte before `after` belongs to the instruction; `after` may belong to the next line. */
 	if (address <= module->image_begin || address > module->image_end ||
 		!ask_addr2line(module, address - module->image_base - 1, text, sizeof(text)))
 		return false;

@@ -1,6 +1,6 @@
 /*
- * cpu_queue: streams, and how a launch or a copy becomes a work in one of them.  Who runs it is
- * cpu_worker.c.
+ * cpu_queue: makes works of launches and copies, and puts them into streams.  cpu_worker.c runs
+ * them.
  */
 #include "cpu_memory.h"
 #include "cpu_module.h"
@@ -99,7 +99,7 @@ void cpu_stream_end(struct device *device, uint64_t id)
 		struct cpu_stream *stream = *link;
 		if (stream->id != id)
 			continue;
-		stream->ended = true; /* with work in it: removed when that is done */
+		stream->ended = true; /* the end of its last work frees it */
 		if (!stream->head) {
 			*link = stream->next;
 			cpu_stream_free(device, stream);
@@ -235,7 +235,7 @@ static int bind_kernel(struct device *device, struct cpu_work *work,
 	work->report = launch->report;
 	work->granule = launch->granule;
 	work->total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-	/* Few enough trips to the counter, small enough that the workers end together. */
+	/* Large chunks take few trips to the counter; small chunks let the workers end together. */
 	work->chunk = work->total / ((uint64_t)device->worker_count * 8);
 	work->chunk = work->chunk < 1 ? 1 : work->chunk > 64 ? 64 : work->chunk;
 	return KILN_OK;

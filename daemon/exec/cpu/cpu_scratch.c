@@ -1,10 +1,10 @@
 /*
  * cpu_scratch: memory for the length of one launch.  Each stream has a piece of its own, as large
- * as its launches needed so far; a launch gets the end of it, so that the guard is where its memory
- * ends (but for what aligns its beginning).
+ * as its launches needed so far.  A launch gets the end of the piece, so its memory ends at the
+ * guard (but for the bytes that align its beginning).
  *
- * A kernel must leave its counters at zero and may rely on nothing else.  Here both are looked
- * after: counters that are left are an error, and the rest holds no zeros at first.
+ * A kernel must leave its counters at zero and may rely on nothing else.  This file checks both:
+ * other counters are an error, and the rest of the memory holds rubbish at first.
  */
 #include "cpu_memory.h"
 #include "cpu_module.h"

@@ -1,5 +1,5 @@
 /*
- * cpu_stall: every thread of a block waits and none can go on: says who waits for whom, and where.
+ * cpu_stall: writes which thread waits for which, and where, when none of a block can go on.
  */
 #include "cpu_worker.h"
 
@@ -11,7 +11,7 @@ const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT] = {
 	KILN_CPU_COLLECTIVES(KILN_CPU_NAME)};
 #undef KILN_CPU_NAME
 
-/* "waits in __syncthreads at file:12", in a static-sized text of the caller's. */
+/* Writes "waits in __syncthreads at file:12". */
 static void describe_wait(const struct cpu_thread *thread, char *text, size_t size)
 {
 	if (thread->state == CPU_THREAD_BARRIER)
@@ -23,7 +23,7 @@ static void describe_wait(const struct cpu_thread *thread, char *text, size_t si
 				 thread->line);
 }
 
-/* A live lane of the thread's mask that is not in the same collective; NULL if there is none. */
+/* Returns a live lane of the thread's mask that is not in the same collective, or NULL. */
 static const struct cpu_thread *missing_lane(const struct cpu_worker *worker, unsigned number)
 {
 	const struct cpu_thread *self = &worker->threads[number];
@@ -41,7 +41,7 @@ static const struct cpu_thread *missing_lane(const struct cpu_worker *worker, un
 
 void cpu_stall_report(struct cpu_worker *worker)
 {
-	/* Threads at the barrier alone would have been let go: some lane waits for another. */
+	/* If all threads were at the barrier, they would go on: so some lane waits for another. */
 	for (unsigned i = 0; i < worker->thread_count; i++) {
 		const struct cpu_thread *self = &worker->threads[i];
 		if (self->state != CPU_THREAD_WARP)

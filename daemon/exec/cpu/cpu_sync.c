@@ -1,7 +1,7 @@
 /*
- * cpu_sync: barriers of a block and collectives of a warp.  A thread that comes too early waits;
- * the last one that was missing computes for all.  Threads that have exited count as arrived, as on
- * a GPU.  Why a block stalls is told by cpu_stall.c.
+ * cpu_sync: barriers of a block and collectives of a warp.  A thread that comes early waits; the
+ * last one computes the results of all.  Threads that have exited count as arrived, as on a GPU.
+ * cpu_stall.c tells why a block stalls.
  */
 #include "cpu_worker.h"
 

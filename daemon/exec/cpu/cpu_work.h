@@ -7,7 +7,7 @@
  *     +------------------------(the device is given up)-------------------------+
  *
  * A stream owns its QUEUED and STARTED works; only its first work may be STARTED.  The device owns
- * ENDED works until poll() has reported them.  A graph owns the works that describe its launches:
+ * ENDED works until poll() has reported and freed them.  A graph owns the works that are its steps:
  * they stay QUEUED and are in no stream.
  */
 #ifndef KILN_DAEMON_CPU_WORK_H
@@ -26,18 +26,18 @@ struct cpu_work {
 	struct cpu_stream *stream;
 	uint64_t ticket;
 	uint64_t delay_us, due_us, start_us, end_us;
-	uint64_t total, chunk; /* blocks (of a copy: chunks of it), and how many a worker takes */
+	uint64_t total, chunk; /* blocks (or pieces of a copy), and how many a worker takes at once */
 	_Atomic uint64_t taken;
 	int active; /* workers inside; the mutex guards it */
 	enum cpu_work_state state;
-	struct device_graph *graph; /* NULL: it is one launch or copy */
-	int step;                   /* which of the graph's it is now */
+	struct device_graph *graph; /* NULL: the work is one launch or copy */
+	int step;                   /* of the graph, which the work is now */
 
 	struct device_module *module; /* NULL: a copy */
 	struct kiln_cpu_dim grid, block_size;
 	uint32_t shared_bytes;
 	struct kernel_scratch scratch;
-	uint64_t scratch_args; /* bit i: argument i is its address, known when the work starts */
+	uint64_t scratch_args; /* bit i: argument i is the scratch memory's address, set at the start */
 	struct kernel_report report;
 	uint64_t reported; /* the kernel adds to it */
 	int arg_count;
@@ -54,13 +54,13 @@ struct cpu_work {
 	const uint8_t *copy_from;
 	uint64_t copy_bytes;
 
-	atomic_flag failing; /* the worker that sets it first writes status and error */
+	atomic_flag failing; /* the first one to set it writes status and error */
 	_Atomic int status;
 	char error[KERNEL_ERROR_MAX];
 	const char *fault;           /* the instruction that faulted; NULL: none did */
 	uint32_t granule;            /* device_launch's */
 	uint64_t blocks, accesses;   /* of a checked kernel, which one worker runs */
-	size_t data_bytes;           /* that there is room for */
+	size_t data_bytes;           /* of data[] */
 	_Alignas(16) uint8_t data[]; /* arguments that are not in values */
 };
 
@@ -69,20 +69,22 @@ struct cpu_stream {
 	uint64_t id;
 	struct cpu_work *head, *tail;
 	struct device_memory *scratch; /* NULL until a work needs it */
-	bool ended;
+	bool ended;                    /* it goes with its last work, unless it gets more work first */
 };
 
 /* ---- cpu_work.c ---- */
+/* Makes a QUEUED work; the caller owns it and frees it with free().  NULL with a sentence. */
 struct cpu_work *cpu_work_new(uint64_t ticket, size_t data_bytes, char error[KERNEL_ERROR_MAX]);
-/* Writes why the work failed; the first call counts, later ones change nothing.  True for it. */
+/* Writes why the work failed.  Any thread may call this; the first call counts, and returns true.
+ */
 bool cpu_work_fail(struct cpu_work *work, int status, const char *sentence);
 /* The same for a fault of the machine at an instruction. */
 bool cpu_work_fail_at(struct cpu_work *work, int status, const char *sentence, const char *fault);
-/* Checks the states of a stream's works; the dev preset runs it. */
+/* Checks the states of a stream's works.  The caller has the mutex. */
 void cpu_stream_assert_valid(const struct cpu_stream *stream);
 
 /* ---- cpu_queue.c ---- */
-/* Makes a work of a launch; it is in no stream. */
+/* Makes a work of a launch; it is in no stream, and the caller frees it. */
 int cpu_bind(struct device *device, const struct device_launch *launch, struct cpu_work **out,
 			 char error[KERNEL_ERROR_MAX]);
 /* Frees a stream that has no work and is in no list. */
@@ -105,7 +107,7 @@ bool cpu_graph_free_to_start(const struct cpu_work *work);
 void cpu_graph_started(struct cpu_work *work);
 /* No worker is in the work any more: true if it goes on with the next launch of its graph. */
 bool cpu_graph_next(struct device *device, struct cpu_work *work);
-/* It does not go on: the graph may be started again. */
+/* The work does not go on: another one may run its graph. */
 void cpu_graph_ended(struct device *device, struct cpu_work *work);
 /* Puts the number of the launch before the sentence of a work that failed. */
 void cpu_graph_blame(struct cpu_work *work);

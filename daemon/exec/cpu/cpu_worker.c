@@ -1,6 +1,6 @@
 /*
- * cpu_worker: the host threads of the device.  Each takes the next blocks of a work that runs, or
- * starts the work at the head of a stream; the last one to leave a work ends it.
+ * cpu_worker: the host threads of the device.  Each worker takes the next blocks of a STARTED work,
+ * or starts the work at the head of a stream; the last worker to leave a work ends it.
  */
 #include "cpu_module.h"
 #include "cpu_work.h"
@@ -131,7 +131,7 @@ static void run_blocks(struct cpu_worker *worker, struct cpu_work *work)
 				copy_chunk(work, i);
 			else if (!cpu_block_run(worker, cpu_order_block(worker, i)))
 				break;
-			/* One worker runs a checked kernel; of another they would write the same word. */
+			/* One worker alone runs a checked kernel, so nobody else writes this. */
 			if (checked)
 				work->blocks++;
 		}
@@ -141,7 +141,7 @@ static void run_blocks(struct cpu_worker *worker, struct cpu_work *work)
 	worker->work = NULL;
 }
 
-/* Until something changes, or the first delayed work is due. */
+/* Waits until something changes or the first delayed work is due (0: there is none). */
 static void wait_for_work(struct device *device, uint64_t due)
 {
 	if (due == 0) {
@@ -200,7 +200,7 @@ static int start_one(struct device *device, char error[KERNEL_ERROR_MAX])
 		free(worker);
 		return status;
 	}
-	/* The main thread gets the signals of the process; a fault comes to the thread that made it. */
+	/* The main thread takes the signals of the process; each thread takes its own faults. */
 	sigset_t all, old;
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);

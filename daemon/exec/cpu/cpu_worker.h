@@ -17,13 +17,13 @@
 
 #define CPU_MAX_WARPS (CPU_MAX_THREADS / CPU_WARP)
 #define CPU_STACK_BYTES (256u << 10)
-/* Before each stack, and around shared memory: whole pages on every host, and more than the frame
- * of most functions, which may step over a smaller guard. */
+/* The guard before each stack and around shared memory.  It is whole pages on every host, and
+ * larger than most frames, because a large frame may step over a small guard. */
 #define CPU_REGION_GUARD (64u << 10)
 #define CPU_CHECK_RANGES 64
 
 enum cpu_thread_state {
-	CPU_THREAD_RUNS, /* it runs, or waits in ready for its turn */
+	CPU_THREAD_RUNS, /* the thread runs, or waits in ready for its turn */
 	CPU_THREAD_BARRIER,
 	CPU_THREAD_WARP,
 	CPU_THREAD_EXITED,
@@ -48,10 +48,10 @@ struct cpu_fiber {
 
 /* A host thread that runs one block at a time. */
 struct cpu_worker {
-	struct kiln_cpu_state state; /* first: kernels hand it back */
+	struct kiln_cpu_state state; /* the first member: kernels pass its address to the device */
 	struct device *device;
 	pthread_t thread;
-	struct cpu_work *work; /* NULL: it runs no kernel */
+	struct cpu_work *work; /* NULL: the worker runs no work */
 	void *signal_stack;
 
 	struct cpu_context base;
@@ -69,7 +69,7 @@ struct cpu_worker {
 	bool start_next; /* the next thread starts although others are ready */
 	unsigned order_step, order_first;
 
-	unsigned barrier_waiting, barrier_first; /* first: the thread that came first */
+	unsigned barrier_waiting, barrier_first; /* how many wait there; the one that came first */
 	int barrier_sum;                         /* predicates that are not 0 */
 	struct {
 		uint32_t live, waiting;
@@ -78,7 +78,7 @@ struct cpu_worker {
 };
 
 /* ---- cpu_block.c ---- */
-/* Reserves stacks and shared memory. */
+/* Reserves stacks and shared memory, until cpu_block_release(). */
 int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX]);
 void cpu_block_release(struct cpu_worker *worker);
 /* Runs block number linear of worker->work.  False if it failed; the work then has the sentence. */
@@ -86,12 +86,11 @@ bool cpu_block_run(struct cpu_worker *worker, uint64_t linear);
 /* The current thread waits until cpu_block_wake(); others run meanwhile. */
 void cpu_block_wait(struct cpu_worker *worker);
 void cpu_block_wake(struct cpu_worker *worker, unsigned thread);
-/* Ends the launch with a sentence about the current block.  Does not return; not declared so,
- * because AddressSanitizer would look for the stack's bounds, and this stack is not the thread's.
- */
+/* Ends the launch with a sentence about the current block.  Does not return, but is not declared
+ * so: AddressSanitizer would look for the stack's bounds, and this stack is not the thread's. */
 void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The same with a whole sentence. */
+/* Ends the launch with this sentence.  Does not return. */
 void cpu_block_leave(struct cpu_worker *worker, const char *sentence);
 /* Returns where dynamic shared memory begins for the worker's work. */
 void *cpu_block_shared(const struct cpu_worker *worker);
@@ -108,13 +107,13 @@ void cpu_sync_stall(struct cpu_worker *worker);
 /* ---- cpu_stall.c ---- */
 extern const char *const cpu_barrier_names[KILN_CPU_BARRIER_COUNT];
 extern const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT];
-/* Does not return. */
+/* Ends the launch.  Does not return. */
 void cpu_stall_report(struct cpu_worker *worker);
 
 /* ---- cpu_check.c ---- */
 /* The worker is about to run blocks of a checked kernel. */
 void cpu_check_begin(struct cpu_worker *worker);
-/* The worker has run some: adds its accesses to the work's. */
+/* The worker has run blocks of the work: adds its accesses to the work's. */
 void cpu_check_end(struct cpu_worker *worker, struct cpu_work *work);
 /* Checked kernels call this by the table of functions. */
 void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *access);
@@ -131,7 +130,7 @@ uint64_t cpu_order_block(const struct cpu_worker *worker, uint64_t k);
 extern const struct kiln_cpu_runtime cpu_runtime;
 
 /* ---- cpu_fault.c ---- */
-/* Gives the calling worker thread an alternate stack, and remembers who it is. */
+/* Gives the calling thread an alternate stack, and notes that it is this worker. */
 int cpu_fault_enter(struct cpu_worker *worker);
 void cpu_fault_leave(struct cpu_worker *worker);
 

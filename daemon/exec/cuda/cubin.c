@@ -1,8 +1,8 @@
 /*
  * cubin: reads section .nv.info.<entry> of a cubin, which is an ELF file.  The section is a list of
- * attributes: a byte for the form, a byte for which, and two bytes of value, or of the size of what
- * follows.  Trusts no length, and believes what it read only if the parameters are all there and
- * end where the parameter block does.
+ * attributes: a byte for the form, a byte for the kind, and two bytes of value, or of the size of
+ * the data that follows.  This file checks every length, and accepts the parameters only if all are
+ * there and end where the parameter block ends.
  */
 #include "cubin.h"
 
@@ -21,7 +21,7 @@ struct bytes {
 	size_t count;
 };
 
-/* Part of it; nothing if that is not all inside. */
+/* Returns a part of `whole`; nothing unless all of the part is inside. */
 static struct bytes part(struct bytes whole, uint64_t offset, uint64_t count)
 {
 	if (offset > whole.count || count > whole.count - offset)
@@ -51,7 +51,7 @@ static bool is_named(struct bytes names, uint32_t offset, const char *entry)
 		   memcmp(name.at + prefix, entry, size + 1) == 0;
 }
 
-/* The attributes of the entry; nothing if there are none. */
+/* Returns the attributes of the entry; nothing if there are none. */
 static struct bytes find_entry(struct bytes file, const char *entry)
 {
 	struct bytes nothing = {NULL, 0}, names;
@@ -83,12 +83,13 @@ static uint32_t word(const uint8_t *at, int bytes)
 struct parameters {
 	uint32_t sizes[KERNEL_MAX_ARGS];
 	bool known[KERNEL_MAX_ARGS];
-	int count;      /* the highest number and one; -1: one that is out of range */
+	int count;      /* 1 + the highest number; -1: a number is out of range */
 	uint32_t end;   /* of the last in the block */
 	uint32_t block; /* bytes; 0: it is not there */
 };
 
-/* Four bytes that say nothing here, then number, offset, and the size in a place of its own. */
+/* Reads a parameter: four bytes without a meaning here, then number, offset, and the size, whose
+ * place depends on the kind. */
 static void add_parameter(struct parameters *all, const uint8_t *at, bool large)
 {
 	uint32_t number = word(at + 4, 2), offset = word(at + 6, 2);

@@ -1,7 +1,6 @@
 /*
- * cuda_cell: words of host memory that the GPU writes and this process reads: to look at one takes
- * no call of the driver, no copy and no waiting.  They come in pages, are handed out and taken
- * back, and go when the device is closed.
+ * cuda_cell: words of host memory that the GPU writes and this process reads, without a call of the
+ * driver, a copy or a wait.  Pages are added as they are needed, and freed when the device closes.
  */
 #include "daemon/exec/device.h"
 
@@ -11,7 +10,7 @@
 
 #define CELLS_OF_A_PAGE 256
 
-/* The first of a page stands for it. */
+/* The first cell of a page links the pages; the others become spare. */
 static CUresult add_page(struct device *device)
 {
 	void *memory = NULL;

@@ -1,6 +1,6 @@
 /*
- * cuda_check: what a loaded kernel takes, and whether a launch gives it that.  The driver looks at
- * neither: it would read beyond the arguments, or start a kernel whose parameters are half there.
+ * cuda_check: compares a launch with what its kernel takes.  The driver does not: it would read
+ * beyond the arguments, or start a kernel with half of its parameters.
  */
 #include "daemon/exec/device.h"
 
@@ -10,7 +10,7 @@
 #include "cubin.h"
 #include "cuda_module.h"
 
-/* Asks the object for the kernel's parameters, else a driver that is new enough. */
+/* Reads the kernel's parameters from its object, or else asks a driver that is new enough. */
 static void find_params(struct device *device, struct device_module *module, const void *object,
 						size_t bytes, const char *entry)
 {

@@ -1,6 +1,6 @@
 /*
- * cuda_device: the open GPU, and the row of functions that make it a device.  Structs of one
- * subject are in the header of that subject.
+ * cuda_device: the open GPU, and the row of functions that make it a device.  Each subject has a
+ * header with its structs.
  *
  *   cuda.c         opens the GPU, says what it is
  *   cuda_error.c   turns the driver's errors into sentences
@@ -39,7 +39,7 @@ struct device {
 	int driver_version;
 	uint32_t shared_default, shared_optin;
 	uint64_t memory_bytes;
-	uint64_t scratch_bytes; /* of all streams and graphs */
+	uint64_t scratch_bytes; /* held by all streams and graphs */
 
 	CUmemoryPool pool;
 	CUstream memory_stream;
@@ -48,23 +48,23 @@ struct device {
 
 	struct cuda_stream *streams[CUDA_STREAM_BUCKETS];
 	struct cuda_stream *active, *unmarked;
-	struct cuda_queue failed; /* FAILED works, until poll() reports them */
+	struct cuda_queue failed; /* the FAILED works, until poll() reports them */
 	struct cuda_work *spare_work;
 	struct cuda_cell *spare_cells, *cell_pages;
-	bool no_marks; /* the driver does not write them */
+	bool no_marks; /* the driver has refused to write one */
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
-	int running;          /* works that the driver has */
-	double fraction_us;   /* of the time reported so far */
-	uint64_t now_us;      /* when poll() last looked for ends; the time of all that happens since */
+	int running;        /* works that the driver has */
+	double fraction_us; /* the part of the device time that no answer has had yet */
+	uint64_t now_us;    /* when poll() last looked for ends; also the time of what happens since */
 	uint64_t progress_us; /* when a work last began or ended: poll() spins for a while after it */
 
 	bool broken;
 	char broken_why[200]; /* "CUDA_ERROR_ILLEGAL_ADDRESS 700 (...)" */
 };
 
-/* Writes the sentence, ended by the driver's name for the error, and returns the status that fits:
- * ENOMEM, EDEVICE (the device is broken from now on), else status. */
+/* Writes the sentence and behind it the driver's name for the error.  Returns the status that fits:
+ * ENOMEM, EDEVICE (the device is broken from now on), or else status. */
 int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, CUresult result,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -83,7 +83,7 @@ DEVICE_FUNCTION(unload, cuda_unload);
 DEVICE_FUNCTION(scratch_bytes, cuda_scratch_bytes);
 DEVICE_FUNCTION(launch, cuda_launch);
 DEVICE_FUNCTION(copy, cuda_copy);
-DEVICE_FUNCTION(flush, cuda_marks_write); /* a mark behind what was launched since the last one */
+DEVICE_FUNCTION(flush, cuda_marks_write); /* writes a mark behind launches that have none */
 DEVICE_FUNCTION(cancel, cuda_cancel);
 DEVICE_FUNCTION(stream_end, cuda_stream_end);
 DEVICE_FUNCTION(graph_make, cuda_graph_make);

@@ -1,5 +1,5 @@
 /*
- * cuda_driver: see cuda_driver.h.
+ * cuda_driver: loads libcuda and finds its functions.
  */
 #include "daemon/exec/device.h"
 
@@ -17,7 +17,7 @@
 
 static const struct {
 	const char *symbol; /* as cuda.h maps it */
-	const char *plain;  /* as it is written here */
+	const char *plain;  /* as this code writes it */
 	size_t offset;
 } functions[] = {
 #define CUDA_DRIVER_ROW(name) {NAME_OF(name), #name, offsetof(struct cuda_driver, name)},

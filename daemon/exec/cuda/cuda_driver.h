@@ -1,5 +1,5 @@
 /*
- * cuda_driver: the functions of libcuda that the cuda device uses, found at run time, so that kilnd
+ * cuda_driver: finds the functions of libcuda that the cuda device uses at run time, so that kilnd
  * starts on machines without a GPU.  Knows nothing of devices or memory.
  *
  * cuda.h renames some functions by macro (cuMemcpyHtoDAsync is cuMemcpyHtoDAsync_v2); field and
@@ -87,20 +87,22 @@ struct cuda_driver {
 #define CUDA_DRIVER_FIELD(name) __typeof__(name) *name;
 	CUDA_DRIVER_LIST(CUDA_DRIVER_FIELD)
 #undef CUDA_DRIVER_FIELD
-	/* cuFuncGetParamInfo, which drivers have since 12.4; NULL. */
+	/* cuFuncGetParamInfo; NULL: the driver is older than 12.4. */
 	CUresult (*param_info)(CUfunction function, size_t index, size_t *offset, size_t *size);
-	/* cuStreamWriteValue32, of the kind that every GPU knows, since 11.7; NULL. */
+	/* cuStreamWriteValue32_v2, which works on every GPU; NULL: the driver is older than 11.7. */
 	CUresult (*write_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
-	/* cuStreamBatchMemOp, likewise. */
+	/* cuStreamBatchMemOp_v2; NULL: likewise. */
 	CUresult (*write_values)(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params,
 							 unsigned flags);
 };
 
-/* $KILN_LIBCUDA, else libcuda.so.1 by the loader's path and in the usual places of containers.
- * KILN_ENOTSUP with a sentence.  The library is never unloaded: libcuda does not survive that. */
+/* Loads $KILN_LIBCUDA, else libcuda.so.1 by the loader's path or from the usual places of
+ * containers.  KILN_ENOTSUP with a sentence.  The library stays loaded: libcuda does not survive to
+ * be unloaded. */
 int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX]);
 
-/* "CUDA_ERROR_OUT_OF_MEMORY (out of memory)", also for codes that this driver does not know. */
+/* Writes "CUDA_ERROR_OUT_OF_MEMORY 2 (out of memory)" to text, also for codes that this driver does
+ * not know, and returns text. */
 const char *cuda_driver_error(const struct cuda_driver *driver, CUresult result, char text[160]);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * cuda_error: turns the driver's errors into sentences, and knows which of them end the device.
+ * cuda_error: turns the driver's errors into sentences, and decides which of them end the device.
  */
 #include "daemon/exec/device.h"
 
@@ -33,14 +33,14 @@ static bool is_sticky(struct device *device, CUresult result)
 	case 721: /* CUDA_ERROR_TENSOR_MEMORY_LEAK, likewise */
 	case 810: /* CUDA_ERROR_MPS_CLIENT_TERMINATED, likewise */
 		return true;
-	/* A GPU that fell off its bus, or is being reset, answers these. */
+	/* A GPU that fell off its bus, or is being reset, gives these answers. */
 	case CUDA_ERROR_NOT_INITIALIZED:
 	case CUDA_ERROR_NO_DEVICE:
 	case CUDA_ERROR_INVALID_DEVICE:
 	case CUDA_ERROR_OPERATING_SYSTEM:
 	case CUDA_ERROR_SYSTEM_NOT_READY:
 	case CUDA_ERROR_UNKNOWN: {
-		/* Also the answer to some wrong arguments: ask the context how it is. */
+		/* The driver answers some wrong arguments so, too: a call that needs none tells. */
 		if (!device->memory_stream)
 			return false;
 		CUresult state = device->cu.cuStreamQuery(device->memory_stream);

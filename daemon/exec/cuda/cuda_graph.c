@@ -1,11 +1,11 @@
 /*
- * cuda_graph: launches that the driver records once and starts together with one call.  They are
- * recorded by giving them to a stream that captures instead of running, in the same way as if they
- * were started, and on a stream of its own, which nobody else can disturb.  Neither that nor what
- * follows waits for running kernels or keeps other threads from launching.
+ * cuda_graph: launches that the driver records once and starts together with one call.  To record
+ * them, this file performs them on a stream that captures instead of running; the stream is a new
+ * one, which nobody else can disturb.  No step of this waits for running kernels or keeps other
+ * threads from launching.
  *
- * The driver orders a graph behind its earlier launches, whatever streams they are on: so one piece
- * of scratch memory will do.
+ * The driver orders a graph behind its earlier launches on any stream, so the graph needs one piece
+ * of scratch memory.
  */
 #include "daemon/exec/device.h"
 
@@ -32,7 +32,7 @@ static int bind_all(struct device *device, const struct device_launch *launches,
 	return KILN_OK;
 }
 
-/* Captures the works: each becomes a node behind the one before. */
+/* Performs the works on the capturing stream: each becomes a node behind the one before. */
 static int record(struct device *device, struct device_graph *graph, CUstream stream,
 				  const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
 {
@@ -74,7 +74,7 @@ static int capture(struct device *device, struct device_graph *graph, CUstream s
 	return status;
 }
 
-/* Makes the graph on a stream of its own, where all has ended when this returns. */
+/* Makes the graph on a stream of its own.  All work there has ended when this returns. */
 static int make_on(struct device *device, struct device_graph *graph, CUstream stream,
 				   const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
 {

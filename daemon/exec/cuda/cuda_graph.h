@@ -9,7 +9,7 @@
 struct device_graph {
 	CUgraphExec exec;
 	int count; /* of launches */
-	/* All launches use it: the driver never runs one graph twice at once. */
+	/* All launches of the graph use it: the driver never runs a graph twice at once. */
 	struct cuda_scratch scratch;
 };
 

@@ -1,6 +1,6 @@
 /*
- * cuda_launch: modules, and turning what the executor asks for into work, checked against the
- * buffers.  It must not know of streams beyond their numbers.
+ * cuda_launch: loads modules, checks launches and copies against their buffers, and makes works of
+ * them.  It must not know of streams beyond their numbers.
  */
 #include "daemon/exec/device.h"
 
@@ -41,7 +41,7 @@ static int refuse_object(struct device *device, CUresult result, size_t bytes,
 int cuda_load(struct device *device, const void *object, size_t bytes, const char *entry,
 			  uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX])
 {
-	/* The driver is told no length, so it must at least find the header that holds one. */
+	/* The driver takes no length, so the object must at least have the header that holds one. */
 	if (!object || bytes < 64)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE,
 						 "an object of %zu bytes is no cubin: it is shorter than its header",
@@ -52,7 +52,8 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 	struct device_module *module = util_alloc(sizeof(*module));
 	snprintf(module->entry, sizeof(module->entry), "%s", entry);
 	int status = KILN_OK;
-	/* The driver wants it aligned, and text ended by a zero byte; neither is so in a message. */
+	/* The driver wants the object aligned, and text ended by a zero byte; in a message it is
+	 * neither. */
 	char *image = malloc(bytes + 1);
 	if (!image) {
 		free(module);
@@ -100,7 +101,7 @@ void cuda_unload(struct device *device, struct device_module *module)
 
 /* ---- Work ---- */
 
-/* The address of an operand of which at least bytes must be there. */
+/* Finds the address of an operand that must have at least so many bytes. */
 static int operand_address(const struct device_launch *launch, int operand, uint64_t bytes,
 						   CUdeviceptr *out, char error[KERNEL_ERROR_MAX])
 {

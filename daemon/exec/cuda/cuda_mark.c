@@ -1,11 +1,12 @@
 /*
- * cuda_mark: how it is known that launches without events have ended.  Each stream has a word in
- * host memory, and behind a batch of launches the GPU itself writes their number there.  To look is
- * a load and no call of the driver; one mark for many launches costs less than an event for each.
+ * cuda_mark: finds out that launches without events have ended.  Each stream has a word in host
+ * memory, and behind a batch of launches the GPU itself writes the number of the last one there (a
+ * mark).  This process looks by a load, without a call of the driver, and one mark for many
+ * launches costs less than an event for each.
  *
- * The words are this process's own.  What clients can write to would not do: buffers are freed and
- * kernels unloaded by what is read here.  A client that waits may have a word of its own written
- * with it, and so sees the end as soon as this process does.
+ * No client can write these words, because they decide when buffers are freed and kernels unloaded.
+ * The GPU may write a word of a waiting client with the mark, so that the client sees the end as
+ * soon as this process does.
  */
 #include "daemon/exec/device.h"
 
@@ -81,7 +82,8 @@ void cuda_marks_write(struct device *device)
 		if (device->no_marks)
 			continue;
 		if (write_mark(device, stream) != CUDA_SUCCESS)
-			device->no_marks = true; /* the driver is asked, and says if it is worse than that */
+			device->no_marks =
+				true; /* from now on the driver is asked, and tells if the GPU failed */
 	}
 }
 

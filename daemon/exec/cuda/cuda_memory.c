@@ -1,11 +1,9 @@
 /*
- * cuda_memory: the buffers of the cuda device.  It must not know what they are used for.
+ * cuda_memory: the buffers of the cuda device.  It must not know their use.
  *
- * Which calls stall everybody decides the design: cuMemFree and cuIpcCloseMemHandle wait for what
- * is running and stop launches meanwhile, so the device's own buffers live in a stream-ordered pool
- * and are never given to cuMemFree, and an imported allocation is closed once, when its last buffer
- * is freed.  The answer to that free waits for the close, as the exporter may then free the memory:
- * the free as a whole is what can be put off (cuda_stalls).
+ * cuMemFree and cuIpcCloseMemHandle wait for all that runs, and stop launches meanwhile.  So the
+ * device's own buffers live in a stream-ordered pool, and cuMemFree is never called.  The caller
+ * may put off a free that closes an imported allocation (cuda_stalls).
  */
 #include "daemon/exec/device.h"
 

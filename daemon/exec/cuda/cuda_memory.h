@@ -1,5 +1,5 @@
 /*
- * cuda_memory: buffers.  Each kind of memory has its own way to be freed.
+ * cuda_memory: buffers.  cuda_free() frees each kind of memory in its own way.
  */
 #ifndef KILN_DAEMON_CUDA_MEMORY_H
 #define KILN_DAEMON_CUDA_MEMORY_H
@@ -24,7 +24,8 @@ struct device_memory {
 
 int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX]);
 void cuda_memory_close(struct device *device);
-/* Takes memory of the device's own pool, for use on the stream.  Its contents are undefined. */
+/* Takes memory of the device's own pool, for use on the stream; cuMemFreeAsync() gives it back.
+ * Its contents are undefined. */
 CUresult cuda_take(struct device *device, CUstream stream, uint64_t bytes, CUdeviceptr *out);
 /* Returns what lets the GPU read and write a range or a pool. */
 CUmemAccessDesc cuda_access(const struct device *device);

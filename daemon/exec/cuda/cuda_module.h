@@ -1,5 +1,5 @@
 /*
- * cuda_module: a loaded kernel, and whether a launch gives it what it takes.
+ * cuda_module: a loaded kernel, and the check that a launch gives it what it takes.
  */
 #ifndef KILN_DAEMON_CUDA_MODULE_H
 #define KILN_DAEMON_CUDA_MODULE_H

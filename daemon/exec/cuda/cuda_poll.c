@@ -1,10 +1,11 @@
 /*
- * cuda_poll: waits for work to end, and says what became of it.  It must not know what the work was
- * for.
+ * cuda_poll: waits for works to end, and reports their ends.  It must not know the purpose of a
+ * work.
  *
- * Waiting is adaptive.  A moment of spinning catches short kernels; then sleeps that grow with the
- * time already waited, so that a long kernel costs little CPU and an end is seen late by at most an
- * eighth of what it took.  With nothing running the thread sleeps until it is woken.
+ * Waiting is adaptive.  The thread spins for a moment, which catches short kernels; then it takes
+ * naps that grow with the time already waited.  So a long kernel costs little CPU, and the thread
+ * sees its end late by at most an eighth of its time.  While nothing runs, the thread sleeps until
+ * it is woken.
  */
 #include "daemon/exec/device.h"
 
@@ -142,7 +143,7 @@ static void condemn_work(struct device *device, struct cuda_work *work, const ch
 	cuda_queue_add(&device->failed, work);
 }
 
-/* Makes all works FAILED, the suspects first, so that a reader who wants one name gets theirs. */
+/* Makes all works FAILED, the suspects first: the first end that is reported names one of them. */
 static void condemn(struct device *device)
 {
 	char who[120];

@@ -3,10 +3,10 @@
  * own, taken from the device's pool in a stream's order, so that growing frees nothing that a
  * queued launch uses, and waits for nothing.
  *
- * Counters are zero between launches, because kernels leave them so.  For that no launch's other
- * memory may lie where another one's counters are: counters of whatever size end at a border, the
- * rest begins there.  As addresses are multiples of 256, up to 255 bytes of the rest lie below the
- * border where the size of the counters is none; they are cleared for counters that lie there.
+ * Counters are zero between launches, because kernels leave them so.  This needs a border: the
+ * counters of every launch end there, and its other memory begins there.  A launch's address is a
+ * multiple of 256; if the size of its counters is not, up to 255 bytes of its other memory lie
+ * below the border.  These spoilt bytes are cleared before a launch that has counters there.
  */
 #include "daemon/exec/device.h"
 

@@ -1,5 +1,6 @@
 /*
- * cuda_scratch: memory for the length of one launch.  A stream or a graph owns each piece.
+ * cuda_scratch: memory for the length of one launch.  Each piece belongs to a stream or a graph,
+ * which frees it.
  */
 #ifndef KILN_DAEMON_CUDA_SCRATCH_H
 #define KILN_DAEMON_CUDA_SCRATCH_H
@@ -20,11 +21,11 @@ struct cuda_work;
  * writes the address into the work's values. */
 int cuda_scratch_give(struct device *device, struct cuda_scratch *scratch, CUstream stream,
 					  struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
-/* Makes the piece large enough for works that use it one after another, again and again.  The first
- * work may find what the last one left. */
+/* Makes the piece large enough for works that use it one after another, again and again: the first
+ * work may find the rubbish of the last one. */
 int cuda_scratch_reserve(struct device *device, struct cuda_scratch *scratch, CUstream stream,
 						 const struct cuda_queue *works, char error[KERNEL_ERROR_MAX]);
-/* Nothing uses the piece any more. */
+/* Frees the piece; the caller has nothing queued that uses it. */
 void cuda_scratch_free(struct device *device, struct cuda_scratch *scratch);
 
 #endif

@@ -168,8 +168,9 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 }
 
 /*
- * A copy from or to ordinary host memory keeps the calling thread until all before it on its stream
- * is done, and with it the launches of all other streams: so it is given to an idle stream only.
+ * The driver keeps the thread that copies from or to ordinary host memory until all before the copy
+ * on its stream has ended, and the launches of other streams would wait, too.  So a copy waits
+ * until its stream is idle.
  */
 static bool must_wait(const struct cuda_stream *stream, const struct cuda_work *work)
 {
@@ -194,8 +195,8 @@ static bool cancel_one(struct device *device, uint64_t ticket)
 	return false;
 }
 
-/* Only held works can be canceled: they fail when their turn comes.  The driver does not give back
- * what it has. */
+/* Cancels held works alone, which fail when their turn comes: the driver does not give back works.
+ */
 bool cuda_cancel(struct device *device, const uint64_t *tickets, int count)
 {
 	bool canceled = cancel_one(device, tickets[0]);

@@ -23,14 +23,14 @@ struct cuda_stream {
 	uint64_t id;
 	CUstream stream;
 	struct cuda_queue running; /* the driver has these, in order */
-	struct cuda_queue held;    /* these wait for their time, for an idle stream, or behind such */
+	struct cuda_queue held;    /* wait for their time, for an idle stream, or behind such a work */
 	struct cuda_scratch scratch;
-	struct cuda_cell *word; /* NULL until it has launches that are not timed */
-	uint32_t given;         /* such launches */
-	uint64_t asked_us;      /* when the driver was last asked for their end */
+	struct cuda_cell *word; /* for marks; NULL until there are untimed launches */
+	uint32_t given;         /* untimed launches */
+	uint64_t asked_us;      /* when the driver was last asked whether they have ended */
 	bool unmarked;          /* in the list of those that need a mark */
 	struct cuda_stream *unmarked_next;
-	CUdeviceptr done_word; /* to be written with the mark; 0: none */
+	CUdeviceptr done_word; /* of a client, which the next mark also writes; 0: none */
 	uint32_t done_value;
 	struct cuda_stream *active_next, *active_previous;
 };
@@ -51,8 +51,9 @@ void cuda_streams_close(struct device *device);
 
 /* ---- cuda_mark.c ---- */
 
-/* Whether launches of this stream may go without events. */
+/* True: launches of this stream may go without events. */
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
+/* The stream ends: gives its word back. */
 void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
 /* Numbers an untimed work that was launched; the next mark stands behind it. */
 void cuda_mark_want(struct device *device, struct cuda_stream *stream, struct cuda_work *work);

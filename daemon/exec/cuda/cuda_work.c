@@ -1,6 +1,6 @@
 /*
  * cuda_work: queues of works, spare works and events, the driver call of each kind of work, and the
- * count that a kernel leaves for the host: in a cell of its own for every launch in flight, which a
+ * count that a kernel leaves for the host.  Each launch in flight has a cell for that, which a
  * kernel with nothing to report never touches.  cuda_work.h draws the states of a work.
  */
 #include "daemon/exec/device.h"

@@ -1,6 +1,6 @@
 /*
- * cuda_work: pieces of work for the driver.  A work is complete in itself: nothing in it points to
- * the caller's descriptions, because work behind a delay starts long after the call.
+ * cuda_work: pieces of work for the driver.  A work holds copies of the caller's descriptions,
+ * because a work behind a delay starts long after the call.
  *
  *   HELD ------(cuda_start)------> RUNNING ------(its event or mark)------> SPARE
  *     |                               |                                       ^
@@ -33,12 +33,12 @@ struct cuda_work {
 	enum cuda_work_state state;
 	uint64_t ticket;
 	uint64_t due_us;       /* HELD until then; 0: as soon as the stream allows */
-	bool canceled;         /* while it was HELD */
-	bool untimed;          /* has no events: a mark says when it ends */
+	bool canceled;         /* HELD: it fails when its turn comes */
+	bool untimed;          /* it has no events: a mark tells its end */
 	uint32_t number;       /* untimed: of the stream's launches */
 	CUdeviceptr done_word; /* 0: none */
 	uint32_t done_value;
-	bool done_last; /* with the next mark, if this is the last work before it */
+	bool done_last; /* the next mark writes done_word, if this is the last work before it */
 	CUevent begin, end;
 	const struct device_graph *graph;
 	const struct device_module *module;
@@ -48,10 +48,9 @@ struct cuda_work {
 	uint64_t data_values; /* bit i: values[i] is the place of the argument in data */
 	uint8_t *data;
 	struct kernel_scratch scratch;
-	uint64_t
-		scratch_values; /* bit i: values[i] becomes the address of scratch memory at the start */
+	uint64_t scratch_values; /* bit i: values[i] is set to the scratch memory's address */
 	struct kernel_report report;
-	struct cuda_cell *reported; /* counts indices that are out of range; NULL: nothing to count */
+	struct cuda_cell *reported; /* counts indices that are out of range; NULL: none counts */
 	CUdeviceptr from, to;
 	void *host;
 	uint64_t bytes;
@@ -59,7 +58,9 @@ struct cuda_work {
 	char error[KERNEL_ERROR_MAX];
 };
 
+/* Makes a HELD work; never NULL.  cuda_work_retire() ends it. */
 struct cuda_work *cuda_work_new(struct device *device, enum cuda_work_kind kind, uint64_t ticket);
+/* Makes the work SPARE, with its events and its cell. */
 void cuda_work_retire(struct device *device, struct cuda_work *work);
 void cuda_queue_add(struct cuda_queue *queue, struct cuda_work *work);
 struct cuda_work *cuda_queue_take(struct cuda_queue *queue); /* NULL when empty */
@@ -74,7 +75,7 @@ CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *
 int cuda_perform_failed(struct device *device, const struct cuda_work *work, CUresult result,
 						char error[KERNEL_ERROR_MAX]);
 
-/* Gives the work a count, at zero. */
+/* Gives the work a cell for its count, at zero; cuda_report_keep() takes it back. */
 int cuda_report_give(struct device *device, struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
 /* The work has ended: turns its count into a status, as device_report() does. */
 int cuda_report_read(const struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
@@ -82,7 +83,7 @@ void cuda_report_keep(struct device *device, struct cuda_work *work);
 
 /* ---- cuda_launch.c ---- */
 
-/* Makes a work of a launch.  It can be started once it has scratch memory. */
+/* Makes a work of a launch, which the caller owns.  It needs scratch memory before it can start. */
 int cuda_bind(struct device *device, const struct device_launch *launch, struct cuda_work **out,
 			  char error[KERNEL_ERROR_MAX]);
 

@@ -1,6 +1,6 @@
 /*
- * discipline: what an executor gives up before it serves.  Each step is a precaution: one that the
- * host refuses is left out, for the others still help.
+ * discipline: gives up rights before the executor serves.  Each step is a precaution: if the host
+ * refuses one, the others still help.
  */
 #include "executor.h"
 
@@ -12,7 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OWN_GIVES_WAY 500 /* when memory runs out, before the broker and other clients' devices */
+/* When memory runs out, the kernel ends this process before the broker and other clients' devices.
+ */
+#define OWN_GIVES_WAY 500
 
 static void close_range_of(unsigned first, unsigned last)
 {
@@ -30,8 +32,8 @@ static void close_range_of(unsigned first, unsigned last)
 		close((int)fd);
 }
 
-/* Code of a user could write there lines that look like the daemon's own, without end.
- * Sanitizers keep the descriptors for their reports. */
+/* Closes the ways to the log: a user's code could write lines there that look like the daemon's
+ * own, without end.  Sanitizers keep the descriptors for their reports. */
 static void silence(void)
 {
 	int nothing = SANDBOX_SANITIZED ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -24,8 +24,8 @@
 
 /* ---- Start ---- */
 
-/* A wrapper needs what the sandbox takes away from the process that it watches.  A process with
- * checked kernels starts addr2line, which the sandbox forbids. */
+/* There is no sandbox for a wrapped process, because the sandbox would take away what the wrapper
+ * needs, and none for checked kernels, because it forbids to start addr2line. */
 static int enter_sandbox(const struct exec_options *options, enum sandbox_role role,
 						 char held[SANDBOX_TEXT], char error[KERNEL_ERROR_MAX])
 {
@@ -33,7 +33,7 @@ static int enter_sandbox(const struct exec_options *options, enum sandbox_role r
 	return sandbox_enter(role, mode, NULL, held, error, KERNEL_ERROR_MAX);
 }
 
-/* "cpu", "cuda:0" */
+/* Opens the device that options name ("cpu", "cuda:0"), and enters the sandbox. */
 static int open_device(struct exec *executor, const struct exec_options *options,
 					   char held[SANDBOX_TEXT], char error[KERNEL_ERROR_MAX])
 {
@@ -162,9 +162,9 @@ static void finish_flight(struct exec *executor, const struct device_done *done)
 }
 
 /*
- * What ended well before the fault is answered; the rest is not, for a client that hears of its
- * failure may send more at once, and that would be lost with this process too.  The broker answers
- * for it when the process has ended.
+ * Answers the calls that ended well before the fault.  The others stay open: a client that hears of
+ * its failure may send more at once, and this process would lose that too.  The broker answers for
+ * them when the process has ended.
  */
 static _Noreturn void leave_broken(struct exec *executor, const struct device_done *done, int count)
 {
@@ -228,7 +228,7 @@ static void serve(struct exec *executor)
 
 /* ---- End ---- */
 
-/* Work in flight cannot be waited for: then the end of the process frees everything. */
+/* While work is in flight, nothing can be freed: the end of the process frees everything. */
 static void take_down(struct exec *executor)
 {
 	struct exec_buffer *buffer;

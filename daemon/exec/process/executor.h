@@ -69,48 +69,50 @@ struct exec {
 	int sock, epoll;
 	unsigned watched; /* events the epoll descriptor waits for */
 	struct frame_queue queue;
-	bool ended; /* the socket has */
+	bool ended; /* the socket has ended, or is of no use: the process leaves */
 	struct map buffers, modules, flights, graphs;
 	struct map lines;      /* streams with flights that came by message */
-	uint64_t lines_due_us; /* none of them is overdue before */
+	uint64_t lines_due_us; /* none of these is overdue before */
 	struct exec_quiet quiet;
 	struct exec_lane *lanes;
-	struct waker *waker; /* with the first lane; NULL: there is none */
+	struct waker *waker; /* started with the first lane; NULL: there is none */
 	bool waker_tried;
 	struct exec_lane **lane_table; /* by their index; NULL: free */
 	uint32_t lane_room;
 	size_t lane_flights;
-	/* The time at the turn's beginning and after it has waited: asking for each launch would cost
-	 * as much as the rest of what is done for it here. */
+	/* The time when the turn began, or when its wait ended.  To ask for the time of each launch
+	 * would cost as much as all else that this process does for a launch. */
 	uint64_t now_us;
-	uint64_t lane_active_us;
-	uint64_t scratch_told; /* bytes of scratch memory that the broker knows of */
-	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
-	uint32_t spin_us;      /* to look for entries before sleeping */
+	uint64_t lane_active_us; /* the last time that an entry was taken or ended */
+	uint64_t scratch_told;   /* bytes of scratch memory that the broker knows of */
+	uint64_t lane_told_us;   /* when the broker was last told that lanes get on */
+	uint32_t spin_us;        /* to look for entries before sleeping */
 	int cpus;
-	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
-	struct heart *heart; /* NULL: it beats not */
+	bool alone; /* there is one CPU: a process that looks for work keeps others from making it */
+	struct heart *heart; /* NULL: the process does not beat */
 #ifdef KILN_TEST_HOOKS
 	enum misdeed misdeed; /* what a test asked it to do wrong, in place of the step misdeed_at */
 	char misdeed_at[16];
 #endif
-	struct exec_mapping *kept; /* the last one: clients use one again and again */
+	struct exec_mapping *kept; /* the last mapping: clients use the same memory again and again */
 	struct trail *trail;
 	uint64_t trail_begun;
 };
 
 /* ---- executor_say.c ---- */
-/* Answers a request. */
+/* Answers a request.  error: a sentence unless status is KILN_OK. */
 void exec_reply(struct exec *executor, uint64_t id, int status, const char *error);
-/* Ends and sends a begun message; fd (-1: none) goes along and stays the caller's. */
+/* Ends, sends and frees a begun message.  fd (-1: none) goes along and stays the caller's.  If the
+ * message cannot be sent or queued, the process leaves. */
 void exec_send(struct exec *executor, struct wire_out *message, int fd);
-/* held: what the sandbox holds. */
+/* Tells the broker what the device is, or why there is none.  held: what the sandbox holds. */
 void exec_say_ready(struct exec *executor, int status, const char *error, const char *held);
-/* Tells the broker why the process leaves, within DEADLINE_LAST_WORDS_MS. */
+/* Tells the broker why the process leaves, within DEADLINE_LAST_WORDS_MS.  culprit NULL: no call is
+ * known to be the cause. */
 void exec_say_fault(struct exec *executor, const struct device_done *culprit);
-/* Tells the bytes of scratch memory if they have changed. */
+/* Tells the broker how many bytes of scratch memory there are, if that has changed. */
 void exec_say_scratch(struct exec *executor);
-/* NULL: it need not beat, or cannot. */
+/* Starts the thread that tells the broker that the process lives.  NULL: it need not, or cannot. */
 struct heart *exec_heart_start(const struct exec_options *options);
 
 /* ---- executor_request.c ---- */
@@ -119,7 +121,8 @@ struct heart *exec_heart_start(const struct exec_options *options);
 void exec_request_serve(struct exec *executor, struct wire_in *message, struct frame *frame);
 
 /* ---- executor_mapping.c ---- */
-/* Maps the memfd for one flight, which holds *out until exec_unmap(). */
+/* Maps the memfd for one flight, which holds *out until exec_unmap().  The caller keeps fd.
+ * ENOMEM, EINVAL and a sentence. */
 int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 			 struct exec_mapping **out, void **address, char error[KERNEL_ERROR_MAX]);
 void exec_unmap(struct exec *executor, struct exec_mapping *mapping);
@@ -131,10 +134,10 @@ void exec_unmap_kept(struct exec *executor);
  * executor->trail stays NULL, and the process cannot serve. */
 void exec_trail_open(struct exec *executor, int fd);
 void exec_trail_close(struct exec *executor);
-/* A call begins: returns its number. */
+/* Notes that a call begins; returns its number there. */
 uint64_t exec_trail_begin(struct exec *executor, uint64_t name, uint64_t stream);
 void exec_trail_end(struct exec *executor, uint64_t number, int status);
-/* The device broke with the call of this number. */
+/* Notes with which call the device broke. */
 void exec_trail_blame(struct exec *executor, uint64_t number);
 
 /* ---- What may be in flight ---- */
@@ -143,14 +146,14 @@ static inline size_t exec_in_flight(const struct exec *executor)
 	return executor->flights.count + executor->lane_flights;
 }
 
-/* False: nothing is taken from the socket, because enough is in flight or the process holds.  Lanes
- * and messages have room of their own: neither keeps the other waiting. */
+/* False: the process takes nothing from the socket, because enough is in flight or it holds.  Lanes
+ * and messages have room of their own, so neither keeps the other waiting. */
 static inline bool exec_may_receive(const struct exec *executor)
 {
 	return executor->flights.count < EXEC_MAX_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
 }
 
-/* False: nothing is launched from lanes. */
+/* False: the process launches nothing from lanes. */
 static inline bool exec_lanes_may_launch(const struct exec *executor)
 {
 	return executor->lane_flights < EXEC_MAX_LANE_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
@@ -165,13 +168,14 @@ static inline uint64_t exec_stream(uint64_t session_stream, uint64_t number)
 /* ---- executor_misdeed.c ---- */
 #ifdef KILN_TEST_HOOKS
 exec_handler exec_misdeed_arm;
-/* Whether the step was to go wrong and is done with; id: of what it answers. */
+/* Does the misdeed if a test asked for it in place of this step; true: the step is done with.  id:
+ * of the request that the step answers. */
 bool exec_misdeed_done(struct exec *executor, const char *step, uint64_t id);
 static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_t id)
 {
 	return executor->misdeed != MISDEED_NONE && exec_misdeed_done(executor, step, id);
 }
-/* A test wants no task to be done: each waits until another misdeed is asked for. */
+/* True: a test has all tasks wait until it asks for another misdeed. */
 static inline bool exec_misdeed_holds(const struct exec *executor)
 {
 	return executor->misdeed == MISDEED_HOLD;
@@ -190,8 +194,8 @@ static inline bool exec_misdeed_holds(const struct exec *executor)
 #endif
 
 /* ---- discipline.c ---- */
-/* No core files, no new privileges; and unless it is wrapped a process group of its own, death with
- * its parent, no descriptors but 0 to 2 and sock. */
+/* Gives up core files and new privileges.  A process that is not wrapped also gets a process group
+ * of its own, dies with its parent, and keeps no descriptors but 0 to 2 and sock. */
 void exec_discipline(const struct exec_options *options);
 
 #endif

@@ -2,8 +2,8 @@
  * executor_entry: launches an entry of a lane, and tells its client how it ended.  executor_lane.h
  * draws the states of an entry; executor_park.c decides when one starts.
  *
- * This file looks at the process's copy of an entry, for the client may write to the ring at any
- * time.  An entry can name only what its session owns.
+ * This file reads the process's copy of an entry, because the client may write to the ring at any
+ * time.  An entry can name only buffers, calls and graphs that its session owns.
  */
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
@@ -68,8 +68,8 @@ void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const c
 	wake_client(lane);
 }
 
-/* If the device has written the done word, the client knows of the end: the cell only tells that
- * the place is free. */
+/* If the device has written the done word, the client knows of the end, and the cell only tells
+ * that the place is free. */
 static void tell_good(struct exec_lane *lane, struct exec_slot *slot, uint64_t micros)
 {
 	uint32_t place = exec_lane_place(slot->number);
@@ -183,7 +183,7 @@ bool exec_lane_failed(const struct exec_lane *lane, uint64_t number)
 	return slot->number == number && slot->failed;
 }
 
-/* Tells the broker of every notice launches of a call, for it sees nothing of lanes. */
+/* Tells the broker of every `notice` launches of a call, because the broker does not see lanes. */
 static void note_use(struct exec *executor, const struct exec_lane *lane,
 					 struct exec_template *bound)
 {
@@ -200,8 +200,8 @@ static void note_use(struct exec *executor, const struct exec_lane *lane,
 	exec_send(executor, &message, -1);
 }
 
-/* Has the device itself write the entry's done word, where it can: the client sees that sooner than
- * what this process says when it has heard of the end. */
+/* Has the device itself write the entry's done word, where it can: the client sees that word sooner
+ * than the cell, which this process fills in when it has heard of the end. */
 static void announce(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
 	const struct device_ops *ops = executor->ops;

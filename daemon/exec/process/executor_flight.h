@@ -1,7 +1,6 @@
 /*
  * executor_flight: launches and copies that the device has, and how long it may take over them.
- * One that came by message is in executor->flights, which owns it; one of a lane is part of its
- * slot.
+ * executor->flights owns those that came by message; one of a lane is part of its slot.
  */
 #ifndef KILN_DAEMON_EXECUTOR_FLIGHT_H
 #define KILN_DAEMON_EXECUTOR_FLIGHT_H
@@ -17,22 +16,21 @@ struct exec_template;
 struct exec_flight {
 	uint64_t id;     /* of the request, and the device's ticket */
 	uint64_t stream; /* of the device */
-	uint64_t trail;  /* its number there */
+	uint64_t trail;  /* the call's number in the trail */
 	struct exec_module *module;
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;
 	struct exec_mapping *mapping;
-	uint32_t epoch;              /* that of exec_quiet when it began */
-	struct exec_made *made;      /* NULL: it is no graph */
-	uint64_t owner;              /* the stream of the lane that it came through; 0: by message */
-	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
+	uint32_t epoch;         /* that of exec_quiet when it began */
+	struct exec_made *made; /* NULL: the flight is no graph */
+	uint64_t owner; /* the lane that it came through, by its stream; 0: none, but a message */
+	_Atomic uint32_t *done_word; /* the device writes done_value there at the end; NULL: nowhere */
 	uint32_t done_value;
-	bool done_last; /* that of a later launch does as well */
-	bool untimed;
+	bool done_last, untimed; /* as in device_launch */
 #ifdef KILN_TEST_HOOKS
 	uint32_t delay_ms; /* a test has it wait so long on the device first */
 #endif
-	/* Of a flight that came by message: its stream's line, its neighbours there, and its deadline:
+	/* A flight that came by message has its stream's line, its neighbours there, and a deadline:
 	 * the time in which something must end on that stream. */
 	struct exec_line *line;
 	struct exec_flight *before, *behind;
@@ -58,10 +56,10 @@ void exec_pace_open(struct exec *executor);
 /* The device has the flight: its deadline counts from now on, and ends with exec_pace_leave(). */
 void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t deadline_us);
 void exec_pace_leave(struct exec *executor, struct exec_flight *flight);
-/* A launch of a lane has ended on this stream. */
+/* A launch of a lane has ended on this stream, so the clock of its messages starts again. */
 void exec_pace_ended(struct exec *executor, uint64_t stream);
-/* Returns since when a launch has kept its stream, where progress_us is the last end on that
- * stream: now, if the device says that the launch has not begun. */
+/* Returns the time from which a launch's deadline counts: its begin, or the last end on its stream
+ * (progress_us) if that came later; now, if the device says that the launch has not begun. */
 uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us);
 /* True if a flight is overdue: *culprit says which, for the last words. */
 bool exec_pace_overrun(struct exec *executor, struct device_done *culprit);

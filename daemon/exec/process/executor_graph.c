@@ -1,11 +1,12 @@
 /*
- * executor_graph: launches that the device makes one piece of work.
+ * executor_graph: launches that the device starts as one piece of work.
  *
  *   DESCRIBED --(the first launch)--> MADE --(a buffer moves or goes)--> DESCRIBED
  *   either of them --(graph.free)--> gone, or LEAVING while parked entries may name it --> gone
  *
- * A graph is what the broker described: it holds its kernels.  A made graph names memory: it holds
- * its buffers, and its flights hold it, so those in flight go on when the graph is made anew.
+ * struct exec_graph is the broker's description, and holds its kernels.  struct exec_made is the
+ * device's graph, and holds its buffers; flights hold it, so they go on when the graph is made
+ * anew.
  */
 #include "daemon/base/util.h"
 #include "executor.h"
@@ -23,27 +24,24 @@ struct exec_part {
 	struct exec_place places[KERNEL_MAX_OPERANDS];
 };
 
-/* As the broker described it. */
 struct exec_graph {
 	uint64_t id, owner; /* the stream of the session that may launch it */
 	struct exec_part *parts;
 	int count;
-	struct exec_made
-		*made;        /* NULL: DESCRIBED; the next launch makes it, of the buffers of that time */
-	int holders;      /* its name, and each made graph of it */
+	struct exec_made *made; /* NULL: DESCRIBED; the next launch makes it for its buffers */
+	int holders;            /* executor->graphs, and each exec_made of it; the last one frees it */
 	uint64_t leaving; /* LEAVING: parked entries below this may name it; 0: it does not leave */
 };
 
-/* Made for these buffers. */
 struct exec_made {
 	struct exec_graph *of;
 	struct device_graph *graph;
 	struct exec_buffer **buffers; /* one for each operand, so a buffer may be here twice */
 	int buffer_count;
-	int holders; /* the graph while this is the current one, and flights */
+	int holders; /* of->made, and flights; the last one frees it */
 };
 
-/* ---- What is held ---- */
+/* ---- Holders ---- */
 
 static void graph_release(struct exec *executor, struct exec_graph *graph)
 {

@@ -77,7 +77,7 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 		free_memory(executor, lane);
 }
 
-/* The counts are those of the slots. */
+/* The lane's counts must be those of its slots. */
 static void lane_assert_valid(const struct exec_lane *lane)
 {
 #ifndef NDEBUG

@@ -1,8 +1,11 @@
 /*
  * executor_lane: lanes, their entries, and the calls that entries name.
  *
- * A lane:   OPEN --(lane.close, end, or nonsense in its memory)--> CLOSING --(nothing flies)-->
- * GONE An entry:
+ * A lane:
+ *
+ *   OPEN --(lane.close, end, or nonsense in its memory)--> CLOSING --(nothing flies)--> GONE
+ *
+ * An entry:
  *
  *   FREE, ENDED --(taken)--> FLYING --(the device is done)-------------------> ENDED
  *        |                     ^                                                 ^
@@ -10,7 +13,8 @@
  *        +-------> PARKED -----+                                                 |
  *                    +--------------(canceled, overdue, or the lane closes)------+
  *
- * Each place of the ring has a slot, which holds the last entry taken from there.
+ * Each place of the ring has a slot, which holds the last entry taken from there.  exec_lane_open()
+ * makes a lane, free_lane() frees it.
  *
  * Invariants: lane->flights counts the FLYING slots, lane->parked the PARKED ones; streams[] has
  * those of a stream in the order of their numbers.  The process maps memory and counts, and owns
@@ -24,7 +28,7 @@
 #include "executor_template.h"
 #include "waker.h"
 
-/* Tickets of what lanes launch: this, the lane's index, the place; the broker's ids are far below.
+/* The ticket of an entry: this bit, the lane's index, the place.  The broker's ids are far below.
  */
 #define EXEC_LANE_TICKET ((uint64_t)1 << 63)
 
@@ -36,12 +40,12 @@ enum exec_lane_state { EXEC_LANE_OPEN, EXEC_LANE_CLOSING, EXEC_LANE_GONE };
 struct exec_slot {
 	struct lane_entry entry;
 	uint64_t number;
-	struct exec_flight flight; /* while it is under way */
+	struct exec_flight flight; /* FLYING */
 	enum exec_slot_state state;
 	bool failed;
-	bool doomed;       /* the entry that it follows failed */
-	bool reports;      /* whether it succeeds is known only when it has ended */
-	bool cell_is_good; /* the cell of this place tells of an untimed success */
+	bool doomed;  /* the entry that this one follows failed */
+	bool reports; /* its kernel counts bad indices, so only its end tells whether it succeeds */
+	bool cell_is_good; /* the cell of this place says that an untimed entry succeeded */
 	char op[24];
 	uint64_t parked_us;
 	struct exec_slot *next; /* parked behind it */
@@ -72,8 +76,8 @@ struct exec_lane {
 	uint32_t started;               /* launches, counted up to SHARE_AFTER */
 	struct lane_counts *counts;
 	uint64_t deadline_us;
-	uint64_t ready_us;    /* the same of ready words; 0: no end */
-	uint64_t progress_us; /* not later than that of any stream with flights */
+	uint64_t ready_us;    /* how long an entry waits for its ready word; 0: for ever */
+	uint64_t progress_us; /* not later than the progress_us of any stream with flights */
 	struct map calls;     /* struct exec_template, by the broker's number */
 	uint64_t close_id;    /* the request that waits for its end; 0: none */
 	struct exec_task task;
@@ -113,42 +117,45 @@ static inline struct exec_lane *exec_lane_find(const struct exec *executor, uint
 
 /* ---- executor_lane.c ---- */
 exec_handler exec_lane_open;
-/* Takes no more entries.  Answers the request (0: nobody asked) when those taken have ended. */
+/* The lane takes no more entries.  When those taken have ended, it is freed and the request
+ * answered (0: nobody asked). */
 void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
-/* An entry that the device had has ended. */
+/* The device has ended an entry: tells its client, and frees a closing lane after its last one. */
 void exec_lane_finish(struct exec *executor, const struct device_done *done);
 
 /* ---- executor_lane_call.c ---- */
 exec_handler exec_lane_bind, exec_lane_rebind, exec_lane_unbind;
 void exec_lane_drop_call(struct exec *executor, struct exec_template *bound);
-/* Parked entries below the number returned may name what leaves, which must wait for them; 0: there
- * are none. */
+/* Something that the stream's entries may name is to leave.  Returns the number below which parked
+ * entries may name it, so it waits for them; 0: none is parked. */
 uint64_t exec_lane_leave(struct exec *executor, uint64_t stream);
 /* Drops the calls and graphs that leave and that no parked entry names any more. */
 void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane);
 
 /* ---- executor_lane_turn.c ---- */
-/* A message that names a lane follows the entries that its client had put there before: takes them.
- * ECANCELED with a sentence if the message also follows one that failed. */
+/* Takes the entries that the client had written before it sent the request.  ECANCELED with a
+ * sentence if the request follows one of them that failed. */
 exec_handler exec_lane_catch_up;
-/* Takes what there is. */
+/* Takes the entries of all lanes, and starts parked ones. */
 void exec_lanes_serve(struct exec *executor);
 exec_waiting exec_lanes_waiting;
-/* How long the device may be waited for: 0 while lanes are looked at, milliseconds, -1. */
+/* Returns for how many ms the device may be waited for: 0 while the process looks at lanes, -1: no
+ * limit. */
 int exec_lanes_patience(struct exec *executor);
-/* Call before and after waiting.  False: there is something to take. */
+/* Asks clients to ring for their next entry.  False: there is something to take, so do not wait.
+ * exec_lanes_wake() takes that back. */
 bool exec_lanes_sleep(struct exec *executor);
 void exec_lanes_wake(struct exec *executor);
-/* Sleeps for a moment while nothing moves but ready words are waited for. */
+/* Sleeps for a moment if nothing moves and entries wait for ready words. */
 void exec_lanes_nap(struct exec *executor);
 /* True if an entry is overdue: *culprit says which, for the last words. */
 bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
 
 /* ---- executor_park.c ---- */
-/* Takes the next entry: launches it, parks it or tells why not. */
+/* Takes the next entry: launches it, parks it, or ends it with the reason. */
 void exec_lane_take(struct exec *executor, struct exec_lane *lane);
-/* False: the next place holds an entry under way, which only a client that breaks the rules
- * wants. */
+/* False: the next place still holds a PARKED or FLYING entry, so its client has broken the rules.
+ */
 bool exec_lane_has_place(const struct exec_lane *lane);
 bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane);
 /* Launches the parked entries that may start now. */
@@ -156,9 +163,10 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane);
 bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane);
 /* Returns the least number of a parked entry; UINT64_MAX: there is none. */
 uint64_t exec_lane_first_parked(const struct exec_lane *lane);
-/* Ends entries that have not started, and those that follow them, in ECANCELED. */
+/* Ends the entries that the request names and that have not started, and those that follow them, in
+ * ECANCELED. */
 exec_handler exec_lane_cancel;
-/* The same for all parked entries. */
+/* Ends all parked entries in ECANCELED. */
 void exec_lane_drop_parked(struct exec_lane *lane);
 
 /* ---- executor_entry.c ---- */
@@ -169,9 +177,11 @@ void exec_entry_finish(struct exec *executor, struct exec_lane *lane,
 					   const struct device_done *done);
 /* Returns the flight of an entry that the device has, by its ticket. */
 const struct exec_flight *exec_lane_flight(const struct exec *executor, uint64_t ticket);
-/* Fills in the cell, and wakes the client if it sleeps. */
+/* Ends the entry: fills in its cell, and wakes the client if it sleeps.  error: the sentence of a
+ * failure. */
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
 					uint64_t micros);
+/* False also if the slot has another entry meanwhile. */
 bool exec_lane_failed(const struct exec_lane *lane, uint64_t number);
 
 #endif

@@ -67,7 +67,7 @@ int exec_lane_bind(struct exec *executor, struct exec_request *request)
 	return KILN_OK;
 }
 
-/* Gives the call another kernel: entries that are parked, or taken from now on, use it; flying
+/* Gives the call another kernel.  Entries that are parked, or taken from now on, use it; flying
  * ones keep theirs.  A call that was unbound meanwhile needs none. */
 int exec_lane_rebind(struct exec *executor, struct exec_request *request)
 {

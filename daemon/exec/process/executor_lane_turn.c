@@ -1,6 +1,6 @@
 /*
- * executor_lane_turn: when lanes are looked at: each turn takes their entries, and between turns
- * the process looks again, naps or sleeps.  Ends the process when an entry is overdue.
+ * executor_lane_turn: decides when the process looks at lanes.  Each turn takes their entries, and
+ * between turns the process looks again, naps or sleeps.  Also finds entries that are overdue.
  */
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
@@ -117,7 +117,7 @@ bool exec_lanes_waiting(const struct exec *executor)
 	return false;
 }
 
-/* Whether entries wait for ready words: no event tells when one is written. */
+/* True: entries wait for ready words.  No event tells when one is written. */
 static bool any_gated(const struct exec *executor)
 {
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)

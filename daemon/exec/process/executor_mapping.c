@@ -12,10 +12,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* A larger mapping goes after its use: to keep it would hold the client's memory. */
+/* A larger mapping goes after its use, because to keep it would hold the client's memory. */
 #define KEPT_BYTES (64u << 20)
 
-/* A client's memfd, mapped.  The flights that use it hold it, and executor->kept. */
+/* A client's memfd, mapped.  Its flights and executor->kept hold it; the last of them unmaps and
+ * frees it. */
 struct exec_mapping {
 	dev_t dev;
 	ino_t ino;

@@ -1,4 +1,4 @@
-/* executor_misdeed: what a test asks this process to do wrong, and in place of which step. */
+/* executor_misdeed: does wrong what a test asks for, in place of the step that the test names. */
 #include "executor.h"
 #include "executor_lane.h"
 

@@ -43,7 +43,7 @@ static void answer_load(struct exec *executor, uint64_t request, const struct ex
 	exec_send(executor, &reply, -1);
 }
 
-/* Answers success.  A module that cannot be loaded is freed. */
+/* Answers a success itself.  Frees a module that cannot be loaded. */
 static int load_now(struct exec *executor, const struct exec_load *load,
 					char error[KERNEL_ERROR_MAX])
 {
@@ -70,7 +70,8 @@ static void load_later(struct exec *executor, void *what)
 	free(load);
 }
 
-/* Copies the parts of the message, which goes when this request returns. */
+/* Makes a task of the load, with a copy of the parts of the message, which goes when the request
+ * returns. */
 static int put_off(struct exec *executor, const struct exec_load *load,
 				   char error[KERNEL_ERROR_MAX])
 {

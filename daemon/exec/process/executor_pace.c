@@ -1,7 +1,8 @@
 /*
- * executor_pace: the deadlines of launches and copies that came by message, a clock for each
- * stream: others that get on do not excuse one that does not.  What a device says it has not begun
- * is not overdue, however long others keep it waiting.  Lanes have their own (executor_lane.c).
+ * executor_pace: the deadlines of launches and copies that came by message.  Each stream has a
+ * clock of its own: the progress of others does not excuse a stream that stands still.  A launch is
+ * not overdue as long as the device says that it has not begun.  Lanes have clocks of their own
+ * (executor_lane_turn.c).
  */
 #include "daemon/base/util.h"
 #include "executor.h"
@@ -12,7 +13,7 @@
 
 #define NEVER UINT64_MAX
 
-/* A stream and its flights, in their order.  It goes with its last flight. */
+/* A stream and its flights, in their order.  exec_pace_leave() of the last flight frees it. */
 struct exec_line {
 	uint64_t stream;
 	struct exec_flight *first, *last;
@@ -86,7 +87,8 @@ uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t 
 	return begun > progress_us ? begun : progress_us;
 }
 
-/* Returns the overdue flight.  NULL: none is overdue; look again at *due at the latest. */
+/* Returns the overdue flight of the stream.  NULL: there is none, and *due is lowered to when the
+ * first one may become overdue. */
 static const struct exec_flight *find_overdue(const struct exec *executor, struct exec_line *line,
 											  uint64_t now, uint64_t *due)
 {

@@ -13,7 +13,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Whether the entry itself must wait; entries before it on its stream are park()'s affair. */
+/* True: the entry must wait for its ready word or for the entry that it follows.  Callers look
+ * after parked entries before it on its stream. */
 static bool must_wait(const struct exec_lane *lane, const struct exec_slot *slot)
 {
 	const struct lane_entry *entry = &slot->entry;
@@ -97,9 +98,9 @@ static void end_parked(struct exec_lane *lane, struct exec_slot *slot, int statu
 	exec_lane_tell(lane, slot->number, status, why, 0);
 }
 
-/* Whether the first parked entry of a stream has waited for its ready word for too long.  Its
- * time counts from when it was parked, or from the last end on its stream if that came later:
- * before that end it waited for other entries. */
+/* True: the first parked entry of a stream has waited for its ready word for too long.  Its time
+ * counts from when it was parked, or from the last end on its stream if that came later: before
+ * that end it waited for other entries. */
 static bool is_overdue(const struct exec *executor, const struct exec_lane *lane,
 					   const struct exec_slot *slot)
 {
@@ -134,8 +135,8 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
 	}
 }
 
-/* Marks the entries behind the first one that follow it, or each other, on its stream: the
- * device has them already and must not run them. */
+/* Marks the flying entries that follow `first` on its stream, directly or through each other: the
+ * device must not run them either. */
 static void find_doomed(struct exec_lane *lane, const struct exec_slot *first,
 						bool doomed[LANE_ENTRIES])
 {

@@ -1,8 +1,8 @@
 /*
- * executor_quiet: when to do what stalls a device.  A GPU loads a module, and closes a lent
- * allocation, only when all that runs has ended; until then the driver starts nothing for anybody.
- * If the process did that at once, one client's new kernel would stop all others for as long as the
- * slowest kernel takes.  So such tasks wait, in the order in which they are due:
+ * executor_quiet: decides when to do tasks that stall a device.  A GPU loads a module, and closes a
+ * lent allocation, only when all that runs has ended; until then the driver starts nothing for
+ * anybody.  If the process did that at once, one client's new kernel would stop all others for as
+ * long as the slowest kernel takes.  So such tasks wait, in the order in which they are due:
  *
  *   NONE --(a task is added)--> WAITS --(its patience ends)--> HOLDS
  *     ^                           | ^                            |
@@ -35,8 +35,8 @@
 
 #define TURN_SHARE 4 /* a turn takes this part of what its hold took */
 #define DRAINS 8
-/* Times the patience of a load: a client waits for a free, but not to launch; for a lazy task
- * nobody waits. */
+/* Times the patience of a load.  A client waits for a free, but need not wait to launch; nobody
+ * waits for a lazy task. */
 #define FREE_PATIENCE 4
 #define LAZY_PATIENCE 20
 
@@ -47,7 +47,7 @@ bool exec_quiet_waits(const struct exec *executor, const struct device_memory *m
 	return executor->quiet.patience_us && executor->ops->stalls && executor->ops->stalls(memory);
 }
 
-/* True between turns: within one the last task may be under way. */
+/* Holds between turns: within one the last task may be under way. */
 static void quiet_assert_valid(const struct exec_quiet *quiet)
 {
 	assert((quiet->state == QUIET_NONE) == !quiet->first);
@@ -105,7 +105,8 @@ void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight)
 		task->due_us = task->added_us + patience(quiet, task->kind);
 }
 
-/* Tells the broker, for its counters: done tasks, for which launches had to wait held_us. */
+/* Tells the broker, for its counters, that a hold begins, or how many tasks were done and for how
+ * long launches had to wait for them. */
 static void say(struct exec *executor, bool begun, uint64_t done, uint64_t held_us)
 {
 	struct wire_out message;

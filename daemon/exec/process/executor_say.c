@@ -1,6 +1,6 @@
 /*
- * executor_say: what the process says to the broker by itself: that it is ready, that it lives, how
- * much scratch memory there is, and why it leaves.  Answers to requests go through exec_reply().
+ * executor_say: sends messages to the broker: answers, and what the process says by itself: that it
+ * is ready, that it lives, how much scratch memory there is, and why it leaves.
  */
 #include "daemon/base/deadlines.h"
 #include "daemon/base/heart.h"
@@ -9,9 +9,10 @@
 
 #include <unistd.h>
 
+/* The heart's thread sends these; they are made before it starts. */
 struct pulse_out {
 	int sock;
-	struct wire_out beats[2]; /* of one that is not busy, and of one that is */
+	struct wire_out beats[2]; /* by whether the process is busy */
 };
 
 void exec_send(struct exec *executor, struct wire_out *message, int fd)
@@ -21,7 +22,7 @@ void exec_send(struct exec *executor, struct wire_out *message, int fd)
 		status = frame_queue_send(&executor->queue, executor->sock, message->buffer.data,
 								  message->buffer.size, &fd, fd >= 0, EXEC_MAX_QUEUE);
 	wire_out_free(message);
-	/* The broker waits for this answer: without it, it is better to be replaced. */
+	/* The broker waits for this message.  A process that cannot send it has to be replaced. */
 	if (status != KILN_OK) {
 		if (status != KILN_ECONN)
 			util_log(UTIL_ERROR, "an executor cannot answer the broker (%d) and ends", status);
@@ -68,7 +69,6 @@ void exec_say_ready(struct exec *executor, int status, const char *error, const 
 	exec_send(executor, &message, -1);
 }
 
-/* Tells the broker why, in a second at most. */
 void exec_say_fault(struct exec *executor, const struct device_done *culprit)
 {
 	struct wire_out message;
@@ -89,7 +89,6 @@ void exec_say_fault(struct exec *executor, const struct device_done *culprit)
 	wire_out_free(&message);
 }
 
-/* Now and then, if it has changed: for those who look. */
 void exec_say_scratch(struct exec *executor)
 {
 	struct wire_out message;

@@ -1,7 +1,7 @@
 /*
- * executor_template: reads what a launch is before it has buffers: kernel, shape, arguments, and
- * what each operand must be.  A message launches one once; a lane keeps them, and launches them
- * many times.
+ * executor_template: reads and checks a launch before it has buffers: kernel, shape, arguments, and
+ * the requirements of each operand.  A message launches a template once; a lane keeps templates,
+ * and launches them many times.
  */
 #include "daemon/base/util.h"
 #include "executor.h"

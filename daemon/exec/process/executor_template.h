@@ -1,5 +1,6 @@
 /*
- * executor_template: a launch before it has buffers.  Whoever keeps a template holds its kernel.
+ * executor_template: a launch before it has buffers.  The owner of a template (a lane or a graph)
+ * holds its kernel.
  */
 #ifndef KILN_DAEMON_EXECUTOR_TEMPLATE_H
 #define KILN_DAEMON_EXECUTOR_TEMPLATE_H
@@ -19,7 +20,6 @@ struct exec_place {
 	struct exec_buffer *found; /* set by exec_find_buffers(); NULL: no buffer has that number */
 };
 
-/* A launch without its buffers. */
 struct exec_template {
 	bool copies;                /* no kernel: copy_bytes from operand 0 to operand 1 */
 	struct exec_module *module; /* NULL if it copies, and never otherwise */
@@ -32,10 +32,11 @@ struct exec_template {
 	struct kernel_report report;
 	uint64_t copy_bytes;
 	uint32_t granule; /* of checked kernels */
-	char op[24];      /* what sentences about it begin with */
-	uint64_t id, of;  /* in a lane, the broker's: of this, and of the call that it belongs to */
-	uint64_t leaving; /* unbound, but parked entries below this may name it; 0: bound */
-	uint64_t notice, left; /* the broker is told of every so many launches; 0: not */
+	char op[24];      /* the operator's name: sentences begin with it */
+	/* For a lane: */
+	uint64_t id, of;       /* the broker's numbers of this, and of the call that it belongs to */
+	uint64_t leaving;      /* unbound, but parked entries below this may name it; 0: bound */
+	uint64_t notice, left; /* the broker is told of every notice launches; 0: never */
 };
 
 /* Reads a launch from map, which is the request's root or a part of it.  Until a kernel's use is

@@ -1,6 +1,6 @@
 /*
- * executor_trail: what the process leaves behind of its last calls (trail.h).  On the way of every
- * launch: a few stores to memory that nobody else looks at.
+ * executor_trail: notes the last calls for the broker (trail.h).  Every launch pays for this: a few
+ * stores to memory that no other process reads meanwhile.
  */
 #include "daemon/base/util.h"
 #include "daemon/exec/trail.h"

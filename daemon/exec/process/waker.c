@@ -27,7 +27,7 @@ struct waker {
 	pthread_t thread;
 	int bell; /* eventfd: it sleeps until this is written */
 	int fds[ROOM];
-	uint64_t since_us; /* the launching thread's: wakes of its own since then */
+	uint64_t since_us; /* the launching thread's: it has made so many wakes itself since then */
 	int wakes;
 	_Alignas(64) _Atomic uint32_t given;
 	_Alignas(64) _Atomic uint32_t written;
@@ -103,7 +103,7 @@ struct waker *waker_start(void)
 	return NULL;
 }
 
-/* Whether clients are woken so often that the thread pays. */
+/* True: the launching thread wakes clients so often that the waker's thread pays. */
 static bool is_busy(struct waker *waker)
 {
 	uint64_t now = util_now_us();

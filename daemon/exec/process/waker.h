@@ -1,19 +1,23 @@
 /*
- * waker: a thread that writes pipes for the thread that launches.  To wake a client which sleeps
- * is a system call of some microseconds, as long as a launch; with more clients than have their
- * turn in the time that they look for it themselves, each launch would cost one.
+ * waker: a thread that wakes clients for the thread that launches, by a byte in the client's pipe.
+ * To wake a client takes a system call of some microseconds, as long as a launch.  With so many
+ * clients that each sleeps before its turn, every launch would cost one.
+ *
+ * All functions are called by the launching thread.
  */
 #ifndef KILN_DAEMON_WAKER_H
 #define KILN_DAEMON_WAKER_H
 
 struct waker;
 
-/* NULL: there is none (no memory, no thread), and waker_wake() writes itself. */
+/* NULL: there is none (no memory, no thread); then waker_wake() writes itself. */
 struct waker *waker_start(void);
-/* Writes a byte, soon, where that need not wait.  From one thread only.  waker may be NULL. */
+/* Soon writes a byte to fd, unless that would block.  fd stays the caller's.  waker may be NULL. */
 void waker_wake(struct waker *waker, int fd);
-/* All that waker_wake() was given is written: the descriptors may be closed. */
+/* Returns when the thread has written all bytes: then the descriptors may be closed.  waker may be
+ * NULL. */
 void waker_drain(struct waker *waker);
+/* Ends the thread and frees the waker; NULL does nothing. */
 void waker_stop(struct waker *waker);
 
 #endif
