@@ -1,5 +1,4 @@
-/* build.c: which build of its program this process runs, and what lies at the program's path now.
- */
+/* build.c: names the build that this process runs, and looks at the program's path. */
 #include "util.h"
 
 #include <elf.h>
@@ -12,7 +11,7 @@
 #define OWN_PROGRAM "/proc/self/exe"
 #define BUILD_BYTES 20 /* of a linker's hash; longer ones are cut */
 
-/* The note in which the linker left its hash of what it linked. */
+/* Finds the note in which the linker left its hash of the program. */
 static bool read_note(const char *at, size_t size, char hex[2 * BUILD_BYTES + 1])
 {
 	const char *end = at + size;
@@ -32,7 +31,7 @@ static bool read_note(const char *at, size_t size, char hex[2 * BUILD_BYTES + 1]
 	return false;
 }
 
-/* Called for the program first. */
+/* Ends the walk after its first part, which is the program. */
 static int build_look(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	(void)size;

@@ -1,4 +1,4 @@
-/* bytes.h: numbers as files have them: 8 bytes, little endian. */
+/* bytes.h: writes and reads numbers as files have them: 8 bytes, little endian. */
 #ifndef KILN_DAEMON_UTIL_BYTES_H
 #define KILN_DAEMON_UTIL_BYTES_H
 

@@ -22,18 +22,19 @@
 
 struct item {
 	int fd;
-	bool is_socket; /* of a peer */
+	bool is_socket; /* of a client */
 	uint64_t began_us;
 	struct item *next;
 };
 
-/* Of a uid, while it has any. */
+/* The descriptors of a uid, as long as it has any. */
 struct account {
 	uint32_t uid;
-	int servers, called; /* threads that close for it; called: of these, those on their way */
+	int servers; /* threads that close for it, and those that were called */
+	int called;  /* threads that were called, and have not come yet */
 	int waiting;
-	int sockets; /* of peers, that wait or are being closed */
-	bool full;   /* and that was asked */
+	int sockets; /* of clients, that wait or are being closed */
+	bool full;   /* closer_is_full() said so */
 	struct item *head, *tail, *closing;
 	struct account *next;
 };
@@ -85,7 +86,7 @@ static void drop_if_empty(struct account *account)
 	free(account);
 }
 
-/* How many have been closed for longer than closing takes. */
+/* Counts the descriptors whose close() takes longer than it should. */
 static int count_slow(const struct account *account)
 {
 	uint64_t now = util_now_us();
@@ -134,7 +135,7 @@ static void done(struct account *account, struct item *item)
 	}
 }
 
-/* It counts as a server already. */
+/* Closes until nothing waits; the thread counts as a server already. */
 static void serve(struct account *account)
 {
 	while (account->head) {
@@ -148,7 +149,8 @@ static void serve(struct account *account)
 	drop_if_empty(account);
 }
 
-/* One that waits for a thread that was called, or has none. */
+/* Chooses an account that called a thread, or has descriptors and none; the caller is its server
+ * then. */
 static struct account *choose(void)
 {
 	struct account *account = closer.accounts;
@@ -184,7 +186,7 @@ static bool add_thread(void *(*body)(void *))
 	return started;
 }
 
-/* One more thread for it; false: there is none, and those that are done look for it. */
+/* Calls one more thread; false: there is none, and threads that are done will choose() this. */
 static bool call_thread(struct account *account)
 {
 	if (closer.idle) {

@@ -3,23 +3,26 @@
  *
  * close() of such a descriptor takes as long as its sender likes: a TCP socket lingers, a file of a
  * FUSE file system waits for its server without end, the last reference to gigabytes of memory
- * frees them page by page, and a socket closes whatever is queued in it.  The loop must never do
- * that.  It hands over the descriptor, and the uid that answers for it.
+ * frees them page by page, and a socket closes the descriptors that are queued in it.  The loop
+ * must never do that: it hands over the descriptor, and the uid that answers for it.
  *
- * A descriptor that waits here is still one of the process, and a child that starts closes its copy
- * before it is anything else, while the loop waits for it.  So nothing waits for long: where a
- * thread is slow, others are called for the same uid until each has one of its own, which is then
- * no descriptor of the process any more, and children are started when closer_settle() says so.
+ * A descriptor that waits here still belongs to the process, and a child that starts closes its
+ * copy of it while the loop waits for the child.  So nothing waits for long: where a thread is
+ * slow, others help the same uid until each descriptor has a thread; close() takes the descriptor
+ * out of the process at its beginning.  child.c starts a child when closer_settle() says that none
+ * waits.
  *
  * Bounds.  When CLOSER_SLOW threads are slow for a uid, or CLOSER_FULL descriptors of it wait,
- * closer_is_full() tells the sessions of that uid to read no more: it then has as many threads at
- * the most, and those for the descriptors of a message of each session that was being read.
- * CLOSER_THREADS are all that there can be.  CLOSER_SOCKETS leaves half of them to others where a
- * kernel without SO_PASSRIGHTS lets descriptors into the sockets of strangers.
+ * closer_is_full() tells the sessions of that uid to read no more.  The uid then has at most those
+ * threads, and others for the descriptors of the messages that were being read.  All uids together
+ * have at most CLOSER_THREADS.  CLOSER_SOCKETS leaves half of them to others where a kernel without
+ * SO_PASSRIGHTS lets descriptors into the sockets of strangers.
  *
- * Life.  closer_open() starts the first threads.  None is ever joined: one may never return.  The
- * process ends with them, as exit(3) and _exit(2) do not wait for threads; what others must see
- * closed by then is closed, or shut down, before.
+ * Life.  closer_open() starts the first threads.  They end with the process, which does not wait
+ * for them: exit(3) and _exit(2) never do.  A descriptor that others must see closed by then is
+ * closed, or shut down, before.
+ *
+ * The loop's thread calls these functions.
  */
 #ifndef KILN_DAEMON_CLOSER_H
 #define KILN_DAEMON_CLOSER_H
@@ -34,33 +37,35 @@
 #define CLOSER_SOCKETS 512
 #define CLOSER_PASSRIGHTS 83 /* SO_PASSRIGHTS, Linux 6.16 */
 
-/* relieved is called when a uid that was full is so no longer: on one of the threads, to do no more
- * than to wake the loop.  False: there can be no thread. */
+/* A thread calls relieved when a uid that was full is so no longer; relieved does no more than to
+ * wake the loop.  False: the system gives no thread. */
 bool closer_open(void (*relieved)(void *arg), void *arg);
-/* It is not called any more. */
+/* No thread calls relieved any more. */
 void closer_detach(void);
-/* Takes the descriptor over; -1 is fine.  Without closer_open() it is closed at once. */
+/* Takes the descriptor over and closes it, at once without closer_open(); -1 is fine. */
 void closer_put(uint32_t uid, int fd);
-/* The same of a socket, whose peer is told at once, and answers for what is queued there: nothing,
- * where the kernel lets no descriptors in. */
+/* Takes a client's socket over, shuts it down at once, and closes it.  The client's uid answers for
+ * the descriptors queued in it; where the kernel lets none in, it is closed here. */
 void closer_put_socket(int sock);
+/* Whether the sessions of this uid are to read no more, until relieved() is called. */
 bool closer_is_full(uint32_t uid);
-/* Waits, for a moment, until no descriptor waits; false: some do. */
+/* Waits until no descriptor waits, for DEADLINE_CLOSER_SETTLE_US at most; false: some do. */
 bool closer_settle(void);
-/* Closing it waits for nobody: it is memory of the kernel, or a device of NVIDIA's driver.  Never
- * waits itself, whatever the descriptor is. */
+/* Whether close() of the descriptor waits for nobody: it is memory of the kernel, or a device of
+ * NVIDIA's driver.  The question itself never waits. */
 bool closer_is_harmless(int fd);
-/* Leaves a message those that are of use, and harmless also for a child that inherits them. */
+/* Leaves a message its harmless descriptors, and takes the others over: their places become -1. */
 void closer_sift(uint32_t uid, struct frame *frame);
-/* So many sockets are being closed that the next may not be taken: a stranger's socket holds what
- * nobody may read, and has to be closed all the same.  uid: who has most of them. */
+/* Whether so many sockets are being closed that the daemon should accept none: a stranger's socket
+ * may hold descriptors that nobody reads and that closing has to wait for.  uid becomes the one
+ * with the most of them. */
 bool closer_is_crowded(uint32_t *uid);
 #ifdef KILN_TEST_HOOKS
 /* Lowers the limit of closer_is_crowded() to this many sockets; 0: CLOSER_SOCKETS again. */
 void closer_crowd(int sockets);
 #endif
 
-/* For what the daemon made itself and others may have filled. */
+/* Closes descriptors of queues that the daemon made itself and others may have filled. */
 extern const struct frame_closer closer_ours;
 
 #endif

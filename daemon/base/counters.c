@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The one list: `kiln status --json` shows it, tests assert it. */
+/* `kiln status --json` shows this list, and tests assert it. */
 const struct identity counters_identities[] = {
 	{"asked", "asked = requests + left + waiting"},
 	{"requests",

@@ -1,9 +1,10 @@
 /*
- * counters.h: what the broker counts; the equations that must hold between the figures; and what is
- * kept for each session and operator.  Knows nothing of the loop, of sessions and of messages.
+ * counters.h: the counters of the broker, the equations that must hold between them, and the
+ * tallies of sessions and operators.  Knows nothing of the loop, of sessions and of messages.  All
+ * of it is the loop thread's.
  *
- * To count something new: a row of BROKER_COUNTERS, a place that counts it, and its part in an
- * equation (counters.c).  What answers the request for a kernel is a row of TALLY_COUNTERS, too.
+ * A new counter needs a row of BROKER_COUNTERS, a place that counts, and a part in an equation
+ * (counters.c); a way to answer the request for a kernel needs a row of TALLY_COUNTERS, too.
  */
 #ifndef KILN_DAEMON_COUNTERS_H
 #define KILN_DAEMON_COUNTERS_H
@@ -13,7 +14,7 @@
 
 #include "histogram.h"
 
-/* Only ever rise.  "In flight" figures that equations need besides are GAUGES, below. */
+/* These only ever rise. */
 #define BROKER_COUNTERS(X)                                               \
 	X(asked, "kernels asked for")                                        \
 	X(left, "of these, those whose client did not wait for the answer")  \
@@ -99,8 +100,7 @@ struct counters {
 #undef COUNTER_FIELD
 };
 
-/* What there is at the moment.  Of those that say busy there is none while nothing is under way,
- * and of those that do not the broker has as many as it has. */
+/* These rise and fall.  A gauge that is busy is 0 while nothing is under way. */
 #define BROKER_GAUGES(X)                                                   \
 	X(waiting, true, "kernels asked for and not answered yet")             \
 	X(looking_up, true, "keys being looked for")                           \
@@ -132,7 +132,7 @@ struct identity {
 };
 extern const struct identity counters_identities[]; /* name NULL ends it */
 
-/* Both sides; false: the text has a name that nothing has, or is no equation. */
+/* Computes both sides; false: the text has an unknown name, or is no equation. */
 bool counters_sides(const char *text, const struct counters *counters, const struct gauges *gauges,
 					uint64_t *left, uint64_t *right);
 
@@ -152,8 +152,8 @@ bool counters_sides(const char *text, const struct counters *counters, const str
 	X(launches)           \
 	X(launch_failures)
 
-/* Microseconds: of hits and compiles from the request to the kernel, of loads in the device
- * process. */
+/* Times in microseconds: hits and compiles take from the request to the kernel; a load is timed in
+ * the device process. */
 #define TALLY_TIMES(X) \
 	X(memory_hit)      \
 	X(disk_hit)        \
@@ -180,14 +180,14 @@ struct operator_tally {
 	struct tally tally;
 };
 
-/* Of launches by message only: a lane does not say which calls went through it. */
+/* Launches are those by message: a lane does not say which calls went through it. */
 struct operator_tallies {
 	struct operator_tally *rows[TALLY_OPERATORS_MOST];
 	int count;
 	struct tally others;
 };
 
-/* Where what this operator does is counted; stays where it is. */
+/* Returns the tally of an operator; tallies own it, and it never moves. */
 struct tally *operator_tally(struct operator_tallies *tallies, const char *op);
 void operator_tallies_free(struct operator_tallies *tallies);
 
@@ -204,7 +204,7 @@ struct ended_sessions {
 	struct tally older;
 };
 
-/* One that asked for nothing is forgotten. */
+/* Keeps a copy of the session, unless it asked for nothing. */
 void ended_sessions_add(struct ended_sessions *ended, const struct ended_session *session);
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * deadlines.h: how long anybody in the daemon and its children waits, in one place.  Those that are
- * options of kilnd stand in options.c; docs/deadlines.md says of each who waits for whom, and what
- * happens when it passes.
+ * deadlines.h: every wait in the daemon and its children, but for those that options.c can set.
+ * docs/deadlines.md says of each who waits for whom, and what follows when it passes.
  *
- *   DEADLINE_  when it passes somebody is told, given up or ended
- *   PAUSE_     nothing ends: something is looked at again, tried again, or done by then
+ *   DEADLINE_  ends, gives up or reports something when it passes
+ *   PAUSE_     ends nothing: the daemon looks again, tries again, or has done it by then
  */
 #ifndef KILN_DAEMON_DEADLINES_H
 #define KILN_DAEMON_DEADLINES_H

@@ -1,6 +1,5 @@
-/*
- * files.c: whole files and directories.  Errors are errno; the caller knows what the file was for.
- */
+/* files.c: reads whole files and makes directories.  Errors are errno: the caller knows the file's
+ * purpose. */
 #include "util.h"
 
 #include <errno.h>
@@ -11,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads to the end; sizes from stat are a hint only (files of /proc have none). */
+/* Reads to the end; the size by fstat() is a hint only, for files of /proc have none. */
 static char *read_all(int fd, size_t limit, size_t *bytes)
 {
 	struct stat status;
@@ -63,7 +62,7 @@ char *util_read_file(const char *path, size_t limit, size_t *bytes)
 	return text;
 }
 
-/* 0 if path is a directory afterwards. */
+/* Makes a directory, unless there is one; 0, or -1 with errno. */
 static int make_one(const char *path, unsigned mode)
 {
 	struct stat status;

@@ -1,6 +1,4 @@
-/*
- * hash.c: BLAKE2b with 32 bytes, and bytes as hexadecimal digits.
- */
+/* hash.c: BLAKE2b with 32 bytes, and bytes as hexadecimal digits. */
 #include "util.h"
 
 #include <errno.h>

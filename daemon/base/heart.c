@@ -1,4 +1,4 @@
-/* heart.c: one thread, which sleeps for good once its process has had nothing to do for a while. */
+/* heart.c: one thread, which sleeps without a clock once its process was idle for a while. */
 #include "heart.h"
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@ struct heart {
 	heart_beat beat;
 	void *arg;
 	uint32_t every_ms;
-	bool was_busy; /* as the working thread knows it */
+	bool was_busy; /* the working thread's own copy of busy */
 	atomic_bool busy, asleep;
 };
 

@@ -1,6 +1,6 @@
 /*
- * heart: a thread that says now and then that its process lives, while another works, however long
- * a call of that one takes.  It says nothing, and costs nothing, while there is nothing to do.
+ * heart: a thread that tells the broker every every_ms that its process lives, while the working
+ * thread is busy, however long a call of that thread takes.  While that is idle, the heart sleeps.
  */
 #ifndef KILN_DAEMON_UTIL_HEART_H
 #define KILN_DAEMON_UTIL_HEART_H
@@ -10,12 +10,13 @@
 
 struct heart;
 
-/* On the heart's thread, while the process is busy, and once when it is so no more; again, if that
- * could not be said (false). */
+/* The heart's thread calls it while the process is busy, and once when it is idle again.  False: it
+ * could not be told, and is tried again. */
 typedef bool (*heart_beat)(void *arg, bool busy);
-/* NULL: there is no thread to be had, or every_ms is 0.  It lasts as long as its process. */
+/* Starts a heart, which lives as long as its process.  NULL: the system gives no thread, or
+ * every_ms is 0. */
 struct heart *heart_start(uint32_t every_ms, heart_beat beat, void *arg);
-/* Of one thread alone.  NULL is fine. */
+/* The working thread alone calls it.  NULL is fine. */
 void heart_busy(struct heart *heart, bool busy);
 
 #endif

@@ -1,8 +1,8 @@
 /* histogram.c: see histogram.h. */
 #include "histogram.h"
 
-/* Below STEPS the value itself; then bucket 8 + k of octave o holds (8 + k) << o and on, up to
- * (9 + k) << o. */
+/* Below STEPS a bucket holds one value; bucket 8 + k of octave o holds those from (8 + k) << o on,
+ * below (9 + k) << o. */
 static unsigned bucket_of(uint64_t value)
 {
 	unsigned octave = 0;
@@ -42,7 +42,7 @@ void histogram_add(struct histogram *sum, const struct histogram *other)
 
 uint64_t histogram_quantile(const struct histogram *histogram, unsigned per_mille)
 {
-	/* Of count values the one at this place, from 1 on, in order. */
+	/* The place of the value among all, in order, from 1 on. */
 	uint64_t place = (histogram->count * per_mille + 999) / 1000, seen = 0;
 	unsigned bucket = 0;
 	if (!histogram->count)

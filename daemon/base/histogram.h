@@ -1,6 +1,6 @@
 /*
- * histogram.h: how long something took, in buckets: exact below HISTOGRAM_STEPS, above it so many
- * to each power of two.  Constant memory; to note a value costs a few instructions.
+ * histogram.h: counts values in buckets: a bucket for each value below HISTOGRAM_STEPS, and so many
+ * to each power of two above.  Its size is constant; to note a value costs a few instructions.
  */
 #ifndef KILN_DAEMON_UTIL_HISTOGRAM_H
 #define KILN_DAEMON_UTIL_HISTOGRAM_H
@@ -18,8 +18,8 @@ struct histogram {
 
 void histogram_note(struct histogram *histogram, uint64_t value);
 void histogram_add(struct histogram *sum, const struct histogram *other);
-/* The value that so many of a thousand do not pass: the upper end of its bucket, but no more than
- * the largest value.  0 for an empty one. */
+/* Returns the value that so many of a thousand do not pass: the upper end of its bucket, and at
+ * most the largest value; 0 of an empty histogram. */
 uint64_t histogram_quantile(const struct histogram *histogram, unsigned per_mille);
 
 #endif

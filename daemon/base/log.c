@@ -1,7 +1,7 @@
 /*
- * log.c: one line on stderr a message, written by one write(2) so that the lines of several
- * processes never mix.  A thread of its own writes: whether a write(2) blocks nobody can know
- * before, for others may write to the same pipe, and O_NONBLOCK would be theirs as well.
+ * log.c: writes one line on stderr a message, by one write(2), so that the lines of several
+ * processes never mix.  A thread of its own writes, for write(2) may block at any time: others
+ * write to the same pipe, and O_NONBLOCK would be theirs as well.
  */
 #include "thread.h"
 #include "util.h"
@@ -21,7 +21,7 @@
 
 enum util_level util_log_level = UTIL_INFO;
 
-/* The last lines; those of all threads. */
+/* The last lines of all threads. */
 static pthread_mutex_t kept_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char kept[UTIL_LOG_TAIL];
 static size_t kept_bytes; /* in all: the next goes to kept_bytes % UTIL_LOG_TAIL */
@@ -193,8 +193,8 @@ static const struct {
 	[UTIL_DEBUG] = {"debug", 7},
 };
 
-/* $JOURNAL_STREAM names the journal's end by device and inode; stderr may have been sent elsewhere
- * since. */
+/* $JOURNAL_STREAM names the journal's socket by device and inode; stderr may be another file since.
+ */
 bool util_log_is_journal(void)
 {
 	unsigned long long device, inode;
@@ -219,7 +219,7 @@ void util_log_tail(char tail[UTIL_LOG_TAIL])
 	pthread_mutex_unlock(&kept_mutex);
 }
 
-/* What stands before a message; its length. */
+/* Writes the beginning of a line; returns its length. */
 static size_t begin_line(char *line, size_t size, enum util_level level)
 {
 	struct tm parts;

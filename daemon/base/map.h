@@ -1,5 +1,6 @@
 /*
- * map: a hash map from short byte strings (ids, keys) to pointers.  Knows nothing of what it holds.
+ * map: a hash map from short byte strings (ids, keys) to pointers, which it neither owns nor knows.
+ * Zeroed, it is empty.  One thread at a time uses a map.
  */
 #ifndef KILN_DAEMON_UTIL_MAP_H
 #define KILN_DAEMON_UTIL_MAP_H
@@ -12,20 +13,21 @@
 struct map_slot;
 struct map {
 	struct map_slot *slots;
-	size_t count, used, capacity; /* used: also those left behind by map_remove */
+	size_t count, used, capacity; /* used: count, and the slots that map_remove() left behind */
 };
 
-/* NULL if absent. */
+/* Returns the value; NULL: there is none. */
 void *map_get(const struct map *map, const void *key, size_t bytes);
-/* Adds or replaces.  0, or -1 without memory. */
+/* Adds a value, or replaces one; the key is copied.  0, or -1 without memory. */
 int map_put(struct map *map, const void *key, size_t bytes, void *value);
-/* The value that was there, or NULL. */
+/* Removes a value and returns it; NULL: there was none. */
 void *map_remove(struct map *map, const void *key, size_t bytes);
-/* Walks: *cursor starts at 0; NULL at the end.  Removing what was just returned is fine, adding is
- * not. */
+/* Walks through all values: *cursor starts at 0, and NULL ends the walk.  The caller may remove the
+ * value that was just returned, and may add none. */
 void *map_next(const struct map *map, size_t *cursor);
-/* Any one value, removed; NULL when empty.  For taking everything down. */
+/* Removes any one value and returns it; NULL: the map is empty. */
 void *map_take(struct map *map);
+/* Frees the slots; the values are the owner's. */
 void map_free(struct map *map);
 
 static inline void *map_get_id(const struct map *map, uint64_t id)

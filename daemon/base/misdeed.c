@@ -1,4 +1,4 @@
-/* misdeed.c: see misdeed.h.  Nothing here is reached but on a test's request. */
+/* misdeed.c: see misdeed.h.  A test's request alone leads here. */
 #include "misdeed.h"
 
 #include "deadlines.h"

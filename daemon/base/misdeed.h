@@ -1,8 +1,7 @@
 /*
- * misdeed: what a child process does wrong when a test asks for it (the "debug" request of a daemon
- * with --test-requests), by name.  What is wrong with an object is the compiler's own affair, what
- * with a lane the device process's.
- * A build without tests has nothing of it.
+ * misdeed: lets a child process do wrong by name, when a test asks for it (the "debug" request of a
+ * daemon with --test-requests).  The compiler itself spoils an object, the device process a
+ * lane.  A build without tests has nothing of it.
  */
 #ifndef KILN_DAEMON_MISDEED_H
 #define KILN_DAEMON_MISDEED_H
@@ -47,14 +46,12 @@ enum misdeed {
 };
 
 #ifdef KILN_TEST_HOOKS
-/* MISDEED_NONE: there is none of that name. */
+/* Returns MISDEED_NONE for a name that is none. */
 enum misdeed misdeed_named(const char *name);
 const char *misdeed_name(enum misdeed misdeed);
 
-/*
- * Does what any child can do.  type ("reply", "result"): of the messages that it answers with; id:
- * of what it was asked.  True: it has given its answer, such as it is, and gives no other.
- */
+/* Does a misdeed that any child can do.  type is that of the child's answers ("reply", "result"),
+ * id that of the request.  True: the request was answered, and the child gives no other answer. */
 bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id);
 #else
 static inline bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id)

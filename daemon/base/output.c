@@ -1,7 +1,4 @@
-/*
- * output.c: a pipe, watched.  Whole lines go the way that the daemon's own go (util_log_pass),
- * which never waits for standard error.
- */
+/* output.c: watches a pipe.  Its lines go the way of the daemon's own (util_log_pass). */
 #include "output.h"
 
 #include <fcntl.h>
@@ -15,13 +12,13 @@
 #include "util.h"
 
 #define PIECE 4096
-#define SHOWN (4 * PIECE) /* bytes that a piece may become by plain.h's rule */
+#define SHOWN (4 * PIECE) /* bytes of a piece as plain.h's rule shows it, at most */
 #define PIECES_A_TURN 16
 
 struct output {
 	uv_poll_t poll;
-	uv_timer_t again; /* there was no room for more */
-	int fd;           /* -1: it has ended */
+	uv_timer_t again; /* until there may be room for more */
+	int fd;
 	int open_handles;
 	char piece[PIECE];
 	size_t used; /* of piece */
@@ -50,13 +47,14 @@ static void output_keep(struct output *output, const char *text, size_t size)
 	output->kept += size - skip;
 }
 
-/* Writes the whole lines that there are, or everything.  A kernel's printf may print anything. */
+/* Passes on the whole lines of the piece, or everything, cleaned: a kernel's printf may print
+ * anything. */
 static void pass_on(struct output *output, bool everything)
 {
 	size_t size = output->used;
 	while (!everything && size < PIECE && size > 0 && output->piece[size - 1] != '\n')
 		size--;
-	/* Of a line that is longer than a piece: not in the middle of a character. */
+	/* A line that is longer than a piece is cut before a character. */
 	if (!everything && size == PIECE && output->piece[PIECE - 1] != '\n')
 		size = PIECE - 3 + (size_t)plain_cut(output->piece + PIECE - 3, 3);
 	char *shown = size ? plain_copy(output->piece, size, PLAIN_TEXT) : NULL;
@@ -69,7 +67,7 @@ static void pass_on(struct output *output, bool everything)
 	output->used -= size;
 }
 
-/* 1: there may be more; 0: there is none now; -1: none will come. */
+/* Reads once.  1: there may be more; 0: there is none now; -1: none will come. */
 static int read_piece(struct output *output)
 {
 	ssize_t got = read(output->fd, output->piece + output->used, PIECE - output->used);
@@ -114,7 +112,7 @@ struct output *output_open(uv_loop_t *loop, int *end)
 		free(output);
 		return NULL;
 	}
-	/* Of this end only: who writes there is to wait. */
+	/* The other end blocks: a child that writes too much has to wait. */
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	output->fd = ends[0];
 	*end = ends[1];

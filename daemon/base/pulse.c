@@ -1,4 +1,4 @@
-/* pulse.c: a timer that looks some times within the deadline. */
+/* pulse.c: a timer looks several times within the deadline. */
 #include "pulse.h"
 
 #include "deadlines.h"
@@ -14,8 +14,8 @@ uint32_t pulse_every_ms(uint64_t deadline_ms)
 	return every < PAUSE_BEAT_MOST_MS ? (uint32_t)every : PAUSE_BEAT_MOST_MS;
 }
 
-/* This process may have been the one that stood still: what came meanwhile is read before the next
- * look. */
+/* The first late look only suspects the child: this process may have stood still itself, and reads
+ * the child's messages before the next look. */
 static void on_pulse_look(uv_timer_t *timer)
 {
 	struct pulse *pulse = timer->data;

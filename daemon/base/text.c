@@ -1,7 +1,4 @@
-/*
- * text.c: sentences into fixed buffers, texts that grow, and sizes as people write them.  Knows
- * nothing of who reads them.
- */
+/* text.c: writes sentences into fixed buffers, texts that grow, and sizes as people write them. */
 #include "util.h"
 
 #include <ctype.h>
@@ -10,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Appends; what does not fit is cut before a character, never inside one. */
+/* Appends a text, which is cut before a character where it does not fit. */
 static size_t append(char *text, size_t size, size_t used, const char *format, va_list arguments)
 {
 	if (used >= size)
@@ -115,7 +112,7 @@ void util_text_free(struct util_text *text)
 	*text = (struct util_text){0};
 }
 
-/* 1024 to the power that a unit stands for; -1 if it is no unit. */
+/* Returns the power of 1024 that a unit stands for; -1: it is no unit. */
 static int unit_power(const char *unit)
 {
 	static const char letters[] = "kmgt";

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* A user or a session with something that waits; freed with the last of it. */
+/* A user or a session with places; freed with the last of them. */
 struct turn_line {
 	struct turns *turns;
 	uint64_t id;
@@ -15,7 +15,7 @@ struct turn_line {
 
 /* ---- Rings ---- */
 
-/* Its turn comes after those of all others. */
+/* Puts a line behind all others of the ring. */
 static void enter_ring(struct turn_line **next, struct turn_line *line)
 {
 	line->previous = line->after = line;
@@ -68,7 +68,7 @@ static void drop_if_empty(struct turn_line *line)
 		drop_if_empty(user);
 }
 
-/* The line of a session, which is in its user's ring. */
+/* Returns the line of a session in its user's ring; makes both where they are missing. */
 static struct turn_line *open_line(struct turns *turns, struct turn_owner owner)
 {
 	struct turn_line *user = find_line(turns, &turns->users, owner.uid);
@@ -145,7 +145,7 @@ struct turn_item *turns_take(struct turns *turns)
 	if (!user)
 		return NULL;
 	struct turn_item *item = user->next->first->item;
-	/* What is left of theirs comes after one of each of the others. */
+	/* The next items of this user and session come after one of each other user and session. */
 	user->next = user->next->after;
 	turns->next = user->after;
 	turns_leave_all(item);
