@@ -1,7 +1,7 @@
 /*
- * conductor.h: the state of a cache, for cache.c (opening, writing), heal.c (what happens when the
- * disk fails), read.c (reading and verifying), trim.c (what goes and what stays) and failures.c.
- * Nobody else includes it.
+ * conductor.h: the state of a cache, for cache.c (opening, writing), heal.c (a disk that fails),
+ * read.c (reading and verifying), trim.c (caps and pins), failures.c, tuned.c and pack_read.c.  No
+ * other file includes it.
  */
 #ifndef KILN_DAEMON_CACHE_CONDUCTOR_H
 #define KILN_DAEMON_CACHE_CONDUCTOR_H
@@ -13,44 +13,42 @@
 struct cache {
 	char directory[PATH_MAX]; /* as it was given */
 	struct cache_place place;
-	struct cache_db *db; /* NULL while there is none: memory goes on alone */
-	/* What is wrong with the disk and what helps, "" if nothing is; and when a database is tried
-	 * again while there is none, or what memory alone has is. */
-	char trouble[KERNEL_ERROR_MAX];
-	uint64_t again_us;
-	struct cache_aside aside; /* databases set aside */
-	int suspected;            /* how often this one was said to be damaged, and was not */
-	uint64_t suspected_us;    /* when it last was */
-	uint64_t lapses;          /* times that the disk failed, or the database was left for another */
+	struct cache_db *db;            /* NULL: memory goes on alone */
+	char trouble[KERNEL_ERROR_MAX]; /* the disk's failure and its remedy; "": it works */
+	uint64_t again_us;              /* from here on a database, or an unsaved row, is tried again */
+	struct cache_aside aside;       /* databases set aside */
+	int suspected;                  /* reports of damage to this database that were false */
+	uint64_t suspected_us;          /* time of the last */
+	uint64_t lapses; /* times that the disk failed, or the database was left for another */
 	struct cache_memory memory;
 	struct cache_db_totals totals;
 	uint64_t cap_bytes, cap_rows;
-	bool trimming, shrinking; /* for cache_tend: not at the low marks yet; room to give back */
+	bool trimming;  /* cache_tend() goes on to the low marks */
+	bool shrinking; /* cache_tend() gives room back to the file system */
 	uint64_t quarantined, trimmed, write_failures;
 	uint64_t failures, failure_bytes; /* remembered (failures.c) */
 	struct cache_db_use pending[PENDING_MAX];
 	int pending_count;
-	uint64_t set_aside; /* databases; and why the last was */
-	char damage[KERNEL_ERROR_MAX];
+	uint64_t set_aside;            /* databases */
+	char damage[KERNEL_ERROR_MAX]; /* why the last was set aside */
 };
 
 /* ---- heal.c ---- */
 
-/* Opens the database; one that is damaged or not ours is set aside for a new one. */
+/* Opens the database; sets one that is damaged or not ours aside and begins a new one. */
 int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX]);
-/* Notes that the disk has failed and why; and that it works again. */
+/* Notes that the disk has failed, and why. */
 void cache_begin_trouble(struct cache *cache, const char *why);
+/* Notes that the disk works. */
 void cache_sound(struct cache *cache);
-/* Writes something, to learn whether the disk can be written. */
+/* Writes to the database, to learn whether the disk takes it. */
 void cache_probe(struct cache *cache);
-/* Call before a write: leaves a database whose file was removed or replaced, and begins another. */
+/* Leaves a database whose file was removed or replaced, and begins another; call before a write. */
 void cache_stay(struct cache *cache);
-/*
- * What a failure of the database means for the caller.  A damaged database is set aside at once, so
- * that the next call finds a sound one, and rows in memory go on.
- */
+/* Draws the consequences of a status of the database, and returns the caller's: a damaged database
+ * is set aside at once, so that the next call finds a sound one, and rows in memory go on. */
 int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX]);
-/* KILN_OK, or KILN_EIO with the trouble; now and then a database is tried again. */
+/* Returns KILN_OK, or KILN_EIO with the trouble; now and then tries to open a database again. */
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 
 /* ---- cache.c ---- */
@@ -61,16 +59,17 @@ int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
 /* Checks a key, or the beginning of one. */
 int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX]);
 
-/* When a database is opened: forgets failures that were to be remembered for a while only, for the
- * options of the daemon may be others now, and counts the rest. */
+/* Forgets the failures of a newly opened database that may pass, for the options of the daemon may
+ * be others now, and counts the rest. */
 int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 
 /* Whether a failure has a key that begins so. */
 bool cache_failures_match(struct cache *cache, const char *prefix);
 
-/* Returns the uses of a key that are not in the database yet; NULL: there are none. */
+/* Returns the uses of a key that the database lacks; NULL: there are none. */
 struct cache_db_use *cache_pending(struct cache *cache, const char *key);
-/* Counts one hit; written by cache_tend, before other writes, or when there are many. */
+/* Counts one hit.  cache_flush_uses() writes it: from cache_tend(), before other writes, or when
+ * many wait. */
 void cache_count_use(struct cache *cache, const char *key, int64_t now);
 void cache_drop_use(struct cache *cache, const char *key);
 void cache_flush_uses(struct cache *cache);
@@ -84,10 +83,11 @@ int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_H
 				  char error[KERNEL_ERROR_MAX]);
 /* Returns the bytes that the cap counts: of rows, of those in quarantine, and of failures. */
 uint64_t cache_all_bytes(const struct cache *cache);
-/* More than 90 % of a cap: a row of so many bytes would drive out too much. */
+/* Whether a row of so many bytes is at most 90 % of the cap: a larger one would drive out too much.
+ * */
 bool cache_fits(const struct cache *cache, uint64_t size);
-/* Brings the cache under its caps where one is passed; the rest of the way to the low marks is
- * cache_tend's. */
+/* Brings the cache under a cap that it has passed; cache_tend() goes the rest of the way to the low
+ * mark. */
 int cache_keep_caps(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 
 #endif

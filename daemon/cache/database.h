@@ -1,7 +1,7 @@
 /*
- * database.h: the open database, for database.c (statements, transactions), database_schema.c
- * (what is in it), database_rows.c (what is done with a row), database_list.c (with many of them),
- * tuned.c (the winners of tuning) and failures.c.  Nobody else includes it.
+ * database.h: the open database, for database.c (statements, transactions), database_schema.c (the
+ * tables), database_rows.c (one row), database_list.c (many rows), tuned.c and failures.c.  No
+ * other file includes it.
  */
 #ifndef KILN_DAEMON_CACHE_DATABASE_H
 #define KILN_DAEMON_CACHE_DATABASE_H
@@ -57,8 +57,8 @@ enum cache_db_statement {
 struct cache_db {
 	sqlite3 *handle;
 	char path[PATH_MAX + 16];
-	bool disk_failed; /* since it was last asked */
-	/* Which files are open; zeroes: the system has not said yet. */
+	bool disk_failed; /* see cache_db_disk_failed() */
+	/* The files that are open; zeroes: the system has not said yet. */
 	struct db_file {
 		dev_t device;
 		ino_t inode;
@@ -75,11 +75,13 @@ int cache_db_step(struct cache_db *db, sqlite3_stmt *statement, const char *what
 /* Runs a bound statement that gives no rows, and resets it. */
 int cache_db_run(struct cache_db *db, sqlite3_stmt *statement, const char *what,
 				 char error[KERNEL_ERROR_MAX]);
-/* The sentence for the last error of the database; what: "reading a kernel". */
+/* Writes the sentence for the database's last error, and returns its status.  what: "reading a
+ * kernel from". */
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
-/* The same where a table or a column may be missing, or there already: it is not ours. */
+/* Does the same where a statement may fail because the database is not ours: KILN_EPROTO then. */
 int cache_db_refuse(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
-/* Parameter and column as texts; what does not fit is cut. */
+/* Binds a text, which must live until the statement is run, as a parameter; NULL is "".  Reads a
+ * column as a text, which is cut where it does not fit. */
 void cache_db_bind_text(sqlite3_stmt *statement, int index, const char *text);
 void cache_db_column_text(sqlite3_stmt *statement, int column, char *out, size_t size);
 /* Reads a statement that counts: its row has a number and a sum. */
@@ -90,17 +92,18 @@ int cache_db_forget(struct cache_db *db, const char *key, const char *what,
 					char error[KERNEL_ERROR_MAX]);
 /* Takes a row, of so many bytes of object and in all, out of the totals. */
 void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t size);
-/* A sum that SQLite made, as a number that cannot be negative. */
+/* Reads a sum of SQLite; a negative one is 0. */
 uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column);
-/* A column that counts: one that is negative, or so large that one more is none, is damaged. */
+/* Reads a column that counts; a value that is negative, or too large to count on, is damaged and
+ * brought into range. */
 int64_t cache_db_column_count(sqlite3_stmt *statement, int column);
-/* The first column of the first row of a question as an integer; an SQLite code. */
+/* Asks a question; number becomes the first column of its first row.  Returns an SQLite code. */
 int cache_db_ask(struct cache_db *db, const char *question, int64_t *number);
-/* Whose database it is, and of which schema; an empty one becomes ours, an older one is brought up
- * to date (database_schema.c). */
+/* Checks whose database it is, and its schema; makes an empty one ours, and upgrades an older one
+ * (database_schema.c). */
 int cache_db_identify(struct cache_db *db, char error[KERNEL_ERROR_MAX]);
 int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
-/* Commits if status is KILN_OK, else rolls back; returns how it ended. */
+/* Commits where status is KILN_OK, else rolls back; returns status, or that of the commit. */
 int cache_db_end(struct cache_db *db, int status, const char *what, char error[KERNEL_ERROR_MAX]);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * pack_bytes.h: the file of a pack, read more than once, as if nobody could change it in between:
- * whatever was read before is the same, or reading fails.  For pack_read.c alone.
+ * pack_bytes.h: reads the file of a pack more than once: bytes that were read before are the same,
+ * or reading fails.  pack_read.c alone uses it.
  */
 #ifndef KILN_DAEMON_CACHE_PACK_BYTES_H
 #define KILN_DAEMON_CACHE_PACK_BYTES_H
@@ -14,13 +14,14 @@ struct pack_bytes {
 	char what[160]; /* how sentences call it */
 	uint64_t size;
 	unsigned char (*digests)[32]; /* of the chunks that were read */
-	uint64_t known, loaded;       /* how many; which one is in memory */
+	uint64_t known, loaded;       /* digests that are known; index of the chunk in memory */
 	unsigned char *chunk;
 };
 
-/* KILN_OK, KILN_EIO, KILN_ENOMEM; to be closed in each case. */
+/* Opens a file.  KILN_OK, KILN_EIO, KILN_ENOMEM; the caller calls pack_bytes_close() in each case.
+ * */
 int pack_bytes_open(const char *path, struct pack_bytes *out, char error[KERNEL_ERROR_MAX]);
-/* Reads bytes; the first time in order.  KILN_EPERM: they have changed since. */
+/* Reads bytes, for the first time in order.  KILN_EPERM: they have changed since. */
 int pack_bytes_get(struct pack_bytes *file, uint64_t at, void *bytes, size_t size,
 				   char error[KERNEL_ERROR_MAX]);
 void pack_bytes_close(struct pack_bytes *file);

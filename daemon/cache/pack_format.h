@@ -1,4 +1,4 @@
-/* pack_format.h: what pack_write.c and pack_read.c share: the numbers of the format. */
+/* pack_format.h: the numbers of the format, for pack_write.c and pack_read.c. */
 #ifndef KILN_DAEMON_CACHE_PACK_FORMAT_H
 #define KILN_DAEMON_CACHE_PACK_FORMAT_H
 
@@ -10,7 +10,7 @@
 #define PACK_HEAD_BYTES 16
 #define PACK_END_NUMBERS 3
 #define PACK_LEAST_BYTES (PACK_HEAD_BYTES + 8 * PACK_END_NUMBERS + SEAL_BYTES)
-/* The rows of one piece: so few that others wait for the cache for milliseconds only. */
+/* One piece has so few rows that others wait for the cache for milliseconds only. */
 #define PACK_PIECE_ROWS 64
 #define PACK_PIECE_BYTES ((uint64_t)4 << 20)
 
