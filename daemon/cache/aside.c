@@ -1,6 +1,6 @@
 /*
- * aside.c: databases that were set aside because they are damaged or not ours, for whoever wants to
- * know what became of them: few, and bounded in bytes.  Knows nothing of what is in them.
+ * aside.c: keeps databases that were damaged or not ours for people who want to look at them: few,
+ * and bounded in bytes.  Knows nothing of their content.
  */
 #include "internal.h"
 
@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #define PREFIX "kiln.db.bad-"
-#define LOOK_MOST 64 /* of them, at a time */
+#define LOOK_MOST 64 /* databases that one look lists */
 #define NUMBER_MOST 1000000000
 
 static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
 #define SUFFIXES (sizeof(suffixes) / sizeof(suffixes[0]))
 
-/* The number in the name of one; 0 for another file, also for a log beside one. */
+/* Returns the number in the name of a database; 0 for any other file, such as its log. */
 static int number_of(const char *name)
 {
 	size_t prefix = strlen(PREFIX), digits;
@@ -36,7 +36,7 @@ static int by_number(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* Their numbers, rising; how many. */
+/* Lists their numbers, rising; returns how many. */
 static int list_aside(const struct cache_place *place, int numbers[LOOK_MOST])
 {
 	int fd = openat(place->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), count = 0;
@@ -87,7 +87,7 @@ static uint64_t bytes_of(const struct cache_place *place, int number)
 	return total;
 }
 
-/* Somebody may have filled a directory that was set aside: then it stays. */
+/* Removes a database, or an empty directory that stood in its place. */
 static bool remove_one(const struct cache_place *place, int number)
 {
 	bool removed = true;

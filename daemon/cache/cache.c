@@ -1,14 +1,12 @@
-/*
- * cache.c: the conductor: memory before disk, and uses counted in batches; heal.c has what happens
- * when the disk fails.  Knows no SQL.
- */
+/* cache.c: opens and writes: memory before disk, and uses in batches; heal.c answers a disk that
+ * fails.  Knows no SQL. */
 #include "conductor.h"
 #include "disk_fault.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SAVE_ROWS 16 /* in a piece */
+#define SAVE_ROWS 16 /* rows of one piece */
 
 /* ---- Uses ---- */
 
@@ -16,7 +14,7 @@ void cache_flush_uses(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];
 	int count = cache->pending_count;
-	/* Statistics are not worth keeping through a failure. */
+	/* Uses that the disk refuses are dropped: they are statistics. */
 	cache->pending_count = 0;
 	if (count && cache->db) {
 		int status = cache_db_uses(cache->db, cache->pending, count, error);
@@ -120,7 +118,7 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 	if (status == KILN_OK)
 		status = cache_db_put(cache->db, row, blob, bytes, &cache->totals, error);
 	if (status == KILN_OK) {
-		/* A disk that takes this one may have no room for one that waits. */
+		/* A disk that takes this row may have no room for a row that waits. */
 		if (!cache->memory.unsaved)
 			cache_sound(cache);
 		status = cache_keep_caps(cache, error);
@@ -128,8 +126,8 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 	return cache_failed(cache, status, error);
 }
 
-/* Memory keeps what was not written for a reason that may pass; what would be refused again, for
- * its size, is not tried again.  lapses: before it was tried. */
+/* Marks a row that was not written as unsaved, if the disk failed since lapses was read: a row that
+ * is refused for its size would be refused again. */
 static void keep_unsaved(struct cache *cache, const char *key, uint64_t lapses)
 {
 	cache_memory_mark(&cache->memory, key, cache->trouble[0] || cache->lapses != lapses);
@@ -142,7 +140,7 @@ int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	void *blob;
 	size_t bytes;
 	for (int i = 0; row && i < SAVE_ROWS && status == KILN_OK; i++) {
-		char key[KERNEL_KEY_HEX]; /* a row that was written may be the one to go */
+		char key[KERNEL_KEY_HEX]; /* a copy: write_row() may trim this very row */
 		uint64_t lapses = cache->lapses;
 		memcpy(key, row->key, sizeof(key));
 		status = cache_have_db(cache, error);
@@ -255,7 +253,7 @@ int cache_open(const struct cache_options *options, struct cache **out,
 	if (status == KILN_OK)
 		cache_probe(cache);
 	if (status == KILN_OK && cache->db) {
-		/* The caps may be lower than last time. */
+		/* The caps may be lower than those of the last owner. */
 		(void)cache_failed(cache, cache_keep_caps(cache, error), error);
 	}
 	if (passing) {

@@ -1,7 +1,5 @@
-/*
- * database.c: the database as such: opening, statements, transactions.  Knows nothing of what a
- * blob holds.
- */
+/* database.c: opens the database, and has its statements and transactions.  Knows nothing of blobs'
+ * content. */
 #include "database.h"
 #include "daemon/base/deadlines.h"
 #include "disk_fault.h"
@@ -83,8 +81,8 @@ static const char *const texts[DB_STATEMENTS] = {
 	[DB_FAILED_EXPIRE] = "DELETE FROM failures WHERE until <> 0",
 };
 
-/* Returns what helps against a failure of the disk, or against another program that uses the
- * file; NULL: neither of them failed. */
+/* Returns the remedy for a failure of the disk, or for another program that uses the file; NULL:
+ * the error is another. */
 static const char *remedy_of(int code, int system)
 {
 	bool full = system == ENOSPC || system == EDQUOT || system == EFBIG;
@@ -109,7 +107,8 @@ static const char *remedy_of(int code, int system)
 	}
 }
 
-/* SQLite does not keep the number of each failure.  It was zero when the statement began. */
+/* Returns the errno of a failed statement.  Where SQLite has not kept it, the process's is used,
+ * which was zero when the statement began. */
 static int system_error(struct cache_db *db)
 {
 	static const int likely[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EIO, EACCES, EMFILE, ENFILE};
@@ -203,7 +202,7 @@ int cache_db_end(struct cache_db *db, int status, const char *what, char error[K
 	return status;
 }
 
-/* The first column of the first row of a question as an integer, or as text. */
+/* Asks a question; returns the first column of its first row as a number and as a text. */
 static int ask_text(struct cache_db *db, const char *question, int64_t *number, char *text,
 					size_t size)
 {
@@ -218,7 +217,7 @@ static int ask_text(struct cache_db *db, const char *question, int64_t *number, 
 			code = SQLITE_OK;
 		}
 	}
-	/* After an error the reset inside repeats it, so that cache_db_fail still sees it. */
+	/* The reset inside repeats an error, so that cache_db_fail() still sees it. */
 	sqlite3_finalize(statement);
 	return code;
 }
@@ -230,7 +229,7 @@ int cache_db_ask(struct cache_db *db, const char *question, int64_t *number)
 	return ask_text(db, question, number, text, sizeof(text));
 }
 
-/* Whether SQLite found a page unreadable, which tells nothing about its contents. */
+/* Whether SQLite could not read a page, which tells nothing about the page's content. */
 static bool says_unread(const char *answer)
 {
 	static const char words[] = "error code=";
@@ -238,7 +237,7 @@ static bool says_unread(const char *answer)
 	return code && (strtol(code + strlen(words), NULL, 10) & 0xff) == SQLITE_IOERR;
 }
 
-/* Looks for damage. */
+/* Looks for damage: KILN_EPROTO. */
 static int look_over(struct cache_db *db, enum cache_db_check check, char error[KERNEL_ERROR_MAX])
 {
 	char answer[128] = "";
@@ -247,7 +246,7 @@ static int look_over(struct cache_db *db, enum cache_db_check check, char error[
 	if (ask_text(db, check == DB_CHECK_ALL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
 				 &number, answer, sizeof(answer)) != SQLITE_OK)
 		return cache_db_fail(db, "checking", error);
-	/* SQLite tells of some pages only that it does not have them; the system call told why. */
+	/* SQLite says of some unreadable pages only that they are missing; errno tells why. */
 	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO))
 		return FAIL(KILN_EIO, "checking %.150s failed: disk I/O error: see to its disk", db->path);
 	if (strcmp(answer, "ok") != 0)
@@ -286,7 +285,8 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 	return KILN_OK;
 }
 
-/* Looks at the file of this path; all zero where none is.  False: the system does not say. */
+/* Looks at the file of this path; status is all zero where there is none.  False: the system does
+ * not say. */
 static bool look_at(const char *path, struct stat *status)
 {
 	if (cache_fault_lstat(path, status) == 0)
@@ -315,8 +315,8 @@ static bool is_file(struct db_file *open, const struct stat *now)
 	return open->device == now->st_dev && open->inode == now->st_ino;
 }
 
-/* Refuses a path where something else than a file stands: a directory, a link, a pipe.  In the
- * place of the log it is removed, for it has nothing of the cache. */
+/* Refuses a path where a directory, a link or a pipe stands.  In the place of the log it removes
+ * them, for they have nothing of the cache. */
 static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status, log;
@@ -383,7 +383,7 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 enum cache_db_lost cache_db_lost(struct cache_db *db)
 {
 	struct stat file, log;
-	/* An unknown state of the files is no sign that they are gone. */
+	/* Files that the system says nothing of count as there. */
 	if (look_at(db->path, &file) && (!file.st_ino || !is_file(&db->file, &file)))
 		return DB_LOST_FILE;
 	return look_at_log(db->path, &log) && !is_file(&db->log, &log) ? DB_LOST_LOG : DB_LOST_NOTHING;

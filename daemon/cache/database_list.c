@@ -1,18 +1,14 @@
-/*
- * database_list.c: what the database says of many rows without their blobs: lists, what has to go,
- * pins.  Knows nothing of what a blob holds.
- */
+/* database_list.c: lists rows, trims them and counts pins, without their blobs. */
 #include "daemon/base/deadlines.h"
 #include "database.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The rows and bytes of one piece of trimming: so few that others wait for the database for
- * milliseconds only. */
+/* One piece of trimming has so few rows and bytes that others wait for milliseconds only. */
 #define TRIM_ROWS 64
 #define TRIM_BYTES ((uint64_t)4 << 20)
-#define TRIM_LOOK 1024  /* rows of a piece that removes nothing */
+#define TRIM_LOOK 1024  /* rows of a piece of a dry run */
 #define SHRINK_PAGES 64 /* moved between two looks at the clock */
 
 static int list_statement(const char *sort)
@@ -30,7 +26,7 @@ static int list_statement(const char *sort)
 	return -1;
 }
 
-/* The columns that all statements which go through rows begin with. */
+/* Reads the columns that each statement which lists rows begins with. */
 static void read_told(sqlite3_stmt *statement, struct cache_row *row,
 					  char instantiation[KERNEL_INSTANTIATION_MAX])
 {
@@ -91,7 +87,7 @@ static void bind_filter(sqlite3_stmt *statement, int index, const char *text)
 		cache_db_bind_text(statement, index, text);
 }
 
-/* Chooses the rows of a piece; tells them, and counts them as gone in left. */
+/* Chooses the rows of a piece, visits them, and takes them out of left. */
 static int choose_piece(struct cache_db *db, const struct cache_trim *what,
 						struct cache_db_totals *left, struct cache_trimmed *progress,
 						struct piece *piece, cache_visit removed, void *arg,

@@ -1,15 +1,13 @@
-/*
- * database_rows.c: what is done with rows in the database.  Knows nothing of what a blob holds, but
- * for the columns that repeat it.
- */
+/* database_rows.c: reads, writes and removes rows.  Knows of a blob's content only the columns that
+ * repeat it. */
 #include "database.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PAGE_BYTES 4096
-#define COLUMN_BYTES 512               /* of a row: its columns, and its entries in two indices */
-#define NUMBER_MOST ((int64_t)1 << 62) /* none that we write comes near it */
+#define COLUMN_BYTES 512               /* the columns of a row and its entries in two indices */
+#define NUMBER_MOST ((int64_t)1 << 62) /* larger than any number that the cache writes */
 
 void cache_db_bind_text(sqlite3_stmt *statement, int index, const char *text)
 {
@@ -63,7 +61,7 @@ static int copy_blob(sqlite3_stmt *statement, int column, void **blob, size_t *b
 {
 	const void *data = sqlite3_column_blob(statement, column);
 	int size = sqlite3_column_bytes(statement, column);
-	/* A blob that could not be brought into memory reads as empty. */
+	/* SQLite returns NULL for a blob that it has no memory for, and for an empty one. */
 	if (!data && sqlite3_errcode(sqlite3_db_handle(statement)) == SQLITE_NOMEM)
 		return KILN_ENOMEM;
 	*blob = malloc(size > 0 ? (size_t)size : 1);

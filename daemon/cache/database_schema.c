@@ -1,23 +1,23 @@
 /*
- * database_schema.c: what is in the database, and how one of an older schema becomes one of this.
+ * database_schema.c: the tables, and the upgrade of an older schema.
  *
- * Blobs have a table of their own, so that counting a use does not rewrite one.  The columns of
- * kernels repeat what the blob says, for lists and for choosing what to remove; the blob is the
- * truth.  Pins are of keys, not of rows: they outlive a damaged one.
+ * Blobs have a table of their own, so that counting a use rewrites none.  The columns of kernels
+ * repeat a part of the blob, for lists and for trimming; where they differ, the blob is the truth.
+ * Pins are of keys: a pin outlives a damaged row.
  */
 #include "database.h"
 
 #include <errno.h>
 
-/* The key's text begins within so many bytes of a blob: before it are the header, a template-id and
- * a symbol. */
+/* The key's text begins within so many bytes of a blob, behind the header, a template-id and a
+ * symbol. */
 #define HEAD_BYTES 16384
 
 /* Since schema 3. */
 #define COLUMN_SIZE "size INTEGER NOT NULL DEFAULT 0"
 #define COLUMN_COMPILER "compiler TEXT NOT NULL DEFAULT ''"
 #define SINCE_3 ", " COLUMN_SIZE ", " COLUMN_COMPILER
-/* A schema 2 may have the last one. */
+/* A database of schema 2 may have the table of failures. */
 #define TABLES_3                                                                                 \
 	"CREATE TABLE pins(key TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"                             \
 	"CREATE INDEX kernels_by_turn ON kernels(turn);"                                             \
@@ -66,8 +66,8 @@ static int create(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 
 /* ---- From schema 2 ---- */
 
-/* Fills the new columns of a row: what it takes, and its compiler, which its key's text names near
- * the beginning of the blob. */
+/* Fills the new columns of a row: its size, and its compiler, which the key's text names near the
+ * beginning of the blob. */
 static int fill_row(struct cache_db *db, sqlite3_stmt *set, int64_t id)
 {
 	char head[HEAD_BYTES], compiler[CACHE_COMPILER_MAX];

@@ -1,4 +1,4 @@
-/* disk_fault.c: lets system calls of SQLite fail, or take their time, as a test has asked. */
+/* disk_fault.c: makes system calls of SQLite fail, or wait, as a test has asked. */
 #include "disk_fault.h"
 #include "daemon/base/deadlines.h"
 
@@ -19,7 +19,7 @@ enum deed { DEED_READ, DEED_WRITE, DEED_GROW, DEED_SHRINK, DEED_MAKE, DEED_REMOV
 static const struct {
 	const char *name;
 	int error;
-	unsigned met; /* a bit for each deed */
+	unsigned met; /* a bit for each deed that fails */
 } kinds[] = {
 	[FAULT_NONE] = {"none", 0, 0},
 	[FAULT_FULL] = {"full", ENOSPC, 1u << DEED_WRITE | 1u << DEED_GROW | 1u << DEED_MAKE},
@@ -29,7 +29,7 @@ static const struct {
 	[FAULT_SLOW] = {"slow", 0, ~(1u << DEED_LOOK)},
 };
 
-/* Set on one thread and obeyed on another. */
+/* A test's thread sets these, and that of the cache obeys. */
 static _Atomic int fault;
 static _Atomic uint32_t delay_ms, spared, to_meet, met;
 

@@ -1,10 +1,10 @@
 /*
- * failures.c: compiles that failed, remembered under the keys that they would have had, so that the
- * next who asks is told at once, in the same words.
+ * failures.c: remembers compiles that failed under the keys of their kernels, so that the next
+ * request gets the same sentence at once.
  *
- * A failure is kept as the bytes of a row without an object, so that it has a checksum, too: where
- * a kernel has its symbol stands the sentence, and where it has registers and shared memory the
- * status and the end of its time.  A damaged one is no failure at all: it is removed.
+ * A failure is stored as the blob of a row without an object, which has a checksum: the sentence
+ * stands in the place of the symbol, the status in that of the registers, the end of its time in
+ * that of the shared memory.  A damaged failure is removed and reads as none.
  */
 #include "conductor.h"
 #include "database.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs a statement that writes failures. */
+/* Runs a statement that writes failures; counts one that the disk refuses. */
 static int write_failures(struct cache *cache, sqlite3_stmt *statement, const char *what,
 						  char error[KERNEL_ERROR_MAX])
 {
@@ -128,7 +128,7 @@ static int decode(const void *blob, size_t bytes, const char *key, struct cache_
 	return KILN_OK;
 }
 
-/* KILN_ENOENT: there is none, or it was damaged and is removed. */
+/* Reads a failure.  KILN_ENOENT: there is none, or it was damaged and is removed. */
 static int read_failure(struct cache *cache, const char *key, struct cache_failure *out,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -176,7 +176,7 @@ int cache_failure_get(struct cache *cache, const char *key, struct cache_failure
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_USE);
 	cache_db_bind_text(statement, 1, key);
 	sqlite3_bind_int64(statement, 2, now);
-	/* The answer is good even where it cannot be counted. */
+	/* The answer is good even where its use cannot be counted. */
 	write_failures(cache, statement, "counting a use in", ignored);
 	return KILN_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * heal.c: what becomes of the cache when its disk fails, its database is damaged, or its files are
+ * heal.c: keeps the cache at work when its disk fails, its database is damaged, or its files are
  * taken away.  Knows no SQL.
  *
  *   SOUND ---(a call fails for what may pass)---> TROUBLED ---(a probe succeeds)---> SOUND
@@ -23,9 +23,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* Up to this size a database is always looked over when opened, beyond it after a crash only. */
+/* Each opening looks a database over up to this size; beyond it only one after a crash does. */
 #define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
-#define SUSPECT_MOST 3 /* how often a database that is sound may be said to be damaged */
+#define SUSPECT_MOST 3 /* false reports of damage, after which the next is believed */
 
 static void cache_assert_valid(const struct cache *cache)
 {
@@ -105,7 +105,7 @@ int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	return status == KILN_EPROTO ? KILN_EIO : status;
 }
 
-/* Forgets the database that was open, and what is known of it. */
+/* Closes the database, and forgets its figures. */
 static void leave_db(struct cache *cache)
 {
 	cache_db_close(cache->db);
@@ -117,9 +117,8 @@ static void leave_db(struct cache *cache)
 }
 
 /*
- * A disk that fails has SQLite find damage where there is none, and a database is not given up for
- * that: it is opened anew and looked over.  KILN_EPROTO: it is damaged, or was said to be so too
- * often.
+ * Opens the database anew and looks it over: where the disk fails, SQLite may report damage that
+ * there is not.  KILN_EPROTO: the database is damaged, or was reported so too often.
  */
 static int look_over(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
@@ -179,8 +178,9 @@ void cache_probe(struct cache *cache)
 		(void)cache_failed(cache, status, error);
 }
 
-/* A disk that is nearly full has room for a probe and none for a row: it works again when it takes
- * what waits for it.  False: it can be written only when the database is opened anew. */
+/* Tries to write.  A disk that is nearly full has room for a probe and none for a row: it works
+ * again once it takes the rows that wait.  False: the database must be opened anew to be written.
+ * */
 static bool try_disk(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];

@@ -1,6 +1,4 @@
-/*
- * memory.c: rows kept in memory, the least recently used forgotten first.  Knows nothing of disks.
- */
+/* memory.c: keeps rows in memory, and forgets the least recently used first. */
 #include "internal.h"
 
 #include <stdlib.h>

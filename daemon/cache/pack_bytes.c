@@ -1,6 +1,6 @@
 /*
- * pack_bytes.c: a file by chunks.  The digest of each is kept when it is first read: a seal that
- * was found to fit then holds for all that is read later.
+ * pack_bytes.c: reads a file by chunks, and keeps the digest of each chunk from its first reading:
+ * a seal that fitted then holds for all bytes that are read later.
  */
 #include "pack_bytes.h"
 
@@ -21,7 +21,7 @@ int pack_bytes_open(const char *path, struct pack_bytes *out, char error[KERNEL_
 	struct stat status;
 	*out = (struct pack_bytes){.loaded = NO_CHUNK};
 	snprintf(out->what, sizeof(out->what), "the pack %.140s", slash ? slash + 1 : path);
-	/* A pipe that nobody writes to would hold whoever opens it. */
+	/* Without O_NONBLOCK a pipe without a writer would hold this thread. */
 	out->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (out->fd < 0)
 		return FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));

@@ -1,6 +1,6 @@
 /*
- * place.c: the directory of the cache: that it is ours alone, on a disk of this host, and used by
- * one process.  Knows nothing of what is in the database.
+ * place.c: checks that the directory of the cache is ours alone and on a disk of this host, and
+ * locks it for one process.  Knows nothing of the database's content.
  */
 #include "internal.h"
 
@@ -13,8 +13,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Numbers of statfs(2); some are in no header.  SQLite's locks and shared memory are not to be
- * relied on there. */
+/* Types of statfs(2), some of which are in no header.  SQLite's locks and shared memory are not
+ * reliable on these file systems. */
 static const struct {
 	unsigned long type;
 	const char *name;
@@ -94,7 +94,7 @@ static int say_owner(const struct cache_place *place, char error[KERNEL_ERROR_MA
 				place->directory, owner);
 }
 
-/* True if the locked file is still the one with the name: its last owner removes it at the end. */
+/* Whether the file that is locked still has its name: the last owner removes it at the end. */
 static bool lock_is_current(const struct cache_place *place)
 {
 	struct stat held, named;
@@ -111,7 +111,7 @@ bool cache_place_is_current(const struct cache_place *place)
 		   held.st_ino == named.st_ino && lock_is_current(place);
 }
 
-/* The reasons that are no mistake of whoever chose the directory. */
+/* Whether an error may pass by itself: the directory is well chosen all the same. */
 static bool may_pass(int number)
 {
 	return number == ENOSPC || number == EDQUOT || number == EROFS || number == EIO ||
@@ -140,7 +140,7 @@ static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 	}
 	place->unclean = fstat(place->lock_fd, &status) == 0 && status.st_size > 0;
 	int size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-	/* The lock holds on a full disk too; only the sentence above then has no pid to name. */
+	/* The lock holds on a full disk too; say_owner() then has no pid to name. */
 	if (ftruncate(place->lock_fd, 0) == 0)
 		(void)!pwrite(place->lock_fd, text, (size_t)size, 0);
 	return KILN_OK;

@@ -1,6 +1,6 @@
 /*
- * read.c: reads rows and lists them.  Each row that is read is verified; a damaged one goes to the
- * quarantine.  Knows no SQL: database_rows.c and database_list.c have it.
+ * read.c: reads rows, verifies them, and lists them; moves damaged ones to the quarantine.  Knows
+ * no SQL: database_rows.c and database_list.c have it.
  */
 #include "conductor.h"
 #include "daemon/base/deadlines.h"
@@ -11,8 +11,8 @@
 /* The most rows that one piece verifies. */
 #define VERIFY_ROWS 64
 
-/* Moves a damaged row to the quarantine.  If the disk refuses, the row stays and reads as a miss
- * again. */
+/* Moves a damaged row to the quarantine.  If the disk refuses, the row stays, and the next read
+ * finds it damaged again. */
 static void quarantine(struct cache *cache, const char *key, const char *why)
 {
 	char error[KERNEL_ERROR_MAX];
@@ -28,7 +28,8 @@ static void quarantine(struct cache *cache, const char *key, const char *why)
 	cache_failed(cache, status, error);
 }
 
-/* Reads and verifies a row; a damaged one goes to the quarantine and is KILN_ENOENT, with why. */
+/* Reads and verifies a row.  A damaged one moves to the quarantine: KILN_ENOENT, and error says
+ * why. */
 static int read_row(struct cache *cache, const char *key, struct cache_row *out, bool *damaged,
 					char error[KERNEL_ERROR_MAX])
 {
@@ -90,7 +91,7 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 		return FAIL(KILN_ENOENT, "no kernel %.12s in memory", key);
 	status = read_row(cache, key, &row, &damaged, error);
 	if (status != KILN_OK) {
-		/* With the database gone the row is gone: a miss like any other. */
+		/* A row whose database was set aside is a miss. */
 		return damaged ? KILN_ENOENT : status;
 	}
 	row.hits++;

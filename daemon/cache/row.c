@@ -1,9 +1,9 @@
 /*
- * row.c: a row as bytes, and back.  Knows nothing of databases.
+ * row.c: encodes a row as bytes, and decodes it.  Knows nothing of databases.
  *
  * A blob is a header of fixed size, the texts without zero bytes, then the object.  Numbers are
- * little endian.  The checksum, BLAKE2b-256, covers all but itself, so no bit can change unseen;
- * lengths are checked against the bytes that are there even so.
+ * little endian.  The checksum, BLAKE2b-256, covers all but itself, so no bit changes unseen; the
+ * lengths are checked all the same.
  */
 #include "daemon/base/bytes.h"
 #include "internal.h"
@@ -32,7 +32,7 @@ _Static_assert(sizeof((struct cache_row *)0)->op == 24 && KERNEL_TARGET_MAX == 1
 				   KERNEL_KEY_HEX == 65,
 			   "the header has room for these sizes");
 
-/* The fields in the order of the blob. */
+/* Lists the fields in the order of the blob. */
 static void list_texts(const struct cache_row *row, char **out[ROW_TEXTS])
 {
 	struct cache_row *r = (struct cache_row *)row;
@@ -147,7 +147,7 @@ int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes)
 	return KILN_OK;
 }
 
-/* A name of the header: zero-terminated, and zero to its end. */
+/* Reads a name of the header.  False: its field is not zero behind it. */
 static bool read_name(const unsigned char *at, size_t size, char *out)
 {
 	size_t length = strnlen((const char *)at, size);
@@ -158,7 +158,7 @@ static bool read_name(const unsigned char *at, size_t size, char *out)
 	return length < size;
 }
 
-/* Everything but the sections' bytes; why it is refused, or NULL. */
+/* Checks all but the bytes of the sections; returns why the blob is refused, or NULL. */
 static const char *check_header(const unsigned char *blob, size_t bytes,
 								size_t lengths[ROW_TEXTS + 1])
 {

@@ -1,7 +1,4 @@
-/*
- * trim.c: what goes and what stays: the caps, trimming, pins; and what is put off until nobody
- * waits. Knows no SQL.
- */
+/* trim.c: caps, trimming, pins, and the upkeep between lookups.  Knows no SQL. */
 #include "conductor.h"
 
 #include <string.h>
@@ -41,7 +38,7 @@ static void forget_row(const struct cache_row *row, void *arg)
 	forget(arg, row->key);
 }
 
-/* Trims rows.  The quarantine and the failures count against the bytes too. */
+/* Trims rows to the bytes that the quarantine and the failures leave. */
 static int trim_rows(struct cache *cache, const struct cache_trim *what,
 					 struct cache_trimmed *progress, cache_visit visit, void *arg,
 					 char error[KERNEL_ERROR_MAX])
@@ -53,7 +50,8 @@ static int trim_rows(struct cache *cache, const struct cache_trim *what,
 	return cache_db_trim(cache->db, &rows, &cache->totals, progress, visit, arg, error);
 }
 
-/* Damaged rows are the first to go; failures go where they take more than is meant for them. */
+/* Empties the quarantine, and then forgets failures that take more than for_failures, as long as
+ * more than so many bytes are there. */
 static int make_room(struct cache *cache, uint64_t bytes, uint64_t for_failures,
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -77,7 +75,7 @@ static int trim_piece(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	int status = make_room(cache, what.bytes, what.bytes / 4, error);
 	if (status == KILN_OK)
 		status = trim_rows(cache, &what, &progress, forget_row, cache, error);
-	/* Without a row that may go there is nothing to be done: the others are pinned. */
+	/* Where no row went, all others are pinned. */
 	cache->trimming = progress.removed > 0 && over(cache, what.bytes, what.rows);
 	cache->shrinking = true;
 	return status;
@@ -110,7 +108,7 @@ void cache_tend(struct cache *cache)
 	else if (cache->memory.unsaved && !cache->trouble[0])
 		status = cache_save(cache, error);
 	if (status != KILN_OK) {
-		/* The next row that is written tries again. */
+		/* The next write tries again. */
 		cache->trimming = cache->shrinking = false;
 		cache->write_failures++;
 		cache_failed(cache, status, error);
@@ -173,7 +171,7 @@ int cache_trim(struct cache *cache, const struct cache_trim *what, struct cache_
 		return status;
 	status = remove_piece(cache, what, progress, visit, arg, error);
 	if (status == KILN_OK && !what->dry_run && takes_all(what) && what->bytes == 0) {
-		/* Also what could not be written to the disk. */
+		/* Unsaved rows go as well. */
 		cache_memory_clear(&cache->memory);
 	}
 	return cache_failed(cache, status, error);
@@ -181,7 +179,7 @@ int cache_trim(struct cache *cache, const struct cache_trim *what, struct cache_
 
 /* ---- Pins ---- */
 
-/* A cache full of pins could keep nothing else. */
+/* Refuses a pin that would leave other kernels less than half of a cap. */
 static int check_room(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])
 {
 	struct cache_row row;
@@ -193,7 +191,7 @@ static int check_room(struct cache *cache, const char *key, char error[KERNEL_ER
 	bool pinned = row.pinned;
 	uint64_t size = row.size;
 	cache_row_free(&row);
-	/* Reading the row may have found the database damaged. */
+	/* cache_show() may have found the database damaged. */
 	status = cache_have_db(cache, error);
 	if (status != KILN_OK)
 		return status;

@@ -1,14 +1,14 @@
 /*
- * tuned.c: the winners of tuning in the database.  Rows are few and small, and are read once, when
- * a daemon starts: whoever looks them up keeps them.  Nothing here can make a kernel wrong, so rows
- * have no checksum; what they name is asked of the planner again.
+ * tuned.c: the winners of tuning in the database.  A daemon reads the rows once, when it starts;
+ * they are few and small.  They have no checksum: the planner checks each choice again, so a
+ * damaged row makes no kernel wrong.
  */
 #include "conductor.h"
 #include "database.h"
 
 #include <string.h>
 
-/* False: longer than the field. */
+/* Reads a text.  False: it is longer than the field. */
 static bool read_column(sqlite3_stmt *statement, int column, char *out, size_t size)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, column);
@@ -50,7 +50,7 @@ int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
 	return status == KILN_ENOENT ? KILN_OK : cache_failed(cache, status, error);
 }
 
-/* Runs a bound statement that writes. */
+/* Runs a bound statement that writes rows. */
 static int write_rows(struct cache *cache, sqlite3_stmt *statement, char error[KERNEL_ERROR_MAX])
 {
 	int status = cache_db_run(cache->db, statement, "writing winners of tuning to", error);

@@ -1,6 +1,6 @@
 /*
- * option_row.h: what a row of the table of options is; shared by options.c, which holds the
- * table, and options_value.c, which reads the values.  Nobody else includes it.
+ * option_row.h: a row of the table of options, for options.c, which holds the table, and
+ * options_value.c, which reads the values.  Only the files of this room include it.
  */
 #ifndef KILN_DAEMON_OPTION_ROW_H
 #define KILN_DAEMON_OPTION_ROW_H
@@ -30,25 +30,25 @@ enum option_kind {
 struct option_row {
 	const char *name;
 	const char *environment; /* NULL: arguments only */
-	const char *value;       /* how the help calls the value; for WORD all words, '|' between */
+	const char *value;       /* name of the value in the help; of a WORD all words, '|' between */
 	const char *fallback;    /* default as text, read as any value; NULL: see help */
 	enum option_kind kind;
 	uint64_t low, high; /* NUMBER, BYTES */
-	const char *zero;   /* NUMBER, BYTES: what 0 means where it is allowed below low */
+	const char *zero;   /* NUMBER, BYTES: meaning of 0 where it is allowed below low */
 	size_t offset;      /* of the field in struct options */
 	const char *unit;   /* of a limit; NULL: no limit */
 	const char *help;   /* NULL: not shown */
-	const char *gone;   /* what is there instead of an option that went; NULL: it is there */
+	const char *gone;   /* sentence that refuses an option that is gone; NULL: it is there */
 };
 
-/* Reads text as the row says into its field of out.  given is what the user wrote it to: "--fd",
- * "KILN_WORKERS".  KILN_OK or KILN_EINVAL with a sentence. */
+/* Reads text as the row says into its field of out.  given names the option as the user did:
+ * "--fd", "KILN_WORKERS".  KILN_OK, or KILN_EINVAL with a sentence. */
 int option_read(const struct option_row *row, const char *given, const char *text,
 				struct options *out, char error[KERNEL_ERROR_MAX]);
-/* The value that a row has there, as it might be given, but for what may be a secret. */
+/* Adds the value of a row as a user might give it, without secrets. */
 void option_write(const struct option_row *row, const struct options *options,
 				  struct util_text *text);
-/* What a row of kind NUMBER or BYTES allows, as text. */
+/* Writes the range of a row of kind NUMBER or BYTES. */
 void option_range(const struct option_row *row, char low[24], char high[24]);
 
 #endif

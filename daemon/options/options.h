@@ -1,6 +1,7 @@
 /*
- * options: what kilnd can be told, by arguments and by the environment, from one table; the limits
- * are rows of the same table.  Knows nothing of what the values are used for.
+ * options: reads the options of kilnd from arguments and environment, by one table; the limits are
+ * rows of the same table.  Knows nothing of the use of the values.  The main thread reads them
+ * once; nobody changes them later.
  */
 #ifndef KILN_DAEMON_OPTIONS_H
 #define KILN_DAEMON_OPTIONS_H
@@ -22,16 +23,16 @@
 enum options_role { OPTIONS_BROKER, OPTIONS_EXECUTOR, OPTIONS_COMPILER };
 enum options_show { OPTIONS_SHOW_NOTHING, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
 
-/* What a kernel costs that is not there: the stricter, the larger. */
+/* The answer to a call whose kernel is not compiled: the stricter, the larger. */
 enum options_miss {
 	OPTIONS_MISS_COMPILE,
 	OPTIONS_MISS_WARN,     /* and a line in the log */
 	OPTIONS_MISS_FALLBACK, /* the generic kernel, and no compile */
 	OPTIONS_MISS_ERROR,    /* neither */
 };
-/* When a kernel is compiled for exactly the problem that is asked for. */
+/* The time at which a kernel is compiled for exactly the problem that is asked for. */
 enum options_specialize { OPTIONS_LAZY, OPTIONS_EAGER, OPTIONS_NEVER };
-/* Which devices have their generic kernels from the start; AUTO: GPUs. */
+/* The devices that have their generic kernels from the start; AUTO: GPUs. */
 enum options_warm { OPTIONS_WARM_AUTO, OPTIONS_WARM_ALL, OPTIONS_WARM_NONE };
 
 struct options_ids {
@@ -98,14 +99,14 @@ struct options {
 	uint64_t max_variants; /* exact kernels of one operator; 0: no limit */
 	uint64_t max_own;      /* sessions of one uid that bring kernels of their own */
 
-	/* Of the children, which the broker starts. */
+	/* Options of the children, which the broker starts. */
 	enum options_role role;
 	char device_name[KERNEL_TARGET_MAX];
-	bool wrapped;     /* an executor: started through executor_wrapper */
-	bool own;         /* an executor: of a session that brings kernels of its own */
+	bool wrapped;     /* an executor that was started through executor_wrapper */
+	bool own;         /* an executor of a session that brings kernels of its own */
 	int fd;           /* -1: none */
 	int trail;        /* an executor: memory for its last calls; -1: none */
-	int test_misdeed; /* what it does wrong instead of saying that it is ready: an enum misdeed */
+	int test_misdeed; /* an enum misdeed, which it does instead of saying that it is ready */
 };
 
 /* A limit as `info` and error messages name it. */
@@ -116,20 +117,20 @@ struct limit {
 	const char *unit; /* "buffers" */
 };
 
-/* Arguments win over the environment, the environment over the defaults.  KILN_OK, or KILN_EINVAL
- * with a sentence that names the option, the value and what is allowed. */
+/* Reads all options: arguments win over the environment, the environment over the defaults.
+ * KILN_OK, or a status with a sentence that names the option, the value and the values allowed. */
 int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX]);
-/* The beginning of main: parses, and prints help, version or what is wrong.  False: the process
+/* Begins main: reads the options, and prints help, version or the sentence.  False: the process
  * ends with *exit_status. */
 bool options_start(int argc, char *const *argv, struct options *out, int *exit_status);
-/* In the order of the table; returns how many, which is OPTIONS_LIMITS. */
+/* Lists the limits in the order of the table; returns how many, which is OPTIONS_LIMITS. */
 int options_limits(const struct options *options, struct limit limits[OPTIONS_LIMITS]);
 void options_help(FILE *file);
-/* "  --workers 4", a line for each option; what may be a secret is left out. */
+/* Adds "  --workers 4", a line for each option, without secrets. */
 void options_print(const struct options *options, struct util_text *text);
-/* "--sandbox=auto": as a child is told. */
+/* Returns the argument for a child, "--sandbox=auto". */
 const char *options_sandbox(enum sandbox_mode mode);
-/* "--liveness-timeout=10000" */
+/* Writes the argument for a child, "--liveness-timeout=10000". */
 void options_liveness(const struct options *options, char text[48]);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * options_value.c: reads the value of an option, by the kind that its row of the table says, and
- * refuses it in one sentence.  Knows no option by name.
+ * options_value.c: reads and writes the value of an option by the kind of its row, and refuses a
+ * wrong one in one sentence.  Knows no option by name.
  */
 #include "option_row.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values come from outside and may be long: a sentence quotes the beginning. */
+/* Values may be long: a sentence quotes the beginning. */
 #define QUOTE "\"%.80s\""
 
 _Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
@@ -21,7 +21,7 @@ _Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
 				   sizeof(enum options_show) == sizeof(unsigned),
 			   "words are stored as unsigned");
 
-/* Digits only, at most most. */
+/* Reads digits; false: there are others, or the number is larger than most. */
 static bool read_number(const char *text, uint64_t most, uint64_t *out)
 {
 	uint64_t value = 0;
@@ -96,7 +96,7 @@ static int read_word(const struct option_row *row, const char *given, const char
 	return FAIL(KILN_EINVAL, "%s: " QUOTE " is not one of %s", given, text, row->value);
 }
 
-/* "cpu", or "cuda:N" with N from 0 to 63, without leading zeros. */
+/* Reads "cpu", or "cuda:N" with N from 0 to 63, without leading zeros. */
 static bool read_device(const char *text, size_t size, char name[KERNEL_TARGET_MAX])
 {
 	if (size >= KERNEL_TARGET_MAX)
@@ -183,7 +183,7 @@ static int read_single(const struct option_row *row, const char *given, const ch
 	return KILN_OK;
 }
 
-/* Options without a value. */
+/* Sets an option that takes no value. */
 static int read_none(const struct option_row *row, const char *given, const char *text, void *field,
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -288,7 +288,7 @@ void option_write(const struct option_row *row, const struct options *options,
 		break;
 	case OPTION_PATH:
 	case OPTION_SOCKET_PATH:
-		/* Of a command the program: its arguments are its own affair. */
+		/* The arguments of a command may hold secrets. */
 		util_text_bytes(text, field,
 						strcmp(row->value, "COMMAND") ? strlen(field) : strcspn(field, " \t"));
 		break;

@@ -10,7 +10,7 @@
 #define DATABASE_MOST 65535
 #define PATH_MOST 107 /* of sockaddr_un */
 
-/* Undoes %XX.  False: it is too long, or no such text. */
+/* Undoes %XX.  False: the text is too long, or wrong. */
 static bool decode(const char *text, size_t size, char *out, size_t room)
 {
 	size_t used = 0;
@@ -32,7 +32,7 @@ static bool decode(const char *text, size_t size, char *out, size_t room)
 	return true;
 }
 
-/* A number of digits only, at most most; -1: it is none. */
+/* Reads a number of digits only; -1: it is none, or larger than most. */
 static long number(const char *text, size_t size, long most)
 {
 	char digits[8] = "";
@@ -43,7 +43,7 @@ static long number(const char *text, size_t size, long most)
 	return value <= most ? value : -1;
 }
 
-/* "user:password@" at *at, which moves behind it; none is fine. */
+/* Reads "user:password@" at *at, if it is there, and moves *at behind it. */
 static int read_login(const char *given, const char **at, struct remote_url *url,
 					  char error[KERNEL_ERROR_MAX])
 {

@@ -1,6 +1,6 @@
 /*
- * remote_url.h: where the second tier of the cache is, as --remote says it.  Nothing that is made
- * from it to be shown has the password in it.
+ * remote_url.h: reads the address of the cache's second tier, the value of --remote.  No text that
+ * is shown has the password in it.
  *
  *   redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]     HOST may be [an IPv6 address]
  *   unix:[//[USER]:PASSWORD@]/PATH/OF/SOCKET[?db=DATABASE]
@@ -18,14 +18,14 @@ struct remote_url {
 	uint16_t port;
 	int database;
 	char user[128], password[256]; /* "": none */
-	char shown[320];               /* all of it but user and password */
+	char shown[320];               /* the URL without user and password */
 };
 
-/* given: what it was given to, "--remote".  KILN_OK, or KILN_EINVAL with a sentence that names the
- * part that is wrong. */
+/* Reads a URL.  given: the option's name, "--remote".  KILN_OK, or KILN_EINVAL with a sentence that
+ * names the wrong part. */
 int remote_url_parse(const char *given, const char *text, struct remote_url *out,
 					 char error[KERNEL_ERROR_MAX]);
-/* Overwrites the password, where the system shows what a process was started with. */
+/* Overwrites the password in the text: the system shows the arguments of a process. */
 void remote_url_hide(char *text);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * calls.h: system calls by name: what the filters of filter.c allow or forbid.  A name that this
- * libseccomp or this machine does not know is passed over.  Nobody else includes it.
+ * calls.h: the system calls that the filters of filter.c allow or forbid, by name.  A name that
+ * this libseccomp or this machine does not know is passed over.  filter.c alone includes it.
  */
 #ifndef KILN_DAEMON_SANDBOX_CALLS_H
 #define KILN_DAEMON_SANDBOX_CALLS_H
 
 #include "sandbox.h"
 
-/* What a process that runs kernels on the host does itself.  kernel: also on the threads that run
- * them.  Those that depend on their arguments are in filter.c. */
+/* A process that runs kernels on the host may make these calls; those with `kernel` the threads
+ * that run them as well.  filter.c has the calls that depend on their arguments. */
 static const struct {
 	const char *name;
 	bool kernel;
@@ -94,7 +94,7 @@ static const struct {
 #endif
 };
 
-/* No child of the broker may make these: they trace, or change or bypass the system. */
+/* No child of the broker may make these calls: they trace, or change or bypass the system. */
 static const char *const forbidden_calls[] = {
 #if !SANDBOX_SANITIZED
 	"ptrace",
@@ -141,8 +141,8 @@ static const char *const forbidden_calls[] = {
 	"fanotify_init",
 };
 
-/* Nor for a compiler: other processes' memory, sockets, signals, shared memory, and files' owners,
- * modes and times, which Landlock leaves alone. */
+/* A compiler may not make these calls either: they reach other processes' memory, sockets, signals,
+ * shared memory, and files' owners, modes and times, which Landlock leaves alone. */
 static const char *const compiler_forbidden[] = {
 	"process_vm_readv",
 	"process_vm_writev",

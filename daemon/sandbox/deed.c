@@ -1,4 +1,4 @@
-/* deed.c: what a kernel tried that it may not, in words.  Called from a signal handler. */
+/* deed.c: words for a forbidden system call of a kernel.  A signal handler calls it. */
 #include "sandbox.h"
 
 #include <sys/syscall.h>

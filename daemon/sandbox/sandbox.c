@@ -1,4 +1,4 @@
-/* sandbox.c: what this host has, and the steps into a sandbox in their order. */
+/* sandbox.c: looks at this host, and takes the steps into a sandbox in their order. */
 #include "sandbox.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void sandbox_look(struct sandbox_host *out)
 					used ? "; " : "", (unsigned)getuid());
 }
 
-/* Root's other powers: what is left is what its files' owner may do. */
+/* Drops the powers that root has beyond an owner of files. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -64,7 +64,7 @@ int sandbox_enter(enum sandbox_role role, enum sandbox_mode mode, const struct s
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (role != SANDBOX_DRIVER)
 		drop_capabilities();
-	/* A driver's files are not known. */
+	/* Nobody knows the files that a driver opens. */
 	if (role != SANDBOX_DRIVER) {
 		if (OWN_PROC && all.read_count < SANDBOX_READ)
 			all.read[all.read_count++] = OWN_PROC;

@@ -1,7 +1,7 @@
 /*
- * sandbox: what a child process of the broker gives up for good before it touches what a user
- * wrote: files (Landlock), system calls (seccomp), privileges.  One call a process, and one more
- * for each thread that runs kernels on the host.  Knows nothing of compilers and devices.
+ * sandbox: a child process of the broker gives up files (Landlock), system calls (seccomp) and
+ * privileges for good, before it touches a user's code.  It makes one call, and one more on each
+ * thread that runs kernels on the host.  Knows nothing of compilers and devices.
  */
 #ifndef KILN_DAEMON_SANDBOX_SANDBOX_H
 #define KILN_DAEMON_SANDBOX_SANDBOX_H
@@ -20,14 +20,14 @@
 #define SANDBOX_SANITIZED 0
 #endif
 
-/* AUTO: whatever this host has.  REQUIRE: all of it, or nothing is started. */
+/* AUTO enforces whatever this host can.  REQUIRE enforces all of it, or starts no child. */
 enum sandbox_mode { SANDBOX_OFF, SANDBOX_AUTO, SANDBOX_REQUIRE };
 
 enum sandbox_role {
 	SANDBOX_COMPILER, /* and the programs that it starts */
-	SANDBOX_HOST,     /* kernels are native code of this process: only what is listed is allowed */
-	SANDBOX_DRIVER,   /* kernels are a GPU's, but a vendor's library is here: only what it surely
-						 does not need is forbidden */
+	SANDBOX_HOST,     /* kernels are native code of this process: a list allows calls */
+	SANDBOX_DRIVER,   /* kernels run on a GPU, by a vendor's library: a list forbids calls that the
+						 library surely does not need */
 };
 
 #define SANDBOX_TEXT 64
@@ -37,11 +37,11 @@ enum sandbox_role {
 struct sandbox_host {
 	bool seccomp;
 	int landlock;    /* version of its interface; 0: there is none */
-	char lacks[256]; /* what is missing, and what for want of it is possible; "": nothing */
+	char lacks[256]; /* the missing kinds, and the holes that they leave; "": none */
 };
 void sandbox_look(struct sandbox_host *out);
 
-/* The paths that a process may open; descriptors that are open stay so. */
+/* The paths that a process may open; open descriptors stay open. */
 struct sandbox_files {
 	const char *read[SANDBOX_READ]; /* to be read and executed, directories with all below them */
 	int read_count;
@@ -49,35 +49,35 @@ struct sandbox_files {
 };
 
 /*
- * Enters the sandbox of a role.  All threads that are to be in it are made afterwards, but for
- * DRIVER, where those that exist are taken in.  held says what holds: "seccomp, landlock 7", "none"
- * or "off".  KILN_OK, or, with REQUIRE only, KILN_ENOTSUP with a sentence.
+ * Enters the sandbox of a role.  The calling thread and those that it starts later are in it; in
+ * the role DRIVER all threads are.  held becomes the enforcement that holds: "landlock 7, seccomp",
+ * "none" or "off".  KILN_OK, or, with REQUIRE only, KILN_ENOTSUP with a sentence.
  */
 int sandbox_enter(enum sandbox_role role, enum sandbox_mode mode, const struct sandbox_files *files,
 				  char held[SANDBOX_TEXT], char *error, size_t error_size);
 
-/* A compiler calls this: from here on it starts no program and opens no file.  Fine outside a
- * sandbox. */
+/* Keeps a compiler's process from starting programs and opening files from here on.  Does nothing
+ * outside a sandbox. */
 void sandbox_compile_alone(void);
 
-/*
- * In a process of role HOST, on a thread that runs kernels: from here on every system call that is
- * not listed for it is signal SIGSYS.  event_fd: what the thread may write to, besides standard
- * error.  Does nothing outside a sandbox.
- */
+/* Restricts the calling thread of a process of role HOST, which runs kernels: a system call that is
+ * not listed for it raises SIGSYS.  It may write to event_fd and to standard error.  Does nothing
+ * outside a sandbox. */
 void sandbox_kernel_thread(int event_fd);
-/* Names what a kernel tried: "opens a file".  Async-signal-safe. */
+/* Returns words for the system call of a kernel: "opens a file".  Async-signal-safe. */
 const char *sandbox_deed(int system_call);
 
-/* A number for /proc/self/oom_score_adj: who goes first when memory runs out.  Best effort. */
+/* Writes /proc/self/oom_score_adj, if it can: the process with the highest score goes first when
+ * memory runs out. */
 void sandbox_give_way(int score);
 
-/* Only the files of this room use these. */
+/* ---- For the files of this room alone ---- */
+
 int sandbox_landlock_version(void);
-/* 0, or -1 with errno. */
+/* Restricts the paths of this process.  0, or -1 with errno. */
 int sandbox_landlock(int version, const struct sandbox_files *files);
 bool sandbox_has_filters(void);
-/* 0, or a negative errno. */
+/* Restricts the system calls of this process.  0, or a negative errno. */
 int sandbox_filter(enum sandbox_role role);
 
 #endif

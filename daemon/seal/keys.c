@@ -1,6 +1,6 @@
 /*
- * keys.c: keys as files: made and read.  A file is one line of text, so that people can look
- * at a public half, mail it and compare it.
+ * keys.c: makes and reads keys as files.  A file is one line of text, so that people can look at a
+ * public half, mail it and compare it.
  */
 #include "internal.h"
 
@@ -55,7 +55,7 @@ int seal_path_of(const char *directory, const char *name, const char *ending, ch
 	return size < PATH_MAX ? KILN_OK : FAIL(KILN_EINVAL, "%.200s is too long a path", directory);
 }
 
-/* Digits of a line to bytes; the line goes on behind them. */
+/* Reads so many digits as bytes, and moves *at behind them. */
 static bool take_hex(const char **at, size_t digits, unsigned char *out)
 {
 	size_t bytes;
@@ -101,7 +101,6 @@ int seal_read_line(const char *line, struct seal_key *out, char error[KERNEL_ERR
 
 /* ---- Files ---- */
 
-/* Writes a new file as a whole, or none. */
 int seal_write_file(const char *path, const char *line, unsigned mode, char error[KERNEL_ERROR_MAX])
 {
 	char temporary[PATH_MAX + 16];
@@ -114,7 +113,7 @@ int seal_write_file(const char *path, const char *line, unsigned mode, char erro
 				write(fd, "\n", 1) == 1 && fsync(fd) == 0;
 	int saved = errno;
 	close(fd);
-	/* Two that make the same key at once: only one of them does. */
+	/* link() lets one of two processes win that make the same key at once. */
 	if (good && link(temporary, path) != 0) {
 		good = false;
 		saved = errno;
@@ -126,7 +125,6 @@ int seal_write_file(const char *path, const char *line, unsigned mode, char erro
 						   : FAIL(KILN_EIO, "%.200s: %s", path, strerror(saved));
 }
 
-/* A user who can write to it decides whose kernels run here; so does one who can read a secret. */
 int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;
@@ -144,7 +142,7 @@ int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_M
 	return KILN_OK;
 }
 
-/* A directory that keys lie in, by whatever names between. */
+/* Checks one of the directories above a directory of keys. */
 static int check_parent(const char *path, const char *directory, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;

@@ -1,6 +1,6 @@
 /*
- * ring.c: directories of keys: who is trusted, and which secret is meant.  A key is trusted because
- * its public half is a file there, under the name that it has here.
+ * ring.c: directories of keys: finds a secret, and adds, lists and removes trusted keys.  A key is
+ * trusted if its public half is a file there; the file's name is the key's name here.
  */
 #include "internal.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The name of a file with this ending, or false. */
+/* Takes the name of a key from that of its file.  False: it has another ending, or no such name. */
 static bool key_file_name(const char *file, const char *ending, char name[SEAL_NAME_MAX])
 {
 	size_t size = strlen(file), end = strlen(ending);
@@ -224,7 +224,7 @@ int seal_distrust(const char *directory, const char *name, struct seal_key *out,
 	} else {
 		*out = *found;
 	}
-	/* It may be trusted by other names as well, and would still be. */
+	/* The key may have other names, by which it would stay trusted. */
 	for (int i = 0; found && status == KILN_OK && i < ring->count; i++) {
 		if (memcmp(ring->keys[i].public, found->public, sizeof(found->public)) != 0)
 			continue;

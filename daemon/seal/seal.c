@@ -1,9 +1,9 @@
 /*
- * seal.c: seals, and who is trusted to make them.  Knows no files.
+ * seal.c: makes and checks seals.  Knows no files.
  *
  * A seal: 8 bytes of magic, a version, the key's id, when, until, the number of bytes and their
- * hash, and the signature; numbers are little endian.  Signed is the hash of all of it before the
- * signature, with the purpose, so that no two purposes share a signature.
+ * hash, and the signature; numbers are little endian.  The signature is over the hash of the
+ * purpose and of all bytes before the signature, so no two purposes share one.
  */
 #include "daemon/base/bytes.h"
 #include "internal.h"
@@ -40,7 +40,7 @@ static void digest_of(const char *purpose, const unsigned char *seal, unsigned c
 	struct util_hash hash;
 	util_hash_begin(&hash);
 	util_hash_add(&hash, SEAL_DOMAIN, strlen(SEAL_DOMAIN));
-	/* With its zero byte, which ends it. */
+	/* The zero byte ends the purpose. */
 	util_hash_add(&hash, purpose, strlen(purpose) + 1);
 	util_hash_add(&hash, seal, AT_SIGNATURE);
 	util_hash_end(&hash, digest);
