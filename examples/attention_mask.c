@@ -39,7 +39,7 @@ static const char source[] =
 	"	c[z * rows * columns + i * columns + j] = sum;\n"
 	"}\n";
 
-/* What a block works on: q, k, v and result are [batch, heads, length, depth], scores and weights
+/* An attention block: q, k, v and result are [batch, heads, length, depth], scores and weights
  * [batch, heads, length, length]. */
 enum { Q, K, V, LENGTHS, PADDING, SCORES, WEIGHTS, RESULT, BUFFERS };
 

@@ -186,7 +186,7 @@ void print_head(const kiln_client *client, const char *what)
 		   "its copy us", "copies", "wall us");
 }
 
-/* A device that cannot tell its time says 0: then the program's own has to do. */
+/* A device without a clock says 0; then the program's own time stands for it. */
 void print_row(const char *name, struct took took, struct took copy)
 {
 	int told = took.device > 0 && copy.device > 0;

@@ -1,6 +1,6 @@
 /*
  * common.h: what the examples that time something share: numbers to work on, arrays there and back,
- * and the time of a call beside the time of a copy.  Whatever goes wrong ends the program, with one
+ * and the time of a call beside the time of a copy.  Any failure ends the program with one
  * sentence and status 1.
  */
 #ifndef KILN_EXAMPLES_COMMON_H

@@ -16,7 +16,7 @@ struct sizes {
 
 static const struct sizes full = {512, 64, 256, 512}, less = {16, 8, 32, 48};
 
-/* As one would write it in an afternoon.  Grid and block are the launch's. */
+/* A first draft of the kernel.  The launch chooses grid and block. */
 static const char source[] =
 	"__global__ void gather(const float *src, const unsigned char *idx, float *dst, int n, int m,\n"
 	"                       int p, int c)\n"

@@ -56,7 +56,7 @@ static void fill(struct batch *b)
 		b->predicted[i] = (float)(corner(i / 4 + b->boxes, i % 4) + random_at((uint64_t)i) / 4);
 }
 
-/* Where intersections are not held at 0, two boxes apart in both directions have one. */
+/* Two boxes that are apart in both directions have an intersection if it is not held at 0. */
 static double giou(const float *p, const unsigned char *t)
 {
 	double width = fmax(0, fmin(p[2], t[2]) - fmax(p[0], t[0]));

@@ -14,7 +14,7 @@ enum { ROWS = 3, COLUMNS = 4, BATCHES = 2 };
 /* The operands that layer_norm has, in its order; beta is left out. */
 enum { X, GAMMA, BETA, RESIDUAL, Y, MEAN, RSTD, SUM, OPERANDS };
 
-/* Plans and compiles.  No memory is named yet. */
+/* Plans and compiles; memory is named later, in each submit. */
 static int prepare(kiln_client *client, kiln_call **call)
 {
 	const int64_t shape[2] = {ROWS, COLUMNS}, columns = COLUMNS, rows = ROWS;
@@ -29,7 +29,7 @@ static int prepare(kiln_client *client, kiln_call **call)
 	return kiln_prepare(client, "layer_norm", tensors, OPERANDS, &eps, 1, call);
 }
 
-/* One batch: buffers[BETA] is NULL, as it was left out. */
+/* Runs one batch; buffers[BETA] is NULL, because beta was left out. */
 static int run(kiln_client *client, kiln_call *call, kiln_buffer *const buffers[OPERANDS])
 {
 	kiln_operand operands[OPERANDS] = {{0}};

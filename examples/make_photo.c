@@ -1,11 +1,10 @@
 /*
  * make_photo: draws examples/data/photo.ppm, the picture that the photo example works on: a lake
  * under mountains at dusk, with clouds, ripples and film grain, so that it has smooth and noisy
- * parts as a photograph has.  Integers only: the same bytes on every machine.
+ * parts as a photograph has.  It computes in integers, so every machine gets the same bytes.
  *
  *   make_photo [WIDTH HEIGHT] > photo.ppm        401 267 unless given; odd sizes are the point
- *
- * Knows nothing of Kiln.
+ * It knows nothing of Kiln.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -51,7 +51,7 @@ static void check_softmax(const float *x, const float *y, int64_t rows)
 	}
 }
 
-/* What comes of dividing exp(x) by the sum of them, as the formula is written. */
+/* Divides each exp(x) by their sum, as the formula is written. */
 static float naive_softmax(const float *x)
 {
 	float sum = 0;
@@ -92,7 +92,7 @@ struct moments {
 	double mean, variance;
 };
 
-/* Two loops in f64: the mean, and then the distances from it. */
+/* Takes the mean in one loop and the distances from it in a second, in f64. */
 static struct moments plain(const void *x, kiln_dtype dtype, int64_t at)
 {
 	struct moments m = {0, 0};
@@ -104,7 +104,7 @@ static struct moments plain(const void *x, kiln_dtype dtype, int64_t at)
 	return m;
 }
 
-/* One loop, as the formula has it, in the type of the numbers. */
+/* Takes both sums in one loop, as the formula has it, in the type of the numbers. */
 static double naive(const void *x, kiln_dtype dtype)
 {
 	double mean = 0, squares = 0;
@@ -126,7 +126,7 @@ struct norm_case {
 	double centre, spread, tolerance; /* the last: of the variance, relative */
 };
 
-/* f32 has only every 64th number around 1e9: what is normalized there is spread wider. */
+/* f32 has only every 64th number around 1e9, so rows there are spread wider. */
 static const struct norm_case cases[] = {
 	{"layer norm, f32, around 0", KILN_F32, 0, 1.5, 1e-5},
 	{"layer norm, f32, around 1e9", KILN_F32, 1e9, 1e5, 1e-5},

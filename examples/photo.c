@@ -29,7 +29,7 @@
 
 extern char **environ;
 
-/* What the daemon's cache and counters say at one moment. */
+/* The daemon's cache and counters at one moment. */
 struct figures {
 	long long rows, bytes, requests, hits, shared, compiles, generic, refused;
 };
@@ -42,7 +42,7 @@ static int fail(const char *what)
 
 /* ---- Memory and workers ---- */
 
-/* Above the numbers the workers use, so that no dup2 meets another's source. */
+/* The descriptors lie above the numbers that workers use, so that no dup2() meets another's source. */
 static int move_up(int fd)
 {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 10);
@@ -70,7 +70,7 @@ static struct photo_shared *share(const struct pnm *picture, int *fd, size_t *by
 	return shared;
 }
 
-/* This program again, with a role: a fresh process that has no connection of ours. */
+/* Starts this program again, with a role: a fresh process without a connection of this one. */
 static pid_t start(const char *role, int memory, int input, int output)
 {
 	char *arguments[] = {"photo", "--role", (char *)role, NULL};
@@ -90,8 +90,8 @@ static pid_t start(const char *role, int memory, int input, int output)
 }
 
 /*
- * Two pipes in a row: this process -> split -> join; to[] are their writing ends here.  Nobody
- * comes after join.
+ * Two pipes in a row: this process -> split -> join; to[] are their writing ends here.  Join is
+ * the last.
  */
 static int start_workers(int memory, pid_t pids[PHOTO_ROLES], int to[PHOTO_ROLES])
 {
@@ -141,7 +141,7 @@ static int wait_workers(pid_t pids[PHOTO_ROLES])
 
 /* ---- Checking and writing ---- */
 
-/* The planes of the picture by plain loops; each strip by itself, as the workers cut it. */
+/* Makes the planes of the picture by plain loops, each strip by itself, as the workers cut it. */
 static void split_plainly(struct photo_shared *shared, uint8_t *planes)
 {
 	const uint8_t *picture = photo_image(shared, 0);
@@ -228,7 +228,7 @@ static int read_figures(kiln_client *client, struct figures *out)
 		.hits = kiln_reply_int(info, "counters.hits"),
 		.shared = kiln_reply_int(info, "counters.shared"),
 		.compiles = kiln_reply_int(info, "counters.compiles"),
-		/* Answered by a kernel for all sizes, while the exact one is not there yet. */
+		/* A kernel for all sizes answers while the exact one is not there yet. */
 		.generic = kiln_reply_int(info, "counters.generic"),
 		.refused = kiln_reply_int(info, "counters.failures") +
 				   kiln_reply_int(info, "counters.remembered") +

@@ -20,7 +20,7 @@
 
 enum photo_role { PHOTO_SPLIT, PHOTO_JOIN, PHOTO_ROLES };
 
-/* What a worker tells of itself. */
+/* A worker's report. */
 struct photo_report {
 	char device[32];
 	char variant[64];

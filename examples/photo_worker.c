@@ -70,7 +70,7 @@ static int call(struct worker *w, kiln_call *call_)
 	return 0;
 }
 
-/* One strip: from image role to image role + 1. */
+/* Takes one strip from image role to image role + 1. */
 static int work(struct worker *w, uint32_t strip)
 {
 	uint32_t rows = photo_strip_rows(w->shared, strip);
@@ -92,7 +92,7 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The value behind "name" at the start of a line of the plan. */
+/* Finds the value behind "name" at the start of a line of the plan. */
 static void plan_line(const char *plan, const char *name, char *out, size_t size)
 {
 	size_t length = strlen(name);

@@ -1,6 +1,6 @@
 /*
  * pnm: reads and writes the simplest image files there are: binary PPM (P6, colour) and PGM (P5,
- * grey), 8 bits a sample.  Knows nothing of Kiln.
+ * grey), 8 bits a sample.  It knows nothing of Kiln.
  */
 #ifndef KILN_EXAMPLES_PNM_H
 #define KILN_EXAMPLES_PNM_H

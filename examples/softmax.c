@@ -10,7 +10,7 @@
 
 enum { ROWS = 2, COLUMNS = 4 };
 
-/* Along the last axis, of the scores as they are. */
+/* Goes along the last axis, over the scores as they are. */
 static int plain(kiln_client *client, kiln_buffer *scores, kiln_buffer *result)
 {
 	const int64_t shape[2] = {ROWS, COLUMNS};
@@ -20,7 +20,8 @@ static int plain(kiln_client *client, kiln_buffer *scores, kiln_buffer *result)
 	return kiln_softmax(client, x, y, -1, 1.0);
 }
 
-/* Of each row only the first so many; the rest of y is 0.  lengths has one int32 a row. */
+/* Takes the first elements of each row, as many as its length says; the rest of y is 0.  lengths
+	 * has one int32 a row. */
 static int masked(kiln_client *client, kiln_buffer *scores, kiln_buffer *lengths,
 				  kiln_buffer *result)
 {

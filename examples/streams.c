@@ -59,7 +59,7 @@ static int submit(const struct calls *calls, const struct matrix *matrix, unsign
 	return kiln_submit_many(works, 2, &options, ticket);
 }
 
-/* A stream for each matrix: none waits for another. */
+/* Each matrix has its own stream, so none waits for another. */
 static int run(kiln_client *client, const struct calls *calls, const struct matrix *matrices)
 {
 	kiln_ticket tickets[MATRICES];

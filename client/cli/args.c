@@ -57,14 +57,6 @@ static int set_global(struct cli *cli, const char *name, const char *value)
 	return CLI_OK;
 }
 
-/* Takes an optional value only if it looks like a number. */
-static bool takes_next(const struct cli_option *option, const char *next)
-{
-	if (!next || !option->value)
-		return false;
-	return option->value[0] != '[' || (next[0] >= '0' && next[0] <= '9');
-}
-
 static int keep_value(struct cli *cli, int option, const char *value)
 {
 	const struct cli_option *row = &cli_options(cli->command)[option];
@@ -92,7 +84,7 @@ static int parse_option(struct cli *cli, char **argv, int *at)
 	int own = find_option(options, name, length);
 	int global = own < 0 ? find_option(cli_global_options, name, length) : -1;
 	const struct cli_option *option;
-	const char *value = "";
+	const char *value = "", *next = argv[*at + 1];
 
 	if (own < 0 && global < 0)
 		return cli->command
@@ -100,13 +92,16 @@ static int parse_option(struct cli *cli, char **argv, int *at)
 							   name, cli->command->name, cli->command->name)
 				   : cli_usage("--%.*s is no global option; see 'kiln help'", (int)length, name);
 	option = own >= 0 ? &options[own] : &cli_global_options[global];
+	bool optional = option->value && option->value[0] == '[';
 	if (equals) {
 		if (!option->value)
 			return cli_usage("--%s takes no value, but '%s' was given", option->name, equals + 1);
 		value = equals + 1;
-	} else if (takes_next(option, argv[*at + 1]))
-		value = argv[++*at];
-	else if (option->value && option->value[0] != '[')
+	} else if (next && option->value && (!optional || (next[0] >= '0' && next[0] <= '9'))) {
+		/* An optional value is taken only if it looks like a number. */
+		value = next;
+		++*at;
+	} else if (option->value && !optional)
 		return cli_usage("--%s needs a value: --%s %s", option->name, option->name, option->value);
 	return global >= 0 ? set_global(cli, option->name, value) : keep_value(cli, own, value);
 }
@@ -166,7 +161,7 @@ int cli_parse(const struct cli_command *const *commands, int argc, char **argv, 
 			status = cli_usage("'%s' is no option; see 'kiln help'", argv[i]);
 		else if (!cli->command)
 			status = parse_command(cli, argv, &i);
-		else if (cli->positional_count < cli->command->most)
+		else if (cli->positional_count < cli->command->positional.most)
 			cli->positional[cli->positional_count++] = argv[i];
 		else
 			status = cli_usage("'%s' is one argument too many for 'kiln %s'; usage: kiln %s%s%s",
@@ -175,7 +170,7 @@ int cli_parse(const struct cli_command *const *commands, int argc, char **argv, 
 		if (status)
 			return status;
 	}
-	if (!cli->command || cli->help || cli->positional_count >= cli->command->least)
+	if (!cli->command || cli->help || cli->positional_count >= cli->command->positional.least)
 		return CLI_OK;
 	return cli_usage("'kiln %s' needs more arguments; usage: kiln %s %s; see 'kiln help %s'",
 					 cli->command->name, cli->command->name, cli->command->usage,

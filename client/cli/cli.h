@@ -49,9 +49,11 @@ struct cli_command {
 	int (*handler)(struct cli *cli);
 	const char *usage; /* positional arguments */
 	const char *help;  /* one line */
-	const struct cli_option *options;
-	int least, most; /* positional arguments */
-	int flags;       /* CLI_STARTS, CLI_ON_DEVICE */
+	struct {
+		int least, most;
+	} positional;
+	const struct cli_option *options; /* NULL: none */
+	int flags;                        /* CLI_STARTS, CLI_ON_DEVICE */
 	/* Puts options that come from elsewhere before its own; NULL: there are none. */
 	const struct cli_option *(*merge)(const struct cli_option *own);
 };

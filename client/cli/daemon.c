@@ -60,7 +60,6 @@ int cli_connect(struct cli *cli, kiln_client **client)
 		.timeout_ms = cli->timeout_ms,
 		.flags = cli->connect_flags | (cli->autostart == 1 ? KILN_CONNECT_AUTOSTART : 0),
 	};
-
 	int status = kiln_connect(&options, client);
 
 	if (!status)
@@ -86,11 +85,23 @@ int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int
 	return status ? CLI_FAILED : CLI_OK;
 }
 
-bool cli_json(const struct cli *cli, kiln_reply *reply)
+int cli_show(struct cli *cli, kiln_reply *reply, print_reply *print)
 {
 	if (cli->json)
 		puts(kiln_reply_json(reply));
-	return cli->json;
+	else
+		print(cli, reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_answer(struct cli *cli, const char *request, const kiln_attr *args, int count,
+			   print_reply *print)
+{
+	kiln_reply *reply;
+
+	return cli_request(cli, request, args, count, &reply) ? CLI_FAILED
+														  : cli_show(cli, reply, print);
 }
 
 kiln_attr cli_attr_int(const char *name, int64_t value)

@@ -43,19 +43,14 @@ static uint16_t to_f16(float value)
 	return (uint16_t)(sign | (exponent - 112) << 10 | (bits >> 13 & 0x3ff));
 }
 
-static uint16_t to_bf16(float value)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	return (uint16_t)(bits >> 16);
-}
-
 static void put_real(kiln_dtype dtype, uint8_t *at, double value)
 {
 	float narrow = (float)value;
-	uint16_t half = dtype == KILN_F16 ? to_f16(narrow) : to_bf16(narrow);
+	uint32_t bits;
+	uint16_t half;
 
+	memcpy(&bits, &narrow, sizeof(bits));
+	half = dtype == KILN_F16 ? to_f16(narrow) : (uint16_t)(bits >> 16);
 	if (dtype == KILN_F64)
 		memcpy(at, &value, 8);
 	else if (dtype == KILN_F32)
@@ -126,14 +121,6 @@ static void fill_mask(const struct cli_problem *problem, kiln_dtype dtype, uint8
 	}
 }
 
-static void fill_lengths(uint8_t *at, uint64_t count, int64_t columns, uint64_t *state)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		int32_t length = (int32_t)random_length(columns, state);
-		memcpy(at + i * sizeof(length), &length, sizeof(length));
-	}
-}
-
 /* Stores a number as any of the types below. */
 static void put_number(kiln_dtype dtype, uint8_t *at, double value)
 {
@@ -184,19 +171,12 @@ static void fill_boxes(kiln_dtype dtype, uint8_t *at, uint64_t count, bool padde
 	}
 }
 
-static void fill_offsets(const struct cli_problem *problem, uint8_t *at, uint64_t count)
-{
-	uint64_t boxes = (uint64_t)problem->tensors[1].shape[0];
-
-	for (uint64_t i = 0; i < count; i++)
-		put_number(KILN_I32, at + i * 4, (double)(count > 1 ? i * boxes / (count - 1) : 0));
-}
-
 /* Fills operands of special kinds; false for all others. */
 static bool fill_special(const struct cli_problem *problem, int operand, enum op_data kind,
 						 kiln_dtype dtype, uint8_t *at, uint64_t count, uint64_t *state)
 {
 	int64_t end = problem->index_end[operand];
+	uint64_t boxes = (uint64_t)problem->tensors[1].shape[0];
 
 	switch (kind) {
 	case OP_INDICES:
@@ -207,7 +187,8 @@ static bool fill_special(const struct cli_problem *problem, int operand, enum op
 		fill_boxes(dtype, at, count, kind == OP_TARGETS, state);
 		return true;
 	case OP_OFFSETS:
-		fill_offsets(problem, at, count);
+		for (uint64_t i = 0; i < count; i++)
+			put_number(KILN_I32, at + i * 4, (double)(count > 1 ? i * boxes / (count - 1) : 0));
 		return true;
 	case OP_COUNT:
 		put_number(dtype, at, (double)(1 + data_next(state) % 100));
@@ -239,7 +220,8 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 		return;
 	axis = axis < 0 && first->rank ? axis + first->rank : axis < 0 ? 0 : axis;
 	if (kind == OP_MASK && !strcmp(cli_problem_text(problem, "kind", ""), "lengths"))
-		fill_lengths(at, count, last_size(first), &state);
+		for (uint64_t i = 0; i < count; i++)
+			put_number(KILN_I32, at + i * 4, (double)random_length(last_size(first), &state));
 	else if (kind == OP_MASK)
 		fill_mask(problem, tensor->dtype, at, count, last_size(tensor), &state);
 	else if (kind == OP_BITS || !is_real(tensor->dtype))

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 const char *figure_bytes(uint64_t bytes, char text[FIGURE_MAX])
 {
@@ -57,6 +58,15 @@ const char *figure_known(int64_t value, const char *unit, char text[FIGURE_MAX])
 	else
 		snprintf(text, FIGURE_MAX, "%" PRId64 "%s%s", value, unit[0] ? " " : "", unit);
 	return text;
+}
+
+void figure_date(int64_t seconds, const char *format, char text[FIGURE_MAX])
+{
+	time_t time = (time_t)seconds;
+	struct tm parts;
+
+	if (gmtime_r(&time, &parts))
+		strftime(text, FIGURE_MAX, format, &parts);
 }
 
 const char *figure_dims(const int64_t *values, int count, char *text, size_t size)

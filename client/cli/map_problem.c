@@ -16,7 +16,6 @@
 #include "tests/ops/map/eval.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,15 +51,6 @@ static int map_problem_find(const char *name)
 	return -1;
 }
 
-static bool is_operand(const struct cli *cli, struct files *files, const char *name,
-					   const char *after)
-{
-	while (*after == ' ')
-		after++;
-	return *after == '[' || named_value(cli, "shape", name) || named_value(cli, "dtype", name) ||
-		   files_in(files, name) || files_out(files, name);
-}
-
 static int note_operand(const char *name, int depth)
 {
 	int at = map_problem_find(name);
@@ -93,7 +83,9 @@ static int find_operands(const struct cli *cli, struct files *files, const char 
 			length++;
 		snprintf(name, sizeof(name), "%.*s", (int)length, text);
 		text += length;
-		if (length < EVAL_NAME && is_operand(cli, files, name, text))
+		if (length < EVAL_NAME &&
+			(text[strspn(text, " ")] == '[' || named_value(cli, "shape", name) ||
+			 named_value(cli, "dtype", name) || files_in(files, name) || files_out(files, name)))
 			status = note_operand(name, depth);
 		while (text < end && isalnum((unsigned char)*text)) /* the exponent of a number */
 			text++;
@@ -101,17 +93,10 @@ static int find_operands(const struct cli *cli, struct files *files, const char 
 	return status;
 }
 
-/* The first = that is no part of a comparison. */
-static const char *find_sign(const char *statement)
-{
-	const char *at = strchr(statement, '=');
-
-	return at ? at + 1 : statement;
-}
-
 static int name_operands(const struct cli *cli, struct files *files)
 {
-	const char *statement = cli->positional[0], *right = find_sign(statement);
+	const char *statement = cli->positional[0], *equals = strchr(statement, '=');
+	const char *right = equals ? equals + 1 : statement;
 	char left[EVAL_NAME] = "";
 	size_t length = strspn(statement, " "), from = length;
 	int status = find_operands(cli, files, right, statement + strlen(statement));

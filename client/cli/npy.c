@@ -163,18 +163,9 @@ static bool read_value(struct reader *reader, int key, struct header *header)
 	return !header->structure && read_word(reader, header->descr, "the element type as a string");
 }
 
-static int find_key(const char *word)
-{
-	static const char *const keys[] = {"descr", "fortran_order", "shape"};
-	int key = 0;
-
-	while (key < 3 && strcmp(keys[key], word) != 0)
-		key++;
-	return key;
-}
-
 static bool read_dictionary(struct reader *reader, struct header *header)
 {
+	static const char *const keys[] = {"descr", "fortran_order", "shape"};
 	unsigned seen = 0;
 	bool comma = true;
 
@@ -182,12 +173,13 @@ static bool read_dictionary(struct reader *reader, struct header *header)
 		return expected(reader, "'{'");
 	while (!npy_take(reader, '}')) {
 		char word[WORD_MAX];
-		int key;
+		int key = 0;
 		if (!comma)
 			return expected(reader, "',' or '}'");
 		if (!read_word(reader, word, "a key as a string"))
 			return false;
-		key = find_key(word);
+		while (key < 3 && strcmp(keys[key], word) != 0)
+			key++;
 		if (key == 3)
 			return refuse(reader->why,
 						  "its header has the key '%s'; descr, fortran_order and "
@@ -268,15 +260,6 @@ static bool count_bytes(const struct header *header, int size, uint64_t *bytes)
 
 /* ---- The file ---- */
 
-static uint32_t little_endian(const uint8_t *at, int bytes)
-{
-	uint32_t value = 0;
-
-	for (int i = 0; i < bytes; i++)
-		value |= (uint32_t)at[i] << 8 * i;
-	return value;
-}
-
 /* Finds the dictionary. */
 static bool find_header(const uint8_t *file, size_t have, uint64_t size, struct reader *reader,
 						uint64_t *data_at)
@@ -293,7 +276,9 @@ static bool find_header(const uint8_t *file, size_t have, uint64_t size, struct 
 					  file[7]);
 	if (have < prefix)
 		return refuse(reader->why, "it ends in its header, after %zu bytes", have);
-	*data_at = prefix + (uint64_t)little_endian(file + 8, wide);
+	*data_at = prefix;
+	for (int i = 0; i < wide; i++) /* little-endian */
+		*data_at += (uint64_t)file[8 + i] << 8 * i;
 	if (*data_at > size)
 		return refuse(reader->why, "it ends in its header: that has %llu bytes and the file %llu",
 					  (unsigned long long)*data_at, (unsigned long long)size);

@@ -2,6 +2,7 @@
  * npy_file.c: .npy files on disk.  A file is read as a whole, and appears as a whole or not at all.
  */
 #include "npy.h"
+#include "sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE_BYTES ((size_t)1 << 30) /* of one read or write */
+#define PIECE_BYTES ((size_t)1 << 30) /* of one read */
 
 static bool refuse_errno(char *why, const char *path, const char *what)
 {
@@ -121,29 +122,12 @@ bool npy_read(const char *path, struct npy *npy, char why[NPY_WHY_MAX])
 
 /* ---- Writing ---- */
 
-static bool npy_file_write_all(int fd, const uint8_t *data, uint64_t bytes)
-{
-	uint64_t done = 0;
-
-	while (done < bytes) {
-		uint64_t left = bytes - done;
-		ssize_t put = write(fd, data + done, left < PIECE_BYTES ? (size_t)left : PIECE_BYTES);
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put < 0)
-			return false;
-		done += (uint64_t)put;
-	}
-	return true;
-}
-
 /* Writes and closes the file: some file systems say only then that they are full. */
 static bool write_file(int fd, const struct npy *npy)
 {
 	uint8_t header[NPY_WRITTEN_MAX];
 	size_t length = npy_header(npy, header);
-	bool good =
-		npy_file_write_all(fd, header, length) && npy_file_write_all(fd, npy->data, npy->bytes);
+	bool good = write_all(fd, header, length) && write_all(fd, npy->data, npy->bytes);
 	int error = errno;
 
 	if (close(fd) != 0 && good)

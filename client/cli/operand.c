@@ -1,5 +1,5 @@
 /*
- * kiln_operand: --operand, which says all of one operand in a word: TYPE:SHAPE[:STRIDES][@OFFSET].
+ * operand.c: --operand, which says all of one operand in a word: TYPE:SHAPE[:STRIDES][@OFFSET].
  * With it any problem can be described, as the daemon describes one in its sentences; what follows
  * from the first operand elsewhere is said here.
  */

@@ -1,5 +1,5 @@
 /*
- * kiln_problem: from options to the first operand and the attributes, by the operator's row.
+ * problem.c: from options to the first operand and the attributes, by the operator's row.
  * Checks that options are for the operator and fit together; whether the request is right is the
  * daemon's to say.
  */
@@ -41,15 +41,6 @@ static int check_options(const struct cli *cli, const struct plan_op *row)
 						 "'kiln help %s'",
 						 options[i].name, row->name, taken, cli->command->name);
 	}
-	return CLI_OK;
-}
-
-static int check_needs(const struct cli *cli, const struct plan_op *row)
-{
-	for (const struct op_attribute *attribute = row->attributes; attribute->name; attribute++)
-		if (attribute->needed && !cli_value(cli, attribute->name))
-			return cli_usage("'kiln %s %s' needs --%s, as --%s %s", cli->command->name, row->name,
-							 attribute->name, attribute->name, attribute->value);
 	return CLI_OK;
 }
 
@@ -160,8 +151,11 @@ int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *
 		status = cli_problem_files(cli, problem);
 	if (!status)
 		status = all ? cli_operand_list(cli, problem) : first_operand(cli, problem);
-	if (!status && problem->row)
-		status = check_needs(cli, problem->row);
+	for (const struct op_attribute *attribute = problem->row ? problem->row->attributes : NULL;
+		 !status && attribute && attribute->name; attribute++)
+		if (attribute->needed && !cli_value(cli, attribute->name))
+			status = cli_usage("'kiln %s %s' needs --%s, as --%s %s", cli->command->name,
+							   problem->op, attribute->name, attribute->name, attribute->value);
 	for (const struct cli_option *option = cli_options(cli->command); !status && option->name;
 		 option++) {
 		const struct op_attribute *attribute = cli_attribute(problem->row, option->name);

@@ -1,6 +1,6 @@
 /*
- * kiln_problem_operands: all operands but the first: which are there, of which type and shape, as
- * options and files say and as follows from the first.
+ * problem_operands.c: all operands but the first: which are there, and of which type and shape.
+ * Options and files say so; the rest follows from the first.
  */
 #include "failure.h"
 #include "files.h"
@@ -39,15 +39,6 @@ static int check_with(const struct plan_op *row, const char *with)
 	return CLI_OK;
 }
 
-/* With a mask that is added, the gradient does not depend on it. */
-static bool kind_has_mask(const struct cli_problem *problem)
-{
-	const char *kind = cli_problem_text(problem, "kind", "");
-	bool backward = !strcmp(problem->row->operands[0].name, "y");
-
-	return strcmp(kind, "causal") != 0 && (strcmp(kind, "additive") != 0 || !backward);
-}
-
 static bool is_asked_for(const struct cli *cli, const struct cli_problem *problem,
 						 const char *operand)
 {
@@ -60,11 +51,16 @@ static bool is_asked_for(const struct cli *cli, const struct cli_problem *proble
 static bool is_there(const struct cli *cli, const struct cli_problem *problem,
 					 const struct op_operand *operand)
 {
+	const char *kind = cli_problem_text(problem, "kind", "");
+	bool backward = !strcmp(problem->row->operands[0].name, "y");
+
 	if (is_asked_for(cli, problem, operand->name))
 		return true;
 	switch (operand->presence) {
 	case OP_BY_KIND:
-		return cli_value(cli, "mask") || kind_has_mask(problem);
+		/* The gradient does not depend on a mask that is added. */
+		return cli_value(cli, "mask") ||
+			   (strcmp(kind, "causal") != 0 && (strcmp(kind, "additive") != 0 || !backward));
 	case OP_USUAL:
 		return !cli_value(cli, "with");
 	case OP_OPTIONAL:
@@ -96,7 +92,7 @@ static int choose_dtype(const struct cli *cli, const struct cli_problem *problem
 	return own ? cli_dtype(option, own, dtype) : CLI_OK;
 }
 
-/* Of gather: is the first operand a gradient? */
+/* Whether the first operand of a gather is a gradient. */
 static bool is_backward(const struct cli_problem *problem)
 {
 	return !strcmp(problem->row->operands[0].name, "ddst");
@@ -109,8 +105,9 @@ static void set_shape(kiln_tensor *tensor, int rank, int64_t first, int64_t seco
 	tensor->shape[1] = second;
 }
 
-/* Of gather and its backward: the lists of indices, and the side that has --last for its last axis;
- * of gather, the lists have it, too.  Shapes without these axes are refused by the daemon. */
+/* Sets a shape of gather or its backward: that of the lists of indices, or of the operand that has
+ * --last for its last axis; the lists of gather have it, too.  The daemon refuses shapes without
+ * these axes. */
 static int gather_shape(const struct cli *cli, const struct cli_problem *problem,
 						const struct op_operand *operand, kiln_tensor *tensor)
 {
@@ -133,7 +130,7 @@ static int gather_shape(const struct cli *cli, const struct cli_problem *problem
 	return status;
 }
 
-/* Of boxes: what goes with predictions that are padded, or that offsets divide up. */
+/* Sets the shape of what goes with predicted boxes, which are padded or divided up by offsets. */
 static void boxes_shape(const struct cli *cli, const struct cli_problem *problem,
 						const struct op_operand *operand, kiln_tensor *tensor)
 {
@@ -187,7 +184,7 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 
 /* ---- From files ---- */
 
-/* What options say of an operand that comes from a file. */
+/* Takes an operand from its file, and checks that options say the same. */
 static int operand_from_file(const struct cli *cli, const struct cli_problem *problem,
 							 const struct op_operand *operand, struct file *file,
 							 kiln_tensor *tensor)

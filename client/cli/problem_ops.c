@@ -49,15 +49,6 @@ static void add_option(const char *name, const char *value, const char *help)
 	made.count++;
 }
 
-static void add_attribute(const struct op_attribute *attribute)
-{
-	char help[TEXT_MOST];
-
-	snprintf(help, sizeof(help), "%s%s%s%s", attribute->help, attribute->usual ? " (" : "",
-			 attribute->usual ? attribute->usual : "", attribute->usual ? ")" : "");
-	add_option(attribute->name, attribute->value, help);
-}
-
 static bool is_typed(const struct op_operand *operand)
 {
 	return operand->dtype == OP_OWN || operand->dtype == OP_MASK_DTYPE ||
@@ -109,8 +100,13 @@ const struct cli_option *cli_problem_options(const struct cli_option *own)
 	for (int i = 0; first[i].name; i++)
 		made.options[made.count++] = first[i];
 	for (const struct plan_op *row = next_operator(NULL); row; row = next_operator(row)) {
-		for (const struct op_attribute *attribute = row->attributes; attribute->name; attribute++)
-			add_attribute(attribute);
+		for (const struct op_attribute *attribute = row->attributes; attribute->name; attribute++) {
+			const char *usual = attribute->usual;
+			char help[TEXT_MOST];
+			snprintf(help, sizeof(help), "%s%s%s%s", attribute->help, usual ? " (" : "",
+					 usual ? usual : "", usual ? ")" : "");
+			add_option(attribute->name, attribute->value, help);
+		}
 		for (const struct op_operand *operand = row->operands; operand->name; operand++)
 			add_operand(row, operand);
 	}
@@ -134,13 +130,6 @@ const struct op_attribute *cli_attribute(const struct plan_op *row, const char *
 			if (!strcmp(attribute->name, option))
 				return attribute;
 	return NULL;
-}
-
-/* "gamma-dtype" is gamma's. */
-static bool is_dtype_of(const char *option, const char *operand)
-{
-	size_t length = strlen(operand);
-	return !strncmp(option, operand, length) && !strcmp(option + length, "-dtype");
 }
 
 bool cli_option_special(const char *option)
@@ -176,10 +165,12 @@ bool cli_operator_takes(const struct plan_op *row, const char *option)
 		return true;
 	for (const struct op_operand *operand = row->operands; operand->name; operand++) {
 		bool named = operand->presence == OP_OPTIONAL || operand->presence == OP_USUAL;
+		size_t length = strlen(operand->name);
 		if ((named && !strcmp(option, "with")) ||
 			(operand->shape == OP_MASK_SHAPE && !strcmp(option, "mask")) ||
 			(operand->shape == OP_LAST && !strcmp(option, "last")) ||
-			(is_typed(operand) && is_dtype_of(option, operand->name)))
+			(is_typed(operand) && !strncmp(option, operand->name, length) &&
+			 !strcmp(option + length, "-dtype")))
 			return true;
 	}
 	return false;

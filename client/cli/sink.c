@@ -22,13 +22,15 @@ struct sink {
 
 static struct sink out = {.fd = STDOUT_FILENO}, err = {.fd = STDERR_FILENO};
 
-static bool sink_write_all(int fd, const char *text, size_t size)
+bool write_all(int fd, const void *bytes, size_t size)
 {
+	const char *at = bytes;
+
 	while (size) {
-		ssize_t n = write(fd, text, size);
+		ssize_t n = write(fd, at, size);
 		if (n < 0 && errno != EINTR)
 			return false;
-		text += n > 0 ? n : 0;
+		at += n > 0 ? n : 0;
 		size -= n > 0 ? (size_t)n : 0;
 	}
 	return true;
@@ -40,27 +42,17 @@ static bool write_plain(int fd, const char *text, size_t size)
 	bool good;
 
 	if (plain_is(text, size, PLAIN_TEXT))
-		return sink_write_all(fd, text, size);
+		return write_all(fd, text, size);
 	copy = plain_copy(text, size, PLAIN_TEXT);
-	good = copy && sink_write_all(fd, copy, strlen(copy));
+	good = copy && write_all(fd, copy, strlen(copy));
 	free(copy);
 	return good;
-}
-
-/* How many bytes at the end of text belong to what follows. */
-static size_t unfinished(const char *text, size_t size)
-{
-	size_t back = size < 3 ? size : 3;
-
-	if (size && text[size - 1] == '\r')
-		return 1;
-	return back - (size_t)plain_cut(text + size - back, back);
 }
 
 static ssize_t on_write(void *cookie, const char *data, size_t size)
 {
 	struct sink *sink = cookie;
-	size_t all = sink->held_bytes + size, hold;
+	size_t all = sink->held_bytes + size, back = all < 3 ? all : 3, hold;
 	char *text = malloc(all + 1);
 	bool good;
 
@@ -68,7 +60,8 @@ static ssize_t on_write(void *cookie, const char *data, size_t size)
 		return 0;
 	memcpy(text, sink->held, sink->held_bytes);
 	memcpy(text + sink->held_bytes, data, size);
-	hold = unfinished(text, all);
+	/* Bytes at the end that belong to what follows: a '\r', or the beginning of a character. */
+	hold = all && text[all - 1] == '\r' ? 1 : back - (size_t)plain_cut(text + all - back, back);
 	good = write_plain(sink->fd, text, all - hold);
 	memcpy(sink->held, text + all - hold, hold);
 	sink->held_bytes = hold;

@@ -11,6 +11,8 @@
 bool sink_begin(void);
 /* Writes the rest of standard output; false: it cannot be written. */
 bool sink_end(void);
+/* Writes all bytes to a descriptor, as they are; false, and errno, where it cannot be written. */
+bool write_all(int fd, const void *bytes, size_t size);
 /* Standard output as it is, for an object's bytes. */
 FILE *sink_bytes(void);
 /* Standard error as it is, for lines of progress. */

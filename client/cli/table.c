@@ -2,6 +2,7 @@
  * table.c: prints aligned tables and pairs.
  */
 #include "table.h"
+#include "grow.h"
 #include "client/wire/plain.h"
 
 #include <stdarg.h>
@@ -16,38 +17,30 @@ void table_begin(struct table *table, const char *const *headers, int columns)
 	*table = (struct table){.headers = headers, .columns = columns};
 }
 
-/* Turns text, which is malloc'd, into one plain line, so that columns are aligned by what is
- * printed.  Takes text over. */
-static char *one_line(char *text)
+/* Makes one plain line, so that columns are aligned by what is printed.  The caller frees it; NULL
+ * without memory. */
+static char *one_line(const char *format, va_list list)
 {
-	size_t size = text ? strlen(text) : 0;
-	char *copy;
+	char *text, *line;
 
-	if (!text || plain_is(text, size, PLAIN_LINE))
-		return text;
-	copy = plain_copy(text, size, PLAIN_LINE);
+	if (vasprintf(&text, format, list) < 0)
+		return NULL;
+	line = plain_copy(text, strlen(text), PLAIN_LINE);
 	free(text);
-	return copy;
+	return line;
 }
 
 void table_cell(struct table *table, const char *format, ...)
 {
-	char *text = NULL;
+	char **cell = grow(&table->cells, table->count, &table->capacity, sizeof(*cell));
 	va_list list;
 
-	if (table->count == table->capacity) {
-		size_t capacity = table->capacity ? 2 * table->capacity : 64;
-		char **cells = realloc(table->cells, capacity * sizeof(*cells));
-		if (!cells)
-			return;
-		table->cells = cells;
-		table->capacity = capacity;
-	}
+	if (!cell)
+		return;
 	va_start(list, format);
-	if (vasprintf(&text, format, list) < 0)
-		text = NULL;
+	*cell = one_line(format, list);
 	va_end(list);
-	table->cells[table->count++] = one_line(text);
+	table->count++;
 }
 
 static void print_row(const struct table *table, const char *const *cells, const size_t *widths,
@@ -91,16 +84,21 @@ void table_print(struct table *table, FILE *out)
 	*table = (struct table){0};
 }
 
+void print_text(const char *text)
+{
+	size_t length = strlen(text);
+
+	printf("%s%s", text, length && text[length - 1] != '\n' ? "\n" : "");
+}
+
 void print_pair(const char *name, const char *format, ...)
 {
-	char *text = NULL;
+	char *text;
 	va_list list;
 
 	va_start(list, format);
-	if (vasprintf(&text, format, list) < 0)
-		text = NULL;
+	text = one_line(format, list);
 	va_end(list);
-	text = one_line(text);
 	printf("%-14s %s\n", name, text ? text : "");
 	free(text);
 }

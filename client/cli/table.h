@@ -20,6 +20,8 @@ void table_cell(struct table *table, const char *format, ...) __attribute__((for
 /* Prints and frees; table_end() prints on standard output. */
 void table_print(struct table *table, FILE *out);
 void table_end(struct table *table);
+/* Prints a text, and a newline if it ends without one. */
+void print_text(const char *text);
 /* "name            value" */
 void print_pair(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -33,6 +35,8 @@ const char *figure_micros(double micros, char text[FIGURE_MAX]); /* "12.3 us", "
 const char *figure_ago(int64_t seconds, char text[FIGURE_MAX]);  /* "5 s", "3 h", "12 d" */
 /* "7 regs"; "unknown" for a negative value */
 const char *figure_known(int64_t value, const char *unit, char text[FIGURE_MAX]);
+/* Writes a moment's date as strftime() does, in UTC; leaves a text without a date as it is. */
+void figure_date(int64_t seconds, const char *format, char text[FIGURE_MAX]);
 /* "2x3x4"; "scalar" */
 const char *figure_dims(const int64_t *values, int count, char *text, size_t size);
 

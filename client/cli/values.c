@@ -5,9 +5,10 @@
 #include "failure.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int cli_dims(const char *name, const char *text, int64_t *values, int *count)
 {
@@ -141,4 +142,17 @@ int cli_age(const char *name, const char *text, int64_t *seconds)
 				return CLI_OK;
 		}
 	return cli_usage("%s '%s': expected a time, as 90s, 15m, 12h, 30d or 2w", name, text);
+}
+
+int cli_path(const char *name, const char *path, char absolute[PATH_MAX])
+{
+	const char *space = name[0] ? " " : "";
+	char here[PATH_MAX] = "";
+
+	if (path[0] != '/' && !getcwd(here, sizeof(here)))
+		return cli_usage("%s%s'%s': %s", name, space, path, strerror(errno));
+	if (snprintf(absolute, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", path) >= PATH_MAX)
+		return cli_usage("%s%s'%.60s...': a path has at most %d bytes", name, space, path,
+						 PATH_MAX - 1);
+	return CLI_OK;
 }

@@ -7,6 +7,8 @@
 
 #include "cli.h"
 
+#include <limits.h>
+
 /* "2x3x4", "2,3,4", "" and "scalar" (rank 0). */
 int cli_dims(const char *name, const char *text, int64_t *values, int *count);
 /* "1,0": each of 0..count-1 once. */
@@ -20,6 +22,8 @@ int cli_real(const char *name, const char *text, double *value);
 int cli_age(const char *name, const char *text, int64_t *seconds);
 /* "30", "30s", "500ms". */
 int cli_time(const char *name, const char *text, int *milliseconds);
+/* Makes a path absolute for the daemon, which has another working directory.  Links stay. */
+int cli_path(const char *name, const char *path, char absolute[PATH_MAX]);
 /* "f32:2.5": the number in the first bytes of value, as its type has it (scalar.c). */
 int cli_scalar(const char *name, const char *text, kiln_dtype *dtype, uint8_t value[8]);
 

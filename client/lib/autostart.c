@@ -148,7 +148,7 @@ static _Noreturn void become_daemon(const char *program, char *const arguments[]
 static int spawn(const char *program, char *const arguments[], int log, int null, int pipe)
 {
 	sigset_t all, before;
-	/* No handler of the program may run in the child, whose threads and locks are gone. */
+	/* The program's threads and locks are gone in the child, so its handlers must not run there. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid_t child = fork();

@@ -25,14 +25,6 @@
 
 /* ---- Making ---- */
 
-static void set_name(kiln_buffer *buffer, const char *name)
-{
-	if (name)
-		snprintf(buffer->name, sizeof(buffer->name), "buffer \"%.40s\"", name);
-	else
-		snprintf(buffer->name, sizeof(buffer->name), "buffer %llu", (unsigned long long)buffer->id);
-}
-
 /* Frees the handle without telling the daemon. */
 static void discard(kiln_buffer *buffer)
 {
@@ -109,7 +101,10 @@ static int buffer_make(kiln_client *client, struct request *request, uint64_t by
 	buffer->bytes = bytes;
 	buffer->phase = shared ? wire_get_uint(&answer.in.root, "offset", 0) : phase;
 	buffer->id = wire_get_uint(&answer.in.root, "buf", 0);
-	set_name(buffer, name);
+	if (name)
+		snprintf(buffer->name, sizeof(buffer->name), "buffer \"%.40s\"", name);
+	else
+		snprintf(buffer->name, sizeof(buffer->name), "buffer %llu", (unsigned long long)buffer->id);
 	if (buffer->id == 0)
 		status = error_set(KILN_EPROTO, "kilnd at %s made a buffer without a number", client->path);
 	else if (shared)

@@ -11,7 +11,6 @@
 #include "signature.h"
 #include "client/wire/protocol.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * client.c: connects, closes, and decides which thread may be inside a client.  Of the protocol it
- * knows "hello" alone.
+ * client.c: connects, closes, and decides which thread may be inside a client.  "hello" is all that
+ * it knows of the protocol.
  */
 #include "client.h"
 #include "autostart.h"
@@ -17,7 +17,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -81,12 +81,6 @@ static void leave(bool pushed)
 
 /* ---- The gates, as a context sees them ---- */
 
-static uint64_t number_of(CUcontext context)
-{
-	uint64_t id = cuda_context_id(context);
-	return id != 0 ? id : (uint64_t)(uintptr_t)context;
-}
-
 static bool has_memory_operations(void)
 {
 	CUdevice device;
@@ -120,7 +114,7 @@ static void register_gates(const struct order *order, struct order_place *place)
 /* The gates in this context; NULL: they cannot be used there. */
 static const struct order_place *find_place(struct order *order, CUcontext context)
 {
-	uint64_t number = number_of(context);
+	uint64_t id = cuda_context_id(context), number = id != 0 ? id : (uint64_t)(uintptr_t)context;
 	struct order_place *place = order->places;
 	assert(order->place_count >= 0 && order->place_count <= ORDER_CONTEXTS);
 	while (place < order->places + order->place_count && place->context != number)

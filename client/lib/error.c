@@ -83,34 +83,29 @@ const char *kiln_errlog(void)
 	return log ? log : "";
 }
 
+static const struct {
+	int status;
+	const char *name, *text;
+} statuses[] = {{KILN_OK, "KILN_OK", "success"},
+#define STATUS_ROW(name, value, text) {value, "KILN_" #name, text},
+				KILN_STATUS_LIST(STATUS_ROW)
+#undef STATUS_ROW
+};
+
 const char *kiln_status_name(int status)
 {
-	switch (status) {
-	case KILN_OK:
-		return "KILN_OK";
-#define STATUS_NAME(name, value, text) \
-	case value:                        \
-		return "KILN_" #name;
-		KILN_STATUS_LIST(STATUS_NAME)
-#undef STATUS_NAME
-	default:
-		return "unknown status";
-	}
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+		if (statuses[i].status == status)
+			return statuses[i].name;
+	return "unknown status";
 }
 
 const char *kiln_status_text(int status)
 {
-	switch (status) {
-	case KILN_OK:
-		return "success";
-#define STATUS_TEXT(name, value, text) \
-	case value:                        \
-		return text;
-		KILN_STATUS_LIST(STATUS_TEXT)
-#undef STATUS_TEXT
-	default:
-		return "unknown status";
-	}
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+		if (statuses[i].status == status)
+			return statuses[i].text;
+	return "unknown status";
 }
 
 static const struct {

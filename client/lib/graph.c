@@ -17,11 +17,10 @@ static int check_works(kiln_client *client, const kiln_work *works, int count)
 	if (!works)
 		return error_set(KILN_EINVAL, "works is NULL");
 	for (int i = 0; i < count; i++) {
-		if (!works[i].call || works[i].call->client != client) {
-			return error_set(KILN_EINVAL, "works[%d].call is %s", i,
-							 works[i].call == NULL ? "NULL" : "one of another client");
-		}
-		int status = call_check_operands(works[i].call, works[i].operands, works[i].operand_count);
+		int status = call_check_work(client, works, i);
+		if (status != KILN_OK)
+			return status;
+		status = call_check_operands(works[i].call, works[i].operands, works[i].operand_count);
 		if (status != KILN_OK)
 			return call_blame(status, i);
 	}

@@ -161,14 +161,6 @@ static void learn(struct kiln_client *client, struct kiln_call *call, const msgp
 	}
 }
 
-static struct lane_question *find_question(struct lane *lane, uint64_t id)
-{
-	for (int i = 0; i < LANE_QUESTIONS; i++)
-		if (lane->questions[i].id == id)
-			return &lane->questions[i];
-	return NULL;
-}
-
 /* Finds a free place.  A launch that could not be sent has no ticket, so its place is free, too. */
 static struct lane_question *free_question(const struct kiln_client *client)
 {
@@ -185,8 +177,10 @@ void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 	struct lane *lane = client->lane;
 	const msgpack_object *root = &answer->in.root;
 	uint64_t generation = wire_get_uint(root, "generation", 0);
-	struct lane_question *question = find_question(lane, id);
-	if (!question)
+	struct lane_question *question = lane->questions;
+	while (question < lane->questions + LANE_QUESTIONS && question->id != id)
+		question++;
+	if (question == lane->questions + LANE_QUESTIONS)
 		return;
 	question->id = 0;
 	if (wire_get_uint(root, "bound", 0) == 0 || !question->call)

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #define STATUS_LEAST (-1000) /* statuses of later versions are above it, too */

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- KILN_DEBUG=wire ---- */
@@ -64,11 +63,6 @@ static const char *answer_str(struct answer *answer, const char *key)
 	return wire_get_str(&answer->in, &answer->in.root, key);
 }
 
-static void forget_late(struct kiln_client *client, size_t i)
-{
-	client->late[i] = client->late[--client->late_count];
-}
-
 /* Gives back what the reply to a request that timed out has brought. */
 static void late_reply(struct kiln_client *client, struct answer *answer, uint64_t id, int64_t st)
 {
@@ -78,7 +72,7 @@ static void late_reply(struct kiln_client *client, struct answer *answer, uint64
 		bool buffer = client->late[i].undo == UNDO_BUFFER;
 		const char *key = buffer ? "buf" : "call";
 		uint64_t object = wire_get_uint(&answer->in.root, key, 0);
-		forget_late(client, i);
+		client->late[i] = client->late[--client->late_count];
 		if (st == KILN_OK && object != 0) {
 			struct request request;
 			link_begin(client, &request, buffer ? "free" : "release");
@@ -112,15 +106,6 @@ static void handle_event(struct kiln_client *client, struct answer *event)
 	}
 }
 
-/* The id of the request that a message answers.  A daemon that turns the client away says so before
- * it reads hello, so this is hello's answer. */
-static uint64_t answered(const struct kiln_client *client, const struct answer *got, int64_t st,
-						 uint64_t want)
-{
-	uint64_t id = wire_id(&got->in);
-	return id == 0 && st < 0 && client->link == LINK_GREETING ? want : id;
-}
-
 /* Receives one message.  KILN_OK: it was handled, or it is the reply to `want` and is in *answer.
  */
 static int receive(struct kiln_client *client, uint64_t want, struct answer *answer, bool *matched)
@@ -150,7 +135,11 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 		show(client, "<-", &got.in.root);
 	bool reply = strcmp(wire_type(&got.in), "reply") == 0;
 	int64_t st = wire_get_int(&got.in.root, "st", 1);
-	uint64_t id = answered(client, &got, st, want);
+	uint64_t id = wire_id(&got.in);
+	/* A daemon that turns the client away says so before it reads hello, so this is hello's answer.
+	 */
+	if (id == 0 && st < 0 && client->link == LINK_GREETING)
+		id = want;
 	/* The daemon ends the connection because of a request that it could not read. */
 	if (reply && id == 0 && st < 0 && st >= INT32_MIN && answer_str(&got, "err") != NULL) {
 		snprintf(how, sizeof(how), "ended the connection: %s", answer_str(&got, "err"));

@@ -34,17 +34,14 @@ static int check_count(const kiln_call *call, const kiln_place *operands, int co
 	return KILN_OK;
 }
 
-/* The exponent of the largest power of two, up to 16 bytes, that divides the address. */
-static unsigned alignment_of(uint64_t address)
-{
-	return (unsigned)__builtin_ctzll(address | 16);
-}
-
+/* Packs, for each address, the exponent of the largest power of two up to 16 that divides it. */
 static uint64_t alignments_of(const kiln_call *call, const kiln_place *operands, int count)
 {
 	uint64_t all = 0;
 	for (int i = 0; i < count; i++) {
-		uint64_t one = call->left_out >> i & 1 ? LEFT_OUT : alignment_of(operands[i].address);
+		uint64_t one = call->left_out >> i & 1
+						   ? LEFT_OUT
+						   : (unsigned)__builtin_ctzll(operands[i].address | 16);
 		all |= one << (4 * i);
 	}
 	return all;

@@ -68,14 +68,7 @@ static void free_order(struct order *order)
 	free(order);
 }
 
-static void unlink_order(struct order **list, const struct order *order)
-{
-	while (*list != order)
-		list = &(*list)->next;
-	*list = order->next;
-}
-
-/* Called with the lock. */
+/* Called with the lock.  Places are the lane's thread's, so they are not looked at here. */
 static void order_watch_assert_valid(const struct order *order)
 {
 	(void)order;
@@ -126,25 +119,23 @@ void order_recheck(struct order *order, uint64_t last)
 		write_done(order, (uint32_t)(last % LANE_ENTRIES), last);
 }
 
-/* A word ahead of all entries satisfies every stream that waits there. */
-static void release(struct order *order)
-{
-	atomic_store(&order->state, ORDER_DEAD);
-	uint64_t last = atomic_load(&order->last);
-	for (uint32_t i = 0; i < LANE_ENTRIES; i++)
-		write_done(order, i, last + LANE_ENTRIES);
-}
-
 /* ---- The thread ---- */
 
 /* Called with the lock. */
 static void lifeline_ended(struct order *order)
 {
-	release(order);
+	struct order **link = &watched;
+	atomic_store(&order->state, ORDER_DEAD);
+	uint64_t last = atomic_load(&order->last);
+	/* A word ahead of all entries satisfies every stream that waits there. */
+	for (uint32_t i = 0; i < LANE_ENTRIES; i++)
+		write_done(order, i, last + LANE_ENTRIES);
 	(void)epoll_ctl(epoll, EPOLL_CTL_DEL, order->lifeline, NULL);
 	close(order->lifeline);
 	order->lifeline = -1;
-	unlink_order(&watched, order);
+	while (*link != order)
+		link = &(*link)->next;
+	*link = order->next;
 	let_go(order);
 }
 

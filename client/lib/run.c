@@ -16,7 +16,7 @@ static void run_keep(kiln_client *client, kiln_call *call)
 {
 	while (signature_is_full(client->signatures) && call_forget_oldest(client)) {
 	}
-	/* No program has the handle, so none asks for its plan. */
+	/* The library alone has the handle, so nobody asks for its plan. */
 	free(call->plan);
 	call->plan = NULL;
 	if (!signature_remember(client->signatures, call))
@@ -38,12 +38,7 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 		return status;
 	status = call_finish(client, ticket, deadline, NULL);
 	struct ticket *left = ticket_find(&client->tickets, ticket);
-	if (status == KILN_ETIMEDOUT && left) {
-		call_give_up(client, left);
-		return error_set(status, "kilnd at %s did not finish the call before the deadline",
-						 client->path);
-	}
-	return status;
+	return status == KILN_ETIMEDOUT && left ? call_overdue(client, left) : status;
 }
 
 static int run_run(kiln_client *client, const char *op, const kiln_tensor *tensors,

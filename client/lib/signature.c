@@ -66,14 +66,6 @@ static void put_text(struct signatures *table, const char *text)
 	put_bytes(table, text, bytes);
 }
 
-/* No kernel asks for an alignment of more than 16 bytes. */
-static unsigned alignment_of(const kiln_tensor *tensor)
-{
-	uint64_t phase = tensor->buffer ? tensor->buffer->phase : 0;
-	uint64_t low = (phase + tensor->offset) & 15;
-	return low == 0 ? 16 : (unsigned)(low & -low);
-}
-
 static bool put_tensor(struct signatures *table, const kiln_client *client,
 					   const kiln_tensor *tensor)
 {
@@ -85,8 +77,11 @@ static bool put_tensor(struct signatures *table, const kiln_client *client,
 	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK || (buffer && buffer->client != client))
 		return false;
 	bool strided = tensor->contiguous == 0;
+	/* Kernels ask for an alignment of 16 bytes at most. */
+	uint64_t place = ((buffer ? buffer->phase : 0) + tensor->offset) | 16,
+			 alignment = place & -place;
 	put(table, (uint64_t)tensor->dtype);
-	put(table, (uint64_t)tensor->rank << 16 | (uint64_t)strided << 8 | alignment_of(tensor));
+	put(table, (uint64_t)tensor->rank << 16 | (uint64_t)strided << 8 | alignment);
 	put_bytes(table, tensor->shape, (size_t)tensor->rank * sizeof(tensor->shape[0]));
 	if (strided)
 		put_bytes(table, tensor->stride, (size_t)tensor->rank * sizeof(tensor->stride[0]));

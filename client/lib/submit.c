@@ -48,6 +48,14 @@ int call_check_operands(const kiln_call *call, const kiln_operand *operands, int
 	return KILN_OK;
 }
 
+int call_check_work(const kiln_client *client, const kiln_work *works, int i)
+{
+	if (works[i].call && works[i].call->client == client)
+		return KILN_OK;
+	return error_set(KILN_EINVAL, "works[%d].call is %s", i,
+					 works[i].call ? "one of another client" : "NULL");
+}
+
 int call_blame(int status, int i)
 {
 	char text[ERROR_MAX];
@@ -211,9 +219,7 @@ static int wait_on_host(kiln_client *client, kiln_ticket ticket)
 	int status = call_await(client, ticket, client_deadline(client));
 	if (status != KILN_ETIMEDOUT)
 		return KILN_OK; /* the ticket has the result */
-	call_give_up(client, ticket_find(&client->tickets, ticket));
-	return error_set(status, "kilnd at %s did not finish the call before the deadline",
-					 client->path);
+	return call_overdue(client, ticket_find(&client->tickets, ticket));
 }
 
 /* Submits by message, and waits on the host where the stream cannot. */
@@ -318,13 +324,11 @@ static int submit_many(kiln_client *client, const kiln_work *works, int count,
 					   const kiln_submit_options *options, kiln_ticket *out)
 {
 	struct submission what = {.works = works, .count = count, .again = true};
-	for (int i = 1; i < count; i++) {
-		if (!works[i].call || works[i].call->client != client) {
-			return error_set(KILN_EINVAL, "works[%d].call is %s", i,
-							 works[i].call == NULL ? "NULL" : "one of another client");
-		}
-	}
-	int status = submit_read_options(options, &what);
+	int status = KILN_OK;
+	for (int i = 1; i < count && status == KILN_OK; i++)
+		status = call_check_work(client, works, i);
+	if (status == KILN_OK)
+		status = submit_read_options(options, &what);
 	return status == KILN_OK ? submit(client, &what, out) : status;
 }
 

@@ -20,6 +20,8 @@ bool call_follows_failure(const struct kiln_client *client, kiln_ticket after);
 int call_canceled(struct kiln_client *client, kiln_ticket after, kiln_ticket *out);
 /* Whether the operands are those that the call was prepared for, in buffers of its client. */
 int call_check_operands(const kiln_call *call, const kiln_operand *operands, int count);
+/* EINVAL with a message where works[i] has no call, or one of another client. */
+int call_check_work(const kiln_client *client, const kiln_work *works, int i);
 /* Adds to this thread's message that it is about works[i]; returns status. */
 int call_blame(int status, int i);
 void call_put_operands(struct wire_out *out, const kiln_operand *operands, int count);
@@ -32,5 +34,7 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline);
 int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros);
 /* Cancels calls that have not ended, without waiting, and forgets the ticket. */
 void call_give_up(kiln_client *client, struct ticket *ticket);
+/* Gives up a call that has not ended before its deadline; returns KILN_ETIMEDOUT with a message. */
+int call_overdue(kiln_client *client, struct ticket *ticket);
 
 #endif

@@ -64,7 +64,7 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 /* Ends every ticket that has not ended. */
 void ticket_finish_all(struct ticket_table *table, int status, const char *error);
 void ticket_remove(struct ticket_table *table, struct ticket *ticket);
-/* Nobody waits for the ticket any more. */
+/* Gives up a ticket that nobody waits for any more. */
 void ticket_give_up(struct ticket_table *table, struct ticket *ticket);
 void ticket_table_free(struct ticket_table *table);
 

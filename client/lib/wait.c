@@ -122,13 +122,11 @@ void call_give_up(kiln_client *client, struct ticket *ticket)
 	}
 }
 
-static int cancel_one(kiln_client *client, const struct ticket *ticket)
+int call_overdue(kiln_client *client, struct ticket *ticket)
 {
-	struct request request;
-	cancel_begin(client, &request, ticket);
-	int status = link_ask(client, &request, client_deadline(client), NULL);
-	/* ENOENT: the call ended while the request was on its way, so there was nothing to cancel. */
-	return status == KILN_ENOENT ? KILN_OK : status;
+	call_give_up(client, ticket);
+	return error_set(KILN_ETIMEDOUT, "kilnd at %s did not finish the call before the deadline",
+					 client->path);
 }
 
 static int cancel(kiln_client *client, kiln_ticket id)
@@ -143,7 +141,13 @@ static int cancel(kiln_client *client, kiln_ticket id)
 	int status = KILN_OK;
 	for (int i = 0; i < pieces(&whole) && status == KILN_OK; i++) {
 		const struct ticket *piece = piece_of(client, &whole, i);
-		status = piece ? cancel_one(client, piece) : KILN_OK;
+		struct request request;
+		if (!piece)
+			continue;
+		cancel_begin(client, &request, piece);
+		status = link_ask(client, &request, client_deadline(client), NULL);
+		/* The call ended while the request was on its way, so there was nothing to cancel. */
+		status = status == KILN_ENOENT ? KILN_OK : status;
 	}
 	return status;
 }

@@ -204,7 +204,7 @@ KILN_API const char *kiln_version(void);
 /* Starts a kilnd if none answers.  Its log is kilnd.log beside the socket, and it ends after 600 s
  * without a session. */
 #define KILN_CONNECT_AUTOSTART 1u
-/* Nobody waits for this client's compiles: they come after those of other clients. */
+/* The client's compiles are not urgent: they come after those of other clients. */
 #define KILN_CONNECT_BACKGROUND 2u
 
 typedef struct kiln_connect_options {
@@ -519,8 +519,8 @@ typedef struct kiln_raw {
 	size_t source_bytes; /* 0: up to its zero byte */
 	const char *entry;   /* a __global__ function, or a template-id: "scale<float, 4>" */
 	/* #include finds these headers by name, in "" or <>, and short forms of stdint.h, stddef.h,
-	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  No file is ever
-	 * opened. */
+	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  The
+	 * compiler opens no file. */
 	const kiln_text *headers;
 	int header_count;
 	const kiln_text *macros;

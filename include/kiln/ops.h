@@ -12,7 +12,7 @@
  *             kiln_tensor_none(), or any with dtype KILN_DTYPE_NONE and no buffer.
  *
  * dtypes      "float" is f16, bf16, f32 or f64.  f16 and bf16 are computed in f32, f64 in f64, and
- *             rounded once, at the end.  That type is called the compute type below.
+ *             rounded once, at the end.  Below, "compute type" means that type.
  *
  * Results     KILN_OK or a status with its sentence in kiln_errmsg(): EINVAL, before anything is
  *             compiled, for shapes, dtypes, strides or attributes that do not fit and for tensors
@@ -114,7 +114,7 @@ static inline int kiln_permute(kiln_client *client, kiln_tensor x, kiln_tensor y
 
 /* ---- softmax ------------------------------------------------------------------------------- */
 
-/* What the helpers of softmax share; not to be called by itself. */
+/* The helpers of softmax share this function; programs do not call it. */
 static inline int kiln_softmax_run_(kiln_client *client, const char *op, const kiln_tensor *tensors,
 									int count, int axis, double scale)
 {
@@ -200,7 +200,7 @@ typedef struct kiln_mask_options {
 	int64_t diagonal;  /* "causal" */
 } kiln_mask_options;
 
-/* keep 0, empty "zero", scale 1, diagonal 0. */
+/* Returns keep 0, empty "zero", scale 1, diagonal 0. */
 static inline kiln_mask_options kiln_mask_make(const char *kind)
 {
 	kiln_mask_options options;
@@ -212,7 +212,7 @@ static inline kiln_mask_options kiln_mask_make(const char *kind)
 	return options;
 }
 
-/* The attributes that both helpers have, four at most; not to be called by itself. */
+/* Writes the attributes that both helpers have, four at most; programs do not call it. */
 static inline int kiln_mask_attrs_(const kiln_mask_options *options, kiln_attr *attrs)
 {
 	int count = 0;
@@ -281,7 +281,7 @@ typedef struct kiln_norm {
 	int axes;               /* 1 to x's rank */
 } kiln_norm;
 
-/* All left out, eps 1e-5, axes 1. */
+/* Leaves all operands out; eps is 1e-5, axes 1. */
 static inline kiln_norm kiln_norm_make(void)
 {
 	kiln_norm norm;
@@ -292,7 +292,7 @@ static inline kiln_norm kiln_norm_make(void)
 	return norm;
 }
 
-/* What the helpers of the norms share; not to be called by itself. */
+/* The helpers of the norms share this function; programs do not call it. */
 static inline int kiln_norm_run_(kiln_client *client, const char *op, const kiln_tensor *tensors,
 								 int count, const kiln_norm *norm)
 {
@@ -349,7 +349,7 @@ static inline int kiln_rms_norm_with(kiln_client *client, kiln_tensor x, kiln_te
 	tensors[4] = y;
 	tensors[5] = norm->rstd;
 	tensors[6] = norm->sum;
-	tensors[7] = norm->mean; /* one too many, and refused as that */
+	tensors[7] = norm->mean; /* one operand too many, so the daemon refuses it */
 	return kiln_norm_run_(client, "rms_norm", tensors, norm->mean.dtype == KILN_DTYPE_NONE ? 7 : 8,
 						  norm);
 }
@@ -377,7 +377,7 @@ typedef struct kiln_norm_grad {
 	int axes;                  /* of the forward call */
 } kiln_norm_grad;
 
-/* All left out, axes 1. */
+/* Leaves all operands out; axes is 1. */
 static inline kiln_norm_grad kiln_norm_grad_make(void)
 {
 	kiln_norm_grad grad;
@@ -426,7 +426,7 @@ static inline int kiln_rms_norm_backward(kiln_client *client, kiln_tensor x, kil
 	tensors[4] = grad->dx;
 	tensors[5] = grad->dgamma;
 	tensors[6] = grad->dbeta;
-	tensors[7] = grad->mean; /* one too many, and refused as that */
+	tensors[7] = grad->mean; /* one operand too many, so the daemon refuses it */
 	return kiln_run(client, "rms_norm_backward", tensors,
 					grad->mean.dtype == KILN_DTYPE_NONE ? 7 : 8, &attr, 1);
 }
@@ -610,7 +610,7 @@ typedef struct kiln_map_options {
 	int checked;        /* 1: every access is checked, and the first bad one is named */
 } kiln_map_options;
 
-/* No scalars, bounds "check", not checked. */
+/* Returns no scalars, bounds "check", checked 0. */
 static inline kiln_map_options kiln_map_make(void)
 {
 	kiln_map_options options;
@@ -621,7 +621,7 @@ static inline kiln_map_options kiln_map_make(void)
 	return options;
 }
 
-/* Joins names by commas; 0 if there is no room.  Not to be called by itself. */
+/* Joins names by commas; 0 if there is no room.  Programs do not call it. */
 static inline int kiln_map_names_(const kiln_map_tensor *operands, int count, char *names,
 								  size_t room)
 {

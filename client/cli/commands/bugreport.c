@@ -5,6 +5,7 @@
  */
 #include "bugreport.h"
 #include "client/cli/daemon.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
 #include "commands.h"
 
@@ -52,16 +53,6 @@ static void put_word(const char *word, FILE *file)
 	fputs("'", file);
 }
 
-static const char *argument(const struct kernel_report *report, int i, bool *optional)
-{
-	char path[48];
-
-	snprintf(path, sizeof(path), "arguments[%d].optional", i);
-	*optional = kiln_reply_int(report->reply, path) != 0;
-	snprintf(path, sizeof(path), "arguments[%d].text", i);
-	return kiln_reply_str(report->reply, path);
-}
-
 /* The value of a line of the key's text; the caller frees it. */
 static char *key_value(const struct kernel_report *report, const char *name)
 {
@@ -86,7 +77,6 @@ static int put_script(struct kernel_report *report)
 {
 	FILE *file = bugreport_open(&report->files, "reproduce.sh");
 	int count = kiln_reply_count(report->reply, "arguments");
-	bool optional;
 
 	if (!file)
 		return bugreport_close(&report->files, file);
@@ -108,9 +98,10 @@ static int put_script(struct kernel_report *report)
 		fprintf(file, " object.cubin -arch=%s", kiln_reply_str(report->reply, "target"));
 	}
 	for (int i = 0; i < count; i++) {
-		const char *text = argument(report, i, &optional);
+		bool optional = !report->host && member_int(report->reply, "arguments[%d].optional", i);
 		char marked[256];
-		snprintf(marked, sizeof(marked), "%s%s", optional && !report->host ? "?" : "", text);
+		snprintf(marked, sizeof(marked), "%s%s", optional ? "?" : "",
+				 member_str(report->reply, "arguments[%d].text", i));
 		put_word(marked, file);
 	}
 	fputc('\n', file);
@@ -210,11 +201,6 @@ static const struct cli_option bugreport_options[] = {
 	{0},
 };
 
-const struct cli_command command_bugreport = {"bugreport",
-											  cli_bugreport,
-											  "[KEY]",
-											  "the daemon, or a compile, in a directory to be sent",
-											  bugreport_options,
-											  0,
-											  1,
-											  0};
+const struct cli_command command_bugreport = {
+	"bugreport", cli_bugreport,    "[KEY]", "the daemon, or a compile, in a directory to be sent",
+	{0, 1},      bugreport_options};

@@ -6,8 +6,9 @@
 #include "bugreport.h"
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/member.h"
+#include "client/cli/table.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,6 +20,7 @@
 static const struct question {
 	const char *file, *request, *what;
 } questions[] = {
+	{"now.txt", "fault.now", "how the daemon is, its versions, settings and the end of its log"},
 	{"status.json", "info", "figures, settings and limits"},
 	{"waits.json", "waits", "who waits for whom"},
 	{"cache.json", "cache.ls", "the compiled kernels"},
@@ -41,26 +43,16 @@ static int bugreport_all_ask(struct cli *cli, kiln_client *client, const char *r
 static int put_answer(struct bugreport *report, struct cli *cli, kiln_client *client,
 					  const struct question *question)
 {
-	const kiln_attr all = cli_attr_string("section", "all"),
-					most = cli_attr_int("limit", ROWS_MOST);
-	const kiln_attr *args = !strcmp(question->request, "info") ? &all : &most;
+	bool info = !strcmp(question->request, "info"), list = !strcmp(question->request, "cache.ls");
+	const kiln_attr arg =
+		info ? cli_attr_string("section", "all") : cli_attr_int("limit", ROWS_MOST);
 	kiln_reply *reply = NULL;
-	int status = bugreport_all_ask(cli, client, question->request, args,
-								   strcmp(question->request, "waits") != 0, &reply);
+	int status = bugreport_all_ask(cli, client, question->request, &arg, info || list, &reply);
 
 	if (!status && reply)
-		status = bugreport_put(report, question->file, kiln_reply_json(reply));
-	kiln_reply_free(reply);
-	return status;
-}
-
-static int put_now(struct bugreport *report, struct cli *cli, kiln_client *client)
-{
-	kiln_reply *reply = NULL;
-	int status = bugreport_all_ask(cli, client, "fault.now", NULL, 0, &reply);
-
-	if (!status && reply)
-		status = bugreport_put(report, "now.txt", kiln_reply_str(reply, "text"));
+		status = bugreport_put(report, question->file,
+							   strstr(question->file, ".json") ? kiln_reply_json(reply)
+															   : kiln_reply_str(reply, "text"));
 	kiln_reply_free(reply);
 	return status;
 }
@@ -86,11 +78,8 @@ static int put_faults(struct bugreport *report, struct cli *cli, kiln_client *cl
 	int status = bugreport_all_ask(cli, client, "fault.ls", NULL, 0, &reply);
 	int rows = reply ? kiln_reply_count(reply, "rows") : 0;
 
-	for (int i = 0; !status && i < rows && i < REPORTS_MOST; i++) {
-		char path[48];
-		snprintf(path, sizeof(path), "rows[%d].report", i);
-		status = put_fault(report, client, kiln_reply_str(reply, path));
-	}
+	for (int i = 0; !status && i < rows && i < REPORTS_MOST; i++)
+		status = put_fault(report, client, member_str(reply, "rows[%d].report", i));
 	kiln_reply_free(reply);
 	return status;
 }
@@ -101,40 +90,28 @@ static int put_index(struct bugreport *report)
 
 	if (file) {
 		fprintf(file, "kiln           %s\n\n", kiln_version());
-		fputs("now.txt        how the daemon is, its versions, settings and the end of its log\n"
-			  "fault-*.txt    what went wrong before, a report each\n",
-			  file);
 		for (int i = 0; i < QUESTIONS; i++)
-			fprintf(file, "%-14s %s\n", questions[i].file, questions[i].what);
+			fprintf(file, "%s%-14s %s\n",
+					i == 1 ? "fault-*.txt    what went wrong before, a report each\n" : "",
+					questions[i].file, questions[i].what);
 		if (report->cut)
 			fputs("\nDirectories below the user's home are without it.\n", file);
 	}
 	return bugreport_close(report, file);
 }
 
-static void name_directory(char name[64])
-{
-	time_t now = time(NULL);
-	struct tm parts;
-
-	snprintf(name, 64, "kiln-bugreport");
-	if (gmtime_r(&now, &parts))
-		strftime(name, 64, "kiln-bugreport-%Y%m%d-%H%M%S", &parts);
-}
-
 int bugreport_all(struct cli *cli)
 {
 	struct bugreport report = {.cli = cli};
 	kiln_client *client;
-	char name[64];
+	char name[FIGURE_MAX] = "kiln-bugreport";
 	int status;
 
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
-	name_directory(name);
+	figure_date((int64_t)time(NULL), "kiln-bugreport-%Y%m%d-%H%M%S", name);
 	status = bugreport_begin(&report, cli, name);
 	if (!status) {
-		status = put_now(&report, cli, client);
 		for (int i = 0; !status && i < QUESTIONS; i++)
 			status = put_answer(&report, cli, client, &questions[i]);
 		if (!status)

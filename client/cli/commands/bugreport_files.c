@@ -107,17 +107,6 @@ int bugreport_begin(struct bugreport *report, const struct cli *cli, const char 
 						   report->directory, strerror(errno));
 }
 
-static void remove_all(const struct bugreport *report)
-{
-	char path[PATH_MAX + 64];
-
-	for (int i = 0; i < report->file_count; i++) {
-		snprintf(path, sizeof(path), "%s/%s", report->directory, report->files[i]);
-		unlink(path);
-	}
-	rmdir(report->directory);
-}
-
 static void print_made(const struct bugreport *report, const char *key)
 {
 	if (!report->cli->json) {
@@ -142,8 +131,14 @@ static void print_made(const struct bugreport *report, const char *key)
 
 int bugreport_end(struct bugreport *report, int status, const char *key)
 {
+	char path[PATH_MAX + 64];
+
+	for (int i = 0; status && i < report->file_count; i++) {
+		snprintf(path, sizeof(path), "%s/%s", report->directory, report->files[i]);
+		unlink(path);
+	}
 	if (status)
-		remove_all(report);
+		rmdir(report->directory);
 	else
 		print_made(report, key);
 	forget(report);

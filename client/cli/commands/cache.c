@@ -13,17 +13,23 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+static void print_list(struct cli *cli, const kiln_reply *reply)
+{
+	(void)cli;
+	cache_rows_print(reply, true);
+	cache_rows_rest(reply);
+	if (kiln_reply_str(reply, "trouble")[0])
+		fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
+}
 
 static int cli_cache_ls(struct cli *cli)
 {
 	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
 	int64_t most = 50;
 	kiln_attr args[2];
-	kiln_reply *reply;
 
 	if (limit && cli_integer("--limit", limit, 1, 1000000, &most))
 		return CLI_USAGE;
@@ -35,26 +41,14 @@ static int cli_cache_ls(struct cli *cli)
 					: failed_list(cli, most);
 	args[0] = cli_attr_int("limit", most);
 	args[1] = cli_attr_string("sort", sort ? sort : "used");
-	if (cli_request(cli, "cache.ls", args, 2, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		cache_rows_print(reply, true);
-		cache_rows_rest(reply);
-		if (kiln_reply_str(reply, "trouble")[0])
-			fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "cache.ls", args, 2, print_list);
 }
 
 static void print_date(const char *name, int64_t seconds)
 {
-	time_t time = (time_t)seconds;
-	struct tm parts;
-	char text[64] = "unknown";
+	char text[FIGURE_MAX] = "unknown";
 
-	if (gmtime_r(&time, &parts))
-		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+	figure_date(seconds, "%Y-%m-%d %H:%M:%S UTC", text);
 	print_pair(name, "%s", text);
 }
 
@@ -97,34 +91,29 @@ static void print_row(const kiln_reply *reply)
 	}
 }
 
-/* Prints a whole text of the row under a title. */
-static void print_part(const kiln_reply *reply, const char *title, const char *member)
+/* Prints the row, and under a title each of its texts that was asked for. */
+static void print_shown(struct cli *cli, const kiln_reply *reply)
 {
-	const char *text = kiln_reply_str(reply, member);
-	size_t length = strlen(text);
+	static const struct {
+		const char *option, *title, *member;
+	} texts[] = {{NULL, "plan", "plan"},
+				 {"key", "key text", "key_text"},
+				 {"log", "log", "log"},
+				 {"source", "source", "source"}};
 
-	printf("\n%s:\n%s%s", title, text, length && text[length - 1] != '\n' ? "\n" : "");
+	print_row(reply);
+	for (int i = 0; i < 4; i++)
+		if (!texts[i].option || cli_value(cli, texts[i].option)) {
+			printf("\n%s:\n", texts[i].title);
+			print_text(kiln_reply_str(reply, texts[i].member));
+		}
 }
 
 static int cli_cache_show(struct cli *cli)
 {
 	kiln_attr key = cli_attr_string("key", cli->positional[0]);
-	kiln_reply *reply;
 
-	if (cli_request(cli, "cache.show", &key, 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		print_row(reply);
-		print_part(reply, "plan", "plan");
-		if (cli_value(cli, "key"))
-			print_part(reply, "key text", "key_text");
-		if (cli_value(cli, "log"))
-			print_part(reply, "log", "log");
-		if (cli_value(cli, "source"))
-			print_part(reply, "source", "source");
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "cache.show", &key, 1, print_shown);
 }
 
 /* ---- get ---- */
@@ -165,8 +154,8 @@ static int cli_cache_get(struct cli *cli)
 	object = kiln_reply_bin(reply, "object", &bytes);
 	if (path || !cli->json)
 		status = write_object(path, object, object ? bytes : 0);
-	if (!status)
-		cli_json(cli, reply);
+	if (!status && cli->json)
+		puts(kiln_reply_json(reply));
 	kiln_reply_free(reply);
 	return status;
 }
@@ -192,17 +181,12 @@ static const struct cli_option get_options[] = {
 	{0},
 };
 
-const struct cli_command command_cache_ls = {
-	"cache ls", cli_cache_ls, "", "the compiled kernels", ls_options, 0, 0, 0};
+const struct cli_command command_cache_ls = {"cache ls", cli_cache_ls, "", "the compiled kernels",
+											 {0, 0},     ls_options};
 
-const struct cli_command command_cache_show = {"cache show",
-											   cli_cache_show,
-											   "KEY",
-											   "one of them; a unique beginning of the key will do",
-											   show_options,
-											   1,
-											   1,
-											   0};
+const struct cli_command command_cache_show = {
+	"cache show", cli_cache_show, "KEY", "one of them; a unique beginning of the key will do",
+	{1, 1},       show_options};
 
 const struct cli_command command_cache_get = {
-	"cache get", cli_cache_get, "KEY", "its object (cubin), byte for byte", get_options, 1, 1, 0};
+	"cache get", cli_cache_get, "KEY", "its object (cubin), byte for byte", {1, 1}, get_options};

@@ -12,6 +12,14 @@
 void cache_rows_print(const kiln_reply *reply, bool headers);
 /* Prints how many rows --limit left out, if any. */
 void cache_rows_rest(const kiln_reply *reply);
+/* Options that choose kernels; with --older-than they become arguments of a request, 4 at most. */
+#define CACHE_FILTER_OPTIONS                                                               \
+	{"op", "OP", "only those of this operator"},                                           \
+		{"target", "NAME", "only those for this target: cpu, sm_90"},                      \
+	{                                                                                      \
+		"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'" \
+	}
+int cache_filters(const struct cli *cli, kiln_attr *args, int *count);
 /* Calls visit for every row of the daemon's cache, in the order of their keys, with a page of rows
  * and the row's number in it.  Prints what failed. */
 typedef void (*cache_row_visit)(const kiln_reply *reply, int row, void *arg);

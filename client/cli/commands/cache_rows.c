@@ -4,7 +4,9 @@
 #include "cache.h"
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
+#include "client/cli/values.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,24 +18,21 @@ void cache_rows_print(const kiln_reply *reply, bool headers)
 {
 	static const char *const names[] = {"KEY",   "OP",    "TARGET", ">BYTES", ">SIZE",
 										">HITS", ">USED", "PIN",    "KERNEL"};
-	int rows = kiln_reply_count(reply, "rows");
 	int64_t now = (int64_t)time(NULL);
+	char figure[FIGURE_MAX];
 	struct table table;
 
 	table_begin(&table, headers ? names : NULL, 9);
-	for (int i = 0; i < rows; i++) {
-		char path[64], figure[FIGURE_MAX];
-#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
-		table_cell(&table, "%.*s", CLI_SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("size")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("hits")));
-		table_cell(&table, "%s", figure_ago(now - kiln_reply_int(reply, MEMBER("used")), figure));
-		table_cell(&table, "%s", kiln_reply_int(reply, MEMBER("pinned")) ? "*" : "");
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("instantiation")));
-#undef MEMBER
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		table_cell(&table, "%.*s", CLI_SHORT_KEY, member_str(reply, "rows[%d].key", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].op", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].target", i));
+		table_cell(&table, "%" PRId64, member_int(reply, "rows[%d].bytes", i));
+		table_cell(&table, "%" PRId64, member_int(reply, "rows[%d].size", i));
+		table_cell(&table, "%" PRId64, member_int(reply, "rows[%d].hits", i));
+		table_cell(&table, "%s", figure_ago(now - member_int(reply, "rows[%d].used", i), figure));
+		table_cell(&table, "%s", member_int(reply, "rows[%d].pinned", i) ? "*" : "");
+		table_cell(&table, "%s", member_str(reply, "rows[%d].instantiation", i));
 	}
 	table_end(&table);
 }
@@ -47,11 +46,27 @@ void cache_rows_rest(const kiln_reply *reply)
 			   kiln_reply_count(reply, "rows"));
 }
 
+int cache_filters(const struct cli *cli, kiln_attr *args, int *count)
+{
+	static const char *const names[] = {"op", "target", "compiler"};
+	const char *age = cli_value(cli, "older-than");
+	int64_t seconds;
+
+	if (age && cli_age("--older-than", age, &seconds))
+		return CLI_USAGE;
+	if (age)
+		args[(*count)++] = cli_attr_int("older_than", seconds);
+	for (int i = 0; i < 3; i++)
+		if (cli_value(cli, names[i]))
+			args[(*count)++] = cli_attr_string(names[i], cli_value(cli, names[i]));
+	return CLI_OK;
+}
+
 int cache_rows_each(struct cli *cli, kiln_client *client, cache_row_visit visit, void *arg)
 {
 	kiln_attr args[] = {cli_attr_string("sort", "key"), cli_attr_int("limit", PAGE),
 						cli_attr_string("next", "")};
-	char key[80] = "", path[64];
+	char key[80] = "";
 	int rows = PAGE;
 
 	while (rows == PAGE) {
@@ -65,8 +80,7 @@ int cache_rows_each(struct cli *cli, kiln_client *client, cache_row_visit visit,
 		rows = kiln_reply_count(reply, "rows");
 		for (int i = 0; i < rows; i++)
 			visit(reply, i, arg);
-		snprintf(path, sizeof(path), "rows[%d].key", rows - 1);
-		snprintf(key, sizeof(key), "%s", rows ? kiln_reply_str(reply, path) : "");
+		snprintf(key, sizeof(key), "%s", rows ? member_str(reply, "rows[%d].key", rows - 1) : "");
 		kiln_reply_free(reply);
 	}
 	return CLI_OK;

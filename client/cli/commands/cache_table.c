@@ -6,7 +6,9 @@
 #include "cache.h"
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/grow.h"
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
 #include "client/cli/values.h"
 #include "commands.h"
@@ -51,44 +53,27 @@ static bool is_wanted(const struct listing *listing, const struct entry *entry)
 		   (!compiler || strstr(entry->compiler, compiler));
 }
 
-static struct entry *new_entry(struct listing *listing)
-{
-	if (listing->count == listing->capacity) {
-		size_t capacity = listing->capacity ? 2 * listing->capacity : 256;
-		struct entry *entries = realloc(listing->entries, capacity * sizeof(*entries));
-		if (!entries)
-			return NULL;
-		listing->entries = entries;
-		listing->capacity = capacity;
-	}
-	return &listing->entries[listing->count];
-}
-
 static void cache_table_take(const kiln_reply *reply, int row, void *arg)
 {
 	struct listing *listing = arg;
-	struct entry *entry = new_entry(listing);
-	char path[64];
+	struct entry *entry =
+		grow(&listing->entries, listing->count, &listing->capacity, sizeof(*entry));
 
 	if (!entry) {
 		listing->no_memory = true;
 		return;
 	}
 	*entry = (struct entry){.rank = -1};
-#define TEXT(name) \
-	(snprintf(path, sizeof(path), "rows[%d]." name, row), kiln_reply_str(reply, path))
-	snprintf(entry->key, sizeof(entry->key), "%s", TEXT("key"));
-	snprintf(entry->op, sizeof(entry->op), "%s", TEXT("op"));
-	snprintf(entry->target, sizeof(entry->target), "%s", TEXT("target"));
-	snprintf(entry->compiler, sizeof(entry->compiler), "%s", TEXT("compiler"));
-	for (int i = 0; i < FIGURES; i++) {
-		snprintf(path, sizeof(path), "rows[%d].%s", row, figures[i].member);
-		entry->figures[i] = kiln_reply_int(reply, path);
-	}
+	snprintf(entry->key, sizeof(entry->key), "%s", member_str(reply, "rows[%d].key", row));
+	snprintf(entry->op, sizeof(entry->op), "%s", member_str(reply, "rows[%d].op", row));
+	snprintf(entry->target, sizeof(entry->target), "%s", member_str(reply, "rows[%d].target", row));
+	snprintf(entry->compiler, sizeof(entry->compiler), "%s",
+			 member_str(reply, "rows[%d].compiler", row));
+	for (int i = 0; i < FIGURES; i++)
+		entry->figures[i] = member_int(reply, "rows[%d].%s", row, figures[i].member);
 	if (!is_wanted(listing, entry))
 		return;
-	entry->instantiation = strdup(TEXT("instantiation"));
-#undef TEXT
+	entry->instantiation = strdup(member_str(reply, "rows[%d].instantiation", row));
 	listing->no_memory |= !entry->instantiation;
 	listing->count += entry->instantiation != NULL;
 }
@@ -101,20 +86,15 @@ static int by_kernel(const struct entry *a, const struct entry *b)
 	return order ? order : strcmp(a->instantiation, b->instantiation);
 }
 
-/* "sm_90" before "sm_100". */
-static int by_target(const struct entry *a, const struct entry *b)
-{
-	size_t left = strlen(a->target), right = strlen(b->target);
-	return left != right ? (left > right) - (left < right) : strcmp(a->target, b->target);
-}
-
 static int cache_table_compare(const void *left, const void *right)
 {
 	const struct entry *a = left, *b = right;
 	int order = (a->rank < b->rank) - (a->rank > b->rank);
 
 	order = order ? order : by_kernel(a, b);
-	order = order ? order : by_target(a, b);
+	/* "sm_90" comes before "sm_100". */
+	order = order ? order : (int)strlen(a->target) - (int)strlen(b->target);
+	order = order ? order : strcmp(a->target, b->target);
 	order = order ? order : strcmp(a->compiler, b->compiler);
 	return order ? order : strcmp(a->key, b->key);
 }
@@ -302,18 +282,11 @@ static int cli_cache_table(struct cli *cli)
 static const struct cli_option table_options[] = {
 	{"sort", "ORDER", "name, or registers, spills, shared, local, bytes or time, largest first"},
 	{"compare", NULL, "only kernels that there are for several targets or by several compilers"},
-	{"op", "OP", "only those of this operator"},
-	{"target", "NAME", "only those for this target: cpu, sm_90"},
-	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	CACHE_FILTER_OPTIONS,
 	{"limit", "N", "at most N instantiations"},
 	{0},
 };
 
-const struct cli_command command_cache_table = {"cache table",
-												cli_cache_table,
-												"",
-												"their registers, spills, shared memory and sizes",
-												table_options,
-												0,
-												0,
-												0};
+const struct cli_command command_cache_table = {
+	"cache table", cli_cache_table, "", "their registers, spills, shared memory and sizes",
+	{0, 0},        table_options};

@@ -7,7 +7,6 @@
 #include "client/cli/failure.h"
 #include "client/cli/json.h"
 #include "client/cli/progress.h"
-#include "client/cli/sink.h"
 #include "client/cli/table.h"
 #include "client/cli/values.h"
 #include "commands.h"
@@ -15,8 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- Trim and clear ---- */
 
@@ -28,7 +25,6 @@ struct trimming {
 	bool dry_run;
 	int64_t wanted_bytes, wanted_left;
 	int64_t removed, freed;
-	int64_t first_left; /* rows before */
 };
 
 static int cache_upkeep_add(struct trimming *trim, kiln_attr arg)
@@ -37,28 +33,12 @@ static int cache_upkeep_add(struct trimming *trim, kiln_attr arg)
 	return trim->count++;
 }
 
-static int read_filters(const struct cli *cli, struct trimming *trim)
-{
-	static const char *const names[] = {"op", "target", "compiler"};
-	const char *age = cli_value(cli, "older-than");
-	int64_t seconds;
-
-	if (age && cli_age("--older-than", age, &seconds))
-		return CLI_USAGE;
-	if (age)
-		cache_upkeep_add(trim, cli_attr_int("older_than", seconds));
-	for (int i = 0; i < 3; i++)
-		if (cli_value(cli, names[i]))
-			cache_upkeep_add(trim, cli_attr_string(names[i], cli_value(cli, names[i])));
-	return CLI_OK;
-}
-
 static int read_trim(struct cli *cli, struct trimming *trim)
 {
 	const char *rows = cli_value(cli, "rows");
 	uint64_t bytes;
 
-	if (read_filters(cli, trim))
+	if (cache_filters(cli, trim->args, &trim->count))
 		return CLI_USAGE;
 	if (rows && cli_integer("--rows", rows, 0, 1000000000, &trim->wanted_left))
 		return CLI_USAGE;
@@ -105,18 +85,6 @@ static void print_removed(const struct trimming *trim, const kiln_reply *last)
 	putchar('\n');
 }
 
-/* A dry run removes nothing, so it allows for what is counted already. */
-static void set_next(struct trimming *trim, const kiln_reply *reply)
-{
-	int64_t freed = trim->dry_run ? trim->freed : 0, removed = trim->dry_run ? trim->removed : 0;
-
-	trim->args[trim->next].i = kiln_reply_int(reply, "next");
-	if (trim->bytes >= 0)
-		trim->args[trim->bytes].i = trim->wanted_bytes + freed;
-	if (trim->left >= 0)
-		trim->args[trim->left].i = trim->wanted_left + removed;
-}
-
 static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *trim)
 {
 	kiln_reply *reply = NULL;
@@ -134,7 +102,12 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 		trim->removed += kiln_reply_int(reply, "removed");
 		trim->freed += kiln_reply_int(reply, "freed");
 		more = kiln_reply_int(reply, "more");
-		set_next(trim, reply);
+		trim->args[trim->next].i = kiln_reply_int(reply, "next");
+		/* A dry run removes nothing, so the next piece allows for what is counted already. */
+		if (trim->dry_run && trim->bytes >= 0)
+			trim->args[trim->bytes].i = trim->wanted_bytes + trim->freed;
+		if (trim->dry_run && trim->left >= 0)
+			trim->args[trim->left].i = trim->wanted_left + trim->removed;
 		if (trim->dry_run && !cli->json && kiln_reply_count(reply, "rows")) {
 			cache_rows_print(reply, !listed);
 			listed = true;
@@ -180,27 +153,18 @@ static int cli_cache_clear(struct cli *cli)
 
 /* ---- Pins ---- */
 
-static int set_pin(struct cli *cli, const char *request, const char *done)
+static void print_pinned(struct cli *cli, const kiln_reply *reply)
+{
+	printf("%s %.*s\n", cli->command == &command_cache_pin ? "pinned" : "unpinned", CLI_SHORT_KEY,
+		   kiln_reply_str(reply, "key"));
+}
+
+static int set_pin(struct cli *cli)
 {
 	kiln_attr key = cli_attr_string("key", cli->positional[0]);
-	kiln_reply *reply;
 
-	if (cli_request(cli, request, &key, 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply))
-		printf("%s %.*s\n", done, CLI_SHORT_KEY, kiln_reply_str(reply, "key"));
-	kiln_reply_free(reply);
-	return CLI_OK;
-}
-
-static int cli_cache_pin(struct cli *cli)
-{
-	return set_pin(cli, "cache.pin", "pinned");
-}
-
-static int cli_cache_unpin(struct cli *cli)
-{
-	return set_pin(cli, "cache.unpin", "unpinned");
+	return cli_answer(cli, cli->command == &command_cache_pin ? "cache.pin" : "cache.unpin", &key,
+					  1, print_pinned);
 }
 
 /* ---- The commands ---- */
@@ -208,27 +172,20 @@ static int cli_cache_unpin(struct cli *cli)
 static const struct cli_option trim_options[] = {
 	{"rows", "N", "so many kernels may stay"},
 	{"older-than", "TIME", "only those not used for so long: 90s, 15m, 12h, 30d, 2w"},
-	{"op", "OP", "only those of this operator"},
-	{"target", "NAME", "only those for this target: cpu, sm_90"},
-	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	CACHE_FILTER_OPTIONS,
 	{"dry-run", NULL, "list what would go, and remove nothing"},
 	{0},
 };
 
 const struct cli_command command_cache_pin = {
-	"cache pin", cli_cache_pin, "KEY", "never trim this one", NULL, 1, 1, 0};
+	"cache pin", set_pin, "KEY", "never trim this one", {1, 1}};
 
 const struct cli_command command_cache_unpin = {
-	"cache unpin", cli_cache_unpin, "KEY", "trim it like any other", NULL, 1, 1, 0};
+	"cache unpin", set_pin, "KEY", "trim it like any other", {1, 1}};
 
-const struct cli_command command_cache_trim = {"cache trim",
-											   cli_cache_trim,
-											   "[BYTES]",
-											   "remove the least recently used down to BYTES",
-											   trim_options,
-											   0,
-											   1,
-											   0};
+const struct cli_command command_cache_trim = {
+	"cache trim", cli_cache_trim, "[BYTES]", "remove the least recently used down to BYTES",
+	{0, 1},       trim_options};
 
-const struct cli_command command_cache_clear = {
-	"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0};
+const struct cli_command command_cache_clear = {"cache clear", cli_cache_clear, "",
+												"remove all that are not pinned"};

@@ -7,7 +7,9 @@
 #include "client/cli/daemon.h"
 #include "client/cli/data.h"
 #include "client/cli/failure.h"
+#include "client/cli/grow.h"
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
 #include "client/cli/values.h"
@@ -20,8 +22,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define PAGE 1000 /* rows of a request */
 
 /* A bad row. */
 struct finding {
@@ -42,32 +42,16 @@ struct verifying {
 	bool no_memory;
 };
 
-/* Makes room for one more; NULL without memory. */
-static void *cache_verify_grow(struct verifying *verifying, void **items, size_t count,
-							   size_t *capacity, size_t size)
-{
-	if (count == *capacity) {
-		size_t more = *capacity ? 2 * *capacity : 256;
-		void *bigger = realloc(*items, more * size);
-		if (!bigger) {
-			verifying->no_memory = true;
-			return NULL;
-		}
-		*items = bigger;
-		*capacity = more;
-	}
-	return (char *)*items + count * size;
-}
-
 static void cache_verify_find(struct verifying *verifying, const char *key, const char *result,
 							  const char *why)
 {
 	struct finding *finding =
-		cache_verify_grow(verifying, (void **)&verifying->findings, verifying->count,
-						  &verifying->capacity, sizeof(*finding));
+		grow(&verifying->findings, verifying->count, &verifying->capacity, sizeof(*finding));
 
-	if (!finding)
+	if (!finding) {
+		verifying->no_memory = true;
 		return;
+	}
 	snprintf(finding->key, sizeof(finding->key), "%s", key);
 	snprintf(finding->result, sizeof(finding->result), "%s", result);
 	snprintf(finding->why, sizeof(finding->why), "%s", why);
@@ -92,13 +76,9 @@ static int read_all(struct verifying *verifying)
 			return cli_failed(verifying->cli, status, "cache verify");
 		verifying->checked += kiln_reply_int(reply, "checked");
 		verifying->bad += kiln_reply_int(reply, "bad");
-		for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
-			char bad[64], why[64];
-			snprintf(bad, sizeof(bad), "rows[%d].key", i);
-			snprintf(why, sizeof(why), "rows[%d].why", i);
-			cache_verify_find(verifying, kiln_reply_str(reply, bad), "bad",
-							  kiln_reply_str(reply, why));
-		}
+		for (int i = 0; i < kiln_reply_count(reply, "rows"); i++)
+			cache_verify_find(verifying, member_str(reply, "rows[%d].key", i), "bad",
+							  member_str(reply, "rows[%d].why", i));
 		more = kiln_reply_int(reply, "more");
 		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
 		progress_print(verifying->cli, "checked %" PRId64 " of %" PRId64, verifying->checked,
@@ -113,14 +93,14 @@ static int read_all(struct verifying *verifying)
 static void take_key(const kiln_reply *reply, int row, void *arg)
 {
 	struct verifying *verifying = arg;
-	char path[64],
-		*key = cache_verify_grow(verifying, (void **)&verifying->keys, verifying->key_count,
-								 &verifying->key_capacity, sizeof(*verifying->keys));
+	char *key = grow(&verifying->keys, verifying->key_count, &verifying->key_capacity,
+					 sizeof(*verifying->keys));
 
-	if (!key)
+	if (!key) {
+		verifying->no_memory = true;
 		return;
-	snprintf(path, sizeof(path), "rows[%d].key", row);
-	snprintf(key, sizeof(*verifying->keys), "%s", kiln_reply_str(reply, path));
+	}
+	snprintf(key, sizeof(*verifying->keys), "%s", member_str(reply, "rows[%d].key", row));
 	verifying->key_count++;
 }
 
@@ -216,17 +196,6 @@ static void print_report(const struct verifying *verifying)
 			   verifying->findings[i].result, verifying->findings[i].why);
 }
 
-static int read_percent(struct verifying *verifying, const char *text)
-{
-	char *end = NULL;
-	double percent = strtod(text, &end);
-
-	if (end == text || (*end && strcmp(end, "%") != 0) || !(percent > 0) || percent > 100)
-		return cli_usage("--recompile '%s': expected a part of the kernels, as 5%% or 100%%", text);
-	verifying->percent = percent;
-	return CLI_OK;
-}
-
 static int cache_verify_run(struct verifying *verifying)
 {
 	int status;
@@ -248,10 +217,13 @@ static int cli_cache_verify(struct cli *cli)
 	const char *part = cli_value(cli, "recompile"), *seed = cli_value(cli, "seed");
 	struct verifying verifying = {.cli = cli, .recompile = part != NULL};
 	int64_t number = (int64_t)time(NULL) ^ ((int64_t)getpid() << 20);
+	char *end;
 	int status;
 
-	if (part && read_percent(&verifying, part))
-		return CLI_USAGE;
+	verifying.percent = part ? strtod(part, &end) : 0;
+	if (part && (end == part || (*end && strcmp(end, "%") != 0) || !(verifying.percent > 0) ||
+				 verifying.percent > 100))
+		return cli_usage("--recompile '%s': expected a part of the kernels, as 5%% or 100%%", part);
 	if (seed && cli_integer("--seed", seed, 0, INT64_MAX, &number))
 		return CLI_USAGE;
 	if (seed && !part)
@@ -276,4 +248,4 @@ static const struct cli_option verify_options[] = {
 };
 
 const struct cli_command command_cache_verify = {
-	"cache verify", cli_cache_verify, "", "read and check every row", verify_options, 0, 0, 0};
+	"cache verify", cli_cache_verify, "", "read and check every row", {0, 0}, verify_options};

@@ -4,6 +4,7 @@
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
 #include "client/cli/values.h"
 #include "commands.h"
@@ -37,21 +38,17 @@ static const struct debug_what {
 	{"look", {NULL}, {ARG_NONE}, 0},
 };
 
+/* Finds the row of this name, or prints all names. */
 static const struct debug_what *find_what(const char *name)
 {
 	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
 		if (!strcmp(whats[i].name, name))
 			return &whats[i];
-	return NULL;
-}
-
-static int unknown_what(const char *name)
-{
 	fprintf(stderr, "kiln: debug: '%s' is nothing it can do; it can do", name);
 	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
 		fprintf(stderr, "%s %s", i ? "," : "", whats[i].name);
 	fputc('\n', stderr);
-	return CLI_USAGE;
+	return NULL;
 }
 
 static int read_args(const struct cli *cli, const struct debug_what *what, kiln_attr args[3],
@@ -78,21 +75,21 @@ static int read_args(const struct cli *cli, const struct debug_what *what, kiln_
 	return CLI_OK;
 }
 
-static void print_children(const kiln_reply *reply)
+/* Prints the children, which 'children' alone answers with. */
+static void print_children(struct cli *cli, const kiln_reply *reply)
 {
 	static const char *const headers[] = {"ROLE", ">PID", "STATE", "DEVICE"};
-	int rows = kiln_reply_count(reply, "rows");
 	struct table table;
 
+	(void)cli;
+	if (!kiln_reply_has(reply, "rows"))
+		return;
 	table_begin(&table, headers, 4);
-	for (int i = 0; i < rows; i++) {
-		char path[64];
-#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("role")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("pid")));
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("state")));
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("device")));
-#undef MEMBER
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		table_cell(&table, "%s", member_str(reply, "rows[%d].role", i));
+		table_cell(&table, "%" PRId64, member_int(reply, "rows[%d].pid", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].state", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].device", i));
 	}
 	table_end(&table);
 }
@@ -101,24 +98,14 @@ static int cli_debug(struct cli *cli)
 {
 	const struct debug_what *what = find_what(cli->positional[0]);
 	kiln_attr args[3];
-	kiln_reply *reply;
-	int count, status;
+	int count;
 
-	if (!what)
-		return unknown_what(cli->positional[0]);
-	status = read_args(cli, what, args, &count);
-	if (status)
-		return status;
-	if (cli_request(cli, "debug", args, count, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply) && kiln_reply_has(reply, "rows"))
-		print_children(reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
+	if (!what || read_args(cli, what, args, &count))
+		return CLI_USAGE;
+	return cli_answer(cli, "debug", args, count, print_children);
 }
 
 /* ---- The command ---- */
 
 const struct cli_command command_debug = {
-	"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
-	3,       0};
+	"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", {1, 3}};

@@ -3,6 +3,7 @@
  * without asking another process.
  */
 #include "client/cli/daemon.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
 #include "commands.h"
 
@@ -31,15 +32,6 @@ static const char *process_name(int64_t pid, char name[32])
 	return name;
 }
 
-/* "compiler 1234", "client", "". */
-static void cell_of_whom(struct table *table, const char *of, int64_t pid)
-{
-	if (pid > 0)
-		table_cell(table, "%s %" PRId64, of, pid);
-	else
-		table_cell(table, "%s", of);
-}
-
 static void cell_time(struct table *table, int64_t ms)
 {
 	char figure[FIGURE_MAX];
@@ -48,68 +40,61 @@ static void cell_time(struct table *table, int64_t ms)
 
 static void add_row(struct table *table, const kiln_reply *reply, int i)
 {
-	char path[64], name[32];
-#define MEMBER(member) (snprintf(path, sizeof(path), "rows[%d]." member, i), path)
-	int64_t session = kiln_reply_int(reply, MEMBER("session"));
-	int64_t pid = kiln_reply_int(reply, MEMBER("pid"));
-	int64_t count = kiln_reply_int(reply, MEMBER("count"));
-	const char *key = kiln_reply_str(reply, MEMBER("key"));
-	char times[32] = "";
+	int64_t session = member_int(reply, "rows[%d].session", i);
+	int64_t pid = member_int(reply, "rows[%d].pid", i);
+	int64_t of_pid = member_int(reply, "rows[%d].of_pid", i);
+	int64_t count = member_int(reply, "rows[%d].count", i);
+	const char *of = member_str(reply, "rows[%d].of", i);
+	const char *key = member_str(reply, "rows[%d].key", i);
+	char name[32], times[32] = "";
 
-	cell_time(table, kiln_reply_int(reply, MEMBER("age_ms")));
-	if (kiln_reply_has(reply, MEMBER("left_ms")))
-		cell_time(table, kiln_reply_int(reply, MEMBER("left_ms")));
+	cell_time(table, member_int(reply, "rows[%d].age_ms", i));
+	if (member_has(reply, "rows[%d].left_ms", i))
+		cell_time(table, member_int(reply, "rows[%d].left_ms", i));
 	else
 		table_cell(table, "-");
 	if (session) {
 		table_cell(table, "%" PRId64, session);
 		table_cell(table, "%" PRId64, pid);
-		table_cell(table, "%" PRId64, kiln_reply_int(reply, MEMBER("uid")));
+		table_cell(table, "%" PRId64, member_int(reply, "rows[%d].uid", i));
 	} else {
 		for (int k = 0; k < 3; k++)
 			table_cell(table, "-");
 	}
 	table_cell(table, "%s", session ? process_name(pid, name) : "kilnd");
-	table_cell(table, "%s", kiln_reply_str(reply, MEMBER("asked")));
-	cell_of_whom(table, kiln_reply_str(reply, MEMBER("of")),
-				 kiln_reply_int(reply, MEMBER("of_pid")));
+	table_cell(table, "%s", member_str(reply, "rows[%d].asked", i));
+	if (of_pid > 0)
+		table_cell(table, "%s %" PRId64, of, of_pid);
+	else
+		table_cell(table, "%s", of);
 	if (count > 1)
 		snprintf(times, sizeof(times), "%" PRId64 " times ", count);
-	table_cell(table, "%s: %s%s%s%.*s", kiln_reply_str(reply, MEMBER("what")), times,
-			   kiln_reply_str(reply, MEMBER("text")), key[0] ? ", key " : "", CLI_SHORT_KEY, key);
-#undef MEMBER
+	table_cell(table, "%s: %s%s%s%.*s", member_str(reply, "rows[%d].what", i), times,
+			   member_str(reply, "rows[%d].text", i), key[0] ? ", key " : "", CLI_SHORT_KEY, key);
+}
+
+static void print_waits(struct cli *cli, const kiln_reply *reply)
+{
+	static const char *const headers[] = {">WAITED", ">LEFT", ">SESSION", ">PID", ">UID",
+										  "NAME",    "ASKED", "OF",       "FOR"};
+	int64_t rows = kiln_reply_count(reply, "rows"), all = kiln_reply_int(reply, "all");
+	struct table table;
+
+	(void)cli;
+	table_begin(&table, headers, 9);
+	for (int i = 0; i < rows; i++)
+		add_row(&table, reply, i);
+	table_end(&table);
+	if (all > rows)
+		printf("and %" PRId64 " more, who have not waited so long\n", all - rows);
 }
 
 static int cli_debug_waits(struct cli *cli)
 {
-	static const char *const headers[] = {">WAITED", ">LEFT", ">SESSION", ">PID", ">UID",
-										  "NAME",    "ASKED", "OF",       "FOR"};
-	struct table table;
-	kiln_reply *reply;
-
-	if (cli_request(cli, "waits", NULL, 0, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		int64_t all = kiln_reply_int(reply, "all");
-		table_begin(&table, headers, 9);
-		for (int i = 0; i < rows; i++)
-			add_row(&table, reply, i);
-		table_end(&table);
-		if (all > rows)
-			printf("and %" PRId64 " more, who have not waited so long\n", all - rows);
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "waits", NULL, 0, print_waits);
 }
 
 /* ---- The command ---- */
 
-const struct cli_command command_debug_waits = {"debug waits",
-												cli_debug_waits,
-												"",
-												"who waits now, for what, of whom and since when",
-												NULL,
-												0,
-												0,
-												0};
+const struct cli_command command_debug_waits = {"debug waits", cli_debug_waits, "",
+												"who waits now, for what, of whom and since when"};

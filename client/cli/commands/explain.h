@@ -11,9 +11,9 @@
 		"why", NULL, "of a miss: the nearest kernel in the cache, and what differs" \
 	}
 
-/* Print the reply, free it and return CLI_OK. */
-int explain_answer(const struct cli *cli, kiln_reply *reply);
-int compile_answer(const struct cli *cli, kiln_reply *reply);
+/* Print the daemon's answer about one kernel. */
+void explain_print(struct cli *cli, const kiln_reply *reply);
+void compile_print(struct cli *cli, const kiln_reply *reply);
 /* Prints whether the cache has the kernel, and else how the nearest one differs (explain_why.c). */
 void why_print(const kiln_reply *reply);
 

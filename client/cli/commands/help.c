@@ -5,6 +5,7 @@
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/problem.h"
 #include "client/cli/table.h"
 #include "commands.h"
@@ -103,25 +104,18 @@ static void write_command(const struct cli_command *command)
 
 /* ---- What is asked for ---- */
 
-/* One word names the command of that name and all commands that begin with it. */
-static bool is_named(const struct cli *cli, const struct cli_command *command, const char *first,
-					 const char *second)
-{
-	size_t length = strlen(first);
-
-	if (second)
-		return command == cli_find(cli, first, second);
-	return !strncmp(command->name, first, length) &&
-		   (command->name[length] == ' ' || !command->name[length]);
-}
-
+/* Explains the command of these words; one word stands for all commands that begin with it, too. */
 static int help_about(const struct cli *cli, const char *first, const char *second)
 {
+	const struct cli_command *only = second ? cli_find(cli, first, second) : NULL;
+	size_t length = strlen(first);
 	int found = 0;
 
 	for (const struct cli_command *const *at = cli->commands; *at; at++) {
 		const struct cli_command *command = *at;
-		if (!is_named(cli, command, first, second))
+		bool begins = !strncmp(command->name, first, length) &&
+					  (command->name[length] == ' ' || !command->name[length]);
+		if (second ? command != only : !begins)
 			continue;
 		if (!found++ && cli->json) {
 			json_begin();
@@ -162,41 +156,30 @@ static int help_all(const struct cli *cli)
 }
 
 /* Prints the daemon's own table of requests. */
-static int help_requests(struct cli *cli)
+static void print_requests(struct cli *cli, const kiln_reply *reply)
 {
 	static const char *const headers[] = {"REQUEST", "ARGUMENTS", "REPLY"};
-	kiln_attr section = cli_attr_string("section", "requests");
 	struct table table;
-	kiln_reply *reply;
-	int rows;
 
-	if (cli_request(cli, "info", &section, 1, &reply))
-		return CLI_FAILED;
-	rows = kiln_reply_count(reply, "requests");
-	if (!cli_json(cli, reply)) {
-		table_begin(&table, headers, 3);
-		for (int i = 0; i < rows; i++) {
-			static const char *const members[] = {"name", "arguments", "reply"};
-			for (int m = 0; m < 3; m++) {
-				char path[64];
-				snprintf(path, sizeof(path), "requests[%d].%s", i, members[m]);
-				table_cell(&table, "%s", kiln_reply_str(reply, path));
-			}
-		}
-		table_end(&table);
+	(void)cli;
+	table_begin(&table, headers, 3);
+	for (int i = 0; i < kiln_reply_count(reply, "requests"); i++) {
+		table_cell(&table, "%s", member_str(reply, "requests[%d].name", i));
+		table_cell(&table, "%s", member_str(reply, "requests[%d].arguments", i));
+		table_cell(&table, "%s", member_str(reply, "requests[%d].reply", i));
 	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	table_end(&table);
 }
 
 static int cli_help(struct cli *cli)
 {
 	const char *first = cli->positional[0], *second = cli->positional[1];
+	kiln_attr section = cli_attr_string("section", "requests");
 
 	if (!first)
 		return help_all(cli);
 	if (!strcmp(first, "requests") && !second)
-		return help_requests(cli);
+		return cli_answer(cli, "info", &section, 1, print_requests);
 	return help_about(cli, first, second);
 }
 
@@ -219,4 +202,4 @@ int help_command(struct cli *cli)
 /* ---- The command ---- */
 
 const struct cli_command command_help = {
-	"help", cli_help, "[COMMAND]", "this list, one command, or 'requests'", NULL, 0, 2, 0};
+	"help", cli_help, "[COMMAND]", "this list, one command, or 'requests'", {0, 2}};

@@ -3,6 +3,7 @@
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/member.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
 #include "commands.h"
@@ -11,67 +12,54 @@
 #include <stdio.h>
 #include <string.h>
 
+static void print_made(struct cli *cli, const kiln_reply *reply)
+{
+	(void)cli;
+	printf("made key %s (%s), which is trusted here\nfor other hosts: %s\n",
+		   kiln_reply_str(reply, "name"), kiln_reply_str(reply, "key_id"),
+		   kiln_reply_str(reply, "path"));
+}
+
 static int cli_key_new(struct cli *cli)
 {
 	kiln_attr name = cli_attr_string("name", cli->positional[0]);
-	kiln_reply *reply;
 
-	if (cli_request(cli, "key.new", &name, 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		printf("made key %s (%s), which is trusted here\n", kiln_reply_str(reply, "name"),
-			   kiln_reply_str(reply, "key_id"));
-		printf("for other hosts: %s\n", kiln_reply_str(reply, "path"));
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "key.new", &name, 1, print_made);
 }
 
-static const char *key_path_of(int row, const char *member, char path[64])
+static void print_keys(struct cli *cli, const kiln_reply *reply)
 {
-	snprintf(path, 64, "rows[%d].%s", row, member);
-	return path;
+	static const char *const headers[] = {"NAME", "ID", "SEALS", "TRUSTED"};
+	struct table table;
+
+	(void)cli;
+	table_begin(&table, headers, 4);
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		table_cell(&table, "%s", member_str(reply, "rows[%d].name", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].key_id", i));
+		table_cell(&table, "%s", member_int(reply, "rows[%d].secret", i) ? "yes" : "no");
+		table_cell(&table, "%s", member_int(reply, "rows[%d].trusted", i) ? "yes" : "no");
+	}
+	table_end(&table);
 }
 
 static int cli_key_ls(struct cli *cli)
 {
-	static const char *const headers[] = {"NAME", "ID", "SEALS", "TRUSTED"};
-	struct table table;
-	kiln_reply *reply;
-	char path[64];
-
-	if (cli_request(cli, "key.ls", NULL, 0, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		table_begin(&table, headers, 4);
-		for (int i = 0; i < rows; i++) {
-			table_cell(&table, "%s", kiln_reply_str(reply, key_path_of(i, "name", path)));
-			table_cell(&table, "%s", kiln_reply_str(reply, key_path_of(i, "key_id", path)));
-			table_cell(&table, "%s",
-					   kiln_reply_int(reply, key_path_of(i, "secret", path)) ? "yes" : "no");
-			table_cell(&table, "%s",
-					   kiln_reply_int(reply, key_path_of(i, "trusted", path)) ? "yes" : "no");
-		}
-		table_end(&table);
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "key.ls", NULL, 0, print_keys);
 }
 
 static int cli_key_show(struct cli *cli)
 {
 	const char *wanted = cli->positional[0], *line = NULL;
 	kiln_reply *reply;
-	char path[64];
 	int status = CLI_OK;
 
 	if (cli_request(cli, "key.ls", NULL, 0, &reply))
 		return CLI_FAILED;
 	for (int i = 0; i < kiln_reply_count(reply, "rows") && !line; i++)
-		if (!strcmp(kiln_reply_str(reply, key_path_of(i, "name", path)), wanted) ||
-			!strcmp(kiln_reply_str(reply, key_path_of(i, "key_id", path)), wanted))
-			line = kiln_reply_str(reply, key_path_of(i, "public", path));
+		if (!strcmp(member_str(reply, "rows[%d].name", i), wanted) ||
+			!strcmp(member_str(reply, "rows[%d].key_id", i), wanted))
+			line = member_str(reply, "rows[%d].public", i);
 	if (!line)
 		status = cli_failed_here(cli, KILN_ENOENT, "key show: there is no key '%s'", wanted);
 	else if (cli->json) {
@@ -104,38 +92,30 @@ static int read_line(const struct cli *cli, const char *path, char line[256])
 	return CLI_OK;
 }
 
+static void print_trusted(struct cli *cli, const kiln_reply *reply)
+{
+	printf("trusts key %s (%s)%s\n", kiln_reply_str(reply, "name"), kiln_reply_str(reply, "key_id"),
+		   cli->command == &command_key_distrust ? " no more" : "");
+}
+
 static int cli_key_trust(struct cli *cli)
 {
 	const char *name = cli_value(cli, "name");
 	kiln_attr args[2];
-	kiln_reply *reply;
 	char line[256];
 
 	if (read_line(cli, cli->positional[0], line))
 		return CLI_FAILED;
 	args[0] = cli_attr_string("public", line);
 	args[1] = cli_attr_string("name", name);
-	if (cli_request(cli, "key.trust", args, name ? 2 : 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply))
-		printf("trusts key %s (%s)\n", kiln_reply_str(reply, "name"),
-			   kiln_reply_str(reply, "key_id"));
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "key.trust", args, name ? 2 : 1, print_trusted);
 }
 
 static int cli_key_distrust(struct cli *cli)
 {
 	kiln_attr name = cli_attr_string("name", cli->positional[0]);
-	kiln_reply *reply;
 
-	if (cli_request(cli, "key.distrust", &name, 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply))
-		printf("trusts key %s (%s) no more\n", kiln_reply_str(reply, "name"),
-			   kiln_reply_str(reply, "key_id"));
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "key.distrust", &name, 1, print_trusted);
 }
 
 /* ---- The commands ---- */
@@ -146,18 +126,18 @@ static const struct cli_option key_trust_options[] = {
 };
 
 const struct cli_command command_key_ls = {
-	"key ls", cli_key_ls, "", "the keys that seal packs here, and those that are trusted",
-	NULL,     0,          0,  CLI_STARTS};
+	"key ls", cli_key_ls, "",        "the keys that seal packs here, and those that are trusted",
+	{0, 0},   NULL,       CLI_STARTS};
 
-const struct cli_command command_key_new = {"key new", cli_key_new, "NAME", "make a key that seals",
-											NULL,      1,           1,      CLI_STARTS};
+const struct cli_command command_key_new = {
+	"key new", cli_key_new, "NAME", "make a key that seals", {1, 1}, NULL, CLI_STARTS};
 
 const struct cli_command command_key_show = {
-	"key show", cli_key_show, "NAME", "its public half, for other hosts", NULL, 1, 1, CLI_STARTS};
+	"key show", cli_key_show, "NAME", "its public half, for other hosts", {1, 1}, NULL, CLI_STARTS};
 
 const struct cli_command command_key_trust = {
-	"key trust", cli_key_trust, "FILE", "believe what this public key seals", key_trust_options, 1,
-	1,           CLI_STARTS};
+	"key trust", cli_key_trust,     "FILE",    "believe what this public key seals",
+	{1, 1},      key_trust_options, CLI_STARTS};
 
 const struct cli_command command_key_distrust = {
-	"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, CLI_STARTS};
+	"key distrust", cli_key_distrust, "NAME", "believe it no more", {1, 1}, NULL, CLI_STARTS};

@@ -61,15 +61,6 @@ static int write_files(struct raw_run *run)
 
 /* ---- Calls ---- */
 
-static int prepare_user_kernel(struct raw_run *run)
-{
-	double start = time_us();
-	int status = kiln_prepare_raw(run->client, &run->raw, &run->call);
-
-	run->prepare_us = time_us() - start;
-	return status ? cli_failed(run->cli, status, "run raw") : CLI_OK;
-}
-
 /* The work to time: the kernel, or a copy. */
 struct work {
 	struct raw_run *run;
@@ -172,11 +163,13 @@ static int time_copy(struct raw_run *run)
 static int raw_launch(struct raw_run *run)
 {
 	struct work kernel = {.run = run};
-	double unused;
-	int status = prepare_user_kernel(run);
+	double unused, start = time_us();
+	int status = kiln_prepare_raw(run->client, &run->raw, &run->call);
 
-	if (!status)
-		status = make_buffers(run);
+	run->prepare_us = time_us() - start;
+	if (status)
+		return cli_failed(run->cli, status, "run raw");
+	status = make_buffers(run);
 	if (!status)
 		status = call_once(&kernel, &run->first_us, &unused);
 	run->first_us += run->prepare_us;
@@ -233,5 +226,5 @@ static const struct cli_option raw_options[] = {
 };
 
 const struct cli_command command_run_raw = {
-	"run raw",   cli_run_raw, "FILE.cu", "run a kernel of your own; -: standard input",
-	raw_options, 1,           1,         CLI_ON_DEVICE};
+	"run raw", cli_run_raw, "FILE.cu",    "run a kernel of your own; -: standard input",
+	{1, 1},    raw_options, CLI_ON_DEVICE};

@@ -87,16 +87,6 @@ static int read_include(struct raw_run *run, const char *text)
 	return header->name ? read_text(run, path, &header->text, &header->bytes) : CLI_FAILED;
 }
 
-static int read_macro(struct raw_run *run, const char *text)
-{
-	kiln_text *macro = &run->macros[run->raw.macro_count++];
-	size_t length = strcspn(text, "=");
-
-	macro->name = copy_text(run, text, length);
-	macro->text = text[length] ? text + length + 1 : NULL;
-	return macro->name ? CLI_OK : CLI_FAILED;
-}
-
 /* ---- Arguments ---- */
 
 /* Reads "f32:1024x1024" from text + at on. */
@@ -189,17 +179,6 @@ static int read_arg(struct raw_run *run, const struct cli_given *given)
 	return files_load(run->cli, arg->text, &arg->array);
 }
 
-/* One file serves one argument. */
-static int check_paths(const struct raw_run *run)
-{
-	for (int i = 0; i < run->launch.arg_count; i++)
-		for (int j = 0; run->args[i].path && j < i; j++)
-			if (run->args[j].path && !strcmp(run->args[i].path, run->args[j].path))
-				return cli_usage("--%s '%s': argument %d goes to %s, too", run->args[i].option,
-								 run->args[i].text, j, run->args[j].path);
-	return CLI_OK;
-}
-
 /* Reads all options that may come more than once, each kind in its order. */
 static int read_given(struct raw_run *run)
 {
@@ -209,9 +188,13 @@ static int read_given(struct raw_run *run)
 		const struct cli_given *given = &run->cli->given[i];
 		if (!strcmp(given->option, "include"))
 			status = read_include(run, given->value);
-		else if (!strcmp(given->option, "macro"))
-			status = read_macro(run, given->value);
-		else if (!strcmp(given->option, "option"))
+		else if (!strcmp(given->option, "macro")) {
+			kiln_text *macro = &run->macros[run->raw.macro_count++];
+			size_t length = strcspn(given->value, "=");
+			macro->name = copy_text(run, given->value, length);
+			macro->text = given->value[length] ? given->value + length + 1 : NULL;
+			status = macro->name ? CLI_OK : CLI_FAILED;
+		} else if (!strcmp(given->option, "option"))
 			run->options[run->raw.option_count++] = given->value;
 		else
 			status = read_arg(run, given);
@@ -219,7 +202,13 @@ static int read_given(struct raw_run *run)
 	run->raw.headers = run->headers;
 	run->raw.macros = run->macros;
 	run->raw.options = run->options;
-	return status ? status : check_paths(run);
+	/* One file serves one argument. */
+	for (int i = 0; !status && i < run->launch.arg_count; i++)
+		for (int j = 0; run->args[i].path && j < i; j++)
+			if (run->args[j].path && !strcmp(run->args[i].path, run->args[j].path))
+				return cli_usage("--%s '%s': argument %d goes to %s, too", run->args[i].option,
+								 run->args[i].text, j, run->args[j].path);
+	return status;
 }
 
 /* ---- The launch ---- */

@@ -4,7 +4,6 @@
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
-#include "client/cli/problem.h"
 #include "commands.h"
 #include "explain.h"
 #include "raw.h"
@@ -15,11 +14,12 @@
 typedef int ask_function(kiln_client *client, const kiln_raw *raw, const char *target,
 						 kiln_reply **out);
 
-static int raw_explain_ask(struct cli *cli, ask_function *function, kiln_reply **reply)
+static int raw_explain_ask(struct cli *cli, ask_function *function, print_reply *print)
 {
 	struct raw_run *run = calloc(1, sizeof(*run));
 	const char *name = cli->command->name;
 	kiln_client *client;
+	kiln_reply *reply;
 	int status;
 
 	if (!run) {
@@ -30,30 +30,24 @@ static int raw_explain_ask(struct cli *cli, ask_function *function, kiln_reply *
 	if (!status)
 		status = cli_connect(cli, &client);
 	if (!status) {
-		status = function(client, &run->raw, cli_value(cli, "target"), reply);
+		status = function(client, &run->raw, cli_value(cli, "target"), &reply);
 		if (status)
 			status = cli_failed(cli, status, "%s", name);
 		kiln_close(client);
 	}
 	raw_forget(run);
 	free(run);
-	return status;
+	return status ? status : cli_show(cli, reply, print);
 }
 
 static int cli_explain_raw(struct cli *cli)
 {
-	kiln_reply *reply;
-	int status = raw_explain_ask(cli, kiln_explain_raw, &reply);
-
-	return status ? status : explain_answer(cli, reply);
+	return raw_explain_ask(cli, kiln_explain_raw, explain_print);
 }
 
 static int cli_compile_raw(struct cli *cli)
 {
-	kiln_reply *reply;
-	int status = raw_explain_ask(cli, kiln_compile_raw, &reply);
-
-	return status ? status : compile_answer(cli, reply);
+	return raw_explain_ask(cli, kiln_compile_raw, compile_print);
 }
 
 /* ---- The commands ---- */
@@ -71,20 +65,10 @@ static const struct cli_option raw_compile_options[] = {
 	{0},
 };
 
-const struct cli_command command_explain_raw = {"explain raw",
-												cli_explain_raw,
-												"FILE.cu",
-												"whether the cache has a kernel of your own",
-												raw_explain_options,
-												1,
-												1,
-												CLI_ON_DEVICE};
+const struct cli_command command_explain_raw = {
+	"explain raw", cli_explain_raw,     "FILE.cu",    "whether the cache has a kernel of your own",
+	{1, 1},        raw_explain_options, CLI_ON_DEVICE};
 
-const struct cli_command command_compile_raw = {"compile raw",
-												cli_compile_raw,
-												"FILE.cu",
-												"compile a kernel of your own into the cache",
-												raw_compile_options,
-												1,
-												1,
-												CLI_ON_DEVICE};
+const struct cli_command command_compile_raw = {
+	"compile raw", cli_compile_raw,     "FILE.cu",    "compile a kernel of your own into the cache",
+	{1, 1},        raw_compile_options, CLI_ON_DEVICE};

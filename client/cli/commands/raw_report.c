@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 static void json_sizes(const char *name, const uint32_t sizes[3])
 {

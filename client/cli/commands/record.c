@@ -5,13 +5,13 @@
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
 #include "client/cli/json.h"
+#include "client/cli/table.h"
 #include "client/cli/values.h"
 #include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,12 +55,9 @@ static int target_close(const struct cli *cli, struct target *target, int status
 
 static void write_head(const struct cli *cli, FILE *out)
 {
-	char date[32] = "";
-	time_t now = time(NULL);
-	struct tm parts;
+	char date[FIGURE_MAX] = "";
 
-	if (gmtime_r(&now, &parts))
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%MZ", &parts);
+	figure_date((int64_t)time(NULL), "%Y-%m-%dT%H:%MZ", date);
 	fprintf(out, "kiln-manifest 1\n# %s, by kiln %s, %s\n",
 			cli_value(cli, "generic") ? "The generic kernels" : "What kilnd was asked for",
 			KILN_VERSION_STRING, date);
@@ -126,20 +123,6 @@ static int record_once(const struct cli *cli, kiln_client *client, const char *p
 	return status;
 }
 
-/* Writes the file again and again until an interrupt or the daemon's end, which leave it as it was
- * last. */
-static int follow(const struct cli *cli, kiln_client *client, const char *path, int64_t seconds)
-{
-	int status = CLI_OK;
-
-	while (!status) {
-		status = record_once(cli, client, path);
-		if (!status)
-			sleep((unsigned)seconds);
-	}
-	return status;
-}
-
 static int cli_record(struct cli *cli)
 {
 	const char *path = cli_value(cli, "output"), *every = cli_value(cli, "follow");
@@ -156,7 +139,12 @@ static int cli_record(struct cli *cli)
 		return cli_usage("--output '%.60s...': a path has at most %d bytes", path, PATH_MOST - 32);
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
-	status = every ? follow(cli, client, path, seconds) : record_once(cli, client, path);
+	status = record_once(cli, client, path);
+	/* An interrupt or the daemon's end leaves the file as it was written last. */
+	while (every && !status) {
+		sleep((unsigned)seconds);
+		status = record_once(cli, client, path);
+	}
 	kiln_close(client);
 	return status;
 }
@@ -171,5 +159,5 @@ static const struct cli_option record_options[] = {
 };
 
 const struct cli_command command_record = {
-	"record",       cli_record, "", "what the daemon was asked for, as a manifest for 'kiln warm'",
-	record_options, 0,          0,  0};
+	"record", cli_record,    "", "what the daemon was asked for, as a manifest for 'kiln warm'",
+	{0, 0},   record_options};

@@ -144,17 +144,6 @@ static void tell(const struct run *run, const char *what)
 		fprintf(stderr, "kiln: run: %s\n", what);
 }
 
-static int run_prepare(struct run *run)
-{
-	const struct cli_problem *problem = &run->problem;
-	double start = time_us();
-	int status = kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
-							  problem->attrs, problem->attr_count, &run->call);
-
-	run->prepare_us = time_us() - start;
-	return status ? cli_failed(run->cli, status, "run %s", problem->op) : CLI_OK;
-}
-
 static int call_once(struct run *run, double *took, double *device)
 {
 	kiln_operand operands[KILN_MAX_OPERANDS];
@@ -213,16 +202,6 @@ static int read_results(struct run *run)
 			return cli_failed(run->cli, status, "run: reading %s", operand->name);
 	}
 	return CLI_OK;
-}
-
-static int verify(struct run *run)
-{
-	int status = read_results(run);
-
-	if (status)
-		return status;
-	check_results(&run->check);
-	return run->check.wrong ? CLI_FAILED : CLI_OK;
 }
 
 static int compare_piece(struct run *run, int i, uint64_t at, uint64_t bytes, uint8_t *again)
@@ -285,18 +264,6 @@ static int write_files(struct run *run)
 typedef int describe_function(const struct cli *cli, struct files *files,
 							  struct cli_problem *problem);
 
-static int check_operator(const struct cli *cli)
-{
-	if (!strcmp(cli->positional[0], "raw"))
-		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
-						 "run raw'");
-	if (!cli_operator(cli->positional[0]))
-		return cli_usage("run '%s': there is no operator of that name; 'kiln ops' lists those "
-						 "there are",
-						 cli->positional[0]);
-	return CLI_OK;
-}
-
 static int run_read_options(struct cli *cli, describe_function *describe, struct run *run)
 {
 	const char *seed = cli_value(cli, "seed"), *calls = cli_value(cli, "time");
@@ -318,13 +285,16 @@ static int run_read_options(struct cli *cli, describe_function *describe, struct
 
 static int run_problem(struct run *run)
 {
-	double device;
-	int status = run_prepare(run);
+	const struct cli_problem *problem = &run->problem;
+	double device, start = time_us();
+	int status = kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
+							  problem->attrs, problem->attr_count, &run->call);
 
-	if (!status) {
-		tell(run, "making the data, and calling");
-		status = make_data(run);
-	}
+	run->prepare_us = time_us() - start;
+	if (status)
+		return cli_failed(run->cli, status, "run %s", problem->op);
+	tell(run, "making the data, and calling");
+	status = make_data(run);
 	if (!status)
 		status = make_buffers(run);
 	if (!status)
@@ -332,7 +302,11 @@ static int run_problem(struct run *run)
 	run->first_us += run->prepare_us;
 	if (!status) {
 		tell(run, "verifying by plain loops");
-		status = verify(run);
+		status = read_results(run);
+	}
+	if (!status) {
+		check_results(&run->check);
+		status = run->check.wrong ? CLI_FAILED : CLI_OK;
 	}
 	if (!status) {
 		tell(run, "calling again, for the times");
@@ -370,9 +344,14 @@ static int run_described(struct cli *cli, describe_function *describe)
 
 static int cli_run(struct cli *cli)
 {
-	int status = check_operator(cli);
-
-	return status ? status : run_described(cli, cli_problem);
+	if (!strcmp(cli->positional[0], "raw"))
+		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
+						 "run raw'");
+	if (!cli_operator(cli->positional[0]))
+		return cli_usage("run '%s': there is no operator of that name; 'kiln ops' lists those "
+						 "there are",
+						 cli->positional[0]);
+	return run_described(cli, cli_problem);
 }
 
 static int cli_run_map(struct cli *cli)
@@ -400,18 +379,11 @@ static const struct cli_option map_options[] = {
 };
 
 const struct cli_command command_run = {
-	"run",
-	cli_run,
-	"OP",
-	"run on random data or files, and verify against plain loops",
-	run_options,
-	1,
-	1,
-	CLI_ON_DEVICE,
-	cli_problem_options};
+	"run",         cli_run,
+	"OP",          "run on random data or files, and verify against plain loops",
+	{1, 1},        run_options,
+	CLI_ON_DEVICE, cli_problem_options};
 
 const struct cli_command command_run_map = {
-	"run map",   cli_run_map,
-	"STATEMENT", "run 'y[i] = x[i] * s' on random data or files, verified",
-	map_options, 1,
-	1,           CLI_ON_DEVICE};
+	"run map", cli_run_map, "STATEMENT",  "run 'y[i] = x[i] * s' on random data or files, verified",
+	{1, 1},    map_options, CLI_ON_DEVICE};

@@ -140,12 +140,10 @@ void run_print_report(const struct run *run, bool timed)
 {
 	const struct check_operand *first = &run->check.operands[0];
 	const kiln_tensor *x = &first->tensor;
-	const char *plan = kiln_call_plan(run->call);
 	uint64_t bytes = (uint64_t)first->elements * kiln_dtype_size(x->dtype);
 	char a[FIGURE_MAX], b[FIGURE_MAX], shape[192];
-	size_t length = strlen(plan);
 
-	printf("%s%s", plan, length && plan[length - 1] != '\n' ? "\n" : "");
+	print_text(kiln_call_plan(run->call));
 	print_pair("device", "%s", kiln_device(run->client));
 	print_pair("data", "%s %s, seed %" PRId64 ", %s",
 			   figure_dims(x->shape, x->rank, shape, sizeof(shape)), kiln_dtype_name(x->dtype),

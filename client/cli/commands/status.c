@@ -5,7 +5,9 @@
 #include "client/cli/deadlines.h"
 #include "client/cli/failure.h"
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
+#include "client/cli/timing.h"
 #include "commands.h"
 
 #include <errno.h>
@@ -14,22 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
-
-static const char *row_str(const kiln_reply *reply, const char *list, int row, const char *member)
-{
-	char path[96];
-	snprintf(path, sizeof(path), "%s[%d].%s", list, row, member);
-	return kiln_reply_str(reply, path);
-}
-
-static int64_t row_int(const kiln_reply *reply, const char *list, int row, const char *member)
-{
-	char path[96];
-	snprintf(path, sizeof(path), "%s[%d].%s", list, row, member);
-	return kiln_reply_int(reply, path);
-}
 
 #define COLUMNS 80
 #define VALUES 15 /* the column in which values begin */
@@ -54,19 +41,19 @@ static void print_piece(int *column, const char *piece)
 static void print_section(const kiln_reply *reply, const char *name, const char *section,
 						  const char *const *members)
 {
-	char path[96], piece[96] = "";
+	char piece[96] = "";
 	int column = VALUES;
 
 	printf("%-14s ", name);
 	for (; *members; members++) {
-		snprintf(path, sizeof(path), "%s.%s", section, *members);
-		if (!kiln_reply_has(reply, path))
+		if (!member_has(reply, "%s.%s", section, *members))
 			continue;
 		if (piece[0]) {
 			strncat(piece, ",", sizeof(piece) - strlen(piece) - 1);
 			print_piece(&column, piece);
 		}
-		snprintf(piece, sizeof(piece), "%s %" PRId64, *members, kiln_reply_int(reply, path));
+		snprintf(piece, sizeof(piece), "%s %" PRId64, *members,
+				 member_int(reply, "%s.%s", section, *members));
 	}
 	print_piece(&column, piece);
 	putchar('\n');
@@ -77,19 +64,22 @@ static void print_executors(const kiln_reply *reply)
 	int rows = kiln_reply_count(reply, "executors");
 
 	for (int i = 0; i < rows; i++) {
-		const char *device = row_str(reply, "executors", i, "device");
-		if (row_int(reply, "executors", i, "pid") <= 0) {
-			const char *reason = row_str(reply, "executors", i, "reason");
+		const char *device = member_str(reply, "executors[%d].device", i);
+		if (member_int(reply, "executors[%d].pid", i) <= 0) {
+			const char *reason = member_str(reply, "executors[%d].reason", i);
 			print_pair(i ? "" : "executors", "%s: not running, restarts %" PRId64 "%s%s", device,
-					   row_int(reply, "executors", i, "restarts"), reason[0] ? ": " : "", reason);
+					   member_int(reply, "executors[%d].restarts", i), reason[0] ? ": " : "",
+					   reason);
 			continue;
 		}
-		print_pair(
-			i ? "" : "executors",
-			"%s: pid %" PRId64 ", %s, kernels %" PRId64 ", inflight %" PRId64 ", restarts %" PRId64,
-			device, row_int(reply, "executors", i, "pid"), row_str(reply, "executors", i, "state"),
-			row_int(reply, "executors", i, "modules"), row_int(reply, "executors", i, "inflight"),
-			row_int(reply, "executors", i, "restarts"));
+		print_pair(i ? "" : "executors",
+				   "%s: pid %" PRId64 ", %s, kernels %" PRId64 ", inflight %" PRId64
+				   ", restarts %" PRId64,
+				   device, member_int(reply, "executors[%d].pid", i),
+				   member_str(reply, "executors[%d].state", i),
+				   member_int(reply, "executors[%d].modules", i),
+				   member_int(reply, "executors[%d].inflight", i),
+				   member_int(reply, "executors[%d].restarts", i));
 	}
 	if (!rows)
 		print_pair("executors", "none running");
@@ -142,10 +132,10 @@ static void print_sandbox(const kiln_reply *reply)
 	print_pair("sandbox", "%s: compilers %s", kiln_reply_str(reply, "sandbox.mode"),
 			   compilers[0] ? compilers : "not known yet");
 	for (int i = 0; i < rows; i++) {
-		const char *held = row_str(reply, "executors", i, "sandbox");
+		const char *held = member_str(reply, "executors[%d].sandbox", i);
 		if (held[0])
-			print_pair("", "%s (pid %" PRId64 ") %s", row_str(reply, "executors", i, "device"),
-					   row_int(reply, "executors", i, "pid"), held);
+			print_pair("", "%s (pid %" PRId64 ") %s", member_str(reply, "executors[%d].device", i),
+					   member_int(reply, "executors[%d].pid", i), held);
 	}
 	if (lacks[0])
 		print_pair("", "lacks %s", lacks);
@@ -160,17 +150,17 @@ static void print_limits(const kiln_reply *reply)
 	putchar('\n');
 	table_begin(&table, headers, 3);
 	for (int i = 0; i < rows; i++) {
-		int64_t value = row_int(reply, "limits", i, "value");
-		bool bytes = !strcmp(row_str(reply, "limits", i, "unit"), "bytes");
+		int64_t value = member_int(reply, "limits[%d].value", i);
+		bool bytes = !strcmp(member_str(reply, "limits[%d].unit", i), "bytes");
 		char figure[FIGURE_MAX];
-		table_cell(&table, "%s", row_str(reply, "limits", i, "name"));
+		table_cell(&table, "%s", member_str(reply, "limits[%d].name", i));
 		if (!value)
 			table_cell(&table, "none");
 		else
 			table_cell(&table, "%s",
 					   bytes ? figure_bytes((uint64_t)value, figure)
 							 : figure_known(value, "", figure));
-		table_cell(&table, "%s", row_str(reply, "limits", i, "option"));
+		table_cell(&table, "%s", member_str(reply, "limits[%d].option", i));
 	}
 	table_end(&table);
 }
@@ -181,11 +171,11 @@ static void print_broken(const kiln_reply *reply)
 	int rows = kiln_reply_count(reply, "identities");
 
 	for (int i = 0; i < rows; i++)
-		if (!row_int(reply, "identities", i, "holds"))
+		if (!member_int(reply, "identities[%d].holds", i))
 			print_pair("contradiction", "%s: %" PRId64 " and %" PRId64,
-					   row_str(reply, "identities", i, "text"),
-					   row_int(reply, "identities", i, "left"),
-					   row_int(reply, "identities", i, "right"));
+					   member_str(reply, "identities[%d].text", i),
+					   member_int(reply, "identities[%d].left", i),
+					   member_int(reply, "identities[%d].right", i));
 }
 
 /* Prints the generic kernels, and which axes vary in the shapes of connected programs. */
@@ -199,17 +189,18 @@ static void print_tiers(const kiln_reply *reply)
 				   kiln_reply_int(reply, "tiers.resident"), generics,
 				   kiln_reply_int(reply, "tiers.warming") ? ", the others on their way" : "");
 	for (int i = 0; i < sessions; i++) {
-		char list[64];
-		snprintf(list, sizeof(list), "sessions[%d].shapes", i);
-		int rows = kiln_reply_count(reply, list);
+		int rows = member_count(reply, "sessions[%d].shapes", i);
 		for (int k = 0; k < rows; k++) {
-			const char *varies = row_str(reply, list, k, "text");
+			const char *varies = member_str(reply, "sessions[%d].shapes[%d].text", i, k);
 			print_pair("shapes",
 					   "pid %" PRId64 ", %s: %" PRId64 " shapes, %" PRId64 " exact kernels%s%s%s",
-					   row_int(reply, "sessions", i, "pid"), row_str(reply, list, k, "op"),
-					   row_int(reply, list, k, "shapes"), row_int(reply, list, k, "variants"),
-					   row_int(reply, list, k, "widened") ? ", widened" : "", varies[0] ? "; " : "",
-					   varies);
+					   member_int(reply, "sessions[%d].pid", i),
+					   member_str(reply, "sessions[%d].shapes[%d].op", i, k),
+					   member_int(reply, "sessions[%d].shapes[%d].shapes", i, k),
+					   member_int(reply, "sessions[%d].shapes[%d].variants", i, k),
+					   member_int(reply, "sessions[%d].shapes[%d].widened", i, k) ? ", widened"
+																				  : "",
+					   varies[0] ? "; " : "", varies);
 		}
 	}
 }
@@ -277,18 +268,6 @@ static void print_versions(const kiln_reply *reply)
 				   kiln_reply_str(reply, "server.build"));
 }
 
-/* Prints where the log is, and when the daemon ends by itself. */
-static void print_log(const kiln_reply *reply)
-{
-	int64_t idle = kiln_reply_int(reply, "server.idle_exit_s");
-
-	if (kiln_reply_str(reply, "server.log")[0])
-		print_pair("log", "%s, level %s", kiln_reply_str(reply, "server.log"),
-				   kiln_reply_str(reply, "server.log_level"));
-	if (idle)
-		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
-}
-
 /* Prints the cache, and what is wrong with its disk, with what helps. */
 static void print_cache(const kiln_reply *reply)
 {
@@ -310,7 +289,7 @@ static void print_cache(const kiln_reply *reply)
 				   kiln_reply_int(reply, "cache.unsaved"));
 }
 
-static int cli_status(struct cli *cli)
+static void print_status(struct cli *cli, const kiln_reply *reply)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
 										   "failures", "remembered", "frozen", "copies",
@@ -319,119 +298,108 @@ static int cli_status(struct cli *cli)
 										"promoted", "no_gain",     NULL};
 	static const char *const workers[] = {"count",  "idle",     "busy", "started",
 										  "killed", "recycled", NULL};
-	const kiln_attr section = cli_attr_string("section", "all");
+	int64_t idle = kiln_reply_int(reply, "server.idle_exit_s");
 	char figure[FIGURE_MAX];
-	kiln_reply *reply;
 
-	if (cli_request(cli, "info", &section, 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		print_pair("kilnd", "%s, pid %" PRId64 ", up %s", kiln_reply_str(reply, "server.version"),
-				   kiln_reply_int(reply, "server.pid"),
-				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
-		print_versions(reply);
-		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
-		print_log(reply);
-		print_section(reply, "counters", "counters", counters);
-		if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {
-			print_section(reply, "tiers", "counters", tiers);
-			print_tiers(reply);
-		}
-		print_broken(reply);
-		print_section(reply, "workers", "workers", workers);
-		print_memory(reply);
-		print_compilers(reply);
-		print_executors(reply);
-		print_sandbox(reply);
-		print_cache(reply);
-		print_remote(reply);
-		if (cli_value(cli, "limits"))
-			print_limits(reply);
+	print_pair("kilnd", "%s, pid %" PRId64 ", up %s", kiln_reply_str(reply, "server.version"),
+			   kiln_reply_int(reply, "server.pid"),
+			   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
+	print_versions(reply);
+	print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
+	if (kiln_reply_str(reply, "server.log")[0])
+		print_pair("log", "%s, level %s", kiln_reply_str(reply, "server.log"),
+				   kiln_reply_str(reply, "server.log_level"));
+	if (idle)
+		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
+	print_section(reply, "counters", "counters", counters);
+	if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {
+		print_section(reply, "tiers", "counters", tiers);
+		print_tiers(reply);
 	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	print_broken(reply);
+	print_section(reply, "workers", "workers", workers);
+	print_memory(reply);
+	print_compilers(reply);
+	print_executors(reply);
+	print_sandbox(reply);
+	print_cache(reply);
+	print_remote(reply);
+	if (cli_value(cli, "limits"))
+		print_limits(reply);
+}
+
+static int cli_status(struct cli *cli)
+{
+	const kiln_attr section = cli_attr_string("section", "all");
+
+	return cli_answer(cli, "info", &section, 1, print_status);
+}
+
+static void print_devices(struct cli *cli, const kiln_reply *reply)
+{
+	static const char *const headers[] = {"DEVICE", "STATE", "TARGET", ">MEMORY", "MODEL"};
+	char figure[FIGURE_MAX];
+	struct table table;
+
+	(void)cli;
+	table_begin(&table, headers, 5);
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		const char *reason = member_str(reply, "rows[%d].reason", i);
+		const char *was = member_str(reply, "rows[%d].was", i);
+		int64_t memory = member_int(reply, "rows[%d].memory", i);
+		table_cell(&table, "%s", member_str(reply, "rows[%d].name", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].state", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].target", i));
+		table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
+		if (reason[0])
+			table_cell(&table, "%s", reason);
+		else
+			table_cell(&table, "%s%s%s", member_str(reply, "rows[%d].model", i),
+					   was[0] ? "; was " : "", was);
+	}
+	table_end(&table);
 }
 
 static int cli_devices(struct cli *cli)
 {
-	static const char *const headers[] = {"DEVICE", "STATE", "TARGET", ">MEMORY", "MODEL"};
-	struct table table;
-	kiln_reply *reply;
-
-	if (cli_request(cli, "devices", NULL, 0, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		table_begin(&table, headers, 5);
-		for (int i = 0; i < rows; i++) {
-			const char *reason = row_str(reply, "rows", i, "reason");
-			const char *was = row_str(reply, "rows", i, "was");
-			int64_t memory = row_int(reply, "rows", i, "memory");
-			char figure[FIGURE_MAX];
-			table_cell(&table, "%s", row_str(reply, "rows", i, "name"));
-			table_cell(&table, "%s", row_str(reply, "rows", i, "state"));
-			table_cell(&table, "%s", row_str(reply, "rows", i, "target"));
-			table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
-			if (reason[0])
-				table_cell(&table, "%s", reason);
-			else
-				table_cell(&table, "%s%s%s", row_str(reply, "rows", i, "model"),
-						   was[0] ? "; was " : "", was);
-		}
-		table_end(&table);
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "devices", NULL, 0, print_devices);
 }
 
-/* Prints "axis: which (default -1); scale: factor", a line each. */
-static void print_attributes(const char *text)
+static void print_ops(struct cli *cli, const kiln_reply *reply)
 {
-	while (*text) {
-		size_t length = strcspn(text, ";");
-		printf("    %.*s\n", (int)length, text);
-		text += length;
-		text += strspn(text, "; ");
+	(void)cli;
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		/* "axis: which (default -1); scale: factor", which is printed as a line each */
+		const char *attributes = member_str(reply, "rows[%d].attributes", i);
+		printf("%s%s (%s)\n  %s\n", i ? "\n" : "", member_str(reply, "rows[%d].name", i),
+			   member_str(reply, "rows[%d].operands", i), member_str(reply, "rows[%d].summary", i));
+		while (*attributes) {
+			size_t length = strcspn(attributes, ";");
+			printf("    %.*s\n", (int)length, attributes);
+			attributes += length;
+			attributes += strspn(attributes, "; ");
+		}
 	}
 }
 
 static int cli_ops(struct cli *cli)
 {
-	kiln_reply *reply;
-	int rows;
-
-	if (cli_request(cli, "ops", NULL, 0, &reply))
-		return CLI_FAILED;
-	rows = cli_json(cli, reply) ? 0 : kiln_reply_count(reply, "rows");
-	for (int i = 0; i < rows; i++) {
-		printf("%s%s (%s)\n", i ? "\n" : "", row_str(reply, "rows", i, "name"),
-			   row_str(reply, "rows", i, "operands"));
-		printf("  %s\n", row_str(reply, "rows", i, "summary"));
-		print_attributes(row_str(reply, "rows", i, "attributes"));
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_answer(cli, "ops", NULL, 0, print_ops);
 }
 
 /* ---- stop ---- */
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Waits until the process has ended, whoever its parent is. */
 static bool wait_gone(int pidfd, int timeout_ms)
 {
 	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
-	int64_t end = now_ms() + timeout_ms;
+	double end_us = time_us() + timeout_ms * 1e3, left_us;
 	int n;
 
-	do
-		n = poll(&poller, 1, (int)(end > now_ms() ? end - now_ms() : 0));
-	while (n < 0 && errno == EINTR);
+	do {
+		left_us = end_us - time_us();
+		n = poll(&poller, 1, left_us > 0 ? (int)(left_us / 1e3) : 0);
+	} while (n < 0 && errno == EINTR);
 	return n > 0;
 }
 
@@ -490,12 +458,12 @@ static const struct cli_option status_options[] = {
 };
 
 const struct cli_command command_status = {
-	"status", cli_status, "", "what the daemon is and has done", status_options, 0, 0, 0};
+	"status", cli_status, "", "what the daemon is and has done", {0, 0}, status_options};
 
-const struct cli_command command_devices = {
-	"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0};
+const struct cli_command command_devices = {"devices", cli_devices, "",
+											"the devices, and why one is missing"};
 
-const struct cli_command command_ops = {"ops", cli_ops, "", "the operators", NULL, 0, 0, 0};
+const struct cli_command command_ops = {"ops", cli_ops, "", "the operators"};
 
-const struct cli_command command_stop = {
-	"stop", cli_stop, "", "stop the daemon, and wait until it is gone", NULL, 0, 0, 0};
+const struct cli_command command_stop = {"stop", cli_stop, "",
+										 "stop the daemon, and wait until it is gone"};

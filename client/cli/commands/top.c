@@ -1,12 +1,13 @@
 /*
  * top.c: 'kiln top': a live view of the daemon on a plain terminal.  Each frame is one write over
- * the last one, so nothing flickers.  Whatever ends the view (q, Ctrl-C, a signal, the daemon's
- * end) leaves the terminal as it was.
+ * the last one, so nothing flickers.  The terminal is as it was before once the view
+ * ends, by q, Ctrl-C, a signal or the daemon's end.
  */
 #include "top.h"
 #include "client/cli/daemon.h"
 #include "client/cli/deadlines.h"
 #include "client/cli/failure.h"
+#include "client/cli/sink.h"
 #include "client/cli/timing.h"
 #include "client/cli/values.h"
 #include "commands.h"
@@ -67,29 +68,6 @@ static int take_sample(struct top *top)
 
 /* ---- Drawing ---- */
 
-static void terminal_size(int *columns, int *lines)
-{
-	struct winsize size = {0};
-	bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col && size.ws_row;
-
-	*columns = known ? size.ws_col : 80;
-	*lines = known ? size.ws_row : 24;
-}
-
-static bool top_write_all(const char *text, size_t size)
-{
-	while (size) {
-		ssize_t n = write(STDOUT_FILENO, text, size);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		text += n;
-		size -= (size_t)n;
-	}
-	return true;
-}
-
 /* Users chose the names, so control characters in them must not move the cursor. */
 static void put_clean(FILE *out, const char *text, size_t size)
 {
@@ -101,14 +79,16 @@ static void put_clean(FILE *out, const char *text, size_t size)
  * first. */
 static bool draw_screen(const char *frame)
 {
-	int columns, lines;
+	struct winsize terminal = {0};
+	bool known =
+		ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col && terminal.ws_row;
+	int columns = known ? terminal.ws_col : 80, lines = known ? terminal.ws_row : 24;
 	char *screen = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&screen, &size);
 
 	if (!out)
 		return false;
-	terminal_size(&columns, &lines);
 	fputs(SCREEN_HOME, out);
 	for (int line = 0; *frame && line < lines; line++) {
 		size_t length = strcspn(frame, "\n");
@@ -123,7 +103,7 @@ static bool draw_screen(const char *frame)
 		if (!*frame && line < lines - 1)
 			fputs("\r\n" SCREEN_REST, out);
 	}
-	bool good = fclose(out) == 0 && top_write_all(screen, size);
+	bool good = fclose(out) == 0 && write_all(STDOUT_FILENO, screen, size);
 	free(screen);
 	return good;
 }
@@ -180,68 +160,46 @@ static void open_screen(struct top *top)
 		raw.c_cc[VTIME] = 0;
 		tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
 	}
-	(void)top_write_all(SCREEN_OPEN, sizeof(SCREEN_OPEN) - 1);
-}
-
-static void close_screen(struct top *top)
-{
-	(void)top_write_all(SCREEN_CLOSE, sizeof(SCREEN_CLOSE) - 1);
-	if (top->keys)
-		tcsetattr(STDIN_FILENO, TCSAFLUSH, &top->saved);
+	(void)write_all(STDOUT_FILENO, SCREEN_OPEN, sizeof(SCREEN_OPEN) - 1);
 }
 
 enum event { EVENT_TIME, EVENT_SIZE, EVENT_END };
-
-static enum event read_signal(const struct top *top)
-{
-	struct signalfd_siginfo info;
-	enum event event = EVENT_TIME;
-
-	while (event != EVENT_END && read(top->signals, &info, sizeof(info)) == sizeof(info))
-		event = info.ssi_signo == SIGWINCH ? EVENT_SIZE : EVENT_END;
-	return event;
-}
-
-static enum event read_keys(void)
-{
-	char keys[64];
-	ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
-
-	/* The terminal is gone. */
-	if (n <= 0)
-		return EVENT_END;
-	return memchr(keys, 'q', (size_t)n) || memchr(keys, KEY_CTRL_C, (size_t)n) ? EVENT_END
-																			   : EVENT_TIME;
-}
 
 /* Waits until the next sample is due, the size has changed, or the view ends. */
 static enum event wait_event(struct top *top, double due_us)
 {
 	struct pollfd polled[2] = {{.fd = top->signals, .events = POLLIN},
 							   {.fd = top->keys ? STDIN_FILENO : -1, .events = POLLIN}};
+	struct signalfd_siginfo info;
 	enum event event = EVENT_TIME;
 
 	while (event == EVENT_TIME) {
 		double left_us = due_us - time_us();
 		if (left_us <= 0)
 			break;
-		int n = poll(polled, 2, (int)(left_us / 1e3) + 1);
-		if (n > 0 && polled[0].revents)
-			event = read_signal(top);
-		if (n > 0 && polled[1].revents && event != EVENT_END) {
-			enum event key = read_keys();
-			event = key == EVENT_END ? key : event;
+		if (poll(polled, 2, (int)(left_us / 1e3) + 1) <= 0)
+			continue;
+		while (event != EVENT_END && polled[0].revents &&
+			   read(top->signals, &info, sizeof(info)) == sizeof(info))
+			event = info.ssi_signo == SIGWINCH ? EVENT_SIZE : EVENT_END;
+		if (polled[1].revents && event != EVENT_END) {
+			char keys[64];
+			ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
+			/* Without a byte the terminal is gone. */
+			if (n <= 0 || memchr(keys, 'q', (size_t)n) || memchr(keys, KEY_CTRL_C, (size_t)n))
+				event = EVENT_END;
 		}
 	}
 	return event;
 }
 
 /* KILN_OK when the user ends it; else why the daemon does not answer. */
-static int top_watch(struct top *top)
+static int show_live(struct top *top)
 {
 	int status = KILN_OK;
 	enum event event = EVENT_SIZE;
 
+	open_screen(top);
 	while (status == KILN_OK && event != EVENT_END) {
 		if (!draw(top, draw_screen))
 			break;
@@ -249,6 +207,9 @@ static int top_watch(struct top *top)
 		if (event == EVENT_TIME)
 			status = take_sample(top);
 	}
+	(void)write_all(STDOUT_FILENO, SCREEN_CLOSE, sizeof(SCREEN_CLOSE) - 1);
+	if (top->keys)
+		tcsetattr(STDIN_FILENO, TCSAFLUSH, &top->saved);
 	return status;
 }
 
@@ -268,16 +229,6 @@ static int show_once(struct top *top)
 	else
 		(void)draw(top, draw_text);
 	return KILN_OK;
-}
-
-static int show_live(struct top *top)
-{
-	int status;
-
-	open_screen(top);
-	status = top_watch(top);
-	close_screen(top);
-	return status;
 }
 
 static int top_read_options(struct top *top, bool *once)
@@ -338,5 +289,5 @@ static const struct cli_option top_options[] = {
 };
 
 const struct cli_command command_top = {
-	"top",       cli_top, "", "watch it live: calls, sessions, compiles under way; q ends",
-	top_options, 0,       0,  0};
+	"top",  cli_top,    "", "watch it live: calls, sessions, compiles under way; q ends",
+	{0, 0}, top_options};

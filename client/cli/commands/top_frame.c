@@ -2,6 +2,7 @@
  * top_frame.c: the frame of 'kiln top', as text and as JSON.  It knows nothing of terminals.
  */
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
 #include "top.h"
 
@@ -13,33 +14,12 @@
 
 #define ROWS_MOST 128 /* the daemon lists fewer at most */
 #define COUNT_MAX 32
-#define PATH_CHARS 128
 
 /* ---- Figures ---- */
 
 static int64_t get(const struct top_sample *sample, const char *path)
 {
 	return kiln_reply_int(sample->reply, path);
-}
-
-static const char *row_path(const char *list, int row, const char *member, char path[PATH_CHARS])
-{
-	snprintf(path, PATH_CHARS, "%s[%d].%s", list, row, member);
-	return path;
-}
-
-static int64_t row_get(const struct top_sample *sample, const char *list, int row,
-					   const char *member)
-{
-	char path[PATH_CHARS];
-	return get(sample, row_path(list, row, member, path));
-}
-
-static const char *row_text(const struct top_sample *sample, const char *list, int row,
-							const char *member)
-{
-	char path[PATH_CHARS];
-	return kiln_reply_str(sample->reply, row_path(list, row, member, path));
 }
 
 static double seconds_between(const struct top_sample *before, const struct top_sample *now)
@@ -160,23 +140,27 @@ static void print_head(const struct top_sample *before, const struct top_sample 
 			get(now, "workers.queued"), get(now, "cache.rows"),
 			figure_bytes((uint64_t)get(now, "cache.bytes"), figure));
 	for (int i = 0; i < executors; i++)
-		fprintf(out, "%s: pid %" PRId64 ", kernels %" PRId64 "; held %s, lent %s, scratch %s\n",
-				row_text(now, "executors", i, "device"), row_get(now, "executors", i, "pid"),
-				row_get(now, "executors", i, "modules"),
-				figure_bytes((uint64_t)row_get(now, "executors", i, "held_bytes"), figure),
-				figure_bytes((uint64_t)row_get(now, "executors", i, "lent_bytes"), lent),
-				figure_bytes((uint64_t)row_get(now, "executors", i, "scratch_bytes"), scratch));
+		fprintf(
+			out, "%s: pid %" PRId64 ", kernels %" PRId64 "; held %s, lent %s, scratch %s\n",
+			member_str(now->reply, "executors[%d].device", i),
+			member_int(now->reply, "executors[%d].pid", i),
+			member_int(now->reply, "executors[%d].modules", i),
+			figure_bytes((uint64_t)member_int(now->reply, "executors[%d].held_bytes", i), figure),
+			figure_bytes((uint64_t)member_int(now->reply, "executors[%d].lent_bytes", i), lent),
+			figure_bytes((uint64_t)member_int(now->reply, "executors[%d].scratch_bytes", i),
+						 scratch));
 }
 
 /* ---- Compiles ---- */
 
-static int64_t pid_of(const struct top_sample *now, int64_t session)
+/* A figure of the session with this id; 0: there is no such session. */
+static int64_t of_session(const struct top_sample *sample, int64_t id, const char *member)
 {
-	int rows = kiln_reply_count(now->reply, "sessions");
+	int rows = kiln_reply_count(sample->reply, "sessions");
 
 	for (int i = 0; i < rows; i++)
-		if (row_get(now, "sessions", i, "id") == session)
-			return row_get(now, "sessions", i, "pid");
+		if (member_int(sample->reply, "sessions[%d].id", i) == id)
+			return member_int(sample->reply, "sessions[%d].%s", i, member);
 	return 0;
 }
 
@@ -193,16 +177,16 @@ static void print_flights(const struct top_sample *now, FILE *out)
 	fputc('\n', out);
 	table_begin(&table, headers, 8);
 	for (int i = 0; i < rows; i++) {
-		int64_t owner = row_get(now, "flights", i, "owner");
-		table_cell(&table, "%s", row_text(now, "flights", i, "op"));
-		table_cell(&table, "%s", row_text(now, "flights", i, "state"));
+		int64_t owner = member_int(now->reply, "flights[%d].owner", i);
+		table_cell(&table, "%s", member_str(now->reply, "flights[%d].op", i));
+		table_cell(&table, "%s", member_str(now->reply, "flights[%d].state", i));
 		table_cell(&table, "%s",
-				   figure_micros((double)row_get(now, "flights", i, "age_us"), figure));
-		table_cell(&table, "%" PRId64, row_get(now, "flights", i, "waiters"));
+				   figure_micros((double)member_int(now->reply, "flights[%d].age_us", i), figure));
+		table_cell(&table, "%" PRId64, member_int(now->reply, "flights[%d].waiters", i));
 		table_cell(&table, "%" PRId64, owner);
-		table_cell(&table, "%" PRId64, pid_of(now, owner));
-		table_cell(&table, "%s", row_text(now, "flights", i, "target"));
-		table_cell(&table, "%.12s", row_text(now, "flights", i, "key"));
+		table_cell(&table, "%" PRId64, of_session(now, owner, "pid"));
+		table_cell(&table, "%s", member_str(now->reply, "flights[%d].target", i));
+		table_cell(&table, "%.12s", member_str(now->reply, "flights[%d].key", i));
 	}
 	table_print(&table, out);
 }
@@ -223,14 +207,11 @@ static int by_calls(const void *a, const void *b)
 	return x->index - y->index;
 }
 
-static int64_t launches_before(const struct top_sample *before, int64_t id)
+static double hits_of(const struct top_sample *now, const char *list, int row)
 {
-	int rows = kiln_reply_count(before->reply, "sessions");
-
-	for (int i = 0; i < rows; i++)
-		if (row_get(before, "sessions", i, "id") == id)
-			return row_get(before, "sessions", i, "launches");
-	return 0;
+	return (double)(member_int(now->reply, "%s[%d].memory_hits", list, row) +
+					member_int(now->reply, "%s[%d].disk_hits", list, row) +
+					member_int(now->reply, "%s[%d].remote_hits", list, row));
 }
 
 /* The connected sessions, the busiest first. */
@@ -241,9 +222,10 @@ static int list_sessions(const struct top_sample *before, const struct top_sampl
 	double seconds = seconds_between(before, now);
 
 	for (int i = 0; i < listed && count < ROWS_MOST; i++) {
-		int64_t id = row_get(now, "sessions", i, "id");
-		int64_t ran = row_get(now, "sessions", i, "launches") - launches_before(before, id);
-		if (!row_get(now, "sessions", i, "ended"))
+		int64_t id = member_int(now->reply, "sessions[%d].id", i);
+		int64_t ran =
+			member_int(now->reply, "sessions[%d].launches", i) - of_session(before, id, "launches");
+		if (!member_int(now->reply, "sessions[%d].ended", i))
 			rows[count++] = (struct row){i, (double)ran / seconds};
 	}
 	qsort(rows, (size_t)count, sizeof(rows[0]), by_calls);
@@ -263,22 +245,21 @@ static void print_sessions(const struct top_sample *before, const struct top_sam
 	table_begin(&table, headers, 10);
 	for (int k = 0; k < count; k++) {
 		int i = rows[k].index;
-		double requests = (double)row_get(now, "sessions", i, "requests");
-		double hits = (double)(row_get(now, "sessions", i, "memory_hits") +
-							   row_get(now, "sessions", i, "disk_hits") +
-							   row_get(now, "sessions", i, "remote_hits"));
-		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "id"));
-		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "pid"));
-		table_cell(&table, "%s", row_text(now, "sessions", i, "device"));
+		double requests = (double)member_int(now->reply, "sessions[%d].requests", i);
+		double hits = hits_of(now, "sessions", i);
+		table_cell(&table, "%" PRId64, member_int(now->reply, "sessions[%d].id", i));
+		table_cell(&table, "%" PRId64, member_int(now->reply, "sessions[%d].pid", i));
+		table_cell(&table, "%s", member_str(now->reply, "sessions[%d].device", i));
 		table_cell(&table, "%s", figure_count(rows[k].calls, text));
 		table_cell(&table, "%s",
-				   figure_count((double)row_get(now, "sessions", i, "launches"), text));
-		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "inflight"));
-		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "launch_failures"));
+				   figure_count((double)member_int(now->reply, "sessions[%d].launches", i), text));
+		table_cell(&table, "%" PRId64, member_int(now->reply, "sessions[%d].inflight", i));
+		table_cell(&table, "%" PRId64, member_int(now->reply, "sessions[%d].launch_failures", i));
 		table_cell(&table, "%.0f", requests);
 		table_cell(&table, "%s", figure_share(hits, requests, text));
-		table_cell(&table, "%s",
-				   figure_bytes((uint64_t)row_get(now, "sessions", i, "held_bytes"), figure));
+		table_cell(
+			&table, "%s",
+			figure_bytes((uint64_t)member_int(now->reply, "sessions[%d].held_bytes", i), figure));
 	}
 	table_print(&table, out);
 }
@@ -288,28 +269,28 @@ static void print_shapes(const struct top_sample *now, FILE *out)
 {
 	static const char *const headers[] = {">SESSION",  "OPERATOR", ">SHAPES", ">EXACT",
 										  ">COMPILED", "BUDGET",   "VARIES"};
-	int sessions = kiln_reply_count(now->reply, "sessions"), count = 0;
-	char list[64], figure[FIGURE_MAX];
+	const kiln_reply *reply = now->reply;
+	char figure[FIGURE_MAX];
 	struct table table;
 
-	for (int i = 0; i < sessions; i++) {
-		snprintf(list, sizeof(list), "sessions[%d].shapes", i);
-		for (int k = 0; k < kiln_reply_count(now->reply, list); k++) {
-			if (count++ == 0) {
-				fputc('\n', out);
-				table_begin(&table, headers, 7);
-			}
-			table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "id"));
-			table_cell(&table, "%s", row_text(now, list, k, "op"));
-			table_cell(&table, "%" PRId64, row_get(now, list, k, "shapes"));
-			table_cell(&table, "%" PRId64, row_get(now, list, k, "variants"));
+	table_begin(&table, headers, 7);
+	for (int i = 0; i < kiln_reply_count(reply, "sessions"); i++) {
+		for (int k = 0; k < member_count(reply, "sessions[%d].shapes", i); k++) {
+#define SHAPE(read, member) read(reply, "sessions[%d].shapes[%d]." member, i, k)
+			table_cell(&table, "%" PRId64, member_int(now->reply, "sessions[%d].id", i));
+			table_cell(&table, "%s", SHAPE(member_str, "op"));
+			table_cell(&table, "%" PRId64, SHAPE(member_int, "shapes"));
+			table_cell(&table, "%" PRId64, SHAPE(member_int, "variants"));
 			table_cell(&table, "%s",
-					   figure_micros((double)row_get(now, list, k, "compile_us"), figure));
-			table_cell(&table, "%s", row_get(now, list, k, "widened") ? "widened" : "within");
-			table_cell(&table, "%s", row_text(now, list, k, "text"));
+					   figure_micros((double)SHAPE(member_int, "compile_us"), figure));
+			table_cell(&table, "%s", SHAPE(member_int, "widened") ? "widened" : "within");
+			table_cell(&table, "%s", SHAPE(member_str, "text"));
+#undef SHAPE
 		}
 	}
-	if (count)
+	if (table.count)
+		fputc('\n', out);
+	if (table.count)
 		table_print(&table, out);
 }
 
@@ -326,14 +307,13 @@ static const char *figure_short(double micros, char text[COUNT_MAX])
 
 static void put_times(struct table *table, const struct top_sample *now, int row, const char *what)
 {
-	char p50[96], p99[96], middle[COUNT_MAX], high[COUNT_MAX];
+	int64_t p50 = member_int(now->reply, "operators[%d].micros.%s.p50", row, what);
+	int64_t p99 = member_int(now->reply, "operators[%d].micros.%s.p99", row, what);
+	char middle[COUNT_MAX], high[COUNT_MAX];
 
-	snprintf(p50, sizeof(p50), "micros.%s.p50", what);
-	snprintf(p99, sizeof(p99), "micros.%s.p99", what);
-	if (row_get(now, "operators", row, p99))
-		table_cell(table, "%s/%s",
-				   figure_short((double)row_get(now, "operators", row, p50), middle),
-				   figure_short((double)row_get(now, "operators", row, p99), high));
+	if (p99)
+		table_cell(table, "%s/%s", figure_short((double)p50, middle),
+				   figure_short((double)p99, high));
 	else
 		table_cell(table, "-");
 }
@@ -348,7 +328,8 @@ static void print_operators(const struct top_sample *now, FILE *out)
 	struct table table;
 
 	for (; count < listed && count < ROWS_MOST; count++)
-		rows[count] = (struct row){count, (double)row_get(now, "operators", count, "requests")};
+		rows[count] =
+			(struct row){count, (double)member_int(now->reply, "operators[%d].requests", count)};
 	if (!count)
 		return;
 	qsort(rows, (size_t)count, sizeof(rows[0]), by_calls);
@@ -356,10 +337,8 @@ static void print_operators(const struct top_sample *now, FILE *out)
 	table_begin(&table, headers, 6);
 	for (int k = 0; k < count; k++) {
 		int i = rows[k].index;
-		double hits = (double)(row_get(now, "operators", i, "memory_hits") +
-							   row_get(now, "operators", i, "disk_hits") +
-							   row_get(now, "operators", i, "remote_hits"));
-		table_cell(&table, "%s", row_text(now, "operators", i, "op"));
+		double hits = hits_of(now, "operators", i);
+		table_cell(&table, "%s", member_str(now->reply, "operators[%d].op", i));
 		table_cell(&table, "%.0f", rows[k].calls);
 		table_cell(&table, "%s", figure_share(hits, rows[k].calls, text));
 		put_times(&table, now, i, "memory_hit");
@@ -386,7 +365,7 @@ static void json_row(const struct top_sample *now, const char *list, int row,
 					 const char *const *members)
 {
 	for (; *members; members++)
-		json_int(*members, row_get(now, list, row, *members));
+		json_int(*members, member_int(now->reply, "%s[%d].%s", list, row, *members));
 }
 
 static void json_flights(const struct top_sample *now)
@@ -399,9 +378,9 @@ static void json_flights(const struct top_sample *now)
 	for (int i = 0; i < rows; i++) {
 		json_item_begin();
 		for (int k = 0; texts[k]; k++)
-			json_string(texts[k], row_text(now, "flights", i, texts[k]));
+			json_string(texts[k], member_str(now->reply, "flights[%d].%s", i, texts[k]));
 		json_row(now, "flights", i, figures);
-		json_int("pid", pid_of(now, row_get(now, "flights", i, "owner")));
+		json_int("pid", of_session(now, member_int(now->reply, "flights[%d].owner", i), "pid"));
 		json_item_end();
 	}
 	json_list_end();
@@ -420,7 +399,7 @@ static void json_sessions(const struct top_sample *before, const struct top_samp
 	for (int k = 0; k < count; k++) {
 		json_item_begin();
 		json_row(now, "sessions", rows[k].index, members);
-		json_string("device", row_text(now, "sessions", rows[k].index, "device"));
+		json_string("device", member_str(now->reply, "sessions[%d].device", rows[k].index));
 		json_real("calls_per_s", rows[k].calls);
 		json_item_end();
 	}
@@ -436,7 +415,7 @@ static void json_devices(const struct top_sample *now)
 	json_list_begin("devices");
 	for (int i = 0; i < rows; i++) {
 		json_item_begin();
-		json_string("device", row_text(now, "executors", i, "device"));
+		json_string("device", member_str(now->reply, "executors[%d].device", i));
 		json_row(now, "executors", i, members);
 		json_item_end();
 	}

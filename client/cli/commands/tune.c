@@ -8,19 +8,17 @@
 #include "client/cli/deadlines.h"
 #include "client/cli/failure.h"
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/problem.h"
 #include "client/cli/progress.h"
-#include "client/cli/sink.h"
 #include "client/cli/table.h"
 #include "client/cli/values.h"
 #include "commands.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MARGIN 0.02
 #define SECONDS 5
@@ -32,25 +30,20 @@ static void take_operand(struct tune *tune, int i)
 {
 	struct tune_operand *operand = &tune->operands[i];
 	kiln_tensor *tensor = &operand->tensor;
-	char path[64];
 
-#define MEMBER(name) (snprintf(path, sizeof(path), "operands[%d]." name, i), path)
-	tensor->dtype = (kiln_dtype)kiln_reply_int(tune->plan, MEMBER("d"));
+	tensor->dtype = (kiln_dtype)member_int(tune->plan, "operands[%d].d", i);
 	if (tensor->dtype == KILN_DTYPE_NONE)
 		return;
-	tensor->rank = kiln_reply_count(tune->plan, MEMBER("s"));
+	tensor->rank = member_count(tune->plan, "operands[%d].s", i);
 	for (int k = 0; k < tensor->rank && k < KILN_MAX_RANK; k++) {
-		snprintf(path, sizeof(path), "operands[%d].s[%d]", i, k);
-		tensor->shape[k] = kiln_reply_int(tune->plan, path);
-		snprintf(path, sizeof(path), "operands[%d].t[%d]", i, k);
-		tensor->stride[k] = kiln_reply_int(tune->plan, path);
+		tensor->shape[k] = member_int(tune->plan, "operands[%d].s[%d]", i, k);
+		tensor->stride[k] = member_int(tune->plan, "operands[%d].t[%d]", i, k);
 	}
 	if (i < tune->problem.tensor_count)
 		tensor->offset = tune->problem.tensors[i].offset;
-	operand->written = kiln_reply_int(tune->plan, MEMBER("written"));
-	operand->bytes = tensor->offset + (uint64_t)kiln_reply_int(tune->plan, MEMBER("bytes"));
+	operand->written = member_int(tune->plan, "operands[%d].written", i);
+	operand->bytes = tensor->offset + (uint64_t)member_int(tune->plan, "operands[%d].bytes", i);
 	tune->set_bytes += operand->bytes;
-#undef MEMBER
 }
 
 /* Reads explain's answer: operands, candidates, and the class that the winner is kept for. */
@@ -59,7 +52,6 @@ static int ask_plan(struct tune *tune)
 	const struct cli_problem *problem = &tune->problem;
 	int status = kiln_explain(tune->client, problem->op, problem->tensors, problem->tensor_count,
 							  problem->attrs, problem->attr_count, NULL, &tune->plan);
-	char path[64];
 
 	if (status)
 		return cli_failed(tune->cli, status, "tune %s", problem->op);
@@ -71,10 +63,9 @@ static int ask_plan(struct tune *tune)
 	tune->count = kiln_reply_count(tune->plan, "choices");
 	if (tune->count > TUNE_CANDIDATES)
 		tune->count = TUNE_CANDIDATES;
-	for (int i = 0; i < tune->count; i++) {
-		snprintf(path, sizeof(path), "choices[%d]", i);
-		snprintf(tune->candidates[i].name, TUNE_NAME, "%s", kiln_reply_str(tune->plan, path));
-	}
+	for (int i = 0; i < tune->count; i++)
+		snprintf(tune->candidates[i].name, TUNE_NAME, "%s",
+				 member_str(tune->plan, "choices[%d]", i));
 	return CLI_OK;
 }
 
@@ -277,14 +268,6 @@ static int tune_problem(struct tune *tune)
 	return status;
 }
 
-static int nothing_to_tune(const struct tune *tune)
-{
-	if (!cli_json(tune->cli, tune->plan))
-		printf("nothing to tune: variant %s has no kernel\n",
-			   kiln_reply_str(tune->plan, "plan.variant"));
-	return CLI_OK;
-}
-
 static int tune_read_options(struct cli *cli, struct tune *tune)
 {
 	const char *seconds = cli_value(cli, "seconds");
@@ -317,9 +300,13 @@ static int with_problem(struct cli *cli)
 		status = cli_connect(cli, &tune->client);
 	if (!status)
 		status = ask_plan(tune);
-	if (!status && (!kiln_reply_str(tune->plan, "signature")[0] || !tune->count))
-		status = nothing_to_tune(tune);
-	else if (!status && cli_value(cli, "forget"))
+	if (!status && (!kiln_reply_str(tune->plan, "signature")[0] || !tune->count)) {
+		if (cli->json)
+			puts(kiln_reply_json(tune->plan));
+		else
+			printf("nothing to tune: variant %s has no kernel\n",
+				   kiln_reply_str(tune->plan, "plan.variant"));
+	} else if (!status && cli_value(cli, "forget"))
 		status = tune_forget(cli, tune->client, tune->plan);
 	else if (!status)
 		status = tune_problem(tune);
@@ -337,7 +324,6 @@ static int forget_all(struct cli *cli)
 	kiln_client *client;
 	int status;
 
-	cli->device = "none";
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
 	status = tune_forget(cli, client, NULL);
@@ -359,6 +345,7 @@ static int cli_tune(struct cli *cli)
 						 cli->positional[0], cli->positional[0]);
 	if (cli->positional_count)
 		return with_problem(cli);
+	cli->device = "none"; /* the daemon has the table of winners, so no device is needed */
 	if (list)
 		return tune_list(cli);
 	if (to)
@@ -384,12 +371,7 @@ static const struct cli_option tune_options[] = {
 };
 
 const struct cli_command command_tune = {
-	"tune",
-	cli_tune,
-	"[OP]",
-	"time the planner's candidates on the device, and keep the best",
-	tune_options,
-	0,
-	1,
-	CLI_ON_DEVICE,
-	cli_problem_options};
+	"tune",        cli_tune,
+	"[OP]",        "time the planner's candidates on the device, and keep the best",
+	{0, 1},        tune_options,
+	CLI_ON_DEVICE, cli_problem_options};

@@ -4,6 +4,7 @@
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/member.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
 #include "tune.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LINE_MOST 8192
 #define VALUE_MOST 2048
@@ -30,55 +30,36 @@ static const struct member {
 };
 enum { MEMBERS = sizeof(members) / sizeof(members[0]) };
 
-static int ask_rows(struct cli *cli, kiln_reply **reply)
-{
-	cli->device = "none"; /* the daemon has the table, so no device is needed */
-	return cli_request(cli, "tuned.ls", NULL, 0, reply);
-}
-
-static const char *tune_rows_path_of(int row, const char *member, char path[64])
-{
-	snprintf(path, 64, "rows[%d].%s", row, member);
-	return path;
-}
-
 /* ---- List ---- */
 
-int tune_list(struct cli *cli)
+static void print_winners(struct cli *cli, const kiln_reply *reply)
 {
 	static const char *const headers[] = {"OP",    "MODEL", "TARGET", "CHOICE",
 										  ">TIME", ">OWN",  "DATE",   "CLASS"};
-	kiln_reply *reply;
+	char figure[FIGURE_MAX];
 	struct table table;
-	char path[64], figure[FIGURE_MAX], day[32];
 
-	if (ask_rows(cli, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		table_begin(&table, headers, 8);
-		for (int i = 0; i < rows; i++) {
-			time_t when = (time_t)kiln_reply_int(reply, tune_rows_path_of(i, "when", path));
-			struct tm parts;
-			for (int m = 0; m < 4; m++)
-				table_cell(&table, "%s",
-						   kiln_reply_str(reply, tune_rows_path_of(i, members[m].name, path)));
-			for (int m = 4; m < 6; m++)
-				table_cell(&table, "%s",
-						   figure_micros(
-							   kiln_reply_real(reply, tune_rows_path_of(i, members[m].name, path)),
-							   figure));
-			snprintf(day, sizeof(day), "unknown");
-			if (gmtime_r(&when, &parts))
-				strftime(day, sizeof(day), "%Y-%m-%d", &parts);
-			table_cell(&table, "%s", day);
-			table_cell(&table, "%s",
-					   kiln_reply_str(reply, tune_rows_path_of(i, "signature", path)));
-		}
-		table_end(&table);
+	(void)cli;
+	table_begin(&table, headers, 8);
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		char day[FIGURE_MAX] = "unknown";
+		figure_date(member_int(reply, "rows[%d].when", i), "%Y-%m-%d", day);
+		table_cell(&table, "%s", member_str(reply, "rows[%d].op", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].model", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].target", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].choice", i));
+		table_cell(&table, "%s", figure_micros(member_real(reply, "rows[%d].micros", i), figure));
+		table_cell(&table, "%s",
+				   figure_micros(member_real(reply, "rows[%d].own_micros", i), figure));
+		table_cell(&table, "%s", day);
+		table_cell(&table, "%s", member_str(reply, "rows[%d].signature", i));
 	}
-	kiln_reply_free(reply);
-	return CLI_OK;
+	table_end(&table);
+}
+
+int tune_list(struct cli *cli)
+{
+	return cli_answer(cli, "tuned.ls", NULL, 0, print_winners);
 }
 
 /* ---- Export ---- */
@@ -97,17 +78,15 @@ static void write_string(FILE *out, const char *value)
 
 static void write_row(FILE *out, const kiln_reply *reply, int row)
 {
-	char path[64];
-
 	for (int m = 0; m < MEMBERS; m++) {
-		tune_rows_path_of(row, members[m].name, path);
-		fprintf(out, "%s\"%s\": ", m ? ", " : "{", members[m].name);
+		const char *name = members[m].name;
+		fprintf(out, "%s\"%s\": ", m ? ", " : "{", name);
 		if (members[m].kind == KILN_ATTR_STRING)
-			write_string(out, kiln_reply_str(reply, path));
+			write_string(out, member_str(reply, "rows[%d].%s", row, name));
 		else if (members[m].kind == KILN_ATTR_REAL)
-			fprintf(out, "%.3f", kiln_reply_real(reply, path));
+			fprintf(out, "%.3f", member_real(reply, "rows[%d].%s", row, name));
 		else
-			fprintf(out, "%" PRId64, kiln_reply_int(reply, path));
+			fprintf(out, "%" PRId64, member_int(reply, "rows[%d].%s", row, name));
 	}
 	fputs("}\n", out);
 }
@@ -139,7 +118,7 @@ int tune_export(struct cli *cli, const char *path)
 	int rows;
 	bool good;
 
-	if (ask_rows(cli, &reply))
+	if (cli_request(cli, "tuned.ls", NULL, 0, &reply))
 		return CLI_FAILED;
 	out = open_file(path, "w", stdout);
 	rows = kiln_reply_count(reply, "rows");
@@ -292,7 +271,6 @@ int tune_import(struct cli *cli, const char *path)
 
 	if (!in)
 		return CLI_FAILED;
-	cli->device = "none";
 	status = cli_connect(cli, &client);
 	if (!status)
 		status = put_rows(cli, client, in, path, &count);
@@ -305,6 +283,12 @@ int tune_import(struct cli *cli, const char *path)
 }
 
 /* ---- Forget ---- */
+
+static void print_forgot(struct cli *cli, const kiln_reply *reply)
+{
+	(void)cli;
+	printf("forgot %" PRId64 "\n", kiln_reply_int(reply, "removed"));
+}
 
 int tune_forget(struct cli *cli, kiln_client *client, const kiln_reply *plan)
 {
@@ -320,8 +304,5 @@ int tune_forget(struct cli *cli, kiln_client *client, const kiln_reply *plan)
 	status = kiln_request(client, "tuned.rm", args, count, &reply);
 	if (status)
 		return cli_failed(cli, status, "tune --forget");
-	if (!cli_json(cli, reply))
-		printf("forgot %" PRId64 "\n", kiln_reply_int(reply, "removed"));
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return cli_show(cli, reply, print_forgot);
 }

@@ -27,8 +27,7 @@
 #define GROUP_LEAST 4
 #define GROUP_MICROS 4000.0
 #define ROUNDS_LEAST 3
-#define ROUNDS_FINAL 7 /* fewer rounds do not show how much times vary */
-#define FINALISTS 3    /* candidates besides the planner's own */
+#define FINALISTS 3 /* candidates besides the planner's own */
 #define HOPELESS \
 	4.0 /* a candidate this many times slower than the best of the first rounds is out */
 #define FAR_BEHIND 1.25 /* and than the best of later rounds */
@@ -148,25 +147,18 @@ static int submit(struct tune *tune, struct candidate *candidate, int set, kiln_
 	return kiln_submit(candidate->call, operands, tune->operand_count, 0, ticket);
 }
 
-static void submit_blocks(struct tune *tune)
-{
-	const kiln_operand halves[2] = {{tune->blocker, 0}, {tune->blocker, BLOCK_BYTES}};
-	kiln_ticket ticket;
-
-	for (int i = 0; tune->block && i < TUNE_BLOCKS; i++)
-		if (!kiln_submit(tune->block, halves, 2, 0, &ticket))
-			tune->blocks[i] = ticket;
-}
-
 /* Takes one time of a candidate: the mean over a group of launches. */
 static int time_group(struct tune *tune, struct candidate *candidate, int round)
 {
+	const kiln_operand halves[2] = {{tune->blocker, 0}, {tune->blocker, BLOCK_BYTES}};
 	char what[96];
 	kiln_ticket tickets[GROUP_MOST];
 	double sum = 0, micros;
 	int count = 0, status = KILN_OK;
 
-	submit_blocks(tune);
+	for (int i = 0; tune->block && i < TUNE_BLOCKS; i++)
+		if (kiln_submit(tune->block, halves, 2, 0, &tune->blocks[i]))
+			tune->blocks[i] = 0;
 	while (!status && count < tune->group) {
 		int set = (round * tune->group + count) % tune->sets;
 		status = submit(tune, candidate, set, &tickets[count]);

@@ -6,7 +6,9 @@
 #include "client/cli/daemon.h"
 #include "client/cli/deadlines.h"
 #include "client/cli/failure.h"
+#include "client/cli/grow.h"
 #include "client/cli/json.h"
+#include "client/cli/member.h"
 #include "client/cli/table.h"
 #include "client/cli/values.h"
 #include "commands.h"
@@ -32,17 +34,11 @@ static int add_line(struct warm *warm, int number, const char *text)
 	if (warm->line_count == LINES_MOST)
 		return cli_failed_here(warm->cli, KILN_ELIMIT, "warm: '%s' has more than %d problems",
 							   warm->path, LINES_MOST);
-	if (warm->line_count == warm->line_capacity) {
-		int more = warm->line_capacity ? 2 * warm->line_capacity : 256;
-		struct warm_line *bigger = realloc(warm->lines, (size_t)more * sizeof(*bigger));
-		if (!bigger)
-			return cli_failed_here(warm->cli, KILN_ENOMEM, "warm: out of memory");
-		warm->lines = bigger;
-		warm->line_capacity = more;
-	}
-	struct warm_line *line = &warm->lines[warm->line_count];
-	*line = (struct warm_line){number, strdup(text)};
-	if (!line->text)
+	struct warm_line *line =
+		grow(&warm->lines, (size_t)warm->line_count, &warm->line_capacity, sizeof(*line));
+	if (line)
+		*line = (struct warm_line){number, strdup(text)};
+	if (!line || !line->text)
 		return cli_failed_here(warm->cli, KILN_ENOMEM, "warm: out of memory");
 	warm->line_count++;
 	return CLI_OK;
@@ -136,21 +132,12 @@ static int list_used(struct warm *warm, kiln_client *client, int64_t limit)
 		return cli_failed(warm->cli, status, "warm");
 	rows = kiln_reply_count(reply, "rows");
 	for (int i = 0; i < rows && !status; i++) {
-		char path[64], line[128];
-		snprintf(path, sizeof(path), "rows[%d].key", i);
-		snprintf(line, sizeof(line), "kernel %s", kiln_reply_str(reply, path));
+		char line[128];
+		snprintf(line, sizeof(line), "kernel %s", member_str(reply, "rows[%d].key", i));
 		status = add_line(warm, 0, line);
 	}
 	kiln_reply_free(reply);
 	return status;
-}
-
-static void free_lines(struct warm *warm)
-{
-	for (int i = 0; i < warm->line_count; i++)
-		free(warm->lines[i].text);
-	free(warm->lines);
-	free(warm->failures);
 }
 
 /* ---- The command line ---- */
@@ -171,33 +158,20 @@ static int read_targets(struct warm *warm, char *list)
 	return CLI_OK;
 }
 
-/* Makes the path absolute, since the daemon has another working directory.  Links stay: compilers
- * look at the name they are called by. */
-static int read_compiler(struct warm *warm, const char *path, char absolute[PATH_MAX])
-{
-	char here[PATH_MAX] = "";
-
-	if (!path)
-		return CLI_OK;
-	if (access(path, F_OK) != 0)
-		return cli_usage("--compiler '%s': %s", path, strerror(errno));
-	if (path[0] != '/' && !getcwd(here, sizeof(here)))
-		return cli_usage("--compiler '%s': %s", path, strerror(errno));
-	if (snprintf(absolute, PATH_MAX, "%s%s%s", here, here[0] ? "/" : "", path) >= PATH_MAX)
-		return cli_usage("--compiler '%.60s...': a path has at most %d bytes", path, PATH_MAX - 1);
-	warm->compiler = absolute;
-	return CLI_OK;
-}
-
 static int warm_read_options(struct warm *warm, char *targets, char absolute[PATH_MAX],
 							 int64_t *limit)
 {
 	const struct cli *cli = warm->cli;
-	const char *most = cli_value(cli, "limit");
+	const char *most = cli_value(cli, "limit"), *compiler = cli_value(cli, "compiler");
 	bool used = !cli->positional_count && !cli_value(cli, "generic");
 
-	if (read_targets(warm, targets) || read_compiler(warm, cli_value(cli, "compiler"), absolute))
+	if (read_targets(warm, targets))
 		return CLI_USAGE;
+	if (compiler && access(compiler, F_OK) != 0)
+		return cli_usage("--compiler '%s': %s", compiler, strerror(errno));
+	if (compiler && cli_path("--compiler", compiler, absolute))
+		return CLI_USAGE;
+	warm->compiler = compiler ? absolute : NULL;
 	if (cli->positional_count && cli_value(cli, "generic"))
 		return cli_usage("warm: either a manifest or --generic");
 	if (used && !warm->compiler)
@@ -218,18 +192,6 @@ static int by_place(const void *a, const void *b)
 	if (x->line != y->line)
 		return x->line < y->line ? -1 : 1;
 	return x->target < y->target ? -1 : x->target > y->target;
-}
-
-/* How many failures from here on have one line and one sentence. */
-static int count_same(const struct warm *warm, int first)
-{
-	const struct warm_failure *failure = &warm->failures[first];
-	int count = 1;
-
-	while (first + count < warm->failure_count && failure[count].line == failure->line &&
-		   !strcmp(failure[count].error, failure->error))
-		count++;
-	return count;
 }
 
 static void print_failure(const struct warm *warm, const struct warm_failure *failure, int same)
@@ -255,8 +217,12 @@ static void print_failures(const struct warm *warm)
 	if (warm->failure_count)
 		qsort(warm->failures, (size_t)warm->failure_count, sizeof(*warm->failures), by_place);
 	for (; at < warm->failure_count && shown < FAILURES_SHOWN; shown++) {
-		int same = count_same(warm, at);
-		print_failure(warm, &warm->failures[at], same);
+		const struct warm_failure *failure = &warm->failures[at];
+		int same = 1; /* failures of one line with one sentence */
+		while (at + same < warm->failure_count && failure[same].line == failure->line &&
+			   !strcmp(failure[same].error, failure->error))
+			same++;
+		print_failure(warm, failure, same);
 		at += same;
 	}
 	if (warm->failed > at)
@@ -318,15 +284,6 @@ static int check_targets(struct warm *warm, kiln_client *client)
 	return CLI_OK;
 }
 
-static int gather(struct warm *warm, kiln_client *client, int64_t limit)
-{
-	if (check_targets(warm, client))
-		return CLI_FAILED;
-	if (cli_value(warm->cli, "generic"))
-		return list_generic(warm, client);
-	return warm->path ? CLI_OK : list_used(warm, client, limit);
-}
-
 static int run_warm(struct warm *warm, int64_t limit)
 {
 	kiln_client *client;
@@ -336,7 +293,11 @@ static int run_warm(struct warm *warm, int64_t limit)
 		return status;
 	if (cli_connect(warm->cli, &client))
 		return CLI_FAILED;
-	status = gather(warm, client, limit);
+	status = check_targets(warm, client);
+	if (!status && cli_value(warm->cli, "generic"))
+		status = list_generic(warm, client);
+	else if (!status && !warm->path)
+		status = list_used(warm, client, limit);
 	if (!status)
 		status = warm_run(warm, client);
 	kiln_close(client);
@@ -363,7 +324,10 @@ static int cli_warm(struct cli *cli)
 	cli->connect_flags = KILN_CONNECT_BACKGROUND;
 	if (!status)
 		status = run_warm(&warm, limit);
-	free_lines(&warm);
+	for (int i = 0; i < warm.line_count; i++)
+		free(warm.lines[i].text);
+	free(warm.lines);
+	free(warm.failures);
 	free(list);
 	return status;
 }
@@ -380,5 +344,5 @@ static const struct cli_option warm_options[] = {
 };
 
 const struct cli_command command_warm = {
-	"warm", cli_warm, "[MANIFEST]", "compile what a manifest lists into the cache", warm_options,
-	0,      1,        CLI_ON_DEVICE};
+	"warm", cli_warm,     "[MANIFEST]", "compile what a manifest lists into the cache",
+	{0, 1}, warm_options, CLI_ON_DEVICE};

@@ -27,7 +27,8 @@ struct warm {
 	const char *path;     /* the manifest's; NULL: there is none */
 	const char *compiler; /* an absolute path; NULL: the daemon's own */
 	struct warm_line *lines;
-	int line_count, line_capacity;
+	int line_count;
+	size_t line_capacity;
 	const char
 		*targets[WARM_TARGETS]; /* none: the device's target, or the target that a kernel has */
 	int target_count;

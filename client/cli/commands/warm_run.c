@@ -11,7 +11,6 @@
 #include "client/cli/timing.h"
 #include "warm.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -84,12 +83,8 @@ static int warm_run_ask(const struct warm *warm, kiln_client *client, int64_t it
 	return kiln_request(client, "warm", args, count, reply);
 }
 
-static bool is_broken(int status)
-{
-	return status == KILN_ECONN || status == KILN_EPROTO || status == KILN_EVERSION;
-}
-
-/* Takes one kernel after another until there is none; false: the connection is gone. */
+/* Takes one kernel after another until there is none.  Returns why the connection is gone, or
+ * KILN_OK. */
 static int work(struct run *run, kiln_client *client)
 {
 	int64_t all = warm_all(run->warm);
@@ -103,7 +98,7 @@ static int work(struct run *run, kiln_client *client)
 		pthread_mutex_unlock(&run->lock);
 		status = warm_run_ask(run->warm, client, item, &reply);
 		pthread_mutex_lock(&run->lock);
-		if (is_broken(status))
+		if (status == KILN_ECONN || status == KILN_EPROTO || status == KILN_EVERSION)
 			break;
 		run->done++;
 		if (status)
@@ -117,8 +112,10 @@ static int work(struct run *run, kiln_client *client)
 	return status;
 }
 
-static int connect_more(const struct cli *cli, kiln_client **client)
+static void *thread_main(void *arg)
 {
+	struct run *run = arg;
+	const struct cli *cli = run->warm->cli;
 	kiln_connect_options options = {
 		.size = sizeof(options),
 		.socket = cli->socket,
@@ -126,15 +123,8 @@ static int connect_more(const struct cli *cli, kiln_client **client)
 		.timeout_ms = cli->timeout_ms,
 		.flags = cli->connect_flags,
 	};
-
-	return kiln_connect(&options, client);
-}
-
-static void *thread_main(void *arg)
-{
-	struct run *run = arg;
 	kiln_client *client = NULL;
-	int status = connect_more(run->warm->cli, &client);
+	int status = kiln_connect(&options, &client);
 	bool connected = !status;
 
 	if (connected)
@@ -215,39 +205,25 @@ static int count_threads(const struct warm *warm, kiln_client *client)
 	return (int)(workers < all ? workers : all);
 }
 
-static int start_threads(struct run *run, pthread_t threads[MOST_THREADS], int wanted)
-{
-	int started = 0;
-
-	while (started < wanted && !pthread_create(&threads[started], NULL, thread_main, run)) {
-		started++;
-		run->living++;
-	}
-	return started;
-}
-
-/* Waits on the condition use the monotonic clock. */
-static void open_ended(struct run *run)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&run->ended, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 int warm_run(struct warm *warm, kiln_client *client)
 {
 	struct run run = {.warm = warm, .lock = PTHREAD_MUTEX_INITIALIZER};
 	pthread_t threads[MOST_THREADS];
+	pthread_condattr_t attr;
 	double began = now();
-	int started;
+	int started, wanted = count_threads(warm, client);
 
 	warm->failures = calloc(FAILURES_KEPT, sizeof(*warm->failures));
-	open_ended(&run);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&run.ended, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_mutex_lock(&run.lock);
-	started = start_threads(&run, threads, count_threads(warm, client));
+	for (started = 0; started < wanted; started++) {
+		if (pthread_create(&threads[started], NULL, thread_main, &run))
+			break;
+		run.living++;
+	}
 	warm_run_watch(&run, began);
 	pthread_mutex_unlock(&run.lock);
 	for (int i = 0; i < started; i++)
