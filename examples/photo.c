@@ -42,7 +42,7 @@ static int fail(const char *what)
 
 /* ---- Memory and workers ---- */
 
-/* The descriptors lie above the numbers that workers use, so that no dup2() meets another's source. */
+/* The descriptors lie above those that workers use, so that no dup2() meets another's source. */
 static int move_up(int fd)
 {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 10);

@@ -21,7 +21,7 @@ static int plain(kiln_client *client, kiln_buffer *scores, kiln_buffer *result)
 }
 
 /* Takes the first elements of each row, as many as its length says; the rest of y is 0.  lengths
-	 * has one int32 a row. */
+ * has one int32 a row. */
 static int masked(kiln_client *client, kiln_buffer *scores, kiln_buffer *lengths,
 				  kiln_buffer *result)
 {

@@ -48,8 +48,8 @@ void lane_put_tail(struct kiln_client *client, struct wire_out *out);
 void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer);
 /* Closes a lane whose device process is gone: entries that have not ended end in status. */
 void lane_lost(struct kiln_client *client, int status, const char *why);
-/* Forget the entries of a ticket that nobody waits for any more; a call or a buffer that is about to
- * be freed. */
+/* Forget the entries of a ticket that nobody waits for any more, or a call or a buffer that is
+ * about to be freed. */
 void lane_forget(struct kiln_client *client, const struct ticket *ticket);
 void lane_forget_call(struct kiln_client *client, const struct kiln_call *call);
 void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *buffer);

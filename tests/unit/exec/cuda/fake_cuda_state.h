@@ -9,10 +9,13 @@
 #pragma GCC visibility pop
 
 #include "fake_cuda.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 extern int fake_live[FAKE_LIVE_COUNT];
+extern CUresult fake_sticky; /* the fault that every call has after a kernel's */
+extern atomic_int fake_held; /* FAKE_HOLD_*: streams do not get on */
 
 /* Counts the call; the result that a test or an earlier fault wants it to have. */
 CUresult fake_enter(const char *name);
@@ -58,6 +61,18 @@ struct CUgraph_st **fake_capture(CUstream stream);
 /* True: the stream has work, and frees the address when it gets there. */
 bool fake_free_later(CUstream stream, CUdeviceptr at);
 void fake_memory_reset(void);
+void fake_streams_reset(void);
+
+/* ---- fake_cuda_module.c ---- */
+
+extern struct fake_kernels {
+	int shared_granted, shared_fixed, threads_most; /* bytes and threads of all kernels */
+	int noted_values;                               /* parameters that last_launch keeps */
+	struct fake_launch last_launch;
+} fake_kernels;
+
+void fake_run_kernel(const struct op *op);
+void fake_modules_reset(void);
 
 /* ---- fake_cuda_graph.c ---- */
 

@@ -1,0 +1,207 @@
+/*
+ * fake_cuda_module.c: the fake's modules and launches, and what its kernels do.
+ */
+#include "fake_cuda_state.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_kernels fake_kernels;
+
+struct CUfunc_st {
+	enum {
+		KERNEL_ADD_ONE,
+		KERNEL_FILL,
+		KERNEL_FAULT,
+		KERNEL_TALLY,
+		KERNEL_REPORT,
+		KERNEL_COUNT,
+		KERNEL_IDLE
+	} kernel;
+	CUcontext context;
+};
+struct CUmod_st {
+	bool idle;
+	CUcontext context; /* that it was loaded in */
+	CUmodule next;
+	struct CUfunc_st functions[KERNEL_IDLE + 1];
+};
+/* ---- Kernels ---- */
+
+static void run_tally(uint8_t *scratch, uint64_t *y, uint64_t bytes, uint64_t counters)
+{
+	y[0] = (uintptr_t)scratch;
+	y[1] = 0;
+	for (uint64_t i = 0; i < counters; i++)
+		y[1] += scratch[i] != 0;
+	memset(scratch + counters, 0xee, bytes - counters);
+}
+
+void fake_run_kernel(const struct op *op)
+{
+	const uint64_t *values = op->values;
+	uint32_t *y;
+	switch (op->function->kernel) {
+	case KERNEL_ADD_ONE:
+		y = (uint32_t *)(uintptr_t)values[1];
+		for (uint32_t i = 0; i < (uint32_t)values[2]; i++)
+			y[i] = ((const uint32_t *)(uintptr_t)values[0])[i] + 1;
+		break;
+	case KERNEL_FILL:
+		y = (uint32_t *)(uintptr_t)values[0];
+		for (uint32_t i = 0; i < (uint32_t)values[2]; i++)
+			y[i] = (uint32_t)values[1];
+		break;
+	case KERNEL_FAULT:
+		fake_sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+		break;
+	case KERNEL_TALLY:
+		run_tally((uint8_t *)(uintptr_t)values[0], (uint64_t *)(uintptr_t)values[1], values[2],
+				  values[3]);
+		break;
+	case KERNEL_REPORT:
+		*(uint64_t *)(uintptr_t)values[2] = *(uint64_t *)(uintptr_t)values[0];
+		*(uint64_t *)(uintptr_t)values[0] += values[1];
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- Modules and launches ---- */
+
+static CUmodule modules;
+
+static void drop_module(CUmodule module)
+{
+	CUmodule *link = &modules;
+	while (*link != module)
+		link = &(*link)->next;
+	*link = module->next;
+	free(module);
+	fake_live[FAKE_LIVE_MODULES]--;
+}
+
+void fake_drop_modules(CUcontext context)
+{
+	for (CUmodule module = modules, next; module; module = next) {
+		next = module->next;
+		if (module->context == context)
+			drop_module(module);
+	}
+}
+
+CUresult cuModuleLoadData(CUmodule *out, const void *image)
+{
+	ENTER();
+	bool idle = memcmp(image, "FAKE", 4) != 0;
+	if (idle && !getenv("KILN_FAKE_CUDA_IMAGES"))
+		return CUDA_ERROR_INVALID_IMAGE;
+	*out = calloc(1, sizeof(**out));
+	(*out)->idle = idle;
+	(*out)->context = fake_current();
+	(*out)->next = modules;
+	modules = *out;
+	fake_live[FAKE_LIVE_MODULES]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+	if (module->context != fake_current())
+		return CUDA_ERROR_INVALID_HANDLE;
+	drop_module(module);
+	return fake_enter(__func__);
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
+{
+	ENTER();
+	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT, FAKE_TALLY,
+										FAKE_REPORT};
+	if (module->idle) {
+		*out = &module->functions[KERNEL_IDLE];
+		(*out)->kernel = KERNEL_IDLE;
+		(*out)->context = module->context;
+		return CUDA_SUCCESS;
+	}
+	for (int i = 0; i < KERNEL_COUNT; i++) {
+		if (strcmp(names[i], name) != 0)
+			continue;
+		module->functions[i].kernel = i;
+		*out = &module->functions[i];
+		(*out)->context = module->context;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction function)
+{
+	ENTER();
+	(void)function;
+	*out = attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES       ? fake_kernels.shared_fixed
+		   : attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? fake_kernels.threads_most
+																  : 0;
+	return CUDA_SUCCESS;
+}
+
+static const size_t param_sizes[][4] = {
+	{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}, {8, 8, 8, 0}};
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+	ENTER();
+	if (function->kernel == KERNEL_IDLE || index >= 4 || !param_sizes[function->kernel][index])
+		return CUDA_ERROR_INVALID_VALUE;
+	*offset = 8 * index;
+	*size = param_sizes[function->kernel][index];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+	ENTER();
+	(void)function;
+	if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+		value + fake_kernels.shared_fixed > 232448)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_kernels.shared_granted = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+						unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+						void **extra)
+{
+	ENTER();
+	(void)extra;
+	if (function->context != fake_current())
+		return CUDA_ERROR_INVALID_HANDLE;
+	uint64_t threads = (uint64_t)bx * by * bz;
+	if (!gx || !gy || !gz || !threads || threads > 1024 || gy > 65535 || gz > 65535)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (shared > 49152 && (int)shared > fake_kernels.shared_granted)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct op *op = fake_add_op(stream, OP_KERNEL);
+	op->function = function;
+	fake_kernels.last_launch = (struct fake_launch){.grid = {gx, gy, gz},
+													.block = {bx, by, bz},
+													.shared = shared,
+													.stream = stream,
+													.context = function->context,
+													.function = function};
+	for (int i = 0; i < fake_kernels.noted_values && function->kernel == KERNEL_IDLE; i++)
+		memcpy(&fake_kernels.last_launch.values[i], params[i],
+			   sizeof(fake_kernels.last_launch.values[i]));
+	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
+		if (param_sizes[function->kernel][i])
+			memcpy(&op->values[i], params[i], param_sizes[function->kernel][i]);
+	return CUDA_SUCCESS;
+}
+
+void fake_modules_reset(void)
+{
+	while (modules)
+		drop_module(modules);
+	fake_kernels = (struct fake_kernels){.last_launch = fake_kernels.last_launch};
+}
