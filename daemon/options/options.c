@@ -278,8 +278,8 @@ static const char *absolute(const char *variable)
 	return path && *path == '/' ? path : NULL;
 }
 
-/* Writes the path below the directory of an XDG variable, or else below HOME; "" for one that is too
- * long.  False: neither variable is an absolute path. */
+/* Writes the path below the directory of an XDG variable, or else below HOME; "" for one that is
+ * too long.  False: neither variable is an absolute path. */
 static bool below_user(const char *variable, const char *ending, const char *home_ending,
 					   char path[PATH_MAX])
 {
