@@ -136,14 +136,14 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 	if (!lane)
 		return 0; /* the session may have no device either */
 	note.device = session->device->info.name;
+	note.of = "executor";
+	note.pid = handle_pid(executor);
 	uint64_t ended = atomic_load(&lane->counts->launched) + atomic_load(&lane->counts->failed);
 	uint64_t parked = atomic_load(&lane->counts->parked), gated = atomic_load(&lane->counts->gated);
 	uint64_t under_way = atomic_load(&lane->counts->taken) - ended - parked;
 	if (under_way && under_way <= LANE_ENTRIES) {
 		notes[count] = note;
 		notes[count].what = "launch";
-		notes[count].of = "executor";
-		notes[count].pid = handle_pid(executor);
 		notes[count].count = under_way;
 		notes[count].since_us = atomic_load(&lane->counts->progress_us);
 		notes[count].left_ms = waits_left(
@@ -151,21 +151,19 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 		waits_say(&notes[count++], "launches under way on %s", note.device);
 	}
 	note.since_us = atomic_load(&lane->counts->parked_us);
-	if (gated) {
-		notes[count] = note;
-		notes[count].what = "ready";
-		notes[count].of = "client";
-		notes[count].pid = session->pid;
-		notes[count].count = gated;
-		waits_say(&notes[count++], "its CUDA stream to come by and write a ready word");
-	}
 	if (parked > gated) {
 		notes[count] = note;
 		notes[count].what = "entry";
-		notes[count].of = "executor";
-		notes[count].pid = handle_pid(executor);
 		notes[count].count = parked - gated;
 		waits_say(&notes[count++], "launches that were submitted before");
+	}
+	if (gated) {
+		note.what = "ready";
+		note.of = "client";
+		note.pid = session->pid;
+		note.count = gated;
+		notes[count] = note;
+		waits_say(&notes[count++], "its CUDA stream to come by and write a ready word");
 	}
 	return count;
 }

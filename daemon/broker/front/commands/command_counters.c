@@ -141,15 +141,21 @@ static void put_operators(struct wire_out *out, const struct broker *broker)
 	wire_list_end(out);
 }
 
+/* Begins the map of a session. */
+static void put_identity(struct wire_out *out, uint64_t id, uint32_t uid, int32_t pid, bool ended)
+{
+	wire_map_begin(out, NULL);
+	wire_put_uint(out, "id", id);
+	wire_put_uint(out, "uid", uid);
+	wire_put_int(out, "pid", pid);
+	wire_put_bool(out, "ended", ended);
+}
+
 static void put_connected(struct wire_out *out, struct session *session)
 {
 	const struct owned_counts owned = owned_count(session);
 	uint64_t in_lane = lane_count(session);
-	wire_map_begin(out, NULL);
-	wire_put_uint(out, "id", session->id);
-	wire_put_uint(out, "uid", session->uid);
-	wire_put_int(out, "pid", session->pid);
-	wire_put_bool(out, "ended", false);
+	put_identity(out, session->id, session->uid, session->pid, false);
 	wire_put_str(out, "device", session->device ? session->device->info.name : "none");
 	wire_put_uint(out, "calls", owned.calls);
 	wire_put_uint(out, "buffers", owned.buffers);
@@ -158,17 +164,6 @@ static void put_connected(struct wire_out *out, struct session *session)
 				  (uint64_t)(session->work_count + session->request_count) + in_lane);
 	put_tally(out, &session->tally);
 	shapes_put(session, out);
-	wire_map_end(out);
-}
-
-static void put_ended(struct wire_out *out, const struct ended_session *session)
-{
-	wire_map_begin(out, NULL);
-	wire_put_uint(out, "id", session->id);
-	wire_put_uint(out, "uid", session->uid);
-	wire_put_int(out, "pid", session->pid);
-	wire_put_bool(out, "ended", true);
-	put_tally(out, &session->tally);
 	wire_map_end(out);
 }
 
@@ -182,8 +177,11 @@ static void put_sessions(struct wire_out *out, const struct broker *broker)
 		put_connected(out, session);
 	for (unsigned i = 1; i <= TALLY_SESSIONS_MOST; i++) {
 		const struct ended_session *row = &ended->rows[(ended->next - i) % TALLY_SESSIONS_MOST];
-		if (row->id)
-			put_ended(out, row);
+		if (!row->id)
+			continue;
+		put_identity(out, row->id, row->uid, row->pid, true);
+		put_tally(out, &row->tally);
+		wire_map_end(out);
 	}
 	wire_list_end(out);
 	wire_map_begin(out, "older_sessions");

@@ -109,39 +109,35 @@ static void explain_known(void *arg, const struct compile_toolchains *toolchains
 
 /* ---- Asking ---- */
 
-static void explain(struct session *session, uint64_t id, struct explaining *explaining)
+/* Answers later.  Takes over planned->ref. */
+static void explain(struct session *session, uint64_t id, const struct planned *planned)
 {
+	struct explaining *explaining = calloc(1, sizeof(*explaining));
+	if (!explaining)
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
+	if (!explaining || !request_open(session, id, &explaining->request, explain_abandon)) {
+		kernel_drop(planned->ref);
+		free(explaining);
+		return;
+	}
 	explaining->broker = session->broker;
-	if (request_open(session, id, &explaining->request, explain_abandon))
-		pool_when_known(session->broker, explain_known, explaining);
-	else
-		explaining_free(explaining);
+	explaining->planned = *planned;
+	pool_when_known(session->broker, explain_known, explaining);
 }
 
 void serve_explain(struct session *session, struct wire_in *message)
 {
 	const char *target = wire_get_str(message, &message->root, "target");
+	struct planned planned = {.ref = NULL};
 	char error[KERNEL_ERROR_MAX];
-	struct explaining *explaining = calloc(1, sizeof(*explaining));
-	int status = explaining
-					 ? planned_open(session, message, target, false, &explaining->planned, error)
-					 : util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
-	if (status == KILN_OK) {
-		explain(session, wire_id(message), explaining);
-		return;
-	}
-	reply_error(session, wire_id(message), status, "%s", error);
-	free(explaining);
+	int status = planned_open(session, message, target, false, &planned, error);
+	if (status == KILN_OK)
+		explain(session, wire_id(message), &planned);
+	else
+		reply_error(session, wire_id(message), status, "%s", error);
 }
 
 void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
-	struct explaining *explaining = calloc(1, sizeof(*explaining));
-	if (!explaining) {
-		kernel_drop(ref);
-		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
-		return;
-	}
-	explaining->planned.ref = ref;
-	explain(session, id, explaining);
+	explain(session, id, &(struct planned){.ref = ref});
 }

@@ -122,8 +122,6 @@ static void open_raw(struct session *session, struct wire_in *message, const cha
 	const char *model;
 	struct opening *opening = util_alloc(sizeof(*opening));
 	int status = planned_limits(session, target, &limits, &model, error);
-	if (status == KILN_OK && session->broker->draining)
-		status = util_fail(error, sizeof(error), KILN_ECANCELED, "kilnd is shutting down");
 	bool may = status != KILN_OK || may_bring(session, id, limits.target);
 	if (may && status == KILN_OK)
 		status = raw_open(session->broker, message, session->frame, &limits, &opening->ref, error);

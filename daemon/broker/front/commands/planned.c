@@ -20,6 +20,8 @@ int planned_limits(struct session *session, const char *target, struct kernel_li
 				   const char **model, char error[KERNEL_ERROR_MAX])
 {
 	*model = "";
+	if (session->broker->draining)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
 	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
 		*limits = session->device->info.limits;
 		*model = session->device->info.model;
@@ -53,8 +55,6 @@ int planned_open(struct session *session, struct wire_in *message, const char *t
 	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
 	const char *model;
 	int status = planned_limits(session, target, &out->limits, &model, error);
-	if (status == KILN_OK && session->broker->draining)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
 	if (status == KILN_OK)
 		status = decode_problem(session, message, &out->problem, buffers, offsets, error);
 	out->given = out->problem.tensor_count;

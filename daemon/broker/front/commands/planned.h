@@ -21,7 +21,7 @@ struct planned {
 int planned_open(struct session *session, struct wire_in *message, const char *target,
 				 bool launched, struct planned *out, char error[KERNEL_ERROR_MAX]);
 /* Finds the limits to plan for, and the model: of the session's device, or of a target that may
- * not be here. */
+ * not be here.  KILN_ECANCELED while the daemon drains. */
 int planned_limits(struct session *session, const char *target, struct kernel_limits *limits,
 				   const char **model, char error[KERNEL_ERROR_MAX]);
 /* False: the session may have no further prepared call, and was told so. */
