@@ -1,5 +1,5 @@
-/* frame.c: sends, waits for and queues messages with their descriptors; one message is one
- * datagram.  It must not look into a payload. */
+/* frame.c: sends messages with their descriptors, waits for them and queues them; one message is
+ * one datagram.  It must not look into a payload. */
 #include "frame.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static int send_status(int error)
 	}
 }
 
-/* bulk: the memfd that holds the payload; or -1 */
+/* bulk: the memfd that holds the payload; -1: data holds it. */
 static int send_datagram(int sock, const void *data, size_t size, int bulk, const int *fds,
 						 int fd_count)
 {

@@ -16,8 +16,7 @@
 #define FRAME_INLINE_MAX (48u << 10)
 #define FRAME_MAX_FDS 4 /* the caller's descriptors of one message, besides the bulk descriptor */
 #define FRAME_RIGHTS_MOST 253 /* most descriptors of a datagram (SCM_MAX_FD of the kernel) */
-#define FRAME_RESERVE \
-	320 /* open files kept for the descriptors of one message while it is received */
+#define FRAME_RESERVE 320     /* open files that are kept free for the descriptors of one message */
 
 /* Closes a descriptor that came from outside: close() may take as long as its sender likes. */
 struct frame_closer {
@@ -26,20 +25,21 @@ struct frame_closer {
 };
 
 struct frame {
-	uint8_t *data; /* payload, malloc'd */
+	uint8_t *data; /* payload; frame_free() frees it */
 	size_t size;
-	/* Descriptors received, close-on-exec; -1 where frame_take_fd() took one.  Those of the message
-	 * come first, then the rest: the bulk descriptor, or all descriptors of a refused message. */
+	/* Received descriptors, close-on-exec; -1 where frame_take_fd() took one.  First come the
+	 * descriptors of the message, then the rest: the bulk descriptor, or all descriptors of a
+	 * refused message. */
 	int fds[FRAME_RIGHTS_MOST];
 	int fd_count, rest_count;
 	/* After KILN_EPROTO: the message is whole, but some of its descriptors found no room and are
-	 * gone; the frame is to be freed like any other. */
+	 * gone. */
 	bool lost;
 	char why[160]; /* after KILN_EPROTO: one sentence */
 };
 
-/* A socket pair for parent and child, both close-on-exec, both non-blocking.  KILN_OK or KILN_EIO.
- */
+/* Makes a socket pair for parent and child, both close-on-exec and non-blocking.  KILN_OK or
+ * KILN_EIO. */
 int frame_pair(int pair[2]);
 /*
  * Sends without blocking (MSG_DONTWAIT | MSG_NOSIGNAL).  The descriptors stay the caller's.
@@ -53,9 +53,9 @@ int frame_send(int sock, const void *data, size_t size, const int *fds, int fd_c
  * was refused, so the caller always calls frame_free().
  */
 int frame_recv(int sock, struct frame *frame, size_t limit);
-/* Like frame_recv(), from a sender that is not trusted, in a process that has called
- * frame_reserve(): descriptors beyond the usual limit go into the reserve, so that the kernel
- * closes none here. */
+/* Like frame_recv(), for a sender that is not trusted, in a process that has called
+ * frame_reserve().  Descriptors beyond the usual limit go into the reserve: else the kernel would
+ * close them here, and closing may take as long as their sender likes. */
 int frame_recv_foreign(int sock, struct frame *frame, size_t limit);
 /* Lowers the limit of open files to FRAME_RESERVE below the most that this process may have (three
  * quarters of it, where that is few). */
@@ -64,39 +64,40 @@ void frame_reserve(void);
 int frame_send_wait(int sock, const void *data, size_t size, const int *fds, int fd_count,
 					int timeout_ms);
 int frame_recv_wait(int sock, struct frame *frame, size_t limit, int timeout_ms);
-/* Descriptor i becomes the caller's; -1 if there is none. */
+/* Returns descriptor i, which becomes the caller's; -1 if there is none. */
 int frame_take_fd(struct frame *frame, int i);
-/* Frees payload and the descriptors not taken.  Fine on a zeroed frame. */
+/* Frees the payload and closes the descriptors that nobody took.  Fine on a zeroed frame. */
 void frame_free(struct frame *frame);
-/* Frees like frame_free(), but closes by closer; NULL: close(). */
+/* Like frame_free(), but closes by closer; NULL: close(). */
 void frame_free_by(struct frame *frame, const struct frame_closer *closer);
 
 /* Makes a memfd of this size, close-on-exec, sealed against shrinking and growing (not against
  * writing); -1 with errno. */
 int frame_memfd(const char *name, uint64_t bytes);
-/* Makes a memfd with these bytes that nobody can change any more, close-on-exec; -1 with errno. */
+/* Makes a memfd of these bytes, sealed against every change, close-on-exec; -1 with errno. */
 int frame_sealed(const char *name, const void *data, size_t size);
-/* Whether the descriptor is a memfd of ordinary pages that cannot shrink and has at least this
- * size, and so is safe to map.  Never waits, whatever the descriptor is. */
+/* Tells whether the descriptor is safe to map: a memfd of ordinary pages that cannot shrink and has
+ * at least this size.  Never waits, whatever the descriptor is. */
 int frame_fd_is_safe(int fd, uint64_t bytes);
 /* Reads the first size bytes of such a memfd; false if that fails. */
 bool frame_read_fd(int fd, void *data, size_t size);
 
-/* Messages that could not be sent yet.  They keep their order; their descriptors are duplicated. */
+/* Messages that could not be sent yet, in their order.  The queue owns copies of their payloads and
+ * duplicates of their descriptors, until frame_queue_free(). */
 struct frame_queue {
 	struct frame_node *head, *tail;
 	size_t bytes; /* bytes of queued payload */
 	int count;
 	const struct frame_closer *closer; /* closes the duplicates; NULL: close() */
-	int fd_below;                      /* duplicates have numbers below this; 0: any */
+	int fd_below;                      /* duplicates have numbers below this; 0: any number */
 };
 
 /* Sends at once if nothing is queued, else queues.  KILN_OK, KILN_ELIMIT (over limit bytes: nothing
  * was queued), or as frame_send() (KILN_EIO with EMFILE: over fd_below). */
 int frame_queue_send(struct frame_queue *queue, int sock, const void *data, size_t size,
 					 const int *fds, int fd_count, size_t limit);
-/* Sends queued messages.  KILN_OK when the queue is empty, KILN_EAGAIN when more is left, or as
- * frame_send(). */
+/* Sends queued messages.  KILN_OK when the queue is empty, KILN_EAGAIN when messages are left, or
+ * as frame_send(). */
 int frame_queue_flush(struct frame_queue *queue, int sock);
 void frame_queue_free(struct frame_queue *queue);
 

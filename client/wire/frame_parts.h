@@ -10,7 +10,7 @@
 #define FLAG_BULK 1u
 #define BULK_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* closer NULL: close(). */
+/* Closes by closer; NULL: close(). */
 void frame_close_by(const struct frame_closer *closer, int fd);
 
 #endif

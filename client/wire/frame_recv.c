@@ -1,11 +1,10 @@
 /*
  * frame_recv.c: the receiving half of frame.  It must not look into a payload.
  *
- * Another process decides what comes in.  Closing a descriptor of its choice may block, so
- * receiving closes none: the caller gets all of them, also those of a refused frame.  The kernel
- * closes descriptors that find no room, so there is room for as many as a datagram can carry.  A
- * bulk payload is read, not mapped, and only from memory that its seals and its file system keep as
- * it is.
+ * Another process chooses the descriptors that come in, and to close one may block.  So this file
+ * closes none: the caller gets all of them, also those of a refused frame, and there is room for as
+ * many as a datagram can carry, because the kernel closes those that find no room.  A bulk payload
+ * is read, not mapped, and only from memory that its seals and its file system keep as it is.
  */
 #include "frame.h"
 
@@ -28,15 +27,14 @@ union any_control {
 	char bytes[CMSG_SPACE(sizeof(int) * FRAME_RIGHTS_MOST)];
 };
 
-/* A datagram that is looked at before it is received. */
+/* The head of a datagram that peek() has looked at. */
 struct head {
 	uint8_t bytes[HEADER_BYTES];
 	size_t length;
 	bool has_fds;
 };
 
-/* Counts all descriptors among the rest: they stay in the frame, but are no longer the message's.
- */
+/* Makes all descriptors part of the rest: they stay in the frame, but belong to no message. */
 static int refuse(struct frame *frame, int status, const char *why)
 {
 	free(frame->data);
@@ -85,7 +83,7 @@ static int peek(int sock, struct head *head)
 		return recv_status(errno);
 	head->length = (size_t)n;
 	head->has_fds = (message.msg_flags & MSG_CTRUNC) != 0;
-	return n == 0 ? KILN_ECONN : KILN_OK; /* nobody sends an empty datagram: this is the end */
+	return n == 0 ? KILN_ECONN : KILN_OK; /* nobody sends an empty datagram, so this is the end */
 }
 
 static void collect_fds(struct msghdr *message, struct frame *frame)
@@ -99,8 +97,8 @@ static void collect_fds(struct msghdr *message, struct frame *frame)
 	}
 }
 
-/* Takes the datagram, and all its descriptors as the rest.  *beyond: some of them came only because
- * of the reserve. */
+/* Takes the datagram, and all its descriptors as the rest.  *beyond: without the reserve some of
+ * them would have found no room. */
 static ssize_t frame_recv_take(int sock, struct frame *frame, struct msghdr *message, bool reserve,
 							   bool *beyond)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the character that this byte begins; 0: it begins none. */
+/* Returns the length of the character that this byte begins; 0: it begins none. */
 static size_t length_of(unsigned char lead)
 {
 	if (lead < 0x80)
@@ -17,7 +17,7 @@ static size_t length_of(unsigned char lead)
 	return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
 
-/* Whether the second byte excludes overlong forms, surrogates, and characters beyond U+10FFFF. */
+/* False: the second byte makes an overlong form, a surrogate, or a character beyond U+10FFFF. */
 static bool may_follow(unsigned char lead, unsigned char second)
 {
 	unsigned char least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
@@ -67,7 +67,7 @@ bool plain_hides(uint32_t code)
 	return false;
 }
 
-/* Whether a text of lines keeps this end of line or tab. */
+/* True: a text of lines keeps this character, an end of line or a tab. */
 static bool is_layout(const char *text, size_t left)
 {
 	return text[0] == '\n' || text[0] == '\t' || (text[0] == '\r' && left > 1 && text[1] == '\n');
@@ -116,8 +116,8 @@ bool plain_is(const char *text, size_t size, enum plain_rule rule)
 	return true;
 }
 
-/* How many bytes text[0 .. size) becomes if at most `most` may come out; *used: how many of its
- * bytes fit. */
+/* Returns how many bytes text[0 .. size) becomes, at most `most`; *used: how many of its bytes fit.
+ */
 static size_t measure(const char *text, size_t size, size_t most, enum plain_rule rule,
 					  size_t *used)
 {
@@ -184,7 +184,7 @@ int plain_cut(const char *text, size_t most)
 {
 	size_t size = strnlen(text, most);
 	size_t at = size;
-	/* A character has at most four bytes: the last lead is not farther away. */
+	/* A character has at most four bytes, so its first byte is among the last four. */
 	for (int i = 0; i < 4 && at > 0; i++) {
 		at--;
 		if (((unsigned char)text[at] & 0xc0) != 0x80) {

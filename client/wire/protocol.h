@@ -9,21 +9,22 @@
  *             if st < 0
  *   event     {"t": "event", "id": 0, "what": name, ...}   unasked for; unknown ones are ignored
  *
- * Events: "lane.lost" st, err: the client's lane is no more; entries that have not ended ended so.
+ * Event "lane.lost" st, err: the client's lane is gone; entries that had not ended have ended so.
  *
  * Every request gets exactly one reply.  Replies may come in any order.  The reply to "submit",
  * "write" and "read" comes when the work is done, so its id is the ticket.
  *
- * Adding a field: give it a key that no request of the table has had; readers ignore unknown keys
- * and treat an absent one as its default.  Adding a request, an event, a status: a line in the
- * table; a request that is not known is refused with one sentence, an event ignored, a status below
- * 0 is a failure.  Where to ignore a field would do harm, its reply has it, too: who does not find
- * it there (hello's on_miss) refuses to go on.  That is all there is to capabilities.
+ * To add a field, give it a key that no request of the table has had; readers ignore unknown keys
+ * and treat an absent one as its default.  To add a request, an event or a status, add a line to
+ * the table: a daemon refuses an unknown request with one sentence, a client ignores an unknown
+ * event, and a status below 0 is a failure.  Where it would do harm to ignore a field, the reply
+ * has it, too: a client that does not find it there (hello's on_miss) refuses to go on.  There are
+ * no other capabilities.
  *
- * Changing the meaning of a key or removing one: raise PROTOCOL_VERSION.  Each side says from which
- * version on (oldest) up to which (proto) it speaks; the newest that both do is spoken, and is
- * proto in hello's reply.  A daemon serves the version before its own, too (docs/compatibility.md).
- * The memory of lanes has a version of its own, for which nothing is promised: lane_memory.h.
+ * To change the meaning of a key or remove one, raise PROTOCOL_VERSION.  Each side says which
+ * versions it speaks, from oldest to proto; hello's reply has the newest one that both speak as
+ * proto.  A daemon serves the version before its own, too (docs/compatibility.md).  The memory of
+ * lanes has a version of its own, for which nothing is promised: lane_memory.h.
  *
  * Values used in several messages
  *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides; absent: contiguous],

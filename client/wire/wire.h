@@ -1,6 +1,6 @@
 /*
- * wire.h: builds and reads messages, each one msgpack map, for both sides and the daemon's
- * children.  It knows nothing of sockets (frame.h) or of a message's meaning (protocol.h).
+ * wire.h: builds and reads messages for both sides and the daemon's children.  Each message is one
+ * msgpack map.  It knows nothing of sockets (frame.h) or of a message's meaning (protocol.h).
  *
  * Reading never trusts a length: wire_parse() walks the bytes and checks every count against them
  * (and depth against WIRE_MAX_DEPTH) before msgpack-c sees them.
@@ -31,7 +31,7 @@ struct wire_out {
 	} open[WIRE_MAX_DEPTH];
 	int depth;
 	int error;
-	bool for_people; /* plain.h's rule is applied to strings, which may quote anybody */
+	bool for_people; /* strings may quote anybody, so plain.h's rule is applied to them */
 };
 
 /* Starts a message: {"t": type, "id": id, ...}.  type NULL: an anonymous map without "t" and "id".
@@ -46,16 +46,16 @@ void wire_put_str(struct wire_out *out, const char *key,
 				  const char *value); /* NULL: nothing is added */
 void wire_put_bin(struct wire_out *out, const char *key, const void *data, size_t bytes);
 void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values, int count);
-/* Copies a value of another message. */
+/* Adds a copy of a value of another message. */
 void wire_put_value(struct wire_out *out, const char *key, const msgpack_object *value);
 void wire_map_begin(struct wire_out *out, const char *key);
 void wire_map_end(struct wire_out *out);
 void wire_list_begin(struct wire_out *out, const char *key);
 void wire_list_end(struct wire_out *out);
-/* Closes the message.  KILN_OK, KILN_ENOMEM or KILN_EINTERNAL; then out->buffer has data and size.
- */
+/* Ends the message: out->buffer has its data and size until wire_out_free().  KILN_OK, KILN_ENOMEM
+ * or KILN_EINTERNAL. */
 int wire_end(struct wire_out *out);
-/* Frees the bytes, after any of the functions above; twice is fine. */
+/* Frees the bytes, at any time after wire_begin(); twice is fine. */
 void wire_out_free(struct wire_out *out);
 
 /* ---- Reading.  Values point into the parsed message and live until wire_in_free(). ---- */
@@ -66,35 +66,37 @@ struct wire_in {
 	char why[160];       /* after a failed wire_parse: one sentence */
 };
 
-/* Checks and decodes.  data must outlive in.  KILN_OK, KILN_EPROTO with in->why, or KILN_ENOMEM. */
+/* Checks and decodes; wire_in_free() frees the values.  data must outlive in.  KILN_OK, KILN_EPROTO
+ * with in->why, or KILN_ENOMEM. */
 int wire_parse(struct wire_in *in, const void *data, size_t size);
-/* Like wire_parse(), for a request of a program that may be hostile: it may hold WIRE_MAX_ASKED
- * values. */
+/* Like wire_parse(), for a request of a program that may be hostile, which may hold at most
+ * WIRE_MAX_ASKED values. */
 int wire_parse_asked(struct wire_in *in, const void *data, size_t size);
 void wire_in_free(struct wire_in *in);
 
-/* The member of a map, or NULL (also when map is NULL or no map). */
+/* Returns the member of a map, or NULL (also when map is NULL or no map). */
 const msgpack_object *wire_get(const msgpack_object *map, const char *key);
-/* Members by type, with a default if absent or of another type.  Integers also accept reals without
- * a fraction. */
+/* These return a member by type, or fallback if it is absent or of another type.  Integers also
+ * accept reals without a fraction. */
 int64_t wire_get_int(const msgpack_object *map, const char *key, int64_t fallback);
 uint64_t wire_get_uint(const msgpack_object *map, const char *key,
 					   uint64_t fallback); /* negative: fallback */
 double wire_get_real(const msgpack_object *map, const char *key, double fallback);
 bool wire_get_bool(const msgpack_object *map, const char *key, bool fallback);
-/* A zero-terminated copy in the message's zone; NULL if absent, no string, or with a zero byte
- * inside. */
+/* Returns a zero-terminated copy in the message's zone; NULL if the member is absent, no string, or
+ * has a zero byte inside. */
 const char *wire_get_str(struct wire_in *in, const msgpack_object *map, const char *key);
+/* Returns the bytes of a binary member, which are the message's; NULL if there is none. */
 const void *wire_get_bin(const msgpack_object *map, const char *key, size_t *bytes);
-/* Up to max integers; returns how many there are (may exceed max: an error of the peer), -1 if
+/* Reads up to max integers.  Returns how many there are, which may exceed max; -1 if the member is
  * absent or no list of integers. */
 int wire_get_ints(const msgpack_object *map, const char *key, int64_t *values, int max);
-/* Members of a list or map; 0 if NULL or of another kind. */
+/* Returns the number of members of a list or map; 0 if value is NULL or another kind. */
 uint32_t wire_count(const msgpack_object *value);
-/* Element i of a list, NULL if out of range or no list. */
+/* Returns element i of a list; NULL if i is out of range or list is none. */
 const msgpack_object *wire_at(const msgpack_object *list, uint32_t i);
 
-/* Root helpers. */
+/* Members that every message has. */
 const char *wire_type(struct wire_in *in);  /* "t", or "" */
 uint64_t wire_id(const struct wire_in *in); /* "id", or 0 */
 

@@ -148,7 +148,7 @@ void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values,
 	}
 }
 
-/* How deep a value nests: 0 for a scalar; stops counting where it is too deep anyway. */
+/* Returns how deep a value nests: 0 for a scalar.  Stops where it is too deep anyway. */
 static int value_depth(const msgpack_object *value, int room)
 {
 	int deepest = 0;

@@ -1,8 +1,8 @@
 /*
  * wire_check.c: checks and decodes messages.  It must know neither sockets nor requests.
  *
- * The decoder below trusts counts: an array header of five bytes makes it ask for 128 GB.  So every
- * message is walked once, for bounds alone, before it is decoded.
+ * msgpack-c trusts counts: an array header of five bytes makes it ask for 128 GB.  So scan() walks
+ * every message once, for bounds alone, before msgpack-c decodes it.
  */
 #include "wire.h"
 
@@ -26,7 +26,7 @@ static uint64_t big_endian(const uint8_t *p, size_t bytes)
 	return value;
 }
 
-/* Bytes that follow a scalar's head; -1 for other values. */
+/* Returns how many bytes follow a scalar's first byte; -1 for other values. */
 static int scalar_bytes(uint8_t b)
 {
 	if (b <= 0x7f || b >= 0xe0 || b == 0xc0 || b == 0xc2 || b == 0xc3)
@@ -51,7 +51,8 @@ static int scalar_bytes(uint8_t b)
 	}
 }
 
-/* Bytes of the length field of a string, binary or container of variable length; 0 for others. */
+/* Returns the bytes of the length field of a string, binary or container of variable length; 0 for
+ * others. */
 static size_t length_bytes(uint8_t b)
 {
 	switch (b) {
@@ -73,7 +74,8 @@ static size_t length_bytes(uint8_t b)
 	}
 }
 
-/* Reads the head at p, with at least one byte left.  NULL, or a sentence about what is wrong. */
+/* Reads the head at p, where left is at least 1.  Returns NULL, or a sentence about what is wrong.
+ */
 static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 {
 	uint8_t b = p[0];
@@ -109,7 +111,8 @@ static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 	return head->values > left - 1 - head->skip ? "a count is larger than the message" : NULL;
 }
 
-/* Walks a message of at most so many values.  NULL, or a sentence about what is wrong at *at. */
+/* Walks a message of at most so many values.  Returns NULL, or a sentence about what is wrong at
+ * *at. */
 static const char *scan(const uint8_t *data, size_t size, uint64_t most, size_t *at)
 {
 	uint64_t open[WIRE_MAX_DEPTH]; /* values still to come, from the outermost inwards */

@@ -27,7 +27,7 @@ static void wire_print_add(struct print *print, const char *format, ...)
 		print->used += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Whether the room is used up: anything more would be cut. */
+/* True: anything more would be cut. */
 static bool full(const struct print *print)
 {
 	return print->used + 1 >= print->size;
@@ -54,7 +54,8 @@ static void print_text(struct print *print, const msgpack_object_str *text, bool
 
 static void print_value(struct print *print, const msgpack_object *value, int depth);
 
-/* Prints members "key=value", but for those that the caller has shown. */
+/* Prints members "key=value", without the type of the whole message, which the caller has printed.
+ */
 static void print_members(struct print *print, const msgpack_object *map, int depth)
 {
 	bool first = true;

@@ -33,7 +33,7 @@ static void expect_done(uint64_t ticket)
 	assert_int_equal(done.ticket, ticket);
 }
 
-/* Of WORDS equal words. */
+/* Returns the word that all WORDS words of the buffer are. */
 static uint32_t word(struct device_memory *memory)
 {
 	uint32_t words[WORDS];

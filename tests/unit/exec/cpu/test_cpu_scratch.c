@@ -241,7 +241,7 @@ static void a_step_too_far_is_told(void **state)
 	close(pipes[0]);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	/* Of the blocks, which run side by side, any may be the first that is seen. */
+	/* Blocks run side by side, so any of them may be the first to fail. */
 	const char *at = strstr(said, "beyond the end of scratch memory, at byte ");
 	int byte = 0;
 	if (!at || sscanf(at, "beyond the end of scratch memory, at byte %d of 256", &byte) != 1 ||

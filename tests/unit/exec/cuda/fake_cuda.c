@@ -94,7 +94,7 @@ static void read_environment(void)
 	settings_fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-/* What it says now is all that fails from now on. */
+/* From now on the functions fail that the file names now, and no others. */
 static void read_file(void)
 {
 	char text[sizeof(settings)];

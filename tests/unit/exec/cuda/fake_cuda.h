@@ -22,7 +22,7 @@
 #define FAKE_TALLY "tally"
 #define FAKE_REPORT "report" /* (u64 *report, u64 by, u64 *y): report += by, y = what it was */
 
-/* What an IPC handle of the fake holds; the test can write one by itself. */
+/* The contents of an IPC handle of the fake; a test can write one itself. */
 struct fake_handle {
 	uint32_t magic;
 	int32_t pid, fd;
@@ -30,7 +30,8 @@ struct fake_handle {
 	uint64_t bytes;
 };
 
-/* What the data of an exported pool allocation holds: pool is the inode of the pool's memfd. */
+/* The contents of the data of an exported pool allocation: pool is the inode of the pool's memfd.
+ */
 #define FAKE_SHARE_MAGIC 0x4b464b50u
 struct fake_share {
 	uint32_t magic, zero;
@@ -76,12 +77,12 @@ struct fake_cuda_control {
 	void (*hold)(int on);
 	int (*calls)(const char *function);
 	int (*live)(enum fake_live kind);
-	/* What cuFuncSetAttribute granted last, and what functions have statically. */
+	/* The bytes that cuFuncSetAttribute granted last, and those that functions have statically. */
 	int (*granted_shared)(void);
 	void (*static_shared)(int bytes);
-	/* What cuMemGetAddressRange says of imports; 0: the truth. */
+	/* cuMemGetAddressRange says this of imports; 0: the truth. */
 	void (*known_span)(uint64_t bytes);
-	/* What the GPU may do with imported pools at first: CUmemAccess_flags. */
+	/* The GPU may do this with imported pools at first: CUmemAccess_flags. */
 	void (*pool_access)(int flags);
 	/* How many threads a block may have by every kernel; 0: the driver does not say. */
 	void (*thread_limit)(int most);

@@ -13,7 +13,7 @@ struct CUctx_st {
 };
 static struct CUctx_st contexts[FAKE_CONTEXTS];
 static unsigned long long last_id;
-/* What the GPU is. */
+/* The properties of the GPU. */
 enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, TRAITS };
 static const struct {
 	const char *name;

@@ -213,7 +213,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	return i < 0 ? CUDA_ERROR_INVALID_VALUE : put_attribute(data, attribute, i);
 }
 
-/* Of an address that is not CUDA's nothing is said, and that is no error. */
+/* The driver says nothing of an address that is not CUDA's, and that is no error. */
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data,
 								CUdeviceptr at)
 {
@@ -450,7 +450,7 @@ static struct {
 	size_t bytes;
 } registered[MAX_REGISTERED];
 
-/* What lies in it, or NULL of a free one. */
+/* Returns the place of the registered range that has these bytes; at NULL: a free place. */
 static int find_registered(const char *at, size_t bytes)
 {
 	for (int i = 0; i < MAX_REGISTERED; i++)

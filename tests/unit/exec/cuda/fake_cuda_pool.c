@@ -23,7 +23,7 @@ struct CUmemPoolHandle_st {
 	int pointers; /* allocated or imported, and not freed */
 };
 
-/* What came from a pool. */
+/* An allocation of a pool. */
 #define MAX_POOLED 256
 static struct pooled {
 	CUdeviceptr at;

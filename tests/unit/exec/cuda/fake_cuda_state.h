@@ -27,7 +27,7 @@ CUresult fake_enter(const char *name);
 			return entered;                      \
 	} while (0)
 
-/* What a stream has to do. */
+/* One thing that a stream has to do. */
 enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE, OP_WORD };
 struct op {
 	struct op *next;
@@ -41,7 +41,8 @@ struct op {
 	uint64_t mark;
 };
 
-/* What the GPU is: "capability", "uuid", "model", "mps", "memory" (MiB).  False: none of these. */
+/* Sets a property of the GPU: "capability", "uuid", "model", "mps", "memory" (MiB).  False: none of
+ * these. */
 bool fake_gpu_set(const char *name, int value);
 void fake_gpu_usual(void);
 
@@ -77,7 +78,7 @@ void fake_modules_reset(void);
 /* ---- fake_cuda_graph.c ---- */
 
 void fake_graph_add(struct CUgraph_st *graph, struct op *op); /* owns op from then on */
-/* Of a call that a recording stream does not allow: what was recorded is lost. */
+/* A recording stream does not allow this call: the stream loses what it has recorded. */
 CUresult fake_spoil(struct CUgraph_st *graph);
 
 /* ---- fake_cuda_memory.c, for the pools ---- */
@@ -103,7 +104,7 @@ CUresult fake_synchronize_all(void);
 
 /* ---- fake_cuda_pool.c ---- */
 
-/* Of cuMemFreeAsync. */
+/* Frees memory of a pool, when the turn of a cuMemFreeAsync() has come. */
 CUresult fake_free_now(CUdeviceptr at);
 /* NULL: not from a pool. */
 CUmemoryPool fake_pool_of(CUdeviceptr base);

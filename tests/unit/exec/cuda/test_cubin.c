@@ -74,7 +74,7 @@ static void every_target_says_its_parameters(void **state)
 	}
 }
 
-/* Whatever is cut or changed: an answer, and nothing outside is read. */
+/* A cubin that is cut or changed gets an answer, and nothing outside of it is read. */
 static void damaged_objects_are_answered(void **state)
 {
 	struct compile_result result = compile("sm_90", "many");

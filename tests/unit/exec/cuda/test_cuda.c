@@ -257,7 +257,7 @@ static void refuses_handles_it_must_not_open(void **state)
 	what.offset = UINT64_MAX;
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);
 	assert_int_equal(fake->calls("cuIpcOpenMemHandle"), 0);
-	/* What the driver knows counts more than what the owner says. */
+	/* The driver's size counts more than the owner's. */
 	fake->known_span(4096);
 	what = ipc_import(fd, 8192, 7, 4000, 97);
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);

@@ -163,7 +163,8 @@ static void untimed_ones_end_by_marks(void **state)
 
 /* ---- Scratch memory ---- */
 
-/* What FAKE_TALLY says: where its scratch memory was, and how many counters were not zero. */
+/* The words that FAKE_TALLY writes: where its scratch memory was, and how many counters were not
+ * zero. */
 struct tally {
 	uint64_t at, not_zero;
 };

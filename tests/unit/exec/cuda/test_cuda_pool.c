@@ -64,7 +64,7 @@ static struct device_memory *import(const struct device_import *what)
 	return memory;
 }
 
-/* Whether the exporter may free what lies at that byte of its pool. */
+/* True: the exporter may free what lies at that byte of its pool. */
 static bool is_given_back(int fd, uint64_t at)
 {
 	char path[64];
@@ -195,7 +195,7 @@ static void refuses_what_does_not_hang_together(void **state)
 	what.offset = UINT64_MAX;
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);
 	assert_int_equal(fake->calls("cuMemPoolImportFromShareableHandle"), 0);
-	/* What the driver knows counts more than what the owner says. */
+	/* The driver's size counts more than the owner's. */
 	fake->known_span(4096);
 	what = lent(fd, 0, 8192, 5, 4000, 97);
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);

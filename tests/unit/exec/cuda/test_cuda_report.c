@@ -1,5 +1,5 @@
 /*
- * What kernels report on the cuda device, over the fake driver: a count at zero for each launch,
+ * The reports of kernels on the cuda device, over the fake driver: a count at zero for each launch,
  * and what the call ends in.
  */
 #include "cuda_scene.h"

@@ -16,7 +16,7 @@ int main(void)
 
 #else
 
-/* What FAKE_TALLY says. */
+/* The words that FAKE_TALLY writes. */
 struct tally {
 	uint64_t at, not_zero;
 };
@@ -164,7 +164,7 @@ static void without_memory_the_launch_fails_alone(void **state)
 	/* With the second try after the pool was trimmed. */
 	fake->inject("cuMemAllocFromPoolAsync", 2, 1);
 	tally(module, y, 5000, 100, 1);
-	/* What could not be cleared is not kept. */
+	/* The device gives memory back that it could not clear. */
 	int blocks = fake->live(FAKE_LIVE_BLOCKS);
 	fake->inject("cuMemsetD8Async", 1, 1);
 	assert_int_equal(launch(module, y, 0, (struct kernel_scratch){90000, 100}, 1, 1, 0),

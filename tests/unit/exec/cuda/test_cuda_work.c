@@ -329,7 +329,7 @@ static void a_fault_among_streams_names_all_that_ran(void **state)
 	setup(NULL);
 }
 
-/* What drivers answer when a GPU has left its bus, is reset, or is another's; some of it is also
+/* Drivers answer so when a GPU has left its bus, is reset, or is another's; some of it is also
  * said of one call alone, and then the context is asked. */
 static void a_gpu_that_goes_away_is_noticed(void **state)
 {

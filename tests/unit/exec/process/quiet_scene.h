@@ -20,7 +20,7 @@ struct scene {
 	pthread_t thread;
 	int exit_status;
 	struct exec_options options;
-	/* What the events said. */
+	/* The members of the events. */
 	int begun, given_up;
 	uint64_t idle, held, longest_us;
 };
@@ -54,7 +54,7 @@ static inline uint64_t post_number(struct scene *scene, const char *type, const 
 	return post(&scene->peer, &message, NULL, 0);
 }
 
-/* What of a launch is the same for one that is bound. */
+/* Adds what a launch and a bound call both have. */
 static inline void put_fill(struct wire_out *message, uint64_t module, uint64_t buffer,
 							uint64_t stream)
 {

@@ -247,7 +247,7 @@ static void gives_scratch_memory(void **state)
 	assert_int_equal(end_peer(&peer), 0);
 }
 
-/* Of the numbers 0 to 999. */
+/* Indices may be 0 to 999 here. */
 static void says_what_kernels_report(void **state)
 {
 	(void)state;

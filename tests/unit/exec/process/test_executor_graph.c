@@ -242,7 +242,7 @@ static void wrong_requests(void **state)
 	assert_int_equal(ask_graph(&peer, 7, parts, 2), KILN_OK);
 	assert_int_equal(ask_graph(&peer, 7, parts, 2), KILN_EPROTO);
 	assert_sentence("graph 7 is there already");
-	/* What only the device refuses is remembered, and refused again. */
+	/* The process remembers a graph that only the device refuses, and refuses it again. */
 	wrong = parts[0];
 	wrong.scalar_count = 1;
 	assert_int_equal(ask_graph(&peer, 8, &wrong, 1), KILN_EINVAL);

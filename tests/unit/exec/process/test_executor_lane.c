@@ -24,7 +24,7 @@ struct scene {
 
 /* ---- Requests ---- */
 
-/* What an executor says by itself is not waited for. */
+/* Skips events: an executor says them by itself, and no test here waits for one. */
 static int status_past_events(struct peer *peer, uint64_t id)
 {
 	do
@@ -314,7 +314,7 @@ static void canceled_while_parked(void **state)
 	open_gate(&scene, first);
 	expect(&scene, first, KILN_OK, "");
 	expect(&scene, third, KILN_OK, "");
-	/* Of those that have ended nothing is canceled. */
+	/* An entry that has ended stays as it ended. */
 	assert_int_equal(ask_of_lane(&scene, "lane.cancel", "number", first), KILN_OK);
 	expect(&scene, first, KILN_OK, "");
 	close_scene(&scene);
@@ -359,7 +359,7 @@ static void a_call_stays_for_what_is_parked(void **state)
 	close_scene(&scene);
 }
 
-/* What is taken or started from then on is the other launch, also of parked entries. */
+/* Entries that are taken or started from then on run the other launch, also parked ones. */
 static void another_launch_takes_over(void **state)
 {
 	(void)state;
@@ -382,7 +382,7 @@ static void another_launch_takes_over(void **state)
 								.operand_count = 2};
 	assert_int_equal(tell(&scene, "lane.rebind", CALL, &none, 0), KILN_ENOENT);
 	expect(&scene, add(&scene, small), KILN_OK, "");
-	/* What is not bound any more needs no other launch. */
+	/* A call that is not bound any more needs no other launch. */
 	assert_int_equal(tell_copy(&scene, "lane.rebind", CALL + 1, BYTES, 0), KILN_OK);
 	struct lane_entry other = copy_on(1);
 	other.call = CALL + 1;

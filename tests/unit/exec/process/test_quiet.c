@@ -134,8 +134,7 @@ static void launches_are_held_and_go_in_order(void **state)
 		assert_true(++tries < TRIES);
 }
 
-/* What was in flight ends soon, and others have come meanwhile: so it goes on, and there is little
- * to be lost by a hold. */
+/* The flights end soon, and new ones come meanwhile, without an end: a hold loses little. */
 static void no_patience_beside_short_kernels(void **state)
 {
 	(void)state;
@@ -229,8 +228,8 @@ static void frees_that_stall_wait_and_others_do_not(void **state)
 	close(fd);
 }
 
-/* Who waits for a load is served before who waits for a free, and that before what nobody waits
- * for, whichever came first. */
+/* A load is done before a free, and a free before a task for which nobody waits, in whatever order
+ * they came. */
 static void the_hurried_first(void **state)
 {
 	(void)state;
