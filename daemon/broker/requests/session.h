@@ -53,7 +53,7 @@ struct session {
 	/* The message that is being handled: its name, its descriptors, the lane entries that it
 	 * follows. */
 	const char *asks;
-	struct frame *frame; /* of the message, and valid as long as its handler runs */
+	struct frame *frame; /* NULL: no handler runs */
 	uint64_t lane_tail, lane_follows;
 
 	struct device_entry *device;    /* NULL: compile only */

@@ -105,6 +105,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 			commands[i].handler(session, message);
 		else if (session->state != SESSION_GREETED)
 			session_end(session);
+		session->frame = NULL;
 		return;
 	}
 	refuse_unknown(session, id, name);

@@ -1,6 +1,13 @@
 /*
  * command_explain.c: explain and raw.explain say what would be done, whether the cache has it, and
  * what it has instead.  They compile nothing.
+ *
+ *   ASKING --------------------------> READING ------------------> answered and freed
+ *   (which compilers are here)         (the store's thread looks for the key and its like)
+ *
+ *   ASKING --a plan without a key--> answered and freed
+ *   ASKING --the session ends--> freed
+ *   READING --the session ends--> the thread ends its work; freed
  */
 #include <stdlib.h>
 
@@ -17,7 +24,7 @@ struct explaining {
 	struct request request;
 	struct broker *broker;
 	struct planned planned;
-	bool in_store;
+	enum { EXPLAIN_ASKING, EXPLAIN_READING } state;
 	struct miss_explain why;
 };
 
@@ -82,13 +89,13 @@ static void explain_done(struct broker *broker, void *arg)
 	explaining_free(explaining);
 }
 
-/* The store's thread may hold the request: then explain_done() frees it. */
 static void explain_abandon(struct request *request)
 {
 	struct explaining *explaining = (struct explaining *)request;
+	if (explaining->state == EXPLAIN_READING)
+		return;
 	pool_forget(explaining->broker, explaining);
-	if (!explaining->in_store)
-		explaining_free(explaining);
+	explaining_free(explaining);
 }
 
 static void explain_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
@@ -101,9 +108,8 @@ static void explain_known(void *arg, const struct compile_toolchains *toolchains
 	if (ref->plan.kind == KERNEL_LAUNCH)
 		job_key(broker, ref);
 	(void)kernel_text(ref); /* which the store's thread reads */
-	explaining->in_store =
-		ref->key[0] && request_store(&explaining->request, explain_work, explain_done) == KILN_OK;
-	if (!explaining->in_store)
+	explaining->state = EXPLAIN_READING;
+	if (!ref->key[0] || request_store(&explaining->request, explain_work, explain_done) != KILN_OK)
 		explain_done(broker, explaining);
 }
 

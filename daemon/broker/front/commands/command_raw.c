@@ -1,5 +1,12 @@
 /*
  * command_raw.c: raw.prepare, raw.compile, raw.explain, raw.submit: users' kernels.
+ *
+ *   an opening:  ASKING -------------> READING --> answered, or handed to done; freed
+ *                (which compilers      (a worker thread reads the texts
+ *                are here)             and makes the key)
+ *
+ *   ASKING --the session ends--> freed
+ *   READING --the session ends--> the thread ends its work; freed
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +47,7 @@ struct opening {
 	struct broker *broker;
 	struct kernel_ref *ref;
 	opened done;
-	bool reading; /* a worker thread has it */
+	enum { OPENING_ASKING, OPENING_READING } state;
 	char compiler[sizeof((struct kernel_ref *)0)->compiler];
 	struct compile_key key;
 	int status;
@@ -54,13 +61,13 @@ static void opening_free(struct opening *opening)
 	free(opening);
 }
 
-/* A worker thread may have the opening: then raw_read_done() frees it. */
 static void opening_abandon(struct request *request)
 {
 	struct opening *opening = (struct opening *)request;
+	if (opening->state == OPENING_READING)
+		return;
 	pool_forget(opening->broker, opening);
-	if (!opening->reading)
-		opening_free(opening);
+	opening_free(opening);
 }
 
 static void raw_read_work(struct cache *cache, void *arg)
@@ -102,9 +109,9 @@ static void read_known(void *arg, const struct compile_toolchains *toolchains, c
 	(void)error; /* no compiler: a kernel without a key */
 	snprintf(opening->compiler, sizeof(opening->compiler), "%s",
 			 job_compiler(opening->broker, opening->ref->target));
-	opening->reading = store_aside(opening->broker, session_turn(session), raw_read_work,
-								   raw_read_done, opening) == KILN_OK;
-	if (opening->reading)
+	opening->state = OPENING_READING;
+	if (store_aside(opening->broker, session_turn(session), raw_read_work, raw_read_done,
+					opening) == KILN_OK)
 		return;
 	reply_error(session, opening->request.id, KILN_ENOMEM, "out of memory for a kernel");
 	request_close(&opening->request);
