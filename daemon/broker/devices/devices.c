@@ -1,5 +1,5 @@
-/* devices.c: the list of devices: what --device names, and the GPUs that the first of them reports.
- */
+/* devices.c: keeps the list of devices: those that --device names, and the GPUs that the first of
+ * them reports. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,8 +58,8 @@ static bool same_limits(const struct kernel_limits *a, const struct kernel_limit
 		   a->multiprocessors == b->multiprocessors && a->warp == b->warp;
 }
 
-/* Whether it is another one than it was; what is planned for one of another kind, or was tuned for
- * another model, is not for this one. */
+/* Returns whether the device is another one than before.  Raises its kind when plans and winners of
+ * tuning for the old one do not fit it. */
 static bool note_change(struct device_entry *device, const struct device_info *info)
 {
 	const struct device_info *before = &device->info;

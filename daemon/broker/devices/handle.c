@@ -54,8 +54,7 @@ static void tell_waiters(struct device_handle *handle, int status, const char *e
 
 static void on_handle_timer(uv_timer_t *timer);
 
-/* Nobody is kept waiting for a device that may never come back: what is asked of it ends in this
- * sentence, until it is found when it is looked for again. */
+/* A lost device may never come back, so requests for it end at once in this sentence. */
 static void say_lost(const struct device_handle *handle, char error[KERNEL_ERROR_MAX])
 {
 	const struct device_info *info = &handle->device->info;
@@ -67,7 +66,8 @@ static void say_lost(const struct device_handle *handle, char error[KERNEL_ERROR
 			  info->model, info->uuid[0] ? ", " : "", info->uuid, when, handle->reason);
 }
 
-/* A process that still has a context there keeps the driver from resetting the device. */
+/* Ends the uid's other processes of the device: a context of theirs would keep the driver from
+ * resetting it. */
 static void end_own(const struct device_handle *home)
 {
 	struct device_entry *device = home->device;
@@ -108,8 +108,8 @@ static void handle_give_up(struct device_handle *handle, int status, const char 
 	tell_waiters(handle, status, reason);
 }
 
-/* The device is there, or another one is: those that wait for it look at once, and those that have
- * contexts on one that is no more, or is another's now, are ended. */
+/* Tells the device's other handles that it is there: those that have lost it look at once.  When it
+ * is another device than before, their processes end, whose contexts are on the old one. */
 static void tell_others(struct device_handle *found, bool another)
 {
 	struct device_entry *device = found->device;
@@ -131,7 +131,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	int64_t status = wire_get_int(root, "st", KILN_EPROTO);
 	struct device_info info = {0};
 	int64_t grid[3] = {0};
-	/* What a process says of its device counts before it has run anything of anybody's. */
+	/* The broker believes what the process says of its device: it has run no kernel yet. */
 	if (handle->state != HANDLE_STARTING)
 		return;
 	if (status != KILN_OK) {
@@ -173,7 +173,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	handle->ready_us = util_now_us();
 	handle->lost = false;
 	handle->lost_ms = 0;
-	/* A lost device is there again when those that hold memory there are: the others follow. */
+	/* The processes that sessions share find a lost device; a session's own follows them. */
 	bool follows = handle->session && handle->device->state == DEVICE_LOST;
 	tell_others(handle, !follows && device_is_present(handle->device, &info));
 	tell_waiters(handle, KILN_OK, NULL);
@@ -194,8 +194,8 @@ static void on_alive(void *arg, int status, const char *error, struct wire_in *r
 	handle->asked = false;
 }
 
-/* Calls have deadlines of their own; what goes through lanes has the device process's, which passes
- * only where that gets on. */
+/* Launches in lanes have their deadlines in the device process.  The ping has one here, for a
+ * process that stands still misses its own. */
 static void handle_look(struct device_handle *handle)
 {
 	struct broker *broker = handle->device->broker;
@@ -220,7 +220,7 @@ void handle_look_after(struct device_handle *handle)
 		uv_timer_start(&handle->timer, on_handle_timer, pause_ms, pause_ms);
 }
 
-/* As if it had never been started. */
+/* Ends a process that no session uses, as if it had never started. */
 static void on_idle(uv_timer_t *timer)
 {
 	struct device_handle *handle = timer->data;
@@ -254,7 +254,7 @@ static void on_handle_timer(uv_timer_t *timer)
 		handle_start(handle);
 	} else if (handle->state == HANDLE_STOPPED) {
 		if (handle->session && handle->device->state == DEVICE_LOST)
-			return; /* until it is found: tell_others() */
+			return; /* tell_others() starts it once the device is found */
 		handle->failed_starts = 0;
 		handle->restarts++;
 		handle_start(handle);
@@ -277,7 +277,7 @@ static void start_again(struct device_handle *handle)
 	handle->restarts++;
 	handle->state = HANDLE_WAITING;
 	handle->state_us = now;
-	/* Its owner has only itself to wait for. */
+	/* The process of one session alone makes no other session wait. */
 	if (handle->session && !handle->failed_starts)
 		handle->backoff_ms = 0;
 	uv_timer_start(&handle->timer, on_handle_timer, handle->backoff_ms, 0);
@@ -287,19 +287,15 @@ static void start_again(struct device_handle *handle)
 		handle->backoff_ms = longest;
 }
 
-/* A device that is not there, or is there no more, is none; nor is the end of a process that never
- * was ready, unless it is an odd one. */
-static bool is_fault(const struct device_handle *handle, int exit_status, int signal)
-{
-	return handle->state == HANDLE_READY || signal || exit_status != EXEC_EXIT_NO_DEVICE ||
-		   handle->device->state == DEVICE_PRESENT;
-}
-
 static void handle_report(struct device_handle *handle, int exit_status, int signal, char *sentence,
 						  size_t size)
 {
 	char output[OUTPUT_TAIL];
-	handle_output(handle, output);
+	/* A process that finds no device, where none was, is no fault. */
+	if (handle->state != HANDLE_READY && !signal && exit_status == EXEC_EXIT_NO_DEVICE &&
+		handle->device->state != DEVICE_PRESENT)
+		return;
+	child_tail(handle->child, output);
 	const struct fault fault = {.kind = FAULT_DEVICE,
 								.sentence = sentence,
 								.handle = handle,
@@ -309,8 +305,7 @@ static void handle_report(struct device_handle *handle, int exit_status, int sig
 								.signal = signal,
 								.uid = handle->uid,
 								.session = handle->session};
-	if (is_fault(handle, exit_status, signal))
-		handle->device->broker->events->fault(handle->device->broker, &fault, sentence, size);
+	handle->device->broker->events->fault(handle->device->broker, &fault, sentence, size);
 }
 
 static void on_handle_gone(void *owner, int exit_status, int signal, const char *why)
@@ -329,17 +324,17 @@ static void on_handle_gone(void *owner, int exit_status, int signal, const char 
 	handle->child = NULL;
 	handle->holds = false;
 	handle->scratch_bytes = 0;
-	/* The next one is not to be in such a hurry. */
+	/* A test's deadline is for the process that has ended. */
 	broker->test.call_deadline_ms = 0;
 	if (was_ready)
 		broker->counters.executor_faults++;
 	else
 		handle->failed_starts++;
-	/* A device that is given up is logged as such, below. */
+	/* handle_give_up() logs the last failed start. */
 	if (was_ready || handle->failed_starts < START_TRIES)
 		util_log(UTIL_WARN, "%s: %s", name, sentence);
 
-	/* Restart first: those told of the end may ask for more at once. */
+	/* Restarts first, for callbacks may ask for more at once. */
 	if (handle->failed_starts >= START_TRIES)
 		handle_give_up(handle, KILN_ENOTSUP, sentence);
 	else
@@ -349,7 +344,7 @@ static void on_handle_gone(void *owner, int exit_status, int signal, const char 
 	handle_drop_modules(handle);
 	handle->fault[0] = 0;
 	handle_assert_valid(handle);
-	/* What could not be sent because the process was ending already waits for the next, too. */
+	/* Work that could not be sent to the ending process waits for the next one, too. */
 	broker->events->device_changed(broker, handle);
 	broker_progress(broker);
 }
@@ -399,11 +394,11 @@ static void handle_start(struct device_handle *handle)
 	handle_assert_valid(handle);
 }
 
-/* It works, and is stopped, or in a state that the system does not let it out of. */
+/* The process is busy and gives no sign of life: it is stopped, or the system holds it. */
 static void on_handle_lost(void *owner)
 {
 	struct device_handle *handle = owner;
-	/* Why it is ending already says more. */
+	/* A fault that was told before says more. */
 	if (handle->fault[0])
 		return;
 	util_fail(handle->fault, sizeof(handle->fault), 0,
@@ -471,7 +466,7 @@ void handle_when_ready(struct device_handle *handle, handle_ready ready, void *a
 		ready(arg, KILN_EDEVICE, error);
 		return;
 	}
-	/* A device that was not there is looked for again, but not for every request. */
+	/* A request has an absent device looked for again, unless the last look is recent. */
 	if (handle->state == HANDLE_STOPPED) {
 		if (util_now_us() - handle->ended_us < PAUSE_DEVICE_ABSENT_US) {
 			ready(arg, KILN_ENOTSUP, handle->reason);
@@ -521,22 +516,15 @@ bool handle_is_own(const struct device_handle *handle)
 	return handle->session != 0;
 }
 
-void handle_output(const struct device_handle *handle, char tail[OUTPUT_TAIL])
-{
-	tail[0] = 0;
-	if (handle->child)
-		child_tail(handle->child, tail);
-}
-
 struct device_entry *handle_device(const struct device_handle *handle)
 {
 	return handle->device;
 }
 
-/* It is not told of as one that died. */
+/* Ends the process on purpose: no fault is reported. */
 static void end_process(struct device_handle *handle, const char *why)
 {
-	/* What watches it has something to write at its end. */
+	/* A wrapper, such as a profiler, writes its results at the end. */
 	if (handle->child && is_wrapped(handle))
 		child_dismiss(handle->child, DEADLINE_WRAPPED_END_MS);
 	else if (handle->child)

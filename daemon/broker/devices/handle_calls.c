@@ -1,5 +1,5 @@
-/* handle_calls.c: requests to a device process, their answers and deadlines, and what it has
- * loaded. */
+/* handle_calls.c: requests to a device process, their answers and deadlines, and the kernels that
+ * the process has loaded. */
 #include "handle_state.h"
 
 #include <stdlib.h>
@@ -31,8 +31,8 @@ uint64_t handle_call_deadline_ms(const struct device_handle *handle, const struc
 		   handle_patience(handle);
 }
 
-/* Only the oldest call with a deadline can be what keeps the device: the others wait behind it, but
- * for those before it that wait until nothing runs. */
+/* A device runs calls in order, so only the oldest one with a deadline can be overdue.  Calls that
+ * wait until nothing runs are no obstacle: the search goes on behind them. */
 static struct handle_call *find_overrun(struct device_handle *handle)
 {
 	uint64_t now = util_now_us();
@@ -48,7 +48,7 @@ static struct handle_call *find_overrun(struct device_handle *handle)
 	return NULL;
 }
 
-/* What was posted, such as an unload, may be answered when a lane lets go of it, long after. */
+/* A posted request, such as an unload, has no deadline: a lane may keep its answer back. */
 static bool is_awaited(const struct handle_call *call)
 {
 	return call->deadline_ms || call->done;
@@ -84,17 +84,18 @@ static uint64_t liveness_ms(const struct device_handle *handle)
 	return handle->device->broker->options.liveness_timeout_ms * handle_patience(handle);
 }
 
+/* Stops to expect signs of life from a process that has nothing to do. */
 static void rest(struct device_handle *handle)
 {
 	if (!handle->busy && !owes_an_answer(handle))
 		pulse_end(&handle->pulse);
 }
 
-/* While it works, and what goes through lanes is seen by nobody else. */
-static void note_alive(struct device_handle *handle, const msgpack_object *event)
+/* The process says whether lanes, which the broker does not see, keep it busy. */
+static void note_alive(struct device_handle *handle, bool busy)
 {
-	handle->busy = wire_get_bool(event, "busy", false);
-	if (handle->busy)
+	handle->busy = busy;
+	if (busy)
 		pulse_begin(&handle->pulse, liveness_ms(handle));
 	else
 		rest(handle);
@@ -120,7 +121,7 @@ int handle_send(struct device_handle *handle, struct wire_out *message, uint64_t
 		status = KILN_ENOMEM;
 	if (status == KILN_OK)
 		status = child_send(handle->child, message, fds, fd_count);
-	/* A process that is gone before the loop has heard of it. */
+	/* The process is gone, and the loop has not heard of it yet. */
 	if (status == KILN_ECONN)
 		status = KILN_EDEVICE;
 	wire_out_free(message);
@@ -235,7 +236,7 @@ static void on_event(struct device_handle *handle, struct wire_in *message)
 	else if (what && !strcmp(what, "progress"))
 		handle->progress_us = util_now_us();
 	else if (what && !strcmp(what, "alive"))
-		note_alive(handle, &message->root);
+		note_alive(handle, wire_get_bool(&message->root, "busy", false));
 	else if (what && !strcmp(what, "quiet"))
 		note_quiet(handle, &message->root);
 	else if (what && !strcmp(what, "scratch"))
@@ -320,8 +321,8 @@ static void on_handle_calls_loaded(void *arg, int status, const char *error, str
 	struct handle_module *module = arg;
 	struct module_wait *waiter;
 	module->ready = status == KILN_OK;
-	/* A load may have waited for long: for its waiters it is the newest, and none of them makes
-	 * another load drop it. */
+	/* The load may have waited for long.  It counts as used now, so that the next load does not drop
+	 * it before its waiters use it. */
 	module->used = ++module->handle->next_use;
 	if (status == KILN_ECOMPILE)
 		module->handle->device->broker->events->object_refused(module->handle->device->broker,
@@ -340,7 +341,7 @@ static void on_handle_calls_loaded(void *arg, int status, const char *error, str
 	}
 }
 
-/* Of a process that is gone; those that were being loaded have ended with their calls. */
+/* Frees the modules of a process that is gone; those under way have ended with their calls. */
 void handle_drop_modules(struct device_handle *handle)
 {
 	size_t cursor = 0;
@@ -359,7 +360,8 @@ uint64_t handle_module(struct device_handle *handle, const char *key)
 	return module->id;
 }
 
-/* The process keeps it until the launches that were sent before have ended. */
+/* Unloads the module that was not used for longest.  The process keeps it until the launches that
+ * were sent before have ended. */
 static void unload_oldest(struct device_handle *handle)
 {
 	struct handle_module *module, *oldest = NULL;

@@ -2,14 +2,15 @@
  * handle_state.h: shared by handle.c (the process), handle_calls.c (requests), handle_waits.c and
  * devices.c.
  *
- *   STOPPED --somebody asks, or looks for a lost device--> STARTING
- *   STARTING --its first message says that it is ready--> READY
- *   STARTING, READY --it ended--> WAITING --the pause is over--> STARTING
+ *   STOPPED --a session asks, or the next look for a lost device--> STARTING
+ *   STARTING --the process says that it is ready--> READY
+ *   STARTING, READY --the process ended--> WAITING --the pause is over--> STARTING
  *   STARTING --no device, or START_TRIES ends in a row--> STOPPED
- *   (any) --nobody needs it, or the daemon ends--> STOPPED
+ *   (any) --nobody needs the process, or the daemon ends--> STOPPED
  *
- * There is a child in STARTING and READY alone.  Requests are sent in READY alone; all that are
- * unanswered end with the process.  Its generation rises with each process that becomes ready.
+ * A handle has a child in STARTING and READY alone, and sends requests in READY alone.  Requests
+ * without an answer end with the process.  The generation rises with each process that becomes
+ * ready.
  */
 #ifndef KILN_DAEMON_HANDLE_STATE_H
 #define KILN_DAEMON_HANDLE_STATE_H
@@ -19,7 +20,7 @@
 #include "daemon/base/pulse.h"
 
 enum handle_state {
-	HANDLE_STOPPED, /* no process, and none comes until somebody asks or looks for the device */
+	HANDLE_STOPPED, /* no process, and no start under way */
 	HANDLE_WAITING, /* no process; the timer starts the next */
 	HANDLE_STARTING,
 	HANDLE_READY,
@@ -37,10 +38,10 @@ struct trail;
 struct handle_call {
 	uint64_t id;
 	uint32_t deadline_ms;
-	bool waits; /* until nothing runs: the device is not kept by it */
+	bool waits; /* runs once nothing else does, so it is never what keeps the device */
 	uint64_t sent_us;
 	const char *type; /* "launch" */
-	handle_done done; /* NULL: nobody waits */
+	handle_done done; /* NULL: its answer interests nobody */
 	void *arg;
 	struct handle_call *previous, *next;
 };
@@ -48,22 +49,22 @@ struct handle_call {
 struct device_handle {
 	struct device_entry *device;
 	uint32_t uid;
-	uint64_t session; /* whose alone it is; 0: of all sessions of the uid */
+	uint64_t session; /* that has the process alone; 0: all sessions of the uid share it */
 	int open_handles; /* while it is being closed */
 	enum handle_state state;
 	struct child *child;
 	uint64_t generation, restarts, next_call;
 	const char *begun; /* the type of the message that is being made */
-	bool holds;        /* it launches nothing until what runs has ended */
-	bool asked;        /* whether it still answers */
-	/* WAITING: backoff; STARTING: deadline; READY: looks at lanes; STOPPED and lost: the next look
-	 * for the device */
+	bool holds;        /* the process launches nothing until all that runs has ended */
+	bool asked;        /* handle_look() waits for the answer to its ping */
+	/* WAITING: the pause; STARTING: the deadline; READY: handle_look(); STOPPED and lost: the next
+	 * look for the device. */
 	uv_timer_t timer;
-	uv_timer_t idle;  /* READY, of another uid, for nobody */
-	uv_timer_t clock; /* READY with calls: looks at deadlines */
+	uv_timer_t idle;  /* READY, of another uid: ends the process when no session uses it */
+	uv_timer_t clock; /* READY with calls: looks at their deadlines */
 	uint32_t backoff_ms, lost_ms;
-	bool lost; /* its device was there and is not: asked for, it answers at once that it is so */
-	uint64_t ready_us, ended_us, state_us; /* state_us: since when it is in its phase */
+	bool lost; /* the device was there and is not: handle_when_ready() says so at once */
+	uint64_t ready_us, ended_us, state_us; /* state_us: since when in STARTING or WAITING */
 	int failed_starts;
 	char reason[KERNEL_ERROR_MAX]; /* STOPPED: why */
 
@@ -73,19 +74,27 @@ struct device_handle {
 	int call_count;
 	uint64_t progress_us; /* when something last completed */
 	struct pulse pulse;
-	bool busy;        /* it says so itself: there may be launches of lanes */
+	bool busy;        /* the process says so: there may be launches of lanes */
 	uint64_t overran; /* id of the call that was ended for its deadline */
 	char fault[KERNEL_ERROR_MAX];
-	char sandbox[SANDBOX_TEXT]; /* what holds its process */
-	struct frame *frame;        /* of the reply that is being handed out */
+	char sandbox[SANDBOX_TEXT]; /* that holds the process */
+	struct frame *frame;        /* of the reply that a handle_done gets; else NULL */
 
-	uint64_t scratch_bytes;    /* that its process holds */
+	uint64_t scratch_bytes;    /* that the process holds */
 	struct map modules;        /* key -> struct handle_module */
-	const struct trail *trail; /* that its process leaves; NULL: it leaves none */
-	struct handle_note notes[HANDLE_NOTINGS][HANDLE_NOTES]; /* the newest over the oldest */
+	const struct trail *trail; /* shared with the process; NULL: none */
+	struct handle_note notes[HANDLE_NOTINGS][HANDLE_NOTES]; /* rings */
 	unsigned next_note[HANDLE_NOTINGS];
 	uint64_t next_use;
 	struct device_handle *next;
+};
+
+/* A handle_when_ready() that has no answer yet. */
+struct handle_wait {
+	handle_ready ready;
+	void *arg;
+	uint64_t since_us;
+	struct handle_wait *next;
 };
 
 struct module_wait {
@@ -98,11 +107,12 @@ struct module_wait {
 struct handle_module {
 	char key[KERNEL_KEY_HEX];
 	uint64_t id;
-	bool ready, kept;
-	uint64_t used; /* rises with every use of any */
+	bool ready;    /* loaded; else its load is under way */
+	bool kept;     /* never makes room for others */
+	uint64_t used; /* number of its last use, of all uses of modules */
 	struct device_handle *handle;
 	struct module_wait *waiters;
-	int64_t *params; /* sizes of its parameters; NULL: not known */
+	int64_t *params; /* sizes of the kernel's parameters; NULL: unknown */
 	int param_count;
 };
 
@@ -119,12 +129,13 @@ void handle_stop(struct device_handle *handle);
 void handle_free(struct device_handle *handle);
 
 /* handle_trail.c */
-/* Of the process that is started next: a descriptor for it, or -1. */
+/* Makes the trail of the process that starts next.  Returns a descriptor for it, which the caller
+ * closes, or -1. */
 int handle_trail_open(struct device_handle *handle);
 void handle_trail_close(struct device_handle *handle);
 
 /* devices.c */
-/* True: another one than before is there. */
+/* Notes the device that a process found.  Returns whether it is another one than before. */
 bool device_is_present(struct device_entry *device, const struct device_info *info);
 void device_is_away(struct device_entry *device, enum device_state state, const char *reason);
 

@@ -1,7 +1,7 @@
 /*
- * handle_trail.c: what is known of the last calls of a device process: from the trail that it
- * leaves in the broker's memory (exec/trail.h), in which there may be nonsense, and from what was
- * noted of the requests that it was sent.
+ * handle_trail.c: the last calls of a device process, for reports.  The process writes a trail into
+ * memory that it shares with the broker (exec/trail.h), and may write nonsense; the broker notes
+ * what it asks of the process.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -55,13 +55,10 @@ const struct handle_about *handle_noted(const struct device_handle *handle,
 
 struct handle_about *handle_noted_call(struct device_handle *handle, uint64_t name)
 {
-	for (int i = 0; i < HANDLE_NOTES; i++)
-		if (handle->notes[HANDLE_LANE][i].id == name)
-			return &handle->notes[HANDLE_LANE][i].about;
-	return NULL;
+	return (struct handle_about *)handle_noted(handle, HANDLE_LANE, name);
 }
 
-/* False: nothing that can be. */
+/* Reads call `number` of the trail; false: the process left nonsense there. */
 static bool read_past(const struct trail *trail, uint64_t number, struct handle_past *out)
 {
 	const struct trail_call *call = &trail->calls[number % TRAIL_CALLS];

@@ -1,5 +1,5 @@
-/* handle_waits.c: who waits for a device process, as the broker knows it: a process that stands
- * still is not asked. */
+/* handle_waits.c: notes of those who wait for a device process.  They come from the broker's
+ * memory, for a process that stands still does not answer. */
 #include "handle_state.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ int handle_pid(const struct device_handle *handle)
 	return handle->child ? child_pid(handle->child) : 0;
 }
 
-/* ---- Its start ---- */
+/* ---- Starts ---- */
 
 static void note_start(const struct device_handle *handle, waits_visit visit, void *arg)
 {
@@ -91,7 +91,7 @@ static void handle_waits_describe(const struct device_handle *handle,
 	}
 }
 
-/* A load has as many owners as wait for that kernel. */
+/* A load has an owner for each wait for its kernel. */
 static void note_call(const struct device_handle *handle, const struct handle_call *call,
 					  bool quiet, waits_visit visit, void *arg)
 {
@@ -107,7 +107,7 @@ static void note_call(const struct device_handle *handle, const struct handle_ca
 	memcpy(note.key, module->key, sizeof(note.key));
 	for (const struct module_wait *wait = module->waiters; wait; wait = wait->next) {
 		note.owner = wait->arg;
-		note.alone = true; /* a kernel that will be of use later */
+		note.alone = true; /* it may be for a tier, which no session waits for */
 		note.since_us = wait->since_us;
 		if (wait->done)
 			visit(arg, &note);
@@ -116,6 +116,7 @@ static void note_call(const struct device_handle *handle, const struct handle_ca
 
 static void note_calls(const struct device_handle *handle, waits_visit visit, void *arg)
 {
+	/* Requests that wait for a quiet device say so while something runs there. */
 	bool runs = handle->holds;
 	for (const struct handle_call *call = handle->first; call && !runs; call = call->next)
 		runs = !call->waits && (!strcmp(call->type, "launch") || !strcmp(call->type, "copy") ||

@@ -1,4 +1,4 @@
-/* wait_note.c: what every list of waits needs: a sentence, and the time that is left. */
+/* wait_note.c: the sentence of a wait, and the time that is left. */
 #include "wait_note.h"
 
 #include <stdarg.h>

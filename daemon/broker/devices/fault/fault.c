@@ -1,5 +1,5 @@
-/* fault.c: when there is a report.  Two faults are the same if they are of one kind, device and uid
- * and are told in the same words, whatever the numbers in them. */
+/* fault.c: decides whether a fault gets a report.  Two faults are the same if kind, device, uid and
+ * the words of their sentences are, whatever the numbers in them. */
 #include "fault.h"
 
 #include <ctype.h>
@@ -15,14 +15,14 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-/* On the store's thread. */
+/* A report or a count that the store's thread writes. */
 struct writing {
 	char directory[PATH_MAX], id[FAULT_ID_MAX], error[KERNEL_ERROR_MAX];
-	char *text; /* NULL: only the count */
+	char *text; /* NULL: it writes the count alone */
 	uint64_t times;
 	int64_t when;
 	int status;
-	struct fault_recent *recent; /* whose count it is */
+	struct fault_recent *recent; /* whose report it is; in use for this one while the id is */
 };
 
 /* ---- Writing ---- */
@@ -52,7 +52,7 @@ static void write_done(struct broker *broker, void *arg)
 	}
 	if (writing->status != KILN_OK)
 		util_log(UTIL_WARN, "%s", writing->error);
-	/* It may have happened again meanwhile. */
+	/* The fault may have happened again meanwhile. */
 	if (recent && !strcmp(recent->id, writing->id)) {
 		recent->telling = false;
 		if (writing->status == KILN_OK && recent->times > writing->times)
@@ -62,7 +62,7 @@ static void write_done(struct broker *broker, void *arg)
 	free(writing);
 }
 
-/* Takes the text over. */
+/* Takes over text, also when it fails. */
 static bool start_writing(struct broker *broker, const char *id, char *text, uint64_t times,
 						  struct fault_recent *recent)
 {
@@ -89,7 +89,7 @@ static void count_again(struct broker *broker, struct fault_recent *recent)
 	recent->telling = start_writing(broker, recent->id, NULL, recent->times, recent);
 }
 
-/* ---- Which ---- */
+/* ---- Recognizing faults ---- */
 
 static uint64_t fault_hash_of(const struct fault *fault)
 {
@@ -111,7 +111,8 @@ static uint64_t fault_hash_of(const struct fault *fault)
 	return number | 1;
 }
 
-/* The place of one that is known, or of the one that was not seen for longest. */
+/* Returns the place of a fault that is known, or else a place for a new one: the one unused for
+ * longest. */
 static struct fault_recent *fault_find(struct faults *faults, uint64_t alike, uint64_t now)
 {
 	struct fault_recent *oldest = &faults->recent[0];
@@ -126,7 +127,7 @@ static struct fault_recent *fault_find(struct faults *faults, uint64_t alike, ui
 	return oldest;
 }
 
-/* Faults that are all different may be many, too. */
+/* Bounds the reports of a storm of different faults. */
 static bool may_write(struct faults *faults, uint64_t now)
 {
 	uint64_t refills = (now - faults->refilled_us) / PAUSE_FAULT_REPORT_US;
@@ -140,7 +141,7 @@ static bool may_write(struct faults *faults, uint64_t now)
 	return true;
 }
 
-/* Rises with each: names sort by time, also those of one second and those of the next daemon. */
+/* Makes the next id.  Ids sort by time, also within one second and across daemons. */
 static void name(struct faults *faults, int64_t when, char id[FAULT_ID_MAX])
 {
 	time_t time = (time_t)when;
@@ -157,7 +158,7 @@ static void name(struct faults *faults, int64_t when, char id[FAULT_ID_MAX])
 	snprintf(id, FAULT_ID_MAX, "%.15s-%04x", date, part & 0xffff);
 }
 
-/* A new one: its text is made now, of how things are now. */
+/* Writes the text of a new fault now, for the state of things is that of the fault. */
 static bool fault_begin(struct broker *broker, const struct fault *fault,
 						struct fault_recent *recent, uint64_t alike)
 {

@@ -1,7 +1,7 @@
 /*
- * fault_calls.c: the last calls of a device process. It left numbers (exec/trail.h); what they
- * stand for is looked up here, where nobody but the broker writes, and a number that stands for
- * nothing is shown as such.
+ * fault_calls.c: writes the last calls of a device process.  The process leaves numbers
+ * (exec/trail.h), which may be wrong.  The broker knows what each stands for; a number that stands
+ * for nothing is shown as such.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "daemon/base/util.h"
 #include "fault.h"
 
-#define CALLS_DONE 24   /* of those that have ended */
-#define CALLS_FLYING 40 /* of those that have not */
+#define CALLS_DONE 24   /* ended calls that are shown */
+#define CALLS_FLYING 40 /* calls in flight that are shown */
 #define REQUESTS_MOST 16
 
 struct listing {
@@ -25,6 +25,7 @@ struct listing {
 #define KEYS_MOST 8
 struct keys {
 	struct listing listing;
+	bool culprits; /* puts calls that the device failed on; else those in flight */
 	char keys[KEYS_MOST][KERNEL_KEY_HEX];
 	int count;
 };
@@ -81,7 +82,7 @@ static void put_state(struct util_text *text, const struct handle_past *past)
 					  took(past->age_us, age), took(past->took_us, length));
 }
 
-/* What it was; room is for what nobody noted.  NULL: nobody knows any more. */
+/* Returns what a call was, in room where no note was made of it; NULL: it is forgotten. */
 static const struct handle_about *
 find_about(const struct listing *listing, const struct handle_past *past, struct handle_about *room)
 {
@@ -131,22 +132,12 @@ static void put_key(struct keys *keys, const char *key)
 	util_text_add(keys->listing.text, "%-14s %s\n", "kernel", key);
 }
 
-static void put_culprit(void *arg, const struct handle_past *past)
+static void put_past_key(void *arg, const struct handle_past *past)
 {
 	struct keys *keys = arg;
 	struct handle_about room;
-	const struct handle_about *about =
-		past->culprit ? find_about(&keys->listing, past, &room) : NULL;
-	if (about)
-		put_key(keys, about->key);
-}
-
-static void put_flying(void *arg, const struct handle_past *past)
-{
-	struct keys *keys = arg;
-	struct handle_about room;
-	const struct handle_about *about =
-		past->in_flight ? find_about(&keys->listing, past, &room) : NULL;
+	bool wanted = keys->culprits ? past->culprit : past->in_flight;
+	const struct handle_about *about = wanted ? find_about(&keys->listing, past, &room) : NULL;
 	if (about)
 		put_key(keys, about->key);
 }
@@ -155,8 +146,10 @@ void fault_write_keys(struct broker *broker, const struct device_handle *handle,
 					  struct util_text *text)
 {
 	struct keys keys = {.listing = {.broker = broker, .handle = handle, .text = text}};
-	handle_each_past(handle, put_culprit, &keys);
-	handle_each_past(handle, put_flying, &keys);
+	keys.culprits = true;
+	handle_each_past(handle, put_past_key, &keys);
+	keys.culprits = false;
+	handle_each_past(handle, put_past_key, &keys);
 }
 
 /* ---- All of them ---- */

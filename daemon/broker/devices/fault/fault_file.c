@@ -1,7 +1,6 @@
 /*
- * fault_file.c: reports as files, one each, by names that sort by time. The directory is made with
- * the first of them, below one that is there: where that is gone, it is not for reports to bring it
- * back.
+ * fault_file.c: keeps reports as files, whose names sort by time.  The first report makes the
+ * directory, but never the cache's directory above it, which somebody may have removed on purpose.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +17,7 @@
 
 #define ENDING ".txt"
 #define COUNT_DIGITS 10
-#define HEAD_BYTES 2048 /* in which the count stands */
+#define HEAD_BYTES 2048 /* of a report; the count stands there */
 #define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 struct listing {
@@ -57,7 +56,7 @@ static int newest_first(const void *a, const void *b)
 	return strcmp(b, a);
 }
 
-/* The newest, and whatever else there is room for. */
+/* Lists reports, the newest first, as many as there is room for. */
 static int list(const char *directory, struct listing *out, char *error)
 {
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -111,7 +110,7 @@ static bool fault_file_write_all(int fd, const char *text, size_t size)
 	return true;
 }
 
-/* Ours, and no link to somebody else's. */
+/* Makes the directory.  One that is there must be ours, and no link to another's. */
 static bool have_directory(const char *directory)
 {
 	struct stat status;
@@ -150,7 +149,7 @@ int fault_file_write(const char *directory, const char *id, const char *text, ch
 	return KILN_OK;
 }
 
-/* Both stand where they stood, and are as long. */
+/* Overwrites count and date in place: the new texts are as long as the old. */
 int fault_file_count(const char *directory, const char *id, uint64_t times, int64_t when,
 					 char *error)
 {

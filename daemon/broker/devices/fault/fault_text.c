@@ -1,5 +1,6 @@
 /*
- * fault_text.c: a report: first lines of name and value, until an empty one; then parts for people.
+ * fault_text.c: writes a report.  Lines of name and value come first, up to an empty line; the
+ * parts behind it are for people.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void put_what(const struct fault *fault, const char *id, int64_t when, co
 	line(text, "time", "%s", date);
 	if (!fault)
 		return;
-	/* As many columns as a larger number needs: it is written over. */
+	/* fault_file_count() overwrites the number in place, so it has columns for a larger one. */
 	line(text, "times", "%-10d", 1);
 	line(text, "last", "%s", date);
 	snprintf(said, sizeof(said), "%s", fault->sentence);
@@ -140,14 +141,14 @@ static void put_processes(const struct broker *broker, struct util_text *text)
 {
 	util_text_add(text, "\ndevice processes\n");
 	handle_each(broker, put_process, text);
-	/* A damaged cache is found before there are any. */
+	/* A damaged cache is reported before the pool is open. */
 	if (broker->pool)
 		put_compilers(broker, text);
 	if (broker->sandbox.lacks[0])
 		util_text_add(text, "\nthis host's sandbox lacks %s\n", broker->sandbox.lacks);
 }
 
-/* What a user compiles is named, and its text is not here. */
+/* Names what a user compiles, and leaves out its text. */
 static void put_job(const struct compile_job *job, struct util_text *text)
 {
 	if (!job)
