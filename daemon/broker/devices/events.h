@@ -26,7 +26,7 @@ struct broker_events {
 
 	/* It is ready or gone: sessions look at their queued work for it. */
 	void (*device_changed)(struct broker *broker, struct device_handle *handle);
-	/* It is gone.  Comes before its requests are answered, because their owners may ask for more. */
+	/* It is gone.  Comes before its requests are answered: their owners may ask for more. */
 	void (*device_lost)(struct broker *broker, struct device_handle *handle, const char *why);
 	/* Its handle is about to be freed; its requests have been answered. */
 	void (*device_closed)(struct broker *broker, struct device_handle *handle);
@@ -62,7 +62,7 @@ struct broker_events {
 
 	/* ---- For post-mortems ---- */
 
-	/* A child or the cache failed.  It is fault_report(), which looks at devices, pool and store. */
+	/* A child or the cache failed.  fault_report() looks at devices, pool and store. */
 	void (*fault)(struct broker *broker, const struct fault *fault, char *text, size_t size);
 
 	/* Fills in the launch that a lane knows by this name; false: its session or call is gone. */

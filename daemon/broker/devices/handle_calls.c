@@ -321,8 +321,8 @@ static void on_handle_calls_loaded(void *arg, int status, const char *error, str
 	struct handle_module *module = arg;
 	struct module_wait *waiter;
 	module->ready = status == KILN_OK;
-	/* The load may have waited for long.  It counts as used now, so that the next load does not drop
-	 * it before its waiters use it. */
+	/* The load may have waited for long.  It counts as used now, so that the next load does not
+	 * drop it before its waiters use it. */
 	module->used = ++module->handle->next_use;
 	if (status == KILN_ECOMPILE)
 		module->handle->device->broker->events->object_refused(module->handle->device->broker,

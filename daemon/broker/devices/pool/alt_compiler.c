@@ -1,14 +1,14 @@
 /*
- * alt_compiler.c: a worker (worker.h) with one who asks: first who the compiler is, then for one
- * compile at a time.
+ * alt_compiler.c: a worker (worker.h) for one asker, who asks first which compiler it is, then for
+ * one compile at a time.
  *
  *              alt_compiler_ask           known()         alt_compiler_submit
  *       FREE ------------------> ASKED -----------> FREE -------------------> COMPILING
  *        ^                                                                        |
  *        +---------------------------------- done() ------------------------------+
  *
- * alt_compiler_cancel() leads back to FREE from everywhere, without an answer.  What was asked is
- * forgotten before it is answered, so that the answer may ask for more.
+ * alt_compiler_cancel() leads back to FREE from each state, without an answer.  The question is
+ * forgotten before its callback runs, so that the callback may ask for more.
  */
 #include "alt_compiler.h"
 
@@ -23,13 +23,13 @@
 enum question { FREE, ASKED, COMPILING };
 
 struct alt_compiler {
-	struct worker worker; /* paused where an answer may not come from inside */
+	struct worker worker; /* its pause brings answers that may not come from inside */
 	char path[PATH_MAX];
 	char name[200]; /* for reports */
 	bool is_nvrtc, taken;
 	struct compile_toolchain toolchain;
-	char stamp[256];            /* a later process is told who it is, as the pool's are */
-	char why[KERNEL_ERROR_MAX]; /* there is no process */
+	char stamp[256];            /* spares a later process to identify the compiler; "": unknown */
+	char why[KERNEL_ERROR_MAX]; /* why there is no process */
 	enum question question;
 	const struct compile_job *job;
 	alt_compiler_known known;
@@ -65,7 +65,7 @@ static void tell_known(struct alt_compiler *alt, const char *error)
 	known(alt->arg, &alt->toolchain, error);
 }
 
-/* Takes the result over. */
+/* Frees what the callback leaves of the result. */
 static void tell_done(struct alt_compiler *alt, struct compile_result *result)
 {
 	pool_done done = alt->done;
@@ -107,7 +107,7 @@ static void on_alt_compiler_ready(void *owner, const struct compile_toolchains *
 	tell_known(alt, error);
 }
 
-/* As in the pool: whatever a user's source or lost memory left behind goes with the process. */
+/* As in the pool, the process ends with all that a user's source or lost memory left in it. */
 static void on_result(void *owner, struct compile_result *result)
 {
 	struct alt_compiler *alt = owner;
@@ -139,7 +139,7 @@ static void on_alt_compiler_gone(void *owner, const struct worker_end *end)
 				  alt->path, end->overran ? "took too long" : end->why);
 		tell_known(alt, error);
 	} else {
-		/* Who has asked, or asks next, is told. */
+		/* This question, or the next, is answered so. */
 		util_fail(alt->why, sizeof(alt->why), 0,
 				  "the worker for the compiler %.100s %s while it had nothing to do; ask again",
 				  alt->path, end->why);
@@ -162,7 +162,7 @@ static void alt_compiler_start(struct alt_compiler *alt)
 {
 	const struct compile_toolchains *pool = pool_toolchains(alt->worker.broker);
 	char compiler[PATH_MAX + 16], other[256];
-	/* The other kind of compiler is the pool's, whose identity need not be worked out again. */
+	/* The other kind of compiler is the pool's, which is identified already. */
 	const char *const environment[] = {compiler, other, alt->stamp[0] ? alt->stamp : NULL, NULL};
 	snprintf(compiler, sizeof(compiler), "%s=%s", alt->is_nvrtc ? "KILN_NVRTC" : "KILN_CXX",
 			 alt->path);
@@ -195,7 +195,7 @@ void alt_compiler_submit(struct alt_compiler *alt, const struct compile_job *job
 	alt->done = done;
 	alt->arg = arg;
 	alt_compiler_assert_valid(alt);
-	/* It may have ended since it said who it is. */
+	/* The process may have ended since it named its compiler. */
 	if (alt->worker.state == WORKER_EMPTY)
 		worker_pause(&alt->worker, 0);
 	else
@@ -253,13 +253,6 @@ bool alt_compiler_serves(const struct alt_compiler *alt, const char *target)
 
 /* ---- Opening and closing ---- */
 
-/* A directory, or a library by its name. */
-static bool names_nvrtc(const char *path, const struct stat *status)
-{
-	const char *slash = strrchr(path, '/');
-	return S_ISDIR(status->st_mode) || strstr(slash ? slash : path, ".so") != NULL;
-}
-
 int alt_compiler_open(struct broker *broker, const char *path, struct alt_compiler **out,
 					  char error[KERNEL_ERROR_MAX])
 {
@@ -280,7 +273,7 @@ int alt_compiler_open(struct broker *broker, const char *path, struct alt_compil
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a compiler");
 	snprintf(alt->path, sizeof(alt->path), "%s", path);
 	snprintf(alt->name, sizeof(alt->name), "the compiler %.160s", path);
-	alt->is_nvrtc = names_nvrtc(path, &status);
+	alt->is_nvrtc = S_ISDIR(status.st_mode) || strstr(strrchr(path, '/'), ".so");
 	worker_open(&alt->worker, broker, &events, alt);
 	alt->worker.name = alt->name;
 	broker->alt_compilers++;

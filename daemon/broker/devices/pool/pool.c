@@ -1,4 +1,4 @@
-/* pool.c: the worker processes, each in its slot: started, watched, ended, replaced. */
+/* pool.c: starts, watches, ends and replaces the worker processes, each in its slot. */
 #include "pool_state.h"
 
 #include <signal.h>
@@ -10,9 +10,9 @@
 #include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
-#define POOL_TRIES 2         /* how often a job may cost a worker its life */
-#define POOL_FIRST_STARTS 3  /* in a row: nobody is kept waiting to know the compilers */
-#define POOL_FAILED_STARTS 8 /* in a row: jobs are not kept waiting for a worker any longer */
+#define POOL_TRIES 2         /* workers that may die of one job */
+#define POOL_FIRST_STARTS 3  /* failures in a row that end pool_when_known() */
+#define POOL_FAILED_STARTS 8 /* failures in a row that end the jobs without a worker */
 
 static const char *const state_names[] = {"stopped", "starting", "idle", "busy"};
 
@@ -48,8 +48,8 @@ static void tell_known(struct pool *pool, const char *error)
 	}
 }
 
-/* A compiler that was replaced on disk shows when a worker comes up: from now on keys are made with
- * its identity, and none but such workers may compile for them. */
+/* A worker that comes up shows that a compiler was replaced on disk.  From now on keys name the new
+ * one, and only workers that have it may compile for them. */
 static void compilers_changed(struct broker *broker)
 {
 	struct pool *pool = broker->pool;
@@ -85,7 +85,7 @@ static void on_pool_ready(void *owner, const struct compile_toolchains *found)
 	pool->failed_starts = 0;
 	if (!pool->known) {
 		pool->known = true;
-		/* The others are spared the hashing of the compiler: they are told its identity. */
+		/* The other workers are told the compiler's identity, and need not hash it. */
 		for (int i = 0; i < pool->count; i++)
 			if (pool->slots[i].worker.state == WORKER_EMPTY)
 				slot_start(&pool->slots[i]);
@@ -94,7 +94,7 @@ static void on_pool_ready(void *owner, const struct compile_toolchains *found)
 	queue_assign(slot->broker);
 }
 
-/* It had no memory or no files: what jobs before it have left there may be why. */
+/* The process lacked memory or files, maybe because of what jobs before have left there. */
 static bool is_worn(const struct compile_result *result)
 {
 	return result->status == KILN_ENOMEM || result->status == KILN_EIO;
@@ -113,7 +113,7 @@ static void on_result(void *owner, struct compile_result *result)
 	slot->job = NULL;
 	memory_note(pool, slot, job->job, result->peak_bytes);
 	slot->resident = util_resident_bytes(worker_pid(worker));
-	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
+	/* A process ends with the memory that a compiler leaks, and with all that a user's source may
 	 * have done to it. */
 	if (worker->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files ||
 		is_worn(result) || slot->change != pool->changes)
@@ -128,8 +128,8 @@ static void on_result(void *owner, struct compile_result *result)
 	queue_assign(slot->broker);
 }
 
-/* What people call the compiler for a target: its id without the hash, which for NVRTC comes last
- * and for the host's compiler first. */
+/* Names the compiler for people: its id without the hash, which comes last for NVRTC and first for
+ * the host's compiler. */
 static void name_compiler(const struct pool *pool, const char *target, char name[96])
 {
 	bool host = !strcmp(target, "cpu");
@@ -142,14 +142,14 @@ static void name_compiler(const struct pool *pool, const char *target, char name
 		snprintf(name, 96, "%.*s", last ? (int)(last - id) : 0, id);
 }
 
-/* Where there is room for all of it. */
+/* Appends the report's name, if there is room for all of it. */
 static void add_report(char error[KERNEL_ERROR_MAX], const char *report)
 {
 	if (strlen(error) + strlen(report) < KERNEL_ERROR_MAX)
 		util_append(error, KERNEL_ERROR_MAX, strlen(error), "%s", report);
 }
 
-/* What becomes of the job whose worker is gone. */
+/* Answers the job whose worker is gone, or has it tried once more. */
 static void settle_job(struct slot *slot, const struct worker_end *end)
 {
 	struct pool_job *job = slot->job;
@@ -180,8 +180,8 @@ static void settle_job(struct slot *slot, const struct worker_end *end)
 	}
 }
 
-/* A worker did not come up.  The first of all may have been killed for reasons of its own, so who
- * waits for the compilers to be known is told only when that happens again and again. */
+/* A worker did not come up.  Something from outside may have killed it, so pool_when_known() fails
+ * only when that happens again and again. */
 static void start_failed(struct pool *pool, const char *error)
 {
 	pool->failed_starts++;
@@ -190,7 +190,7 @@ static void start_failed(struct pool *pool, const char *error)
 		tell_known(pool, error);
 }
 
-/* Jobs that wait for a worker wait in vain when none comes up. */
+/* Ends the jobs that wait in vain, when no worker comes up. */
 static void give_up_waiting(struct pool *pool)
 {
 	struct pool_job *job;
@@ -244,11 +244,11 @@ static void pool_launch(struct slot *slot)
 	util_log(UTIL_ERROR, "%s", error);
 	start_failed(pool, error);
 	if (!pool->known)
-		tell_known(pool, error); /* there is nothing to be started */
+		tell_known(pool, error); /* the program itself cannot be started */
 	worker_pause(&slot->worker, PAUSE_WORKER_START_LAST_MS);
 }
 
-/* Who asked while the last start was being made up for waits for how this one ends. */
+/* Jobs that came during the pause wait for the end of this start. */
 static void on_due(void *owner)
 {
 	struct slot *slot = owner;

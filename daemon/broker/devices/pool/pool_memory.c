@@ -1,12 +1,12 @@
 /*
- * pool_memory.c: whether a compile may start, by the memory that there is: what the system and the
- * control groups have left, and the cap, against what compiles of its kind have taken so far.
+ * pool_memory.c: decides whether there is memory for one more compile.  It compares what the
+ * system, the control groups and the cap leave with what compiles of that kind have taken so far.
  */
 #include "pool_state.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 
-/* Before the first of its kind was measured. */
+/* Estimates until the first compile of a kind is measured. */
 #define NVRTC_BYTES ((uint64_t)64 << 20)
 #define HOST_BYTES ((uint64_t)256 << 20)
 
@@ -15,8 +15,8 @@ static uint64_t *estimate_of(struct pool *pool, const struct compile_job *job)
 	return &pool->memory.estimates[!strcmp(job->target, "cpu")][job->user_files > 0];
 }
 
-/* NVRTC keeps what it had for a compile and uses it for the next one; the host's compiler is a
- * process that ends. */
+/* Returns the bytes that a worker keeps for its next compile: NVRTC keeps all that it had, the
+ * host's compiler is a process that ends. */
 static uint64_t kept_for(const struct slot *slot, const struct compile_job *job)
 {
 	bool keeps = strcmp(job->target, "cpu") != 0 && slot->resident > slot->base;
@@ -30,7 +30,8 @@ uint64_t memory_estimate(const struct pool *pool, const struct slot *slot,
 	return whole > kept ? whole - kept : 0;
 }
 
-/* The most, which is forgotten by and by.  slot->resident is still that of before the job. */
+/* An estimate is the largest peak, and fades by an eighth with each job.  slot->resident is still
+ * that of before the job. */
 void memory_note(struct pool *pool, const struct slot *slot, const struct compile_job *job,
 				 int64_t peak_bytes)
 {
@@ -52,19 +53,9 @@ static void on_retry(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
 	queue_assign(broker);
-	/* What waited may have left, and then nobody was let in. */
+	/* When the job that waited was canceled, no memory_admits() has released the hold. */
 	if (!broker->pool->queued)
 		release(broker);
-}
-
-static void hold(struct broker *broker)
-{
-	struct pool_memory *memory = &broker->pool->memory;
-	if (memory->holds)
-		return;
-	memory->holds = true;
-	memory->waits++;
-	uv_timer_start(&memory->timer, on_retry, PAUSE_MEMORY_LOOK_MS, PAUSE_MEMORY_LOOK_MS);
 }
 
 static uint64_t available(const struct broker *broker)
@@ -76,7 +67,7 @@ static uint64_t available(const struct broker *broker)
 
 bool memory_admits(struct broker *broker, const struct compile_job *job)
 {
-	const struct pool *pool = broker->pool;
+	struct pool *pool = broker->pool;
 	uint64_t cap = broker->options.compile_memory, wanted = 0;
 	uint64_t resident = 0, reserved = 0;
 	int busy = 0;
@@ -87,14 +78,18 @@ bool memory_admits(struct broker *broker, const struct compile_job *job)
 						? slot->resident
 						: 0;
 		reserved += slot->worker.state == WORKER_BUSY ? slot->reserved : 0;
-		/* Any of the idle ones may get it. */
+		/* Any idle worker may get the job. */
 		uint64_t adds = slot->worker.state == WORKER_IDLE ? memory_estimate(pool, slot, job) : 0;
 		wanted = adds > wanted ? adds : wanted;
 	}
-	/* Those that run may take all that they are believed to, from now on. */
+	/* Jobs that run may still add all that they are believed to. */
 	if (busy &&
 		((cap && resident + reserved + wanted > cap) || reserved + wanted > available(broker))) {
-		hold(broker);
+		if (!pool->memory.holds)
+			uv_timer_start(&pool->memory.timer, on_retry, PAUSE_MEMORY_LOOK_MS,
+						   PAUSE_MEMORY_LOOK_MS);
+		pool->memory.waits += !pool->memory.holds;
+		pool->memory.holds = true;
 		return false;
 	}
 	release(broker);

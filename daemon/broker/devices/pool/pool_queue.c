@@ -1,4 +1,4 @@
-/* pool_queue.c: the jobs that wait for a worker: which is next, and which worker is for it. */
+/* pool_queue.c: chooses the next of the jobs that wait for a worker, and the worker for it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static void list(struct pool *pool, struct pool_job *job)
 	pool->queued_count[job->priority]++;
 }
 
-/* Nothing where a worker has it. */
+/* Takes a job out of all lists, unless a worker has it. */
 static void take_out(struct pool *pool, struct pool_job *job)
 {
 	pool_queue_assert_valid(job);
@@ -127,6 +127,14 @@ struct pool_job *queue_pop_stale(struct pool *pool)
 
 /* ---- Which worker ---- */
 
+struct slot *queue_slot_of(const struct pool *pool, const struct pool_job *job)
+{
+	for (int i = 0; i < pool->count; i++)
+		if (pool->slots[i].job == job)
+			return &pool->slots[i];
+	return NULL;
+}
+
 static int count_slots(const struct pool *pool, enum worker_state state)
 {
 	int count = 0;
@@ -140,7 +148,7 @@ static bool is_fresh(const struct slot *slot)
 	return slot->worker.jobs_done == 0;
 }
 
-/* An idle worker, if it can be one that is fresh or not, as wanted. */
+/* Returns an idle worker, fresh or not as wanted if there is one. */
 static struct slot *find_idle(struct pool *pool, bool fresh)
 {
 	struct slot *found = NULL;
@@ -152,7 +160,7 @@ static struct slot *find_idle(struct pool *pool, bool fresh)
 	return found;
 }
 
-/* Somebody who waits shall find a worker; where one is all there is, it works. */
+/* Keeps one worker idle for interactive jobs, unless there is only one. */
 static bool may_take(const struct pool *pool, enum pool_priority priority)
 {
 	int idle = count_slots(pool, WORKER_IDLE), gone = count_slots(pool, WORKER_EMPTY);
@@ -160,16 +168,16 @@ static bool may_take(const struct pool *pool, enum pool_priority priority)
 										: idle > 1 || (idle == 1 && gone == pool->count - 1);
 }
 
-/* The worker for a job; NULL: a fresh one is needed and on its way.  coming: workers that start and
- * that no job before this one waits for. */
+/* Returns the worker for a job; NULL: the job needs a fresh one, which is on its way.  coming: the
+ * number of workers that start, less those that jobs before this one wait for. */
 static struct slot *find_worker(struct pool *pool, const struct pool_job *job, int *coming)
 {
 	bool fresh = job->job->user_files > 0 || job->fresh;
 	struct slot *slot = find_idle(pool, fresh);
 	if (!fresh || is_fresh(slot))
 		return slot;
-	/* What a user's source may do to its compiler reaches no other job, and no other job it; nor
-	 * does what jobs before have left of its memory. */
+	/* A user's source shares its compiler process with no other job, and a job that failed in a
+	 * worn process gets a new one. */
 	if (*coming > 0)
 		--*coming;
 	else
@@ -187,7 +195,7 @@ void queue_assign(struct broker *broker)
 		for (; may_take(pool, (enum pool_priority)i); job = next) {
 			if (!job && !(job = choose_next(queue)))
 				break;
-			/* Who is behind does not get what it waits for. */
+			/* No job behind this one may take the memory that it waits for. */
 			if (!memory_admits(broker, job->job))
 				return;
 			struct slot *slot = find_worker(pool, job, &coming);
@@ -238,7 +246,7 @@ void pool_join(struct broker *broker, struct pool_job *job, enum pool_priority p
 	pool_queue_assert_valid(job);
 	if (job->state == POOL_JOB_COMPILING || (job->chosen && job->chosen <= queue))
 		return;
-	/* Without memory for its turn it has it now. */
+	/* Without memory for a turn the job has its turn now. */
 	if (turns_join(&queue->turns, &job->item, place, owner) < 0) {
 		unchoose(job);
 		choose_last(queue, job);
@@ -250,16 +258,13 @@ void pool_cancel(struct broker *broker, struct pool_job *job)
 {
 	struct pool *pool = broker->pool;
 	take_out(pool, job);
-	for (int i = 0; i < pool->count; i++)
-		if (pool->slots[i].job == job)
-			slot_abort(&pool->slots[i]);
+	struct slot *slot = queue_slot_of(pool, job);
+	if (slot)
+		slot_abort(slot);
 	free(job);
 }
 
 bool pool_running(const struct broker *broker, const struct pool_job *job)
 {
-	for (int i = 0; i < broker->pool->count; i++)
-		if (broker->pool->slots[i].job == job)
-			return true;
-	return false;
+	return queue_slot_of(broker->pool, job) != NULL;
 }

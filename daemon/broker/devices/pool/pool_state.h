@@ -12,28 +12,28 @@
  *                     +-------------------+  +-----------------------------------+
  *                      a stricter priority    the worker died, or is worn: once more
  *
- * A QUEUED job stands in the turns of one priority or of both, a CHOSEN one in the list of one
- * priority.  Both are in the pool's list of those without a worker; a COMPILING one is in its slot.
- * pool_cancel() frees a job in each state; whoever is called back has no job any more.
+ * A QUEUED job has places in the turns of one priority or of both, a CHOSEN one is in the list of
+ * one priority.  Both are in the pool's list of jobs without a worker; a COMPILING one is in its
+ * slot.  pool_cancel() frees a job in each state; a callback finds its job freed.
  */
 enum pool_job_state { POOL_JOB_QUEUED, POOL_JOB_CHOSEN, POOL_JOB_COMPILING };
 
 struct pool_job {
 	struct turn_item item; /* the first member: what turns_take() gives */
 	const struct compile_job *job;
-	enum pool_priority priority; /* the first of those of all who have joined */
+	enum pool_priority priority; /* the strictest of its owners */
 	enum pool_job_state state;
 	pool_done done;
 	void *arg;
 	int deaths;
-	bool fresh; /* it failed in a worker that may be worn: in another that is not */
+	bool fresh; /* it failed in a worn worker, and needs one that has compiled nothing */
 	/* A death may be a kill from outside: no failure of the kernel is remembered for it. */
 	bool maybe_external;
 	char compiler[96];                        /* that its key names */
-	uint64_t since_us;                        /* asked for; once a worker has it, that */
+	uint64_t since_us;                        /* when it was submitted, or a worker got it */
 	struct pool_queue *chosen;                /* CHOSEN: the queue of its priority; else NULL */
 	struct pool_job *previous, *next;         /* in that queue */
-	struct pool_job *all_previous, *all_next; /* of all without a worker */
+	struct pool_job *all_previous, *all_next; /* in pool->queued */
 };
 
 /* A place for a worker; outlives the processes that fill it. */
@@ -41,13 +41,14 @@ struct slot {
 	struct broker *broker;
 	struct worker worker;
 	struct pool_job *job;
-	uint64_t change;   /* after which its process came up */
-	uint64_t base;     /* bytes of its process when that came up */
-	uint64_t resident; /* and when it was last idle */
-	uint64_t reserved; /* BUSY: bytes that its job is believed to add at most */
+	uint64_t change;   /* pool->changes when its process came up */
+	uint64_t base;     /* bytes of its process at that time */
+	uint64_t resident; /* bytes of its process when it was last idle */
+	uint64_t reserved; /* BUSY: the most bytes that its job is believed to add */
 	uint32_t backoff_ms;
 };
 
+/* A pool_when_known() that has no answer yet. */
 struct known_waiter {
 	pool_known known;
 	void *arg;
@@ -55,18 +56,16 @@ struct known_waiter {
 	struct known_waiter *next;
 };
 
-/* Of a priority. */
+/* The jobs of one priority. */
 struct pool_queue {
 	struct turns turns;
-	struct pool_job *head, *tail; /* those that are chosen: a few more than there are workers */
+	struct pool_job *head, *tail; /* CHOSEN ones: few, for turns are taken as late as can be */
 };
 
-/* What jobs take: by NVRTC and by the host's compiler, of templates of ours and of users'
- * sources. */
 struct pool_memory {
-	uint64_t estimates[2][2];
-	uint64_t waits; /* times that a job had to wait for memory */
-	bool holds;     /* one does */
+	uint64_t estimates[2][2]; /* as in pool_stats */
+	uint64_t waits;           /* times that a job had to wait for memory */
+	bool holds;               /* a job waits for it now */
 	uv_timer_t timer;
 };
 
@@ -78,12 +77,12 @@ struct pool {
 	int queued_count[POOL_PRIORITIES];
 	struct compile_toolchains toolchains;
 	bool known;
-	uint64_t changes; /* of the compilers */
+	uint64_t changes; /* times that the compilers were replaced */
 	bool closing;
 	struct known_waiter *waiters;
 	uint64_t started, killed, recycled;
 	struct pool_memory memory;
-	int failed_starts; /* since a worker was last ready */
+	int failed_starts; /* in a row */
 	char start_error[KERNEL_ERROR_MAX];
 };
 
@@ -98,28 +97,30 @@ void slot_send(struct slot *slot, struct pool_job *job);
 /* Kills the worker, whose job nobody wants any more, and brings up another. */
 void slot_abort(struct slot *slot);
 
-/* ---- memory.c ---- */
+/* ---- pool_memory.c ---- */
 
 void memory_open(struct broker *broker);
 void memory_close(struct broker *broker);
-/* Whether there is memory for one job more; where nothing runs, there is.  If not, queue_assign()
- * is called again before long. */
+/* Returns whether there is memory for one job more; there is when nothing runs.  If not, a timer
+ * calls queue_assign() again before long. */
 bool memory_admits(struct broker *broker, const struct compile_job *job);
-/* Bytes that the job is believed to take in this worker beyond those that it has. */
+/* Returns the bytes that the job is believed to add to this worker. */
 uint64_t memory_estimate(const struct pool *pool, const struct slot *slot,
 						 const struct compile_job *job);
-/* What it took. */
+/* Learns from the peak of a job that has ended. */
 void memory_note(struct pool *pool, const struct slot *slot, const struct compile_job *job,
 				 int64_t peak_bytes);
 
-/* ---- queue.c ---- */
+/* ---- pool_queue.c ---- */
 
-/* A job whose worker died is the next one again. */
+/* Makes a job whose worker died the next one. */
 void queue_put_back(struct pool *pool, struct pool_job *job);
-/* A job whose key names another compiler than is here now, out of its queue; NULL: none. */
+/* Takes a job whose key names a compiler that is not here any more; NULL: none. */
 struct pool_job *queue_pop_stale(struct pool *pool);
-/* The next job, out of its queue; NULL: there is none. */
+/* Takes the next job; NULL: none. */
 struct pool_job *queue_pop(struct pool *pool);
+/* Returns the slot whose worker has the job; NULL: none has. */
+struct slot *queue_slot_of(const struct pool *pool, const struct pool_job *job);
 /* Gives jobs to idle workers. */
 void queue_assign(struct broker *broker);
 

@@ -1,20 +1,12 @@
-/* pool_waits.c: who waits for a compiler. */
+/* pool_waits.c: notes of those who wait for a compiler. */
 #include "pool_state.h"
 
 #include "daemon/base/util.h"
 
-static const struct slot *slot_of(const struct pool *pool, const struct pool_job *job)
-{
-	for (int i = 0; i < pool->count; i++)
-		if (pool->slots[i].job == job)
-			return &pool->slots[i];
-	return NULL;
-}
-
 void pool_note(const struct broker *broker, const struct pool_job *job, struct wait_note *note)
 {
 	const struct pool *pool = broker->pool;
-	const struct slot *slot = slot_of(pool, job);
+	const struct slot *slot = queue_slot_of(pool, job);
 	note->of = "compiler";
 	if (slot) {
 		note->what = "compiling";

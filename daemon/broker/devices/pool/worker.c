@@ -69,7 +69,7 @@ static void on_message(void *owner, struct wire_in *message, struct frame *frame
 		on_result(worker, message);
 }
 
-/* Tells the log and a report; returns where in the text the report is named. */
+/* Logs and reports the end; returns where in the text the report is named. */
 static size_t worker_report(const struct worker *worker, int exit_status, int signal,
 							const char *why, char *text, size_t size)
 {
@@ -124,7 +124,7 @@ static void on_worker_timer(uv_timer_t *timer)
 	child_kill(worker->child);
 }
 
-/* The process has a job, and is stopped, or in a state that the system does not let it out of. */
+/* The process has a job and gives no sign of life: it is stopped, or the system holds it. */
 static void on_worker_lost(void *owner)
 {
 	struct worker *worker = owner;

@@ -1,8 +1,7 @@
 /*
- * remote.c: whether the second tier is asked: a circuit breaker over one connection.  Asks that are
- * not answered in time, three in a row, or a connection that ends open it; then nobody asks, and a
- * new connection is tried in the background, less and less often, until it answers once within the
- * deadline.
+ * remote.c: a circuit breaker over one connection.  Three late asks in a row, or the end of the
+ * connection, open it.  While it is open nobody asks, and the broker tries a new connection in the
+ * background, less and less often, until one answers within the deadline.
  */
 #include "remote.h"
 
@@ -50,7 +49,7 @@ void remote_give_up(struct remote *remote, const char *why)
 	char first[KERNEL_ERROR_MAX];
 	if (remote->breaker == REMOTE_OPEN)
 		return;
-	/* It is said once that it is away, and all further reasons are for who looks closely. */
+	/* The log warns once that it is away; further reasons are for debugging. */
 	snprintf(first, sizeof(first), "%s", why);
 	bool news = was_used || (!remote->met && !remote->why[0]);
 	util_log(news ? UTIL_WARN : UTIL_DEBUG, "%s is away, kernels are compiled here: %s",

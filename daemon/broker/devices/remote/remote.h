@@ -1,24 +1,25 @@
 /*
- * remote.h: the second tier of the cache, for many hosts: a Redis.  Asked for a kernel that is not
- * in the cache here, before it is compiled; told of one that was.  Never needed: whatever is wrong
- * with it, the kernel is compiled here, after the deadline of an ask at the latest; a circuit
- * breaker sees to it that few pay even that.
+ * remote: the second tier of the cache, a Redis that many hosts share.  The broker asks it for a
+ * kernel that the cache here lacks, before it compiles, and gives it the kernels that it compiled.
+ * A Redis that is away or slow costs the deadline of an ask at most, and a circuit breaker makes
+ * such asks few; then the kernel is compiled here.
  *
  *   kiln:1:entry:KEY   a row of the cache with a seal (seal/seal.h), for --remote-ttl
- *   kiln:1:claim:KEY   who compiles it now; gone soon after whoever it was
+ *   kiln:1:claim:KEY   the host that compiles the key now; expires soon unless that host renews it
  *
- *   remote.c     the breaker: whether to ask at all; figures
- *   fetch.c      an ask: entry, else claim, else wait for who has the claim
- *   claim.c      claims of ours
- *   write.c      entries on their way there
- *   entry.c      what an entry is
- *   link.c       a connection, by hiredis
- *   name.c       its host's address
- *   guard.c      what hiredis may make of a Redis' words; no other file knows hiredis
- *   none.c       all of this, in a kilnd that was built without
+ *   remote.c        the breaker, which decides whether to ask; figures
+ *   remote_fetch.c  an ask: entry, else claim, else wait for the host that has the claim
+ *   remote_claim.c  our own claims
+ *   remote_write.c  entries on their way to the Redis
+ *   remote_entry.c  the form of an entry
+ *   remote_link.c   a connection, by hiredis
+ *   remote_name.c   the address of its host
+ *   reply_guard.c   a filter of hiredis's answers; it and remote_link.c alone know hiredis
+ *   remote_waits.c  notes of those who wait
+ *   remote_none.c   stands for all of these in a kilnd that is built without hiredis
  *
- * The Redis is trusted with nothing: a kernel from it runs only if a key that is trusted here has
- * sealed it, for this key.
+ * The broker trusts the Redis with nothing: a kernel of it runs only if a trusted key has sealed
+ * it, for this key.
  */
 #ifndef KILN_DAEMON_REMOTE_H
 #define KILN_DAEMON_REMOTE_H
@@ -29,59 +30,55 @@
 
 struct remote_fetch;
 
-/* Begins to connect, if --remote says so.  KILN_OK also where nobody answers; else a sentence of
- * what is wrong with the keys. */
+/* Begins to connect, if --remote names a Redis.  KILN_OK also when none answers; a failure, with a
+ * sentence, is one of the keys that seal. */
 int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX]);
-/* Closes the connections; the loop must still run.  Nothing that was asked is answered. */
+/* Closes the connections while the loop still runs; no callback follows. */
 void remote_close(struct broker *broker);
-/* After the loop. */
+/* Frees the rest after the loop. */
 void remote_free(struct broker *broker);
-/* While the broker ends: true once everything is written, or has had its time. */
+/* While the broker ends: returns whether everything is written, or has had its time. */
 bool remote_finished(struct broker *broker);
 
-/* row: what was found, whose members may be taken by zeroing them; NULL: it is to be compiled. */
+/* row: the kernel, whose members the callback may take by zeroing them; NULL: compile it. */
 typedef void (*remote_done)(void *arg, struct cache_row *row);
 struct remote_want {
 	const char *key, *op, *target;
-	struct turn_owner owner; /* whose turn it is when the entry is looked over */
-	/* Whoever asks may have it compiled here, and so claims it, or waits for a host that does; else
-	 * the entry is there, or it is not. */
-	bool compiles;
+	struct turn_owner owner; /* whose turn the check of the entry takes */
+	bool compiles; /* without an entry, claims the key or waits for the host that has the claim */
 };
 /*
- * Asks for a key.  done is called exactly once, never
- * from inside, unless remote_leave came first.  NULL, and nothing follows: compile it at once
- * (there is no second tier, it is away, no memory).
+ * Asks for a key.  Calls done exactly once, never from inside, unless remote_leave() comes first.
+ * NULL, and no callback: compile at once, for there is no second tier, it is away, or memory lacks.
  */
 struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_want *want,
 								  remote_done done, void *arg);
 void remote_leave(struct broker *broker, struct remote_fetch *fetch);
-/* Another host compiles it. */
+/* Returns whether another host compiles the key. */
 bool remote_is_waiting(const struct remote_fetch *fetch);
 
-/* What came of a compile: its row, whose members are taken, goes to the others in the background;
- * or there is none, and another host may try. */
+/* Each compile ends in one of these.  The first takes the row's members, and writes an entry in the
+ * background; the second lets another host try. */
 void remote_compiled(struct broker *broker, struct cache_row *row);
 void remote_not_compiled(struct broker *broker, const char *key);
 
-/* Gauges. */
-uint64_t remote_asking(const struct broker *broker); /* keys asked for, not answered */
-uint64_t remote_queued(const struct broker *broker); /* entries to be written */
+uint64_t remote_asking(const struct broker *broker); /* gauge: asks without an answer */
+uint64_t remote_queued(const struct broker *broker); /* gauge: entries not written yet */
 struct remote_stats {
 	const char *state, *url, *breaker; /* "connected", without login, "closed" */
 	const char *reason;                /* why it is away; "" */
-	const char *seals;                 /* name of the key that entries are sealed with; "" */
+	const char *seals;                 /* name of the key that seals entries; "": none */
 	int trusted;                       /* keys */
-	uint64_t state_ms;                 /* it is in this state */
-	uint64_t queued, queued_bytes;     /* to be written */
-	/* Microseconds: an answer took, an entry took to be written, a compile had to wait for either
-	 * (other hosts' compiles not counted). */
+	uint64_t state_ms;                 /* since it came to this state */
+	uint64_t queued, queued_bytes;     /* entries not written yet */
+	/* Microseconds of an answer, of the write of an entry, and of an ask before a compile, unless
+	 * it waited for another host. */
 	const struct histogram *ask, *write, *miss;
 };
 void remote_waits(const struct broker *broker, waits_visit visit, void *arg);
-/* Fills in what is known of this one. */
+/* Fills in what an ask waits for. */
 void remote_note(const struct remote_fetch *fetch, struct wait_note *note);
-/* False: there is none. */
+/* False: there is no second tier. */
 bool remote_stats(const struct broker *broker, struct remote_stats *out);
 
 #endif

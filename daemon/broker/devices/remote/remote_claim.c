@@ -1,7 +1,7 @@
 /*
- * remote_claim.c: the keys that this daemon compiles for all hosts.  A claim lasts a second and is
- * renewed while the compile goes on, so that the others need not wait for one who is gone.  One
- * that was not renewed in time may be another's by now, and is left alone.
+ * remote_claim.c: the keys that this daemon compiles for all hosts.  A claim lasts a second, and
+ * the daemon renews it while it compiles, so that no host waits for one that is gone.  A claim that
+ * was not renewed in time may be another host's by now, and is left alone.
  */
 #include "remote_state.h"
 
@@ -13,8 +13,8 @@
 
 struct remote_claim {
 	char key[KERNEL_KEY_HEX];
-	uint64_t until_us; /* ours so long at least */
-	uint64_t asked_us; /* when it was renewed last, answered or not */
+	uint64_t until_us; /* it is ours until then at least */
+	uint64_t asked_us; /* when the last renewal was sent */
 	struct remote_claim *next;
 };
 
@@ -30,7 +30,7 @@ uint32_t remote_claim_ms(const struct remote *remote)
 	return wanted ? wanted : DEADLINE_REMOTE_CLAIM_MS;
 }
 
-/* The clocks of two hosts differ by less than a tenth while a claim lasts. */
+/* Leaves a tenth for the difference of two hosts' clocks while a claim lasts. */
 static uint64_t sure_us(const struct remote *remote)
 {
 	return (uint64_t)remote_claim_ms(remote) * 900;
@@ -46,7 +46,7 @@ static struct remote_claim **remote_claim_find(struct remote *remote, const char
 
 void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us)
 {
-	/* Without memory it is not renewed: another host may compile it as well. */
+	/* Without memory the claim expires, and another host may compile the key as well. */
 	struct remote_claim *claim = calloc(1, sizeof(*claim));
 	if (!claim)
 		return;

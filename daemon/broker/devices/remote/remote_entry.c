@@ -1,7 +1,7 @@
 /*
- * remote_entry.c: an entry of the second tier: a row of the cache as its database has it, and the
- * seal behind it.  The seal says who made it; that it stands under its own key is checked besides,
- * by the text that the key is the hash of.
+ * remote_entry.c: an entry of the second tier is a row of the cache as the database has it, and the
+ * seal behind it.  The seal proves who made the row; the text that its key is the hash of proves
+ * that it stands under its own key.
  */
 #include "remote_state.h"
 

@@ -48,7 +48,7 @@ struct remote_fetch {
 	struct remote_fetch *next;
 };
 
-/* What a reply is for. */
+/* The argument of a reply: the fetch may be gone when it comes. */
 struct ask {
 	struct remote *remote;
 	uint64_t id;
@@ -80,7 +80,8 @@ static void unlink_fetch(struct remote_fetch *fetch)
 	*link = fetch->next;
 }
 
-/* Answers.  Without a row we compile, with our claim if we have it; with one, nobody has to. */
+/* Answers and frees.  Without a row this host compiles, with its claim if it has that; with a row
+ * no host has to. */
 static void end(struct remote_fetch *fetch, uint64_t *counter, struct cache_row *row)
 {
 	struct remote *remote = fetch->remote;
@@ -104,7 +105,7 @@ static void end_badly(struct remote_fetch *fetch, const char *why)
 	remote_trouble(remote, why);
 }
 
-/* ---- Looking over ---- */
+/* ---- Checking an entry ---- */
 
 struct check {
 	struct ask ask;
@@ -122,7 +123,7 @@ static void check_work(struct cache *cache, void *arg)
 	struct check *check = arg;
 	struct seal_ring *trusted = NULL;
 	(void)cache;
-	/* Read anew each time: who is distrusted is so at once. */
+	/* Reads the keys anew each time: distrust takes effect at once. */
 	check->status =
 		seal_ring_open(check->ask.remote->broker->options.trust_dir, &trusted, check->error);
 	if (check->status != KILN_OK)
@@ -157,7 +158,7 @@ static void check_done(struct broker *broker, void *arg)
 	free(check);
 }
 
-/* The bytes are the reply's, and gone after this. */
+/* Copies the bytes of the reply, which are gone after this. */
 static void check_entry(struct remote_fetch *fetch, const struct remote_reply *reply)
 {
 	struct check *check = calloc(1, sizeof(*check));
@@ -199,7 +200,7 @@ static bool send_ask(struct remote_fetch *fetch, struct remote_command *command,
 static bool send_claim(struct remote_fetch *fetch);
 static void on_entry(void *arg, const struct remote_reply *reply);
 
-/* No more than an entry may have, and one byte, so that a larger one shows; "" where none is. */
+/* Gets an entry, or "" without one.  One byte more than an entry may have shows a larger one. */
 static bool send_get(struct remote_fetch *fetch)
 {
 	struct remote_command command = {0};
@@ -244,7 +245,7 @@ static void on_entry(void *arg, const struct remote_reply *reply)
 	struct ask *ask = arg;
 	struct remote_fetch *fetch = remote_fetch_find(ask->remote, ask->id);
 	free(ask);
-	/* Of a connection that is lost somebody tells the breaker, which ends us. */
+	/* The breaker hears of a lost connection, and ends the fetch. */
 	if (!fetch || reply->kind == REMOTE_LOST)
 		return;
 	bool wrong_type = reply->kind == REMOTE_ERROR && !strncmp(reply->bytes, "WRONGTYPE", 9);
@@ -266,7 +267,7 @@ static void on_entry(void *arg, const struct remote_reply *reply)
 		wait_for_other(fetch);
 }
 
-/* Of SET: OK or nil; of EXISTS: a number.  A Redis that may only be read gives no claims. */
+/* SET answers OK or nil, EXISTS a number.  A Redis that is read-only answers SET with an error. */
 static void on_claim(void *arg, const struct remote_reply *reply)
 {
 	struct ask *ask = arg;
@@ -277,14 +278,14 @@ static void on_claim(void *arg, const struct remote_reply *reply)
 	if (fetch) {
 		fetch->claimant = ours ? CLAIMANT_US : nobodys ? CLAIMANT_NOBODY : CLAIMANT_OTHER;
 	} else if (ours) {
-		/* Nobody waits for it any more. */
+		/* The fetch was left. */
 		remote_claim_hold(ask->remote, ask->key, util_now_us());
 		remote_claim_release(ask->remote, ask->key);
 	}
 	free(ask);
 }
 
-/* Who cannot write entries claims nothing, and waits for those who can. */
+/* A host that cannot seal entries claims nothing, and waits for hosts that can. */
 static bool send_claim(struct remote_fetch *fetch)
 {
 	struct remote_command command = {0};
@@ -334,7 +335,7 @@ static void overdue(struct remote_fetch *fetch, uint64_t now)
 void remote_fetch_tick(struct remote *remote, uint64_t now)
 {
 	struct remote_fetch *fetch = remote->fetches;
-	/* What one that ends sets off may end others. */
+	/* The callback of one that ends may end others. */
 	while (fetch) {
 		if (fetch->due_us > now) {
 			fetch = fetch->next;
@@ -368,7 +369,7 @@ void remote_fetch_end_all(struct remote *remote)
 	}
 }
 
-/* How long to wait for another host: what compiles of the operator take here, and as much again. */
+/* Returns how long to wait for another host: twice the time of this operator's compiles here. */
 static uint64_t patience(struct remote *remote, const char *op)
 {
 	const struct broker *broker = remote->broker;
@@ -383,7 +384,7 @@ static uint64_t patience(struct remote *remote, const char *op)
 	return wait < most ? wait : most;
 }
 
-/* ---- What job.c calls ---- */
+/* ---- Opening and leaving ---- */
 
 struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_want *want,
 								  remote_done done, void *arg)

@@ -1,7 +1,7 @@
 /*
- * remote_link.c: hiredis on the broker's loop.  A name is looked up by name.c, for hiredis
- * would block.  Every callback of hiredis comes with a call that holds the link, so that it does
- * not matter when hiredis lets go of a connection.
+ * remote_link.c: hiredis on the broker's loop.  remote_name.c looks up names, for hiredis would
+ * block.  Every callback of hiredis comes with a call that holds the link, so the link outlives
+ * hiredis's use of it.
  */
 #include "remote_link.h"
 
@@ -22,10 +22,10 @@
 struct remote_link {
 	struct remote_url url;
 	struct remote_link_events events;
-	void *owner; /* NULL: it was closed */
+	void *owner; /* NULL: the link was lost or closed */
 	uv_loop_t *loop;
-	struct remote_name *name; /* its address is looked for */
-	uv_timer_t *soon;         /* tells of a failure that was found at once */
+	struct remote_name *name; /* NULL unless the address is looked up */
+	uv_timer_t *soon;         /* begins to connect; NULL once it has fired */
 	redisAsyncContext *context;
 	int holders, pending;
 	uint64_t pinged_us, best_us;
@@ -67,7 +67,7 @@ static void close_timer(struct remote_link *link)
 	link->soon = NULL;
 }
 
-/* Tells the owner, who is still there, once; who closes it then. */
+/* Tells the owner, which is still there, once; the owner then closes the link. */
 static void remote_link_fail(struct remote_link *link, const char *why)
 {
 	void *owner = link->owner;
@@ -146,7 +146,7 @@ int remote_link_pending(const struct remote_link *link)
 
 /* ---- Logging in ---- */
 
-/* The Redis may repeat in its sentence what it was told: only the first word of it is shown. */
+/* Shows only the first word of the error: the rest may repeat the password. */
 static void on_login(void *arg, const struct remote_reply *reply)
 {
 	struct remote_link *link = arg;
@@ -171,7 +171,7 @@ static void on_select(void *arg, const struct remote_reply *reply)
 
 static void ping(struct remote_link *link);
 
-/* This process may have been slow itself: the best counts. */
+/* Keeps the best time, for this process may have been slow itself. */
 static void on_ping(void *arg, const struct remote_reply *reply)
 {
 	struct remote_link *link = arg;
@@ -192,8 +192,8 @@ static void on_ping(void *arg, const struct remote_reply *reply)
 		link->events.ready(link->owner, link->best_us);
 }
 
-/* Without memory nothing comes, and the owner's patience ends: here hiredis may still need its
- * context. */
+/* Without memory no answer comes, and the owner's deadline passes.  The link cannot fail here, for
+ * hiredis may still need its context. */
 static void ping(struct remote_link *link)
 {
 	struct remote_command command = {0};
@@ -238,7 +238,7 @@ static void on_connect(const redisAsyncContext *context, int status)
 		log_in(link);
 		return;
 	}
-	/* hiredis frees it by itself. */
+	/* hiredis frees the context by itself. */
 	link->context = NULL;
 	snprintf(why, sizeof(why), "it cannot be reached: %s", context->errstr);
 	remote_link_fail(link, why);
@@ -251,7 +251,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
 	if (!link)
 		return;
 	link->context = NULL;
-	/* What the guard makes nothing of is no memory to hiredis. */
+	/* hiredis takes an answer that the guard refused for a lack of memory. */
 	snprintf(why, sizeof(why), "the connection ended: %s",
 			 status == REDIS_OK              ? "closed"
 			 : context->err == REDIS_ERR_OOM ? "it answers what was not asked (or no memory)"
@@ -281,7 +281,7 @@ static void connect_to(struct remote_link *link, const char *address)
 	}
 	context->data = link;
 	link->context = context;
-	/* Children run users' kernels: they get nothing that is logged in. */
+	/* Children run users' kernels, and must not inherit a connection that is logged in. */
 	fcntl(context->c.fd, F_SETFD, FD_CLOEXEC);
 	if (redisLibuvAttach(context, link->loop) != REDIS_OK) {
 		remote_link_fail(link, "out of memory for a connection");
@@ -311,7 +311,7 @@ static void on_soon(uv_timer_t *timer)
 	struct in6_addr address;
 	const char *host = link->url.host;
 	close_timer(link);
-	/* A number needs no looking up. */
+	/* An address in numbers needs no lookup. */
 	if (link->url.is_path || inet_pton(AF_INET, host, &address) == 1 ||
 		inet_pton(AF_INET6, host, &address) == 1) {
 		connect_to(link, host);
@@ -336,7 +336,7 @@ struct remote_link *remote_link_open(uv_loop_t *loop, const struct remote_url *u
 		.url = *url, .events = *events, .owner = owner, .loop = loop, .soon = soon, .holders = 1};
 	uv_timer_init(loop, soon);
 	soon->data = link;
-	/* From the loop, so that no event comes before this returns. */
+	/* The loop begins, so that no event comes before this returns. */
 	uv_timer_start(soon, on_soon, 0, 0);
 	return link;
 }

@@ -1,5 +1,5 @@
 /*
- * remote_link.h: one connection to the Redis, logged in.  Knows nothing of what it is asked.
+ * remote_link: one connection to the Redis, logged in.  Knows no entries and no claims.
  */
 #ifndef KILN_DAEMON_REMOTE_LINK_H
 #define KILN_DAEMON_REMOTE_LINK_H
@@ -10,18 +10,18 @@
 
 struct remote_link;
 
-/* Either, but not both and lost at most once, is never called from inside remote_link_open. */
+/* ready comes at most once, lost at most once and last; neither from inside remote_link_open(). */
 struct remote_link_events {
-	/* It may be used; micros: what the Redis took to answer, the best of a few times. */
+	/* The link is logged in; micros: the best of a few times that the Redis took to answer. */
 	void (*ready)(void *owner, uint64_t micros);
-	/* It ended, or there was none, and who holds it closes it. */
+	/* The connection ended, or none came about; the owner closes the link. */
 	void (*lost)(void *owner, const char *why);
 };
 
 /* NULL without memory. */
 struct remote_link *remote_link_open(uv_loop_t *loop, const struct remote_url *url,
 									 const struct remote_link_events *events, void *owner);
-/* Answers what was not, with REMOTE_LOST; no events follow.  NULL is fine. */
+/* Answers what has no answer with REMOTE_LOST; no events follow.  NULL is fine. */
 void remote_link_close(struct remote_link *link);
 
 enum remote_kind { REMOTE_LOST, REMOTE_NIL, REMOTE_BYTES, REMOTE_NUMBER, REMOTE_ERROR };
@@ -31,7 +31,7 @@ struct remote_reply {
 	size_t size;
 	int64_t number;
 };
-#define REMOTE_REPLY_MOST ((size_t)9 << 20) /* bytes; one of more ends the connection */
+#define REMOTE_REPLY_MOST ((size_t)9 << 20) /* bytes; a larger one ends the connection */
 typedef void (*remote_answered)(void *arg, const struct remote_reply *reply);
 
 #define REMOTE_WORDS 6
@@ -42,14 +42,14 @@ struct remote_command {
 		size_t size;
 	} words[REMOTE_WORDS];
 };
-/* A word of a command. */
+/* Both append a word, which must live until the command is sent. */
 void remote_word(struct remote_command *command, const char *text);
 void remote_word_bytes(struct remote_command *command, const void *bytes, size_t size);
-/* answered is called exactly once; may be NULL for who does not care.  Commands are answered in
- * their order.  False: there is no connection any more, or no memory, and nothing follows. */
+/* Calls answered, which may be NULL, exactly once; answers come in the order of the commands.
+ * False: the connection is gone, or memory lacks, and no call follows. */
 bool remote_link_send(struct remote_link *link, const struct remote_command *command,
 					  remote_answered answered, void *arg);
-/* Commands that were not answered yet. */
+/* Returns the number of commands without an answer. */
 int remote_link_pending(const struct remote_link *link);
 
 #endif

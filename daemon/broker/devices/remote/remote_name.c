@@ -1,6 +1,6 @@
 /*
- * remote_name.c: looks up a host's name.  The thread and the loop both hold what they share, and
- * whoever is last frees it.
+ * remote_name.c: looks up a host's name.  The thread and the loop both hold the remote_name, and
+ * the last of them frees it.
  */
 #include "remote_name.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MOST 8 /* threads that a name server holds */
+#define MOST 8 /* threads that a name server blocks */
 
 struct remote_name {
 	uv_async_t async;

@@ -1,6 +1,6 @@
 /*
- * remote_name.h: a host's name becomes an address, on a thread of its own.  A name server that is
- * gone keeps who asks for half a minute; libuv's threads would keep the daemon as long at its end.
+ * remote_name: looks up a host's address on a thread of its own.  A name server that is gone blocks
+ * its asker for half a minute, and the end of the daemon would wait for libuv's threads.
  */
 #ifndef KILN_DAEMON_REMOTE_NAME_H
 #define KILN_DAEMON_REMOTE_NAME_H
@@ -9,14 +9,14 @@
 
 struct remote_name;
 
-/* address: in numbers; "": there is none, and why says why. */
+/* address: in numbers; "": not found, for the reason `why`. */
 typedef void (*remote_named)(void *arg, const char *address, const char *why);
 
-/* named is called exactly once, from the loop and never from inside, unless remote_name_leave came
- * first.  NULL without memory or a thread, or where many are looked for that are not found. */
+/* Calls named exactly once, from the loop and never from inside, unless remote_name_leave() comes
+ * first.  NULL without memory or a thread, or when a name server already blocks several threads. */
 struct remote_name *remote_name_look(uv_loop_t *loop, const char *host, remote_named named,
 									 void *arg);
-/* Nothing waits for the thread, which ends by itself.  NULL is fine. */
+/* Forgets the lookup; its thread ends by itself.  NULL is fine. */
 void remote_name_leave(struct remote_name *name);
 
 #endif

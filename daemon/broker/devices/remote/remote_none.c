@@ -1,5 +1,5 @@
-/* remote_none.c: the second tier of a kilnd that was built without hiredis: there is none, and
- * options.c has refused --remote. */
+/* remote_none.c: stands for the second tier in a kilnd that is built without hiredis, whose options
+ * refuse --remote. */
 #include "remote.h"
 
 int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])

@@ -1,6 +1,6 @@
 /*
- * remote_state.h: what the files of the second tier share; remote.h says who does what.  Nobody
- * else includes it.
+ * remote_state.h: shared by the files of the second tier, which remote.h lists; no other file
+ * includes it.
  */
 #ifndef KILN_DAEMON_REMOTE_STATE_H
 #define KILN_DAEMON_REMOTE_STATE_H
@@ -14,7 +14,12 @@
 #define REMOTE_ENTRY_MOST ((size_t)8 << 20) /* bytes of an entry */
 #define REMOTE_NAME_MAX (16 + KERNEL_KEY_HEX)
 
-/* CLOSED: it is asked.  OPEN: it is not, for a while.  HALF_OPEN: the next connection is tried. */
+/*
+ *   HALF_OPEN --it answers in time--> CLOSED
+ *   HALF_OPEN, CLOSED --remote_give_up()--> OPEN --the pause is over--> HALF_OPEN
+ *
+ * Asks are sent in CLOSED alone.  `asks` is NULL in OPEN.
+ */
 enum remote_breaker { REMOTE_CLOSED, REMOTE_OPEN, REMOTE_HALF_OPEN };
 
 struct remote_claim;
@@ -22,87 +27,86 @@ struct remote_write;
 
 struct remote {
 	struct broker *broker;
-	/* Who seals what is written, if anybody; how many keys were trusted when last looked. */
-	bool seals;
+	bool seals; /* it has a secret to seal with; else it writes no entries and makes no claims */
 	struct seal_secret secret;
-	int trusted;
-	char claimant[96]; /* what others see in our claims */
+	int trusted;       /* keys, when they were last read */
+	char claimant[96]; /* what other hosts read in our claims */
 
 	enum remote_breaker breaker;
 	int failures; /* asks in a row that were not answered in time */
 	uint64_t backoff_ms, changed_us;
-	char why[KERNEL_ERROR_MAX]; /* it is not asked */
-	bool met;                   /* it was there once */
+	char why[KERNEL_ERROR_MAX]; /* OPEN: the reason */
+	bool met;                   /* it was CLOSED once */
 	struct remote_link *asks, *writes;
 	bool writes_ready;
-	uv_timer_t timer; /* of whatever is due next */
-	uv_timer_t probe;
+	uv_timer_t timer; /* the next of all that is due */
+	uv_timer_t probe; /* OPEN: the pause; HALF_OPEN: the deadline */
 
 	struct remote_fetch *fetches;
 	struct remote_claim *claims;
-	struct remote_write *first, *last; /* entries to be written; first may be under way */
+	struct remote_write *first, *last; /* QUEUED entries, the first of them maybe SENT */
 	uint64_t queued, queued_bytes;
 	uint64_t write_due_us;
-	int sealing;
-	uint64_t finish_us; /* the broker ends: until when; 0: it does not */
+	int sealing;        /* entries that the store's thread seals */
+	uint64_t finish_us; /* the deadline of remote_finished(); 0: the broker does not end */
 	struct histogram ask_times, write_times, miss_times;
 };
 
 /* ---- remote.c ---- */
 
 bool remote_usable(const struct remote *remote);
-/* An ask was answered, so fast; or it was not. */
+/* Note that an ask was answered, after so long; or that it was not. */
 void remote_answer_came(struct remote *remote, uint64_t micros);
 void remote_trouble(struct remote *remote, const char *why);
-/* Nobody asks from now on; the next try is in a while. */
+/* Opens the breaker: ends the connections and all asks; the next try comes after a pause. */
 void remote_give_up(struct remote *remote, const char *why);
-/* Something is due at another time than before. */
+/* Sets the timer anew, after a change of anything that is due. */
 void remote_arm(struct remote *remote);
-/* "kiln:1:entry:KEY" */
+/* Write "kiln:1:entry:KEY" and "kiln:1:claim:KEY". */
 void remote_entry_name(const char *key, char name[REMOTE_NAME_MAX]);
 void remote_claim_name(const char *key, char name[REMOTE_NAME_MAX]);
 
-/* ---- fetch.c ---- */
+/* ---- remote_fetch.c ---- */
 
-/* All end, to be compiled here; those whose entry is here already do not need the Redis. */
+/* Ends all asks, to be compiled here, but for those whose entry is here already. */
 void remote_fetch_end_all(struct remote *remote);
-/* Does what is due by now; when the next is, or REMOTE_NEVER. */
+/* A tick does all that is due by now; due returns when the next is, or REMOTE_NEVER. */
 void remote_fetch_tick(struct remote *remote, uint64_t now);
 uint64_t remote_fetch_due(const struct remote *remote);
 
-/* ---- claim.c ---- */
+/* ---- remote_claim.c ---- */
 
-/* Ours, since then at the latest. */
-/* How long a claim lasts that nobody renews. */
+/* Returns how long a claim lasts that nobody renews. */
 uint32_t remote_claim_ms(const struct remote *remote);
+/* Notes that a claim is ours, and was so at that time. */
 void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us);
-/* Gives it up, if it is ours: others may compile. */
+/* Gives up the claim, if it is ours, so that another host may compile. */
 void remote_claim_release(struct remote *remote, const char *key);
-/* No longer ours to give up. */
+/* Forgets the claim: it is no longer ours to give up. */
 void remote_claim_forget(struct remote *remote, const char *key);
 void remote_claim_forget_all(struct remote *remote);
 void remote_claim_tick(struct remote *remote, uint64_t now);
 uint64_t remote_claim_due(const struct remote *remote);
 
-/* ---- write.c ---- */
+/* ---- remote_write.c ---- */
 
-/* Sends what there is to be sent, where there is a connection. */
+/* Sends the first entry, or connects to send it. */
 void remote_write_pump(struct remote *remote);
-/* Its connection is gone. */
+/* Closes the connection for entries. */
 void remote_write_stop(struct remote *remote);
 void remote_write_tick(struct remote *remote, uint64_t now);
 uint64_t remote_write_due(const struct remote *remote);
 void remote_write_free(struct remote *remote);
-/* Since when the first is sent; now, if none is. */
+/* Returns when the first entry was sent; now, if none is. */
 uint64_t remote_write_since(const struct remote *remote, uint64_t now);
 
-/* ---- entry.c: on the store's thread ---- */
+/* ---- remote_entry.c: on the store's thread ---- */
 
-/* The row as an entry, malloc'd.  KILN_OK; KILN_ELIMIT: it would be too large; KILN_ENOMEM. */
+/* Makes a row an entry, which the caller frees.  KILN_OK; KILN_ELIMIT: too large; KILN_ENOMEM. */
 int remote_entry_make(const struct seal_secret *secret, const struct cache_row *row, int64_t now,
 					  uint64_t seconds, void **entry, size_t *bytes);
-/* And back.  KILN_OK: it is the row of this key, and somebody who is trusted made it; KILN_EPERM,
- * KILN_EPROTO: why it is refused; KILN_ENOMEM. */
+/* Makes an entry a row.  KILN_OK: it is the row of this key, and a trusted key has sealed it;
+ * KILN_EPERM, KILN_EPROTO: refused, with the reason; KILN_ENOMEM. */
 int remote_entry_open(const struct seal_ring *trusted, const char *key, const char *target,
 					  const void *entry, size_t bytes, int64_t now, struct cache_row *out,
 					  char error[KERNEL_ERROR_MAX]);

@@ -1,4 +1,4 @@
-/* remote_waits.c: who waits for the second tier, or for another host. */
+/* remote_waits.c: notes of waits for the second tier. */
 #include "remote_state.h"
 
 #include "daemon/base/util.h"

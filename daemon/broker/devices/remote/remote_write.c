@@ -1,7 +1,7 @@
 /*
- * remote_write.c: entries on their way to the second tier: sealed on the store's thread, kept in a
- * queue of bounded bytes, written one at a time over a connection of their own, so that no ask
- * waits behind one.  The claim is given up in the same breath, behind the entry.
+ * remote_write.c: writes entries to the second tier.  The store's thread seals them, a queue of
+ * bounded bytes keeps them, and a connection of their own takes one at a time, so that no ask waits
+ * behind an entry.  The command that gives up the claim follows the entry at once.
  */
 #include "remote_state.h"
 
@@ -55,7 +55,7 @@ static void free_write(struct remote_write *write)
 	free(write);
 }
 
-/* It is not written; another host may compile it. */
+/* Drops an entry; another host may compile the kernel. */
 static void remote_write_give_up(struct remote_write *write, uint64_t *counter)
 {
 	(*counter)++;
@@ -76,28 +76,22 @@ static struct remote_write *take_first(struct remote *remote)
 	return write;
 }
 
-static void written(struct remote *remote)
-{
-	struct remote_write *write = take_first(remote);
-	remote->broker->counters.remote_written++;
-	histogram_note(&remote->write_times, util_now_us() - write->sent_us);
-	remote_claim_forget(remote, write->key);
-	free_write(write);
-}
-
 static void on_written(void *arg, const struct remote_reply *reply)
 {
 	struct remote *remote = arg;
-	/* Of a connection that is lost remote_write_stop hears. */
+	/* remote_write_stop() sees to the entries of a lost connection. */
 	if (reply->kind == REMOTE_LOST || !remote->first || remote->first->state != WRITE_SENT)
 		return;
+	struct remote_write *write = take_first(remote);
 	if (reply->kind == REMOTE_ERROR) {
-		struct remote_write *write = take_first(remote);
 		util_log(UTIL_WARN, "%s does not take kernel %.12s: %.200s",
 				 remote->broker->options.remote.shown, write->key, reply->bytes);
 		remote_write_give_up(write, &remote->broker->counters.remote_write_failures);
 	} else {
-		written(remote);
+		remote->broker->counters.remote_written++;
+		histogram_note(&remote->write_times, util_now_us() - write->sent_us);
+		remote_claim_forget(remote, write->key);
+		free_write(write);
 	}
 	remote_write_pump(remote);
 	broker_progress(remote->broker);
@@ -153,7 +147,7 @@ static void on_remote_write_lost(void *owner, const char *why)
 	struct remote *remote = owner;
 	util_log(UTIL_DEBUG, "%s: %s", remote->broker->options.remote.shown, why);
 	remote_write_stop(remote);
-	/* Where it cannot be reached at all the next ask finds out; else it is tried once more. */
+	/* Tries once more.  The next ask finds out whether the Redis can be reached at all. */
 	remote_write_pump(remote);
 }
 

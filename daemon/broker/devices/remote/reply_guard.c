@@ -1,6 +1,6 @@
 /*
- * reply_guard.c: between hiredis' parser and what it makes of answers.  Nothing is made of what
- * was not asked for, and whatever nothing is made of ends a connection.
+ * reply_guard.c: stands between hiredis's parser and the objects that it makes of answers.  The
+ * guard makes no object of an unexpected answer, and hiredis ends a connection without an object.
  */
 #include "reply_guard.h"
 
@@ -9,7 +9,7 @@
 
 #include "remote_link.h"
 
-/* hiredis' own, which make answers; all connections have the same. */
+/* usual: hiredis's own functions, which all connections share. */
 static redisReplyObjectFunctions usual, guarded;
 static void (*usual_add_read)(void *);
 static remote_expects expected_by;
@@ -34,7 +34,7 @@ static void *make_nil(const redisReadTask *task)
 	return expected(task) ? usual.createNil(task) : NULL;
 }
 
-/* No command of ours is answered by any of these. */
+/* No command of ours has an answer of these kinds. */
 #if HIREDIS_MAJOR < 1
 static void *make_list(const redisReadTask *task, int count)
 #else
@@ -64,8 +64,8 @@ static void *make_bool(const redisReadTask *task, int value)
 }
 #endif
 
-/* Called after each read, before the bytes are looked at: what is left of earlier ones is the
- * beginning of one answer. */
+/* hiredis calls this after each read, before it parses: the bytes left of earlier reads begin one
+ * answer. */
 static void add_read(void *arg)
 {
 	redisAsyncContext *const *context = arg; /* first of the adapter's */
