@@ -5,11 +5,12 @@
  *   nvrtc_ops FAMILY...           "softmax": the cases of tests/ops/softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
- * Each of five targets compiles what it would be asked for by the first case of each kind
- * (operator, variant, dtype of the first operand).  Of all the rest, the borders of sizes and
- * strides and the operands that are left out, sm_90 takes half and the others every sixteenth.  Of
- * generic kernels, which are long and alike, sm_90 takes every third and the others every 24th.
- * With KILN_TEST_ALL set, which takes five times as long, each takes every one.
+ * Five targets compile what they would be asked for.  sm_90 takes the first case of each kind
+ * (operator, variant, dtype of the first operand) and a quarter of the rest: the borders of sizes
+ * and strides and the operands that are left out.  Each of the others takes the first kind of every
+ * variant and every 32nd kernel of the rest; the other dtypes of a variant take turns among them.
+ * Of generic kernels, which are long and alike, sm_90 takes every third and the others every 24th.
+ * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
@@ -50,7 +51,8 @@ struct unit {
 	char source[64], instantiation[KERNEL_INSTANTIATION_MAX];
 	char kind[128];
 	uint32_t threads;
-	bool representative;
+	bool representative; /* the first of its kind */
+	int turn;            /* which dtype it has of those of its variant */
 };
 
 struct list {
@@ -106,23 +108,37 @@ static int plan_unit(const struct unit *unit, const struct kernel_limits *limits
 	return plan_problem(&problem, limits, plan, error);
 }
 
+/* Two kinds differ in their last word, the dtype, at most. */
+static bool same_variant(const struct unit *a, const struct unit *b)
+{
+	size_t length = (size_t)(strrchr(a->kind, ' ') - a->kind) + 1;
+
+	return strncmp(a->kind, b->kind, length) == 0 && !strchr(b->kind + length, ' ');
+}
+
 /* Marks the first of each kind, and keeps one of each instantiation. */
 static void drop_repeats(struct list *list)
 {
 	int kept = 0;
 
 	qsort(list->units, (size_t)list->count, sizeof(list->units[0]), by_kind);
-	for (int i = 0; i < list->count; i++)
-		list->units[i].representative =
-			i == 0 || strcmp(list->units[i - 1].kind, list->units[i].kind) != 0;
+	for (int i = 0; i < list->count; i++) {
+		struct unit *unit = &list->units[i], *last = i ? unit - 1 : NULL;
+		unit->representative = !last || strcmp(last->kind, unit->kind) != 0;
+		if (last && same_variant(last, unit))
+			unit->turn = last->turn + unit->representative;
+	}
 	qsort(list->units, (size_t)list->count, sizeof(list->units[0]), by_instantiation);
 	for (int i = 0; i < list->count; i++) {
 		struct unit *unit = &list->units[i], *last = kept ? &list->units[kept - 1] : NULL;
 		if (last && strcmp(unit->instantiation, last->instantiation) == 0 &&
-			strcmp(unit->source, last->source) == 0)
+			strcmp(unit->source, last->source) == 0) {
+			if (unit->representative && (!last->representative || unit->turn < last->turn))
+				last->turn = unit->turn;
 			last->representative = last->representative || unit->representative;
-		else
+		} else {
 			list->units[kept++] = *unit;
+		}
 	}
 	list->count = kept;
 }
@@ -262,9 +278,13 @@ static bool is_taken(const struct unit *unit, int number, int target)
 {
 	if (generics && !all_targets_take_all)
 		return number % (target ? 24 : 3) == target;
-	if (all_targets_take_all || unit->representative)
+	if (all_targets_take_all)
 		return true;
-	return target ? number % (4 * (TARGETS - 1)) == target - 1 : cases_in_half(unit->name);
+	if (target == 0)
+		return unit->representative || cases_in_quarter(unit->name);
+	if (unit->representative && (unit->turn == 0 || unit->turn % (TARGETS - 1) == target - 1))
+		return true;
+	return number % (8 * (TARGETS - 1)) == target - 1;
 }
 
 /* The kernels of a target that one process compiles. */

@@ -43,8 +43,9 @@ import sums
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
           torch.float16, torch.bfloat16, torch.float32, torch.float64]
 EACH = 1  # samples of an operator and a dtype; the generic kernels get others than the exact ones
-INNER = 2  # sizes of the random statements
+INNER = 1  # sizes of the random statements; the generic kernels get another
 SHOWN = 20
+STATEMENTS = {*elements.ROWS, *sums.NAMES, *places.STATEMENTS}
 
 
 def full_name(info):
@@ -131,14 +132,13 @@ class Draw:
             yield made
 
     def dtypes(self, info):
-        """Of single elements six in ten for exact kernels, and the last six in ten for generic
-        ones: both together have them all."""
+        """All, but for statements, which have no generic kernels: every second with the exact
+        kernels and the others with the generic ones."""
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
-        if self.options.all or full_name(info) not in elements.ROWS:
+        if self.options.all or full_name(info) not in STATEMENTS:
             return found
-        random.Random(f"{self.options.seed}/{full_name(info)}").shuffle(found)
-        part = -(-len(found) * 6 // 10)
-        return found[-part:] if self.options.generic else found[:part]
+        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(1)
+        return found[first ^ self.options.generic::2] or found
 
     def all(self):
         yield from self.of_integers()

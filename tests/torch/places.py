@@ -184,6 +184,7 @@ BUILDERS = {"gather": gather, "take_along_dim": take_along_dim, "index_select": 
             "triu": lambda *words: triangle(*words, ">=")}
 BUILDERS.update({name: permute for name in PERMUTES})
 NAMES = list(BUILDERS)
+STATEMENTS = [name for name in NAMES if name not in PERMUTES + ["gather"]]
 
 
 def build(name, op, sample, random, relayout):

@@ -4,12 +4,12 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--generic] [--half | --quick] [--check] FAMILY...
+ *   test_ops_cpu [--generic] [--kinds | --quick] [--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
- * --half: the first case of each kind (operator, variant, dtype of the first operand), and half of
- * the others, unless KILN_TEST_ALL is set.
+ * --kinds: the first case of each kind (operator, variant, dtype of the first operand), and a quarter
+ * of the others, unless KILN_TEST_ALL is set.
  * --quick: one case in five.
  * --check: one in twenty, compiled to be checked: none may touch memory that is not its own, nor
  * may its results depend on the order of threads.  With --quick one in a hundred.
@@ -39,7 +39,7 @@
 static struct {
 	int share;  /* one in so many cases */
 	int kernel; /* one in so many kernels, of those that many cases share */
-	bool half;
+	bool kinds;
 	bool check, generic;
 } wanted = {1, 1, false, false};
 
@@ -202,7 +202,7 @@ static int by_kind(const void *a, const void *b)
 }
 
 /* How many are left, which come first. */
-static int drop_half(struct item *items, int count)
+static int drop_alike(struct item *items, int count)
 {
 	char kind[96], last[96] = "";
 	int kept = 0;
@@ -210,7 +210,7 @@ static int drop_half(struct item *items, int count)
 	qsort(items, (size_t)count, sizeof(items[0]), by_kind);
 	for (int i = 0; i < count; i++) {
 		name_kind(&items[i], kind);
-		if (strcmp(kind, last) != 0 || cases_in_half(items[i].c.name))
+		if (strcmp(kind, last) != 0 || cases_in_quarter(items[i].c.name))
 			items[kept++] = items[i];
 		snprintf(last, sizeof(last), "%s", kind);
 	}
@@ -245,8 +245,8 @@ static int plan_all(struct item *items, char **families)
 			count++;
 		}
 	}
-	if (wanted.half)
-		count = drop_half(items, count);
+	if (wanted.kinds)
+		count = drop_alike(items, count);
 	qsort(items, (size_t)count, sizeof(items[0]), by_instantiation);
 	return count;
 }
@@ -261,9 +261,9 @@ int main(int argc, char **argv)
 		wanted.generic = wanted.generic || strcmp(argv[1], "--generic") == 0;
 		wanted.check = wanted.check || strcmp(argv[1], "--check") == 0;
 		quick = quick || strcmp(argv[1], "--quick") == 0;
-		wanted.half = wanted.half || strcmp(argv[1], "--half") == 0;
+		wanted.kinds = wanted.kinds || strcmp(argv[1], "--kinds") == 0;
 	}
-	wanted.half = wanted.half && !getenv("KILN_TEST_ALL");
+	wanted.kinds = wanted.kinds && !getenv("KILN_TEST_ALL");
 	wanted.share = (quick ? 5 : 1) * (wanted.check ? 20 : 1);
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * cases_families()), sizeof(*items));
