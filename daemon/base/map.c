@@ -115,7 +115,7 @@ void *map_next(const struct map *map, size_t *cursor)
 void *map_take(struct map *map)
 {
 	for (size_t i = 0; i < map->capacity; i++) {
-		struct map_slot *slot = &map->slots[i];
+		struct map_slot *slot = &map->slots[map->taken++ & (map->capacity - 1)];
 		if (slot->bytes && slot->value)
 			return map_remove(map, slot->key, slot->bytes);
 	}
