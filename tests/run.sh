@@ -8,8 +8,8 @@
 # --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
 # --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
 #          with it run wherever it is
-# --all    every case of the operators, of which otherwise the first of each kind and a quarter of the
-#          others are compiled, and every kernel by every compiler; twice as long
+# --all    every case of the operators, of which otherwise the first of each kind and a quarter of
+#          the others are compiled, and every kernel by every compiler
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
 set -u

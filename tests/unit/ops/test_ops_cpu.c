@@ -8,8 +8,8 @@
  *
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
- * --kinds: the first case of each kind (operator, variant, dtype of the first operand), and a quarter
- * of the others, unless KILN_TEST_ALL is set.
+ * --kinds: the first case of each kind (operator, variant, dtype of the first operand), and a
+ * quarter of the others, unless KILN_TEST_ALL is set.
  * --quick: one case in five.
  * --check: one in twenty, compiled to be checked: none may touch memory that is not its own, nor
  * may its results depend on the order of threads.  With --quick one in a hundred.
