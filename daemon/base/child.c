@@ -1,5 +1,5 @@
 /*
- * child.c: uv_spawn, one uv_poll on the socket, and one report of the end, after all that the child
+ * child.c: one uv_poll on the socket, and one report of the end, after all that the child
  * has said.  libuv starts the process and this file reaps it: libuv would reap before it tells, and
  * the group of the process can be killed safely only while the ended process keeps its id from
  * others.
@@ -21,7 +21,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <kiln/kiln.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,17 +33,11 @@
 #include "output.h"
 #include "util.h"
 
-#define CHILD_ARGUMENTS 16
-#define WRAPPER_WORDS 32
-#define CHILD_FD 3
 /* One turn of the loop reads so much of a child that talks; then clients have their turn. */
 #define FRAMES_A_TURN 256
 #define BYTES_A_TURN ((size_t)1 << 20)
 /* A socket keeps no more of a child that has ended. */
 #define FRAMES_AT_END 4096
-#define VARIABLES_MOST 510
-
-extern char **environ;
 
 enum child_state { CHILD_RUNS, CHILD_KILLED, CHILD_HELD, CHILD_ENDED };
 
@@ -81,6 +74,7 @@ static void child_assert_valid(const struct child *child)
 {
 	assert(child->open_handles > 0 && child->pid > 0);
 	assert(child->state != CHILD_HELD || child->abandoned);
+	(void)child;
 }
 
 static void on_child_closed(uv_handle_t *handle)
@@ -228,104 +222,12 @@ static void on_child_ended(uv_signal_t *signal, int number)
 	child_end(child, exited ? info.si_status : 0, exited ? 0 : info.si_status);
 }
 
-/* Cuts a copy of the command at its blanks; returns how many words there are. */
-static int cut_words(const char *command, char copy[PATH_MAX], char *words[WRAPPER_WORDS])
-{
-	int count = 0;
-	char *rest = copy, *word;
-	snprintf(copy, PATH_MAX, "%s", command);
-	while (count < WRAPPER_WORDS && (word = strsep(&rest, " \t")))
-		if (*word)
-			words[count++] = word;
-	return count;
-}
-
-/* Whether the variable "NAME=value" begins with one of the words. */
-static bool begins(const char *variable, const char *const *words)
-{
-	for (; *words; words++)
-		if (strncmp(variable, *words, strlen(*words)) == 0)
-			return true;
-	return false;
-}
-
-static void make_environment(const struct child_program *program, char *journal,
-							 char *envp[VARIABLES_MOST + 1])
-{
-	static const char *const never[] = {"LISTEN_", "NOTIFY_SOCKET=", "JOURNAL_STREAM=", NULL};
-	static const char *const spare[] = {
-		"PATH=",         "HOME=",         "TMPDIR=",        "LD_LIBRARY_PATH=", "LD_PRELOAD=",
-		"KILN_CXX=",     "KILN_NVRTC=",   "KILN_CUDA_DIR=", "KILN_NVRTC_ID=",   "KILN_CXX_ID=",
-		"ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=",  "UBSAN_OPTIONS=",   NULL};
-	const char *const *environment = program->environment;
-	int count = 0;
-	/* getenv() finds the first definition of a name. */
-	for (; environment && *environment && count < 32; environment++)
-		envp[count++] = (char *)*environment;
-	if (*journal)
-		envp[count++] = journal;
-	for (char **entry = environ; *entry && count < VARIABLES_MOST; entry++)
-		if (program->spare_environment ? begins(*entry, spare) : !begins(*entry, never))
-			envp[count++] = *entry;
-	envp[count] = NULL;
-}
-
-/* Starts the process, with said as its standard output and error; a status of libuv. */
-static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
-				 const struct child_program *program)
-{
-	char self[PATH_MAX], image[PATH_MAX];
-	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 3], words[PATH_MAX];
-	char *envp[VARIABLES_MOST + 1], journal[64];
-	const char *const *arguments = program->arguments;
-	int count = cut_words(program->wrapper ? program->wrapper : "", words, argv);
-	/* The program on disk may have been replaced or removed: /proc has this build for as long as it
-	 * runs.  A wrapper finds it by the daemon's id; without a wrapper it is the new process's own,
-	 * which that may open even where the daemon keeps secrets. */
-	if (util_program(self) == UTIL_PROGRAM_CURRENT)
-		snprintf(image, sizeof(image), "%s", self);
-	else if (count)
-		snprintf(image, sizeof(image), "/proc/%d/exe", (int)getpid());
-	else
-		snprintf(image, sizeof(image), "/proc/self/exe");
-	argv[count] = count ? image : self;
-	count++;
-	for (int i = 1; *arguments && i < CHILD_ARGUMENTS; i++, arguments++)
-		argv[count++] = (char *)*arguments;
-	argv[count++] = (char *)"--fd=3";
-	if (program->trail >= 0)
-		argv[count++] = (char *)"--trail=4";
-	argv[count] = NULL;
-	output_variable(child->output, journal);
-	make_environment(program, journal, envp);
-
-	uv_stdio_container_t stdio[CHILD_FD + 2] = {
-		{.flags = UV_IGNORE},
-		{.flags = UV_INHERIT_FD, .data.fd = said},
-		{.flags = UV_INHERIT_FD, .data.fd = said},
-		{.flags = UV_INHERIT_FD, .data.fd = sock},
-		{.flags = UV_INHERIT_FD, .data.fd = program->trail},
-	};
-	uv_process_options_t options = {
-		.file = argv[0] == self ? image : argv[0],
-		.args = argv,
-		.env = envp,
-		.flags = UV_PROCESS_DETACHED, /* a process group of its own, killed as a whole */
-		.stdio_count = CHILD_FD + 1 + (program->trail >= 0),
-		.stdio = stdio,
-	};
-	int status = uv_signal_start(&child->ended, on_child_ended, SIGCHLD);
-	if (status == 0)
-		status = uv_spawn(loop, &child->process, &options);
-	child->pid = child->process.pid;
-	return status;
-}
-
 struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 						  const struct child_events *events, void *owner, char *error,
 						  size_t error_size)
 {
 	int pair[2], said = -1;
+	char journal[64];
 	/* A new process closes its copies of these descriptors, and the loop would wait for that. */
 	if (!closer_settle()) {
 		util_fail(error, error_size, KILN_EIO,
@@ -351,7 +253,13 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 	child->patience.data = child;
 	child->output = output_open(loop, &said);
 	uv_signal_init(loop, &child->ended);
-	int status = spawn(loop, child, pair[1], child->output ? said : STDERR_FILENO, program);
+	output_variable(child->output, journal);
+	int status = uv_signal_start(&child->ended, on_child_ended, SIGCHLD);
+	if (status == 0) {
+		status = child_spawn(loop, &child->process, program, pair[1],
+							 child->output ? said : STDERR_FILENO, journal);
+	}
+	child->pid = child->process.pid;
 	close(pair[1]);
 	if (child->output)
 		close(said);

@@ -72,4 +72,9 @@ int child_count(void);
 void child_spare(int count, uint64_t deadline_ms);
 #endif
 
+/* For child.c alone: starts the process with sock, and with said as its standard output and error.
+ * journal is a variable for its environment, or "".  Returns a status of libuv. */
+int child_spawn(uv_loop_t *loop, uv_process_t *process, const struct child_program *program,
+				int sock, int said, char *journal);
+
 #endif

@@ -118,11 +118,6 @@ static int system_error(struct cache_db *db)
 	return kept;
 }
 
-static bool is_damage(int code)
-{
-	return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
-}
-
 int cache_db_refuse(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
 {
 	bool is_other = (sqlite3_errcode(db->handle) & 0xff) == SQLITE_ERROR && !system_error(db);
@@ -134,11 +129,14 @@ int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR
 {
 	int code = sqlite3_errcode(db->handle) & 0xff;
 	int system = system_error(db);
+	bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
 	/* SQLite may take an unread page for damage. */
-	if (system == EIO && is_damage(code))
+	if (damaged && system == EIO) {
+		damaged = false;
 		code = SQLITE_IOERR;
+	}
 	bool file = code == SQLITE_IOERR || code == SQLITE_FULL || code == SQLITE_CANTOPEN;
-	int status = is_damage(code) ? KILN_EPROTO : code == SQLITE_NOMEM ? KILN_ENOMEM : KILN_EIO;
+	int status = damaged ? KILN_EPROTO : code == SQLITE_NOMEM ? KILN_ENOMEM : KILN_EIO;
 	const char *remedy = remedy_of(code, system);
 	db->disk_failed = db->disk_failed || remedy;
 	return FAIL(status, "%s %.150s failed: %s%s%s%s%s%s", what, db->path,
