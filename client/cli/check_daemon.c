@@ -5,13 +5,22 @@
  *
  * A shell beside it, the keeper, removes the directory when the command has ended in any way, and
  * ends the daemon if the command could not.
+ *
+ *   NOTHING --- mkdtemp() ---> DIRECTORY --- spawn() ---> STARTED --- spawn() ---> KEPT
+ *      |                           |                         |                      |
+ *      +---------------------------+----- check_close() -----+----------------------+--> freed
+ *
+ * check_close() ends the daemon, and tells the keeper; without a keeper it removes the directory
+ * itself.
  */
 #include "check_daemon.h"
 #include "deadlines.h"
 #include "failure.h"
 #include "json.h"
+#include "sink.h"
 #include "table.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,11 +36,23 @@
 
 extern char **environ;
 
+enum check_state { CHECK_NOTHING, CHECK_DIRECTORY, CHECK_STARTED, CHECK_KEPT };
+
 struct checking_daemon {
+	enum check_state state;
 	char dir[80], socket[96], cache[96], log[96], program[PATH_MAX];
 	pid_t daemon, keeper; /* 0: not running */
-	int pipe;             /* pipe to the keeper; -1: none */
+	int pipe;             /* KEPT: the pipe to the keeper; else -1 */
 };
+
+static void check_assert_valid(const struct checking_daemon *check)
+{
+	(void)check;
+	assert((check->state >= CHECK_DIRECTORY) == (check->dir[0] != 0));
+	assert(check->state >= CHECK_STARTED || !check->daemon);
+	assert((check->state == CHECK_KEPT) == (check->keeper > 0));
+	assert((check->state == CHECK_KEPT) == (check->pipe >= 0));
+}
 
 static const char *thread_order(const struct cli *cli)
 {
@@ -78,6 +99,7 @@ static int make_directory(struct checking_daemon *check)
 	snprintf(check->socket, sizeof(check->socket), "%s/sock", check->dir);
 	snprintf(check->cache, sizeof(check->cache), "%s/cache", check->dir);
 	snprintf(check->log, sizeof(check->log), "%s/log", check->dir);
+	check->state = CHECK_DIRECTORY;
 	return CLI_OK;
 }
 
@@ -133,6 +155,7 @@ static int spawn(char *const *argv, int in, const char *err, pid_t *pid)
 static int start_daemon(struct checking_daemon *check, const char *order)
 {
 	char memcheck[40];
+	int status;
 	char *argv[] = {(char *)check->program,
 					(char *)"--socket",
 					(char *)check->socket,
@@ -149,7 +172,10 @@ static int start_daemon(struct checking_daemon *check, const char *order)
 
 	snprintf(memcheck, sizeof(memcheck), "--memcheck=%s", order);
 	unsetenv("KILN_EXECUTOR_WRAPPER");
-	return spawn(argv, -1, check->log, &check->daemon);
+	status = spawn(argv, -1, check->log, &check->daemon);
+	if (!status)
+		check->state = CHECK_STARTED;
+	return status;
 }
 
 /* The keeper reads from the pipe: a line says that the daemon has ended, an end without a line that
@@ -179,8 +205,13 @@ static int start_keeper(struct checking_daemon *check)
 	}
 	status = spawn(argv, pipes[0], "/dev/null", &check->keeper);
 	close(pipes[0]);
+	if (status) {
+		close(pipes[1]);
+		return status;
+	}
 	check->pipe = pipes[1];
-	return status;
+	check->state = CHECK_KEPT;
+	return CLI_OK;
 }
 
 /* Prints the last line of the daemon's log, which says why it is not there. */
@@ -254,6 +285,7 @@ int check_open(struct cli *cli)
 	check->pipe = -1;
 	find_daemon(check->program);
 	status = check_daemon_start(check, thread_order(cli));
+	check_assert_valid(check);
 	if (!status)
 		status = await(check);
 	cli->socket = check->socket;
@@ -274,19 +306,18 @@ static void stop_daemon(struct checking_daemon *check)
 void check_close(struct cli *cli)
 {
 	struct checking_daemon *check = cli->checks;
-	ssize_t wrote = -1;
 
 	if (!check)
 		return;
+	check_assert_valid(check);
 	if (check->daemon)
 		stop_daemon(check);
-	if (check->pipe >= 0) {
-		wrote = write(check->pipe, "ended\n", 6);
+	if (check->state == CHECK_KEPT) {
+		(void)write_all(check->pipe, "ended\n", 6);
 		close(check->pipe);
-	}
-	while (check->keeper && waitpid(check->keeper, NULL, 0) < 0 && errno == EINTR) {
-	}
-	if (wrote < 0 && check->dir[0]) { /* no daemon was started, so the directory has nothing else */
+		while (waitpid(check->keeper, NULL, 0) < 0 && errno == EINTR) {
+		}
+	} else if (check->state != CHECK_NOTHING) {
 		unlink(check->log);
 		rmdir(check->dir);
 	}

@@ -115,22 +115,10 @@ static double compile_all(const char *socket, int programs, int first, int count
 	return crew.failed ? 0 : (runner_now_us() - begin) / 1e6;
 }
 
-/* ---- Figures of the daemon ---- */
-
-static int64_t figure(kiln_client *client, const char *path)
-{
-	kiln_reply *reply = NULL;
-	int64_t value = -1;
-	if (kiln_request(client, "info", NULL, 0, &reply) == KILN_OK)
-		value = kiln_reply_int(reply, path);
-	kiln_reply_free(reply);
-	return value;
-}
-
 static bool await(kiln_client *client, const char *path, int64_t value)
 {
 	double until = runner_now_us() + TIMEOUT_MS * 1e3;
-	while (figure(client, path) != value)
+	while (own_daemon_figure(client, path) != value)
 		if (usleep(2000) || runner_now_us() > until) {
 			runner_fail(path, "it did not become %lld", (long long)value);
 			return false;
@@ -229,7 +217,8 @@ static bool wait_in_crowd(const char *socket, kiln_client *watch, int programs, 
 		pthread_create(&threads[i], &small, ask_in_background, &crew);
 	/* All but a few, which are being compiled or done. */
 	double until = runner_now_us() + TIMEOUT_MS * 1e3;
-	while (figure(watch, "counters.asked") - figure(watch, "counters.requests") <
+	while (own_daemon_figure(watch, "counters.asked") -
+				   own_daemon_figure(watch, "counters.requests") <
 			   programs - programs / 8 &&
 		   crew.next < first + programs && runner_now_us() < until)
 		usleep(500);
@@ -258,7 +247,8 @@ static bool measure(const struct runner_options *options, struct own_daemon *dae
 	if (!good)
 		return false;
 	row->seconds = compile_all(daemon->socket, 2 * row->workers, 0, options->count);
-	row->resident_mib = (double)figure(client, "workers.resident_bytes") / (1 << 20) / row->workers;
+	row->resident_mib =
+		(double)own_daemon_figure(client, "workers.resident_bytes") / (1 << 20) / row->workers;
 	if (!units && take_units(client, options->count) != options->count)
 		runner_fail("units", "the daemon does not have all of them: %s", kiln_errmsg());
 	good = row->seconds > 0 && wait_for_each(daemon->socket, options->count, times);

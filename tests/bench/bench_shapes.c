@@ -137,16 +137,6 @@ static _Noreturn void process(const struct runner_options *options, int number, 
 
 /* ---- A daemon that has all it needs ---- */
 
-static int64_t figure(kiln_client *client, const char *path)
-{
-	kiln_reply *reply = NULL;
-	int64_t value = -1;
-	if (kiln_request(client, "info", NULL, 0, &reply) == KILN_OK)
-		value = kiln_reply_int(reply, path);
-	kiln_reply_free(reply);
-	return value;
-}
-
 static bool warm_up(const struct runner_options *options)
 {
 	struct place place = {0};
@@ -154,9 +144,9 @@ static bool warm_up(const struct runner_options *options)
 	bool good = place_open(options, &place);
 	int64_t all = 0, there = 0;
 	while (good && runner_now_us() < began + WARM_US) {
-		all = figure(place.client, "tiers.generics");
-		there = figure(place.client, "tiers.resident");
-		if (there + figure(place.client, "tiers.failed") >= all)
+		all = own_daemon_figure(place.client, "tiers.generics");
+		there = own_daemon_figure(place.client, "tiers.resident");
+		if (there + own_daemon_figure(place.client, "tiers.failed") >= all)
 			break;
 		usleep(20000);
 	}
@@ -183,8 +173,9 @@ struct waits {
 static struct waits count_waits(const struct runner_options *options)
 {
 	kiln_client *client = runner_connect(options);
-	struct waits waits = {figure(client, "counters.compiles"), figure(client, "counters.shared"),
-						  figure(client, "counters.generic")};
+	struct waits waits = {own_daemon_figure(client, "counters.compiles"),
+						  own_daemon_figure(client, "counters.shared"),
+						  own_daemon_figure(client, "counters.generic")};
 	kiln_close(client);
 	return waits;
 }

@@ -103,3 +103,13 @@ void own_daemon_remove(const struct own_daemon *daemon, int status)
 	if (status == 0)
 		nftw(daemon->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
+
+int64_t own_daemon_figure(kiln_client *client, const char *path)
+{
+	kiln_reply *reply = NULL;
+	int64_t value = -1;
+	if (kiln_request(client, "info", NULL, 0, &reply) == KILN_OK)
+		value = kiln_reply_int(reply, path);
+	kiln_reply_free(reply);
+	return value;
+}

@@ -21,6 +21,8 @@ bool own_daemon_make(struct own_daemon *daemon, const char *name);
  */
 bool own_daemon_start(struct own_daemon *daemon, const char *cache, const char *const *arguments);
 void own_daemon_stop(struct own_daemon *daemon);
+/* A figure of the daemon; -1 if it does not answer. */
+int64_t own_daemon_figure(kiln_client *client, const char *path);
 /* Removes the directory, unless something failed: then the daemon's log is wanted. */
 void own_daemon_remove(const struct own_daemon *daemon, int status);
 

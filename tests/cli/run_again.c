@@ -21,7 +21,7 @@ static int run(kiln_client *client, kiln_buffer *x, kiln_buffer *y, int i)
 	kiln_tensor in = kiln_tensor_make(x, 0, KILN_F32, 2, shape);
 	if (i % 3 == 0)
 		return kiln_softmax(client, in, kiln_tensor_make(y, 0, KILN_F32, 2, shape), 1, 1.0);
-	/* At 4 bytes y is not aligned as at 0. */
+	/* The offset of 4 bytes gives y another alignment than 0 has. */
 	uint64_t offset = i % 3 == 1 ? 0 : 4;
 	return kiln_permute(client, in, kiln_tensor_make(y, offset, KILN_F32, 2, turned), perm);
 }

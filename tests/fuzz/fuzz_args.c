@@ -11,6 +11,7 @@ int kiln_main(int argc, char **argv);
 #include "client/cli/map_problem.h"
 #include "client/cli/values.h"
 #include "tests/ops/map/eval.h"
+#include "said.h"
 #include "words.h"
 #include <string.h>
 
@@ -73,29 +74,10 @@ const char *const fuzz_words[] = {"run\n",
 								  FUZZ_DTYPE ":-1",
 								  NULL};
 
-static char said[8192];
-
 static void print_nothing(FILE *to)
 {
 	rewind(to);
 	memset(said, 0, sizeof(said));
-}
-
-/* What the last call said if it refused; it must have said nothing if it did not. */
-static void check_said(FILE *to, int status)
-{
-	size_t length;
-	fflush(to);
-	length = strlen(said);
-	if (status == CLI_OK) {
-		require(length == 0, "it complains and goes on");
-		return;
-	}
-	require(status == CLI_USAGE, "an argument that is wrong is another failure");
-	require(!strncmp(said, "kiln: ", 6) && length > 10, "a refusal that says nothing");
-	/* A line longer than the room for it has lost its end. */
-	require(length >= sizeof(said) - 3 || strchr(said, '\n') == said + length - 1,
-			"a refusal that is not one line");
 }
 
 static void check_values(FILE *to, const char *text)
@@ -110,7 +92,7 @@ static void check_values(FILE *to, const char *text)
 #define READER(call)   \
 	print_nothing(to); \
 	status = call;     \
-	check_said(to, status)
+	check_said(to, status, false)
 	READER(cli_dims("--shape", text, values, &count));
 	require(status || (count >= 0 && count <= KILN_MAX_RANK), "more axes than there can be");
 	READER(cli_perm("--perm", text, values, &count));
@@ -134,7 +116,7 @@ static void check_problem(FILE *to, const struct cli *cli)
 	if ((!map && !cli_describes_problem(cli->command)) || !cli->positional[0])
 		return;
 	int status = map ? cli_map_problem(cli, NULL, &problem) : cli_problem(cli, NULL, &problem);
-	check_said(to, status);
+	check_said(to, status, false);
 	if (status != CLI_OK)
 		return;
 	require(problem.tensor_count >= 0 && problem.tensor_count <= KILN_MAX_OPERANDS &&
@@ -160,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	stderr = mine;
 	print_nothing(mine);
 	int status = cli_parse(cli_commands, argc, argv, &cli);
-	check_said(mine, status);
+	check_said(mine, status, false);
 	if (status == CLI_OK && cli.command && !cli.help)
 		check_problem(mine, &cli);
 	for (int i = 1; i < argc && i < 4; i++)

@@ -13,6 +13,7 @@ int kiln_main(int argc, char **argv);
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "said.h"
 
 /* More than that is refused as if memory had run out: sizes are made up, and filled at random. */
 #define BYTES_MOST ((size_t)1 << 20)
@@ -71,24 +72,6 @@ const char *const fuzz_words[] = {"k.cu\n",
 								  "-\n",
 								  "\n",
 								  NULL};
-
-static char said[8192];
-
-/* What is wrong is a line; what is not says nothing. */
-static void check_said(FILE *to, int status)
-{
-	size_t length;
-	fflush(to);
-	length = strlen(said);
-	if (status == CLI_OK) {
-		require(length == 0, "it complains and goes on");
-		return;
-	}
-	require(status == CLI_USAGE || status == CLI_FAILED, "a status that there is not");
-	require(!strncmp(said, "kiln: ", 6) && length > 10, "a refusal that says nothing");
-	require(length >= sizeof(said) - 3 || strchr(said, '\n') == said + length - 1,
-			"a refusal that is not one line");
-}
 
 static void check_arg(const struct raw_arg *arg)
 {
@@ -205,7 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int status = read_all(&cli, argc, argv);
 	/* With --json there is an object besides. */
 	if (!cli.json || status != CLI_FAILED)
-		check_said(mine, status);
+		check_said(mine, status, true);
 	stderr = usual;
 	fclose(mine);
 	require(fchdir(here) == 0, "no way back");

@@ -16,16 +16,14 @@
 
 #if defined(KILN_HAVE_CUDA_H) && defined(KILN_FAKE_CUDA_LIBRARY)
 
-#include "tests/unit/exec/cuda/fake_cuda.h"
+#include "cuda_fake.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #define ROWS 64
 #define COLUMNS 96
 #define BYTES (ROWS * COLUMNS * 4)
 
-static const struct fake_cuda_control *fake;
 static struct {
 	__typeof__(cuCtxSetCurrent) *set_current;
 	__typeof__(cuCtxGetCurrent) *get_current;
@@ -38,22 +36,10 @@ static struct {
 	__typeof__(cuGraphDestroy) *drop;
 } cu;
 
-static inline void *symbol(void *library, const char *name)
-{
-	void *found = dlsym(library, name);
-	if (!found)
-		exit(1);
-	return found;
-}
-
 static inline void open_fake(void)
 {
-	void *library = dlopen(KILN_FAKE_CUDA_LIBRARY, RTLD_NOW);
-	if (!library)
-		exit(1);
-	setenv("KILN_LIBCUDA", KILN_FAKE_CUDA_LIBRARY, 1);
+	void *library = load_fake();
 	setenv("KILN_FAKE_CUDA_IMAGES", "1", 1);
-	fake = symbol(library, "fake_cuda_control");
 	*(void **)&cu.set_current = symbol(library, "cuCtxSetCurrent");
 	*(void **)&cu.get_current = symbol(library, "cuCtxGetCurrent");
 	*(void **)&cu.alloc = symbol(library, "cuMemAlloc_v2");

@@ -15,34 +15,19 @@
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 
-#include "tests/unit/exec/cuda/fake_cuda.h"
-
-#include <dlfcn.h>
+#include "cuda_fake.h"
 
 #define ROWS 13
 #define COLUMNS 29
 #define COUNT (ROWS * COLUMNS)
 #define STREAM_MS 10000 /* until a stream has come to its end */
 
-static const struct fake_cuda_control *fake;
 static const struct fake_order_control *streams;
 static int (*set_current)(void *context), (*get_current)(void **context);
 
-static inline void *symbol(void *library, const char *name)
-{
-	void *found = dlsym(library, name);
-	if (!found)
-		exit(1);
-	return found;
-}
-
 static inline void open_fake(void)
 {
-	void *library = dlopen(KILN_FAKE_CUDA_LIBRARY, RTLD_NOW);
-	if (!library)
-		exit(1);
-	setenv("KILN_LIBCUDA", KILN_FAKE_CUDA_LIBRARY, 1);
-	fake = symbol(library, "fake_cuda_control");
+	void *library = load_fake();
 	streams = symbol(library, "fake_order_control");
 	*(void **)&set_current = symbol(library, "cuCtxSetCurrent");
 	*(void **)&get_current = symbol(library, "cuCtxGetCurrent");

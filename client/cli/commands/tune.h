@@ -14,6 +14,14 @@
 #define TUNE_BLOCKS 3
 #define TUNE_NAME 48
 
+/*
+ * tune_prepare() finds candidates that fail, tune_time() those that are slow; the planner's own
+ * choice is always live.
+ *
+ *   LIVE --- does not compile ------> FAILED
+ *    |-- gives other results ------> WRONG
+ *    +-- is too far behind --------> SLOW
+ */
 enum candidate_state {
 	CANDIDATE_LIVE,
 	CANDIDATE_SLOW,   /* too far behind to be timed on */

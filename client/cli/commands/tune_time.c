@@ -15,6 +15,7 @@
 #include "client/cli/timing.h"
 #include "tune.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,6 +353,17 @@ static void drop_behind(struct tune *tune, double bound)
 	}
 }
 
+static void tune_assert_valid(const struct tune *tune)
+{
+	assert(tune->count == 0 || tune->candidates[0].state == CANDIDATE_LIVE);
+	for (int i = 0; i < tune->count; i++) {
+		const struct candidate *candidate = &tune->candidates[i];
+		(void)candidate;
+		assert((candidate->state == CANDIDATE_FAILED) == !candidate->call);
+		assert(candidate->rounds >= 0 && candidate->rounds <= TUNE_ROUNDS);
+	}
+}
+
 /* Times all live candidates in rounds until the time is up. */
 static int time_rounds(struct tune *tune, const char *what, int least, double until)
 {
@@ -372,6 +384,7 @@ static int time_rounds(struct tune *tune, const char *what, int least, double un
 		drop_behind(tune, (round < ROUNDS_LEAST ? HOPELESS : FAR_BEHIND) * best_time(tune));
 	}
 	tune->rounds = round;
+	tune_assert_valid(tune);
 	return status;
 }
 

@@ -8,37 +8,6 @@
 /* after the above */
 #include <cmocka.h>
 
-/* The library's function, which this program does not link. */
-size_t kiln_dtype_size(kiln_dtype dtype)
-{
-	switch (dtype) {
-#define SIZE(NAME, name, value, bytes) \
-	case value:                        \
-		return bytes;
-		KILN_DTYPE_LIST(SIZE)
-#undef SIZE
-	default:
-		return 0;
-	}
-}
-
-/* The attributes, from the problem's own list as the command has it. */
-int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise)
-{
-	for (int i = 0; i < problem->attr_count; i++)
-		if (!strcmp(problem->attrs[i].name, name))
-			return problem->attrs[i].i;
-	return otherwise;
-}
-const char *cli_problem_text(const struct cli_problem *problem, const char *name,
-							 const char *otherwise)
-{
-	for (int i = 0; i < problem->attr_count; i++)
-		if (!strcmp(problem->attrs[i].name, name))
-			return problem->attrs[i].s;
-	return otherwise;
-}
-
 /* Operand 1 is of this kind, beside a first one of rows of so many columns. */
 static void fill(enum op_data data, kiln_dtype dtype, int64_t columns, void *space, uint64_t bytes,
 				 uint64_t seed)

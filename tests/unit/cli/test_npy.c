@@ -372,7 +372,7 @@ static void the_longest_header_has_room(void **state)
 	assert_string_equal(why, "its shape has more bytes than an address can name");
 }
 
-/* Of the files in the directory, those that are not in.npy, bad.npy or out.npy. */
+/* Counts the files in the directory besides in.npy, bad.npy and out.npy. */
 static int left_behind(void)
 {
 	DIR *all = opendir(directory);

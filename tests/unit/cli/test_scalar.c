@@ -6,45 +6,9 @@
 /* after the above */
 #include <cmocka.h>
 
-/* The library's functions, and the command's, which this program does not link. */
-kiln_dtype kiln_dtype_parse(const char *name)
-{
-#define PARSE(NAME, word, value, bytes) \
-	if (!strcmp(name, #word))           \
-		return KILN_##NAME;
-	KILN_DTYPE_LIST(PARSE)
-#undef PARSE
-	return KILN_DTYPE_NONE;
-}
-
-const char *kiln_dtype_name(kiln_dtype dtype)
-{
-	switch (dtype) {
-#define NAMED(NAME, word, value, bytes) \
-	case value:                         \
-		return #word;
-		KILN_DTYPE_LIST(NAMED)
-#undef NAMED
-	default:
-		return "";
-	}
-}
-
-size_t kiln_dtype_size(kiln_dtype dtype)
-{
-	switch (dtype) {
-#define SIZE(NAME, name, value, bytes) \
-	case value:                        \
-		return bytes;
-		KILN_DTYPE_LIST(SIZE)
-#undef SIZE
-	default:
-		return 0;
-	}
-}
-
 static char sentence[512];
 
+/* Stands for the command's, to see its sentence. */
 int cli_usage(const char *format, ...)
 {
 	va_list list;

@@ -56,7 +56,7 @@ static void what_is_faster_wins(void **state)
 	assert_in_range(wins(60, 0.2), 1000, 1000);
 }
 
-/* What hits a round hits both, and nothing is to be seen of it in the differences. */
+/* A disturbed round is slow for both candidates, so the differences do not show it. */
 static void a_slow_round_is_slow_for_both(void **state)
 {
 	(void)state;

@@ -36,7 +36,7 @@ struct fake {
 	uint8_t *memory; /* the one buffer there is */
 	size_t bytes;
 	uint64_t last_number; /* of a buffer or call */
-	/* What was seen; read by the test after fake_stop(), or after a reply that came later. */
+	/* The requests that were seen; a test reads them after fake_stop(), or after a later reply. */
 	atomic_int count_free, count_release, count_moves, count_cancel;
 	_Atomic uint64_t last_freed, held;
 	char seen[8][512]; /* the last requests, printed */

@@ -125,7 +125,7 @@ static bool read_when_there(const char *path, char *text, size_t size)
 	return false;
 }
 
-/* What is started gets the arguments that were agreed on, and its end is noticed at once. */
+/* The daemon that is started gets the agreed arguments, and the library notices its end at once. */
 static void test_autostart(void **state)
 {
 	(void)state;
@@ -227,7 +227,7 @@ static void test_silent(void **state)
 	fake_stop(fake);
 }
 
-/* As a daemon does before it has read anything. */
+/* Turns the client away as a daemon does that has read nothing yet. */
 static bool turn_away(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)in, (void)frame;

@@ -263,7 +263,7 @@ static void test_calls(void **state)
 	fake_stop(fake);
 }
 
-/* What is left out is so in both messages, and no buffer may say otherwise. */
+/* A tensor that is left out is so in both messages, and may have no buffer. */
 static void test_left_out(void **state)
 {
 	(void)state;

@@ -144,7 +144,7 @@ static void request(const struct scene *scene, const char *name)
 	kiln_reply_free(reply);
 }
 
-/* What is sent from now on is answered; all that was sent before has been read. */
+/* The fake answers from now on; it has read all that was sent before. */
 static void hold_no_more(const struct scene *scene)
 {
 	request(scene, "cache.ls");

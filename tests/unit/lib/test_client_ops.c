@@ -36,7 +36,7 @@ static kiln_tensor half(int64_t n)
 	return kiln_tensor_make(buffer, (uint64_t)n * 16, KILN_F16, 1, &n);
 }
 
-/* What the last prepare said: operator, sizes of the tensors (_: left out), attributes. */
+/* Compares the last prepare: operator, sizes of the tensors (_: left out), attributes. */
 static void expect(int status, const char *expected)
 {
 	char said[512] = "";
@@ -195,7 +195,7 @@ static void map(void **state)
 	expect(kiln_run_map(client, "y[i] = x[i] * s", operands, 2, &options),
 		   "map 1 2 {statement=\"y[i] = x[i] * s\", names=\"x,b\", bounds=\"zero\", checked=1, "
 		   "s=2.5, n=3}");
-	/* What cannot be said is sent without names, and refused for that. */
+	/* A wrong count is sent without names, and the daemon refuses it for that. */
 	expect(kiln_run_map(client, "y[i] = 1", operands, -1, NULL),
 		   "map {statement=\"y[i] = 1\", names=\"\", bounds=\"check\", checked=0}");
 }

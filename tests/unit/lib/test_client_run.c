@@ -14,7 +14,7 @@
 
 #define SAYS(part) assert_non_null(strstr(kiln_errmsg(), part))
 
-/* What the fake has.  It writes before it answers, and a client reads after the answer. */
+/* The objects of the fake, which writes them before it answers; a test reads them afterwards. */
 static struct {
 	bool live[4096]; /* by number */
 	int count, limit, prepares;
@@ -127,7 +127,7 @@ static int run(struct scene *scene, int64_t n)
 	return kiln_run(scene->client, "copy", tensors, 2, NULL, 0);
 }
 
-/* What was sent before has been dealt with. */
+/* Waits until the fake has dealt with all that was sent before. */
 static void settle(struct scene *scene)
 {
 	kiln_reply *reply = NULL;
@@ -155,7 +155,7 @@ static void the_same_call_again(void **state)
 	assert_int_equal(kiln_run(scene.client, "copy", tensors, 2, NULL, 0), KILN_OK);
 	assert_int_equal(has.submitted, first);
 	assert_int_equal(has.prepares, 2);
-	/* Not as good: the planner is asked. */
+	/* This alignment is less, so the planner is asked. */
 	tensors[0].offset = 20;
 	assert_int_equal(kiln_run(scene.client, "copy", tensors, 2, NULL, 0), KILN_OK);
 	assert_int_equal(has.prepares, 3);
@@ -191,7 +191,7 @@ static void the_oldest_is_released(void **state)
 	scene_close(&scene);
 }
 
-/* What is only kept for later takes nobody's place. */
+/* Calls that are only kept for later make room for new ones. */
 static void the_daemon_takes_no_more(void **state)
 {
 	(void)state;
@@ -311,7 +311,7 @@ static void the_first_call_is_one_message(void **state)
 	assert_int_equal(run(&scene, 1), KILN_OK);
 	assert_int_equal(has.prepares, 10);
 	assert_int_equal(has.submitted, scene.fake->last_number - 9);
-	/* Who prepares does not run. */
+	/* A message that prepares does not run the call. */
 	kiln_tensor tensors[] = {row(scene.x, 0, 99), row(scene.y, 0, 99)};
 	kiln_call *call = NULL;
 	assert_int_equal(kiln_prepare(scene.client, "copy", tensors, 2, NULL, 0, &call), KILN_OK);

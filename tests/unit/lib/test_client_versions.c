@@ -96,7 +96,7 @@ static void test_additions_are_ignored(void **state)
 	assert_string_equal(kiln_errmsg(), "a failure that came later");
 	assert_string_equal(kiln_status_name(-99), "unknown status");
 	assert_int_equal(kiln_request(client, "devices", NULL, 0, &reply), -1000000);
-	/* What is asked by name can be read, whatever it is. */
+	/* kiln_request() reads any reply, also of requests that this library does not know. */
 	assert_int_equal(kiln_request(client, "cache.ls", NULL, 0, &reply), KILN_OK);
 	assert_string_equal(kiln_reply_str(reply, "novelty.of"), "another release");
 	kiln_reply_free(reply);
@@ -125,7 +125,7 @@ static void test_versions_that_are_not_spoken(void **state)
 
 /* ---- A lane of another layout ---- */
 
-/* What a daemon writes into the memory that it shares. */
+/* The head of the memory that a daemon shares. */
 struct layout {
 	uint32_t magic, version, entries;
 	uint64_t bytes;

@@ -192,7 +192,7 @@ static void the_rest_does_not(void **state)
 	drop(table);
 }
 
-/* What cannot be prepared, or not so, is none. */
+/* Wrong arguments have no signature. */
 #define REFUSE(statement)             \
 	do {                              \
 		struct problem p = plain();   \

@@ -173,7 +173,7 @@ static void all_are_given_up(void **state)
 	assert_done(10, KILN_ECONN, "call 2 of 3: gone");
 	assert_done(20, KILN_ECONN, "gone");
 	assert_counts(3, 0);
-	/* What is still heard of them changes nothing. */
+	/* Late ends of such tickets change nothing. */
 	finish_part(3, 1, KILN_EINVAL, "late", 1);
 	finish_part(10, 0, KILN_EINVAL, "late", 1);
 	assert_done(3, KILN_ECONN, "gone");
