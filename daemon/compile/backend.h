@@ -82,7 +82,7 @@ extern const struct compile_option options_host[];
 /* Names without directories: nothing of where it was compiled can get into the object. */
 #define OPTIONS_HOST_UNIT "unit.cc"
 #define OPTIONS_HOST_OBJECT "unit.so"
-/* Whether a job gets an option of the tables: not where its user chose another. */
+/* Does a job get this option of the tables?  Not if its user chose another. */
 bool options_for_job(const struct compile_option *option, const struct compile_job *job);
 /* Returns those options of a user that a compiler for this target gets. */
 bool options_user_counts(const char *option, const char *target);
@@ -96,14 +96,14 @@ bool options_is_cpu(const char *target);
 void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
 /* "the entry scal: identifier "scal" is undefined": of an error that is not in the source. */
 void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
-/* The same sentence for all targets, where it is a function without __global__. */
+/* Writes one sentence for all targets about an entry without __global__. */
 int log_refuse_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
 /* Takes the warnings with this text out of a log, with their notes and the line that says where
  * they lie; whether there were some. */
 bool log_take_warnings(char *log, const char *text);
-/* Whether the compiler gave up for want of memory, or the system ended it for that. */
+/* Did the compiler give up for want of memory, or did the system end it for that? */
 bool log_says_no_memory(const char *log);
-/* Whether it ended because it could not write its files. */
+/* Did it end because it could not write its files? */
 bool log_says_no_room(const char *log);
 /* A file would have grown beyond what the process may write. */
 bool log_says_too_large(const char *log);
@@ -173,7 +173,7 @@ struct workdir {
 	int fd; /* locked as long as the process lives */
 };
 bool workdir_open(struct workdir *dir);
-/* Whether the directory still exists. */
+/* Does the directory still exist? */
 bool workdir_is_there(const struct workdir *dir);
 void workdir_clean(struct workdir *dir); /* the files in it */
 void workdir_close(struct workdir *dir); /* all of it; fine when it was never opened */

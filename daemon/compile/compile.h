@@ -58,7 +58,7 @@ int compile_sources_closure(struct compile_sources *sources, const char *name, c
 							const struct compile_file **files, int *count,
 							char error[KERNEL_ERROR_MAX]);
 
-/* The same of a plan's source, and behind it what the planner wrote, as file COMPILE_GENERATED,
+/* Does so for a plan's source; the code that the planner wrote follows as file COMPILE_GENERATED,
  * whose text stays the plan's. */
 int compile_sources_of_plan(struct compile_sources *sources, const struct kernel_plan *plan,
 							const char *target, struct compile_file *files, int *count,
@@ -94,8 +94,7 @@ struct compile_job {
 #define COMPILE_MAX_USER_OPTIONS 16
 #define COMPILE_MAX_UNIT (16u << 20) /* bytes of a user's unit, all includes in place */
 
-/* Whether names, macros and options of a user's job may be used.  KILN_OK or KILN_EINVAL with a
- * sentence. */
+/* Checks the names, macros and options of a user's job.  KILN_OK or KILN_EINVAL with a sentence. */
 int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX]);
 
 /* The whole text for the compiler, malloc'd.  KILN_OK, KILN_EINVAL (what of the job is wrong),

@@ -182,7 +182,7 @@ static void read_line(struct compile_again *out, char *line)
 		out->options[job->option_count++] = value;
 }
 
-/* Whether the key has the options that the job would be compiled with. */
+/* Does the key have the options that the job would be compiled with? */
 static bool has_options(const char *key_text, const struct compile_job *job)
 {
 	struct util_text text = {0};

@@ -177,7 +177,7 @@ static void compare_options(const struct keyed *asked, const struct keyed *other
 
 /* ---- Macros: a line with the name, and one with the value ---- */
 
-/* The same name and value; a name may come more than once. */
+/* Does the key have a macro of this name and value?  A name may come more than once. */
 static bool has_macro(const struct keyed *key, struct span name, struct span value)
 {
 	for (int i = 0; i + 1 < key->count; i++)

@@ -17,8 +17,8 @@ struct span {
 bool span_is(struct span a, struct span b);
 void difference_add(struct compile_differences *out, const char *what, int weight,
 					const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* What the template-ids differ in, argument by argument, by the names that their parameters have in
- * the files. */
+/* Adds the differences of the template-ids, argument by argument, by the names that their
+ * parameters have in the files. */
 void template_differences(struct span asked, struct span other, const struct compile_file *files,
 						  int file_count, struct compile_differences *out);
 

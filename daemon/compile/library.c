@@ -68,7 +68,7 @@ static bool load_below(struct library *out, const char *directory, char why[KERN
 	return false;
 }
 
-/* Beside the program, in an installed tree and in a build tree. */
+/* Looks beside the program, in an installed tree and in a build tree. */
 static bool load_near_program(struct library *out, char why[KERNEL_ERROR_MAX])
 {
 	static const char *const near[] = {"", "/..", "/../cuda", "/../../cuda"};

@@ -17,8 +17,8 @@ static bool line_says_error(const char *line, size_t bytes)
 	return false;
 }
 
-/* How many bytes of a line name the place in somebody's own source that led to an error in what
- * stands for the device; 0: it is no such line. */
+/* Returns how many bytes of a line name the place in somebody's own source that led to an error in
+ * what stands for the device; 0: it is no such line. */
 static size_t place_bytes(const char *line, size_t bytes)
 {
 	static const char *const words[] = {":   required from here", ": note: in expansion of macro",

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where distributions put programs, libraries, headers and what the loader reads. */
+/* Distributions put programs, libraries, headers and the loader's files here. */
 static const char *const parts[] = {"bin",   "sbin",   "lib",     "lib32",
 									"lib64", "libx32", "libexec", "include"};
 static const char *const shared_prefixes[] = {"", "/usr", "/usr/local"};
@@ -29,7 +29,7 @@ static void add_path(struct compile_reach *out, const char *path, size_t length)
 	out->used += length + 1;
 }
 
-/* Without its last part. */
+/* Returns the length without the last part. */
 static size_t parent(const char *path, size_t length)
 {
 	while (length > 0 && path[length - 1] != '/')

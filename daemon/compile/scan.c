@@ -48,7 +48,7 @@ static const char *skip_literal(const char *begin, const char *at, const char *e
 	return at < end ? at + 1 : end;
 }
 
-/* Whether a comment is open at the end of the line. */
+/* Is a comment open at the end of the line? */
 static bool comment_after(const char *begin, const char *end, bool inside)
 {
 	const char *at = begin;

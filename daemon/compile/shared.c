@@ -139,7 +139,7 @@ struct declaration {
 	const char *end;
 };
 
-/* From its first word on.  False: it is something else. */
+/* Reads a declaration from its first word on.  False: it is something else. */
 static bool read_declaration(struct reader reader, struct declaration *out)
 {
 	struct token token;
@@ -197,8 +197,8 @@ static void add_declaration(const struct declaration *declaration, const char *b
 			util_text_add(out, "\n");
 }
 
-/* Which braces are a namespace's: all others hold a function, or a class that cannot declare such
- * memory. */
+/* A mark for each brace of a namespace: all others hold a function, or a class that cannot declare
+ * such memory. */
 struct scopes {
 	bool function[DEPTH_MOST];
 	int depth;

@@ -279,7 +279,7 @@ static int visit_root(struct closure *closure, const char *name)
 	return visit(closure, file);
 }
 
-/* Without memory the next one who asks looks again. */
+/* Keeps the answer for the next request, which looks again if there was no memory. */
 static void remember(struct compile_sources *sources, const struct compile_file *root, bool cpu,
 					 const struct compile_file *const *files, int count)
 {

@@ -65,7 +65,7 @@ static void unit_add_file(struct util_text *text, const struct compile_file *fil
 		util_text_add(text, "\n");
 }
 
-/* How many files at the beginning stand for the device. */
+/* Counts the files at the beginning that stand for the device. */
 static int count_shim(const struct compile_job *job)
 {
 	int count = 0;

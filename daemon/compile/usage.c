@@ -29,8 +29,8 @@ static uint64_t bytes_of(const char *name)
 	return line ? strtoull(line + strlen(name), NULL, 10) << 10 : 0;
 }
 
-/* From here on the system counts the most anew; where it does not, the most is that of the whole
- * life, which is no less. */
+/* The system counts the peak anew from here on; if it cannot, the peak is that of the whole life,
+ * which is no less. */
 uint64_t usage_begin(void)
 {
 	if (clear_fd >= 0)

@@ -68,7 +68,7 @@ int plan_operand_count(const char *list)
 	return count;
 }
 
-/* Where operand number index stands in the list; "operand" beyond it. */
+/* Finds operand number index in the list; "operand" beyond it. */
 static const char *find_operand(const char *list, int index)
 {
 	const char *at = list;

@@ -59,7 +59,8 @@ bool plan_launch(struct kernel_plan *plan, const struct kernel_limits *limits, u
 /* Like plan_launch(), with the choice, variant and source of a generic kernel. */
 void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *limits,
 						 const char *source, uint64_t blocks, uint32_t threads);
-/* The same for so many threads, in blocks of this many, or less if the device has no such. */
+/* Like plan_generic_launch() for so many threads, in blocks of this many, or of fewer if the device
+ * has no such. */
 void plan_generic_spread(struct kernel_plan *plan, const struct kernel_limits *limits,
 						 const char *source, uint64_t work, uint32_t threads);
 /* An operand of a problem made up: contiguous, aligned to 16 bytes. */
@@ -85,7 +86,7 @@ void plan_arg_real(struct kernel_plan *plan, kiln_dtype dtype, double value);
  * 1 to 2^31 or 2^63. */
 void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size);
 void plan_arg_scratch(struct kernel_plan *plan);
-/* ... that of the report, and what is reported. */
+/* Passes the address of the report, and notes what is reported. */
 void plan_arg_report(struct kernel_plan *plan, uint64_t indices, uint64_t end);
 
 /* ---- Attributes (attrs.c) ---- */
@@ -98,9 +99,9 @@ int plan_attrs_check_values(const struct kernel_problem *problem, char error[KER
 /* The value of an attribute whose values are checked: the one given, or else the row's default. */
 int64_t plan_int(const struct kernel_problem *problem, const char *name);
 double plan_real(const struct kernel_problem *problem, const char *name);
-/* ... its position among the row's words. */
+/* Like plan_int(): the position of a word among the row's words. */
 int plan_word(const struct kernel_problem *problem, const char *name);
-/* ... attribute axis as the number of a dimension. */
+/* Like plan_int(): attribute axis as the number of a dimension. */
 int plan_axis(const struct kernel_problem *problem);
 
 #endif

@@ -111,7 +111,8 @@ static inline bool kernel_attr_set_text(struct kernel_problem *problem, struct k
 	return true;
 }
 
-/* What a device can do, from its attributes; for compile-only targets from plan_limits_for(). */
+/* The abilities of a device, from its attributes; of compile-only targets, from
+ * plan_limits_for(). */
 struct kernel_limits {
 	char target[KERNEL_TARGET_MAX]; /* "cpu", "sm_90" */
 	uint32_t max_threads;           /* of a block */
@@ -156,11 +157,11 @@ struct kernel_scratch {
 };
 
 /*
- * What a kernel that looks at its indices says of them.  REPORT passes the address of 64 bits that
- * are zero when the launch begins; the kernel adds how many of the indices are out of range.
- * Unless that is none the call ends in KILN_EINDEX and says so, with everything written all the
- * same.
- * Adding is slow (the bits are the host's): once a warp, and only where there is something to add.
+ * A kernel that looks at its indices reports those that are out of range.  REPORT passes the
+ * address of 64 bits that are zero when the launch begins; the kernel adds how many of the indices
+ * are out of range. Unless that is none the call ends in KILN_EINDEX and says so, with everything
+ * written all the same. Adding is slow (the bits are the host's): once a warp, and only where there
+ * is something to add.
  */
 struct kernel_report {
 	uint64_t indices; /* how many are looked at; 0: there is no report */
@@ -203,7 +204,7 @@ struct kernel_plan {
 	char generated[KERNEL_GENERATED_MAX];
 };
 
-/* How much of a plan there is to keep. */
+/* Returns how many bytes of a plan have to be kept. */
 static inline size_t kernel_plan_bytes(const struct kernel_plan *plan)
 {
 	return offsetof(struct kernel_plan, generated) + strlen(plan->generated) + 1;

@@ -28,7 +28,8 @@ int manifest_read(const char *text, struct kernel_problem *out, char error[KERNE
 /* The list of an operator's operands for this problem, which may name them itself. */
 int manifest_operands(const struct kernel_problem *problem, const struct plan_op *op,
 					  char list[KERNEL_OPERANDS_MAX], char error[KERNEL_ERROR_MAX]);
-/* Where the operator's name, or the comment or end of a line without one, is in the text. */
+/* Points to the operator's name, or, on a line without one, to the comment or the end of the
+ * line. */
 const char *manifest_begin(const char *text);
 
 #endif

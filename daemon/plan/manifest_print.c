@@ -64,7 +64,7 @@ static void print_text(struct plan_text *out, const char *text)
 	plan_print(out, "\"");
 }
 
-/* So that it is read as a real again, and as this one. */
+/* The digits read as a real again, and as this one. */
 static void print_real(struct plan_text *out, double value)
 {
 	char digits[40];

@@ -68,7 +68,7 @@ struct op_operand {
 	enum op_presence presence;
 };
 
-/* Which values an attribute may have.  attrs.c checks them before the operator's plan runs. */
+/* The values that an attribute may have.  attrs.c checks them before the operator's plan runs. */
 enum op_range {
 	OP_ANY,     /* the operator checks the value by itself */
 	OP_FINITE,  /* a number that is finite in the type that the first operand is computed in */
@@ -94,7 +94,7 @@ struct op_attribute {
 	bool needed;
 };
 
-/* How many times longer the generic kernel takes than an exact one of this variant, for problems
+/* The generic kernel takes so many times longer than an exact one of this variant, for problems
  * that stay in the device's cache and for those that do not. */
 struct op_gain {
 	const char *variant; /* NULL: any other of the operator */

@@ -64,8 +64,8 @@ bool plan_elements(const struct kernel_tensor *tensor, int64_t *count);
 const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const char *name);
 
 /*
- * How many times longer the generic kernel takes than this plan's exact one, as far as is known;
- * *us: what a launch of the exact one takes, about.
+ * Returns how many times longer the generic kernel takes than this plan's exact one, as far as is
+ * known.  *us: about the time of a launch of the exact one.
  */
 double plan_gain(const struct kernel_plan *exact, const struct kernel_limits *limits, double *us);
 

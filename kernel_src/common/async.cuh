@@ -23,7 +23,7 @@ DEVICE void async_wait_all()
 	asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* What this thread began since the last one is a batch. */
+/* Makes a batch of all that this thread began since the last one. */
 DEVICE void async_batch()
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");

@@ -117,7 +117,7 @@ struct BoxPair {
 		return CLAMP ? box_max(value, static_cast<Compute>(0)) : value;
 	}
 
-	/* What is no number in either box makes `joined` none. */
+	/* A NaN in either box makes `joined` a NaN. */
 	DEVICE Compute giou() const
 	{
 		return inter / box_limited(joined) - (enclosing - joined) / box_limited(enclosing);
@@ -144,7 +144,7 @@ struct BoxPair {
 								  CLAMP && inner_high < zero ? zero : by_inter * side(inner_wide)};
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
-			/* How much of the larger of two corners is the first box's; and of two more. */
+			/* Returns how much of the larger of two corners is the first box's; and of two more. */
 			const Compute low = a[i] > b[i] ? one : a[i] < b[i] ? zero : half;
 			const Compute top = a[i + 2] > b[i + 2] ? one : a[i + 2] < b[i + 2] ? zero : half;
 			out[i] = -own[i] - low * inner[i] - (one - low) * outer[i];
@@ -198,8 +198,8 @@ struct BoxPairs {
 		return true;
 	}
 
-	/* The same in less time where the time of a load counts, not the bytes: both boxes are read at
-	 * once, and where the pair is not valid the target's stands for both. */
+	/* Does so in less time if the time of a load counts more than the bytes: it reads both boxes at
+	 * once, and the target's stands for both if the pair is not valid. */
 	template <typename Number>
 	DEVICE bool load_both(Number pair, Compute (&a)[4], Compute (&b)[4]) const
 	{

@@ -28,8 +28,8 @@ DEVICE void columns_load_skewed(const void *from, const void *end, u32 (&words)[
 }
 
 /*
- * How a block adds up columns: SIZE lanes a row, ROWS rows side by side.  Each lane has NV vectors
- * of V columns: vector n of lane t is number n * SIZE + t.
+ * A block adds up columns by SIZE lanes a row, ROWS rows side by side.  Each lane has NV vectors of
+ * V columns: vector n of lane t is number n * SIZE + t.
  */
 template <typename Compute, int SIZE, int ROWS, int V, int NV>
 struct ColumnsBlock {
@@ -40,7 +40,7 @@ struct ColumnsBlock {
 	static_assert(SIZE >= 32 || 32 % SIZE == 0, "part or whole warps");
 
 	/*
-	 * What the threads have of SUMS sums.  Calls body(s, i, value) for column i of each, from one
+	 * Merges what threads have of SUMS sums.  Calls body(s, i, value) for column i of each, from one
 	 * thread.  All threads of the block come; shared has room for parts * width numbers.
 	 */
 	template <int SUMS, typename Body>
@@ -127,8 +127,8 @@ DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u
 	}
 }
 
-/* What this thread, and those it met at a barrier, wrote before is seen by whoever sees what it
- * writes after; and the other way round. */
+/* A thread that sees a later write of this one also sees what this thread, and those it met at a
+ * barrier, wrote before; and the other way round. */
 DEVICE void columns_fence()
 {
 #if KILN_CPU

@@ -8,7 +8,7 @@
 #include "common/last.cuh"
 #include "common/types.cuh"
 
-/* Of what a block has: less than 2^32 pairs. */
+/* The part of a block, which has less than 2^32 pairs. */
 template <typename Compute>
 struct alignas(2 * sizeof(Compute)) GiouPart {
 	Compute sum;
@@ -34,7 +34,7 @@ DEVICE u32 giou_warp_sum(u32 value)
 #endif
 }
 
-/* Of a whole block: in the first warp.  All threads come. */
+/* Adds up the sums of a whole block, in its first warp.  All threads come. */
 template <int MOST, typename Compute, typename Count>
 DEVICE void giou_join(Compute &sum, Count &count, const int warps)
 {

@@ -49,7 +49,7 @@ DEVICE double group_from(double mine, int lanes)
 	const u32 high = group_from(static_cast<u32>(bits >> 32), lanes);
 	return __longlong_as_double(static_cast<i64>(static_cast<u64>(high) << 32 | low));
 }
-/* The same of a value. */
+/* Does so for a value. */
 template <class Value>
 DEVICE Value group_from(const Value &mine, int lanes)
 {
@@ -94,7 +94,7 @@ struct Group {
 	static_assert(threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
 	static_assert(CLUSTER == 1 || ROWS == 1, "a cluster has one row");
 
-	/* Which thread of its row this is, and which row of its block. */
+	/* The number of this thread in its row, and of the row in its block. */
 	static DEVICE int thread()
 	{
 		return static_cast<int>(threadIdx.x) % SIZE;
@@ -103,7 +103,7 @@ struct Group {
 	{
 		return ROWS == 1 ? 0 : static_cast<int>(threadIdx.x) / SIZE;
 	}
-	/* Which part of the row this block has, and which row or set of rows. */
+	/* The part of the row that this block has, and the row or set of rows. */
 	static DEVICE int slice()
 	{
 		return CLUSTER == 1 ? 0 : static_cast<int>(blockIdx.x % CLUSTER);
@@ -131,7 +131,7 @@ struct Group {
 		return reduce_warps<SLOT>(group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine, with...), with...);
 	}
 
-	/* The same of values that the lanes of a row in a warp agree on already. */
+	/* Does so for values that the lanes of a row in a warp agree on already. */
 	template <int SLOT, class Value, typename... With>
 	static DEVICE Value reduce_warps(Value mine, With... with)
 	{
@@ -167,7 +167,7 @@ struct Group {
 	}
 
   private:
-	/* What COUNT values in shared memory make together. */
+	/* Combines COUNT values in shared memory. */
 	template <int COUNT, class Value, typename... With>
 	static DEVICE Value collect(const Value *partial, With... with)
 	{

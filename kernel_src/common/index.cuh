@@ -53,8 +53,8 @@ struct index_choose<false, A, B> {
 	typedef B type;
 };
 
-/* Where item number i of a batch lies on both sides.  The slowest dimension's strides are run-time:
- * outer_x, outer_y; DIMS are the others. */
+/* The places of item number i of a batch on both sides.  The slowest dimension's strides are
+ * run-time: outer_x, outer_y; DIMS are the others. */
 struct index_pair {
 	i64 x, y;
 };

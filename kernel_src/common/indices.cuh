@@ -26,7 +26,7 @@ struct indices_unsigned<i64> {
 	typedef u64 type;
 };
 
-/* What an index that names nothing becomes. */
+/* An index that names nothing becomes this. */
 template <typename Place>
 constexpr Place indices_none = static_cast<Place>(~static_cast<Place>(0));
 
@@ -49,7 +49,7 @@ DEVICE Place indices_place(T index)
 	return static_cast<Place>(bits < last ? bits : last);
 }
 
-/* The same where END and what becomes of an index are known when the kernel is launched. */
+/* Does so if END and the rule for indices out of range are known only at launch. */
 template <typename Place, typename T>
 DEVICE Place indices_place_of(T index, Place end, u32 bounds)
 {

@@ -41,7 +41,7 @@ struct map_computed<map_bool> {
 	typedef bool type;
 };
 
-/* From the low bits of a word. */
+/* Takes the low bits of a word. */
 template <typename T>
 DEVICE typename map_computed<T>::type map_from(u64 word)
 {
@@ -217,7 +217,7 @@ DEVICE T map_lowest()
 		return static_cast<T>(0);
 }
 
-/* To T: whole numbers wrap, floats stop at the ends of what T holds, and a NaN is 0. */
+/* Converts to T: whole numbers wrap, floats stop at the ends of what T holds, and a NaN is 0. */
 template <typename T, typename Value>
 DEVICE T map_whole(Value value)
 {
@@ -238,7 +238,7 @@ DEVICE T map_whole(Value value)
 	}
 }
 
-/* From one type that is computed in to another. */
+/* Converts from one type that is computed in to another. */
 template <typename T, typename Value>
 DEVICE T map_to(Value value)
 {
@@ -250,7 +250,7 @@ DEVICE T map_to(Value value)
 		return map_whole<T>(value);
 }
 
-/* As if it were stored as T and loaded again. */
+/* Rounds as if the value were stored as T and loaded again. */
 template <typename T, typename Value>
 DEVICE typename map_computed<T>::type map_cast(Value value)
 {
@@ -286,7 +286,7 @@ DEVICE T map_negate(T a)
 	return map_sub(static_cast<T>(0), a);
 }
 
-/* By 0: 0.  The least number by -1: itself. */
+/* A division by 0 gives 0; the least number divided by -1 gives itself. */
 template <typename T>
 DEVICE T map_div(T a, T b)
 {
@@ -304,7 +304,7 @@ DEVICE T map_mod(T a, T b)
 	return static_cast<T>(a % b);
 }
 
-/* By as many bits as fit the type. */
+/* Shifts by as many bits as fit the type. */
 template <typename T>
 DEVICE T map_shl(T a, T b)
 {

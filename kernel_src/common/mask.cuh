@@ -19,7 +19,7 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* What all of a row is of which nothing takes part; uniform: 1 / COLUMNS. */
+/* The value of a whole row of which nothing takes part; uniform: 1 / COLUMNS. */
 enum mask_empty { MASK_ZERO, MASK_NAN, MASK_UNIFORM };
 
 template <typename T, i64 COLUMNS, int EMPTY>
@@ -37,7 +37,7 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	}
 };
 
-/* Where the mask of row number `row` is: the step from column to column, the sizes of all
+/* The place of the mask of row number `row`: the step from column to column, the sizes of all
  * dimensions of rows but the slowest, their strides. */
 template <i64 STEP, class DIMS, class STRIDES>
 struct MaskPlace {
@@ -107,8 +107,8 @@ struct MaskWhole : MaskPrefix<T, COLUMNS, EMPTY> {
 /* ---- A mask element for each element ---- */
 
 /*
- * How the mask elements of a vector come in: MASK_APART one by one, for they are more than one
- * element apart or not aligned; MASK_BETWEEN from between two aligned vectors of them; else in
+ * The mask elements of a vector come in like this: MASK_APART one by one, for they are more than
+ * one element apart or not aligned; MASK_BETWEEN from between two aligned vectors of them; else in
  * pieces of so many bytes, which are aligned.
  */
 enum mask_way { MASK_APART = -1, MASK_BETWEEN = 0 };
@@ -238,7 +238,7 @@ DEVICE Compute mask_number(f64, const u32 *words, int j)
 		static_cast<i64>(static_cast<u64>(words[2 * j + 1]) << 32 | words[2 * j])));
 }
 
-/* What is before is all of scale: the sum is rounded once. */
+/* The factor before is all of scale: the sum is rounded once. */
 template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
 struct MaskAdded : MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED> {
 	typedef typename element<T>::compute Compute;

@@ -6,7 +6,7 @@
 #include "common/row_any.cuh"
 #include "common/softmax.cuh"
 
-/* What a launch says of its mask. */
+/* A launch describes its mask. */
 struct MaskAnyGiven {
 	const void *mask; /* flags, lengths or numbers to add; 0: there is none */
 	i64 step;         /* from column to column */

@@ -95,7 +95,7 @@ DEVICE void norm_sum(Compute (&value)[N])
 	}
 }
 
-/* Of N rows. */
+/* The numbers of N rows. */
 template <typename Compute, int N>
 struct NormSums {
 	Compute row[N];
@@ -113,8 +113,8 @@ DEVICE NormSums<Compute, N> group_butterfly(NormSums<Compute, N> mine)
 	return mine;
 }
 
-/* Of some elements: how many, a number near their mean, and the sums of the differences to it and
- * of their squares. */
+/* A summary of some elements: how many, a number near their mean, and the sums of the differences
+ * to it and of their squares. */
 template <typename Compute>
 struct NormPart {
 	Compute count, pivot, sum, squares;
@@ -123,7 +123,7 @@ struct NormPart {
 	{
 		return {};
 	}
-	/* The same with another pivot. */
+	/* Returns the same with another pivot. */
 	DEVICE NormPart from(Compute other) const
 	{
 		const Compute off = pivot - other, moved = fma(count, off, sum);
@@ -139,7 +139,7 @@ struct NormPart {
 	}
 };
 
-/* Of all lanes of WIDTH; they get the same bits. */
+/* Combines the parts of all lanes of WIDTH; they get the same bits. */
 template <int WIDTH, typename Compute>
 DEVICE NormPart<Compute> group_butterfly(NormPart<Compute> mine)
 {
@@ -158,8 +158,8 @@ struct NormParts {
 };
 
 /*
- * What COUNT parts in shared memory make together; EQUAL: they have equally many elements.  All
- * lanes get the same bits.
+ * Combines COUNT parts in shared memory; EQUAL: they have equally many elements.  All lanes get the
+ * same bits.
  */
 template <int COUNT, bool EQUAL, typename Compute, int N>
 DEVICE void norm_collect(const NormParts<Compute, N> *from, NormParts<Compute, N> &all)
@@ -199,8 +199,8 @@ struct NormRow {
 	Compute shift, mean, rstd;
 };
 
-/* For elements less `pivot`, from all of a row, of which each column is a part of `share`: the sums
- * of the distances from `middle` and of their squares. */
+/* Finds the figures of a row for elements less `pivot`, each column being a part of `share`: the
+ * sums of the distances from `middle` and of their squares. */
 template <typename Compute>
 DEVICE NormRow<Compute> norm_row_of(Compute share, Compute middle, Compute sum, Compute squares,
 									Compute pivot, Compute eps)
@@ -218,7 +218,7 @@ DEVICE NormRow<Compute> norm_row(Compute middle, Compute sum, Compute squares, C
 	return norm_row_of(share, middle, sum, squares, pivot, eps);
 }
 
-/* The same without a mean, from the sum of the squares. */
+/* Does so without a mean, from the sum of the squares. */
 template <typename Compute>
 DEVICE NormRow<Compute> norm_row_rms_of(Compute share, Compute squares, Compute eps)
 {

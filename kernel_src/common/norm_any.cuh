@@ -18,7 +18,7 @@ struct NormAnyInputs {
 	bool pieces;
 	Space<2, u64> space;
 
-	/* Where a row begins; that of a tensor in pieces is no use. */
+	/* The beginning of a row; for a tensor in pieces it is of no use. */
 	DEVICE void row(i64 number, i64 (&at)[2]) const
 	{
 		if (pieces)

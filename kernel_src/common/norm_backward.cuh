@@ -40,7 +40,7 @@ struct NormBackwardOperands {
 	i64 rows;
 };
 
-/* What the forward found out about a row. */
+/* The numbers that the forward found out about a row. */
 template <class WITH, typename Compute>
 struct NormBackwardRow {
 	Compute mean, rstd;

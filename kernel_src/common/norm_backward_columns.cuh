@@ -36,9 +36,9 @@ DEVICE void norm_backward_store(const NormBackwardOperands<WITH, T> &at, u32 whi
 }
 
 /*
- * How columns are taken: strips of SIZE * V of them; ROWS rows side by side in a block, UNROLL
- * times that many at once.  SKEWED: rows begin anywhere; they are read by the aligned vectors
- * around them.  ALONE: rows are not cut in chunks, and a block has all of its strip.
+ * Columns are taken in strips of SIZE * V of them; ROWS rows side by side in a block, UNROLL times
+ * that many at once.  SKEWED: rows begin anywhere; they are read by the aligned vectors around
+ * them.  ALONE: rows are not cut in chunks, and a block has all of its strip.
  */
 template <typename T, i64 COLUMNS, int V, int SIZE, int ROWS, int UNROLL, bool SKEWED, bool ALONE>
 struct ColumnsShape {

@@ -35,8 +35,8 @@ struct NormWith {
 };
 
 /*
- * Where elements of x and residual lie.  Rows are numbered by ROWS, columns by COLUMNS: the sizes
- * of all their dimensions but the slowest.  The other lists are strides.  OFFSET: of any operand.
+ * Places elements of x and residual.  Rows are numbered by ROWS, columns by COLUMNS: the sizes of
+ * all their dimensions but the slowest.  The other lists are strides.  OFFSET: of any operand.
  */
 template <class ROWS, class X_ROWS, class RESIDUAL_ROWS, class COLUMNS, class X_COLUMNS,
 		  class RESIDUAL_COLUMNS, typename OFFSET>
@@ -126,7 +126,7 @@ DEVICE void norm_affine(const NormOperands<WITH, T> &at, const ROW &row, Number 
 	const Number column = row.column(n);
 
 	if constexpr (WITH::bytes > 0) {
-		/* From vector 0 on: one address serves all. */
+		/* All places are counted from vector 0: one address serves all. */
 		norm_load<WITH::bytes>(norm_from(at.gamma, row.first), column - row.first, gamma,
 							   Compute(1));
 		norm_load<WITH::bytes>(norm_from(at.beta, row.first), column - row.first, beta, Compute(0));

@@ -5,7 +5,7 @@
 #include "common/norm_operands.cuh"
 #include "common/row.cuh"
 
-/* How far vector n of a thread is from its vector 0: a constant, so that one address serves all. */
+/* Returns how far vector n of a thread is from vector 0: a constant, so one address serves all. */
 template <class ROW>
 DEVICE int norm_ahead(const ROW &row, int n)
 {
@@ -44,7 +44,7 @@ DEVICE void norm_store_element(T *to, const u32 *words, int j)
 	vec_store<size>(to, size < 4 ? &half : words + j * size / 4);
 }
 
-/* Of a vector that is not inside the row, the elements that are; to: where the vector goes. */
+/* Stores the elements of a vector across the row's edge that are inside; to: the vector's place. */
 template <class ROW, typename T>
 DEVICE void norm_store_edge(const ROW &row, int n, T *to, const u32 *words)
 {

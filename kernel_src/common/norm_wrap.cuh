@@ -75,7 +75,7 @@ struct NormWrap {
 		const int here = column(n) + j;
 		if (dead == 0 || sure(n))
 			return true;
-		/* Of vector 0: not between what was wrapped and the beginning of the row. */
+		/* Vector 0 has a gap between the wrapped elements and the beginning of the row. */
 		return (n > 0 || static_cast<u32>(here + dead) >= static_cast<u32>(dead)) &&
 			   ((n + 1) * (SIZE * V) <= static_cast<int>(COLUMNS) ||
 				here < static_cast<int>(COLUMNS));
@@ -175,7 +175,7 @@ struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1> {
 	}
 
   private:
-	/* What is not of the row is 0.  Few threads have any of it. */
+	/* Makes elements outside of the row 0.  Few threads have any of them. */
 	DEVICE void bury(const Row &row)
 	{
 		bury<0>(row);
@@ -194,8 +194,8 @@ struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1> {
 };
 
 /*
- * What lies in shared memory for one column: gamma and beta, or the one that there is.  Two halves
- * share a word unless WIDE; others lie there as numbers to compute with.
+ * Shared memory holds for one column: gamma and beta, or the one that there is.  Two halves share a
+ * word unless WIDE; others lie there as numbers to compute with.
  */
 template <class G, class B, typename Compute, bool WIDE>
 struct NormPair {
@@ -217,7 +217,7 @@ struct NormPair {
 			b = element_at<Compute, Compute>(some, numbers - 1);
 		}
 	}
-	/* As numbers. */
+	/* Packs them as numbers. */
 	static DEVICE void pack(Compute g, Compute b, u32 (&some)[words])
 	{
 		const Compute value[2] = {gamma ? g : b, b};
@@ -227,7 +227,7 @@ struct NormPair {
 		for (int w = 0; w < words; w++)
 			some[w] = both[w];
 	}
-	/* Of `column`, by itself. */
+	/* Reads those of `column` alone. */
 	template <class OPERANDS>
 	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[words])
 	{
@@ -270,7 +270,7 @@ struct NormPlanes {
 	{
 	}
 
-	/* Of vector n. */
+	/* Takes vector n. */
 	DEVICE void load(int n, Compute (&gamma)[V], Compute (&beta)[V]) const
 	{
 #pragma unroll
@@ -308,8 +308,8 @@ struct NormPlanes {
 	}
 
   private:
-	/* Of the columns of a vector that begins with column.  Aligned vectors are read beyond the end:
-	 * in the same 16 bytes as the last element. */
+	/* Reads those of the columns of a vector that begins with column.  Aligned vectors are read
+	 * beyond the end: in the same 16 bytes as the last element. */
 	template <class OPERANDS>
 	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[V][words])
 	{

@@ -81,7 +81,7 @@ struct Row {
 	}
 };
 
-/* Where a vector of V elements lies that begins with a column; the step is 1 if V is not. */
+/* Returns where a vector of V elements begins that starts with a column; step is 1 if V is not. */
 template <int V, typename T>
 DEVICE T *row_place(T *start, i64 column, i64 step)
 {
@@ -116,7 +116,7 @@ struct RowWords {
 	DEVICE void fetch(const PART &row, const Element *const (&start)[STREAMS],
 					  const i64 (&step)[STREAMS])
 	{
-		/* What takes the longer way goes first. */
+		/* The load that takes the longer way goes first. */
 #pragma unroll
 		for (int s = 0; s < STREAMS; s++)
 			fetch_slots(row, s, start[s]);
@@ -208,7 +208,7 @@ struct RowWords {
 		}
 	}
 
-	/* What a slot holds; n is kept or more. */
+	/* Returns the contents of a slot; n is kept or more. */
 	DEVICE void take_slot(int n, int stream, u32 (&raw)[ROW::words]) const
 	{
 		vec_load<ROW::bytes>(slot(n, stream), raw);
@@ -251,7 +251,7 @@ DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values
 	}
 }
 
-/* What the planner chose for a row, in one type. */
+/* The planner's choice for a row, in one type. */
 template <typename T, i64 COLUMNS, int V, int NV, int SLOTS, int SIZE, int ROWS, int CLUSTER,
 		  bool SKEWED>
 struct RowShape {

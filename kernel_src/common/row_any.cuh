@@ -202,7 +202,7 @@ DEVICE void row_any_take(const M *start, i64 step, i64 first, i64 columns, Body 
 			body(j, element_load<Own>(start + (first + j) * step));
 }
 
-/* The same of type M; or, if that is void, of any type, and one element. */
+/* Does so for type M; or, if that is void, for any type, and one element. */
 template <typename M, int V, typename Body>
 DEVICE void row_any_read(u32 type, const void *start, i64 step, i64 first, i64 columns, Body body)
 {

@@ -57,7 +57,7 @@ struct HeldShape {
 	static constexpr int threads = group::threads, rows = ROWS, cluster = 1, slots = 0;
 };
 
-/* As many threads on a multiprocessor as leave 64 registers to each, or 96 to those that hold
+/* A multiprocessor holds as many threads as leave 64 registers to each, or 96 to those that hold
  * more. */
 #define HELD_BOUNDS(SHAPE)            \
 	__launch_bounds__(SHAPE::threads, \

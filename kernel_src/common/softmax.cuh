@@ -137,7 +137,7 @@ DEVICE double softmax_exp2(double x)
 	return p * __longlong_as_double((1023 + half) << 52) *
 		   __longlong_as_double((1023 + n - half) << 52);
 }
-/* The same of an x of at most 0, where results below the smallest normal number may be 0. */
+/* Does so for an x of at most 0; results below the smallest normal number may be 0. */
 DEVICE double softmax_exp2_flush(double x)
 {
 	return softmax_exp2(x);
@@ -177,8 +177,8 @@ DEVICE double softmax_log(double x)
 
 /* ---- Sums ---- */
 
-/* How distances are made: before * x - largest; times exponent: exponents of 2; times after: what
- * is to be raised to e.  before is a power of two or its negative, or 0. */
+/* Distances are made like this: before * x - largest; times exponent: exponents of 2; times after:
+ * what is to be raised to e.  before is a power of two or its negative, or 0. */
 template <typename Compute>
 struct SoftmaxScale {
 	Compute before, exponent, after;
@@ -194,8 +194,8 @@ struct SoftmaxSum {
 	{
 		return {SoftmaxNumber<Compute>::least(), 0};
 	}
-	/* What a sum is multiplied with when the largest rises; the difference of nothing to nothing
-	 * must not be a NaN. */
+	/* Returns the factor of a sum when the largest rises; the difference of nothing to nothing must
+	 * not be a NaN. */
 	static DEVICE Compute fading(Compute all, Compute mine, Compute exponent)
 	{
 		return softmax_exp2_flush((mine - fmax(all, SoftmaxNumber<Compute>::lowest())) * exponent);

@@ -104,7 +104,7 @@ DEVICE void softmax_any_row(const GroupAny &group, const typename ROW::Element *
 	if (!here)
 		return;
 	const Compute rest = at.rest(all), dead = at.dead(all);
-	/* From the end to the beginning, so that what was read last is still near. */
+	/* Goes from the end to the beginning, so that the last elements read are still near. */
 	const i64 held = step - 1;
 #pragma unroll 1
 	for (at.store(held, y, y_step, all.largest, rest, dead); step-- > 1;) {
@@ -118,7 +118,7 @@ DEVICE void softmax_any_row(const GroupAny &group, const typename ROW::Element *
 	}
 }
 
-/* What a step of the backward holds: y and dy. */
+/* A step of the backward holds y and dy. */
 template <class ROW, class MASK>
 struct SoftmaxBackwardAny {
 	typedef typename ROW::Element T;

@@ -24,7 +24,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	typedef typename Vectors::Marks Marks;
 	static constexpr int V = Row::length;
 	static constexpr int held = Row::held, kept = Words::kept;
-	/* Whether powers are put into slots. */
+	/* Are powers put into slots? */
 	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
 	using Vectors::mask;
 	using Vectors::row;

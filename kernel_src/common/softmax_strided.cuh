@@ -128,7 +128,7 @@ DEVICE void softmax_strided_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	}
 }
 
-/* The same of the backward: from[0] is y, from[1] is dy. */
+/* Does so for the backward: from[0] is y, from[1] is dy. */
 template <class SHAPE, bool LOG, typename T, typename Compute>
 DEVICE void softmax_backward_strided_rows(const T *const (&from)[2], const i64 (&apart)[2], T *dx,
 										  i64 dx_step, Compute scale, bool here)

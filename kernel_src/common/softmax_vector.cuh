@@ -34,7 +34,7 @@ struct SoftmaxVectors {
 			return row.has(n);
 	}
 
-	/* What the largest term is, before any is looked at. */
+	/* Returns the largest term before any is looked at. */
 	static DEVICE Compute nothing()
 	{
 		return MASK::partial ? Limits::least() : Limits::lowest();
@@ -106,7 +106,7 @@ struct SoftmaxVectors {
 				x[j] = softmax_exp2((x[j] - largest) * scale.exponent) * rest;
 	}
 
-	/* What takes no part. */
+	/* Gives elements that take no part the value dead. */
 	template <typename Number>
 	DEVICE void bury(const Marks &mark, Number n, Compute dead, Compute (&x)[V]) const
 	{
@@ -115,7 +115,7 @@ struct SoftmaxVectors {
 			x[j] = mask.live(mark, row.column(n), j) ? x[j] : dead;
 	}
 
-	/* What finish() takes. */
+	/* Returns the number that finish() takes. */
 	DEVICE Compute rest(const SoftmaxSum<Compute> &all) const
 	{
 		if constexpr (LOG)
@@ -123,7 +123,7 @@ struct SoftmaxVectors {
 		else
 			return softmax_inverse(all.sum);
 	}
-	/* What becomes of what takes no part. */
+	/* Returns the result of an element that takes no part. */
 	DEVICE Compute dead(const SoftmaxSum<Compute> &all) const
 	{
 		if constexpr (MASK::partial)

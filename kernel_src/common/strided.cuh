@@ -77,7 +77,7 @@ DEVICE void strided_each(i64 tiles, Body body)
 	} while (LOOP && first < tiles);
 }
 
-/* What a thread holds of each of STREAMS tensors. */
+/* A thread holds this of each of STREAMS tensors. */
 template <class SHAPE, int STREAMS>
 struct StridedWords {
 	typedef typename SHAPE::Element Element;
@@ -100,7 +100,7 @@ struct StridedWords {
 		}
 	}
 
-	/* Of row v, the element in place i. */
+	/* Returns the element of row v in place i. */
 	DEVICE Compute at(int i, int stream, int v) const
 	{
 		return element_at<Element, Compute>(word[i][stream], v);

@@ -105,7 +105,7 @@ DEVICE void vec_transpose(const u32 (&in)[ROWS][WORDS], u32 (&out)[COLUMNS][OUT_
 	}
 }
 
-/* How far an address is beyond a multiple of a power of two. */
+/* Returns how far an address is beyond a multiple of a power of two. */
 template <int MULTIPLE>
 DEVICE int vec_beyond(const void *address)
 {

@@ -89,12 +89,12 @@ struct kiln_cpu_range {
 	unsigned long begin, bytes;
 };
 
-/* What one worker of the executor is doing now; the runtime keeps it right across switches. */
+/* One worker of the executor is doing this now; the runtime keeps it right across switches. */
 struct kiln_cpu_state {
 	struct kiln_cpu_dim thread, block, block_size, grid;
 	void *shared; /* dynamic shared memory of the block */
 	const struct kiln_cpu_runtime *runtime;
-	/* Of a checked kernel: the ranges that accesses are looked for in first, which of them had the
+	/* A checked kernel has the ranges that accesses are looked for in first, which of them had the
 	 * last one, and how many there were. */
 	const struct kiln_cpu_range *ranges;
 	unsigned int range_count, range_last;
@@ -112,7 +112,7 @@ struct kiln_cpu_call {
 	int line;
 };
 
-/* What a checked kernel is about to do that may not be right. */
+/* An action of a checked kernel that may be wrong. */
 enum kiln_cpu_doubt { KILN_CPU_READS, KILN_CPU_WRITES, KILN_CPU_MISALIGNED, KILN_CPU_INDEX };
 struct kiln_cpu_access {
 	enum kiln_cpu_doubt doubt;
@@ -138,7 +138,7 @@ struct kiln_cpu_variables {
 	unsigned long count;
 };
 
-/* What the executor does for kernels. */
+/* The executor's services for kernels. */
 struct kiln_cpu_runtime {
 	int (*barrier)(struct kiln_cpu_state *state, enum kiln_cpu_barrier kind, int predicate,
 				   const char *file, int line);
@@ -149,7 +149,7 @@ struct kiln_cpu_runtime {
 	/* Ends the launch with a sentence; does not return. */
 	void (*fail)(struct kiln_cpu_state *state, const char *what, const char *file, int line);
 	unsigned long long (*clock)(void); /* nanoseconds */
-	/* Of a checked kernel: returns if the access is allowed; else it ends the launch, as fail. */
+	/* Checks an access of a checked kernel; ends the launch, as fail does, if it is not allowed. */
 	void (*check)(struct kiln_cpu_state *state, const struct kiln_cpu_access *access);
 	float (*fmaf)(float x, float y, float z);
 	double (*fma)(double x, double y, double z);
@@ -167,7 +167,7 @@ struct kiln_cpu_runtime {
 #undef KILN_CPU_MATH_MEMBER
 };
 
-/* What an object says of itself: the symbol kiln_cpu_module. */
+/* An object describes itself by this symbol, kiln_cpu_module. */
 struct kiln_cpu_module {
 	unsigned int abi;
 	unsigned int arg_count;

@@ -37,7 +37,7 @@ KILN_CPU_UNCHECKED static __forceinline__ void touch(kiln_cpu_doubt doubt, unsig
 	self->runtime->check(self, &access);
 }
 
-/* What the compiler hands over where undefined behaviour begins. */
+/* The compiler hands these over where undefined behaviour begins. */
 struct place {
 	const char *file;
 	unsigned int line, column;

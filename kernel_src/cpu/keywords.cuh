@@ -6,8 +6,8 @@
 #include "cpu/abi.cuh"
 
 #ifdef KILN_CPU_KERNEL
-/* In sources of others any function may be named as the entry, and this attribute makes the
- * compiler say of those that are kernels that they are (daemon/compile/unit.c). */
+/* Any function of a user's source may be named as the entry, and this attribute makes the compiler
+ * say of those that are kernels that they are (daemon/compile/unit.c). */
 #define __global__ __attribute__((deprecated(KILN_CPU_KERNEL)))
 #else
 #define __global__
@@ -41,7 +41,7 @@ static __thread kiln_cpu_state *kiln_cpu_self;
 #define gridDim (kiln_cpu_self->grid)
 static constexpr int warpSize = 32;
 
-/* What most functions of the shim begin with. */
+/* Most functions of the shim begin with this. */
 #define KILN_CPU_F static __forceinline__ float
 #define KILN_CPU_D static __forceinline__ double
 #define KILN_CPU_I static __forceinline__ int

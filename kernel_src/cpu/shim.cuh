@@ -23,7 +23,7 @@
 
 namespace kiln_cpu
 {
-/* What `extern __shared__ T name[]` outside of functions is made to. */
+/* `extern __shared__ T name[]` outside of functions becomes this. */
 template <class T>
 struct dynamic_shared {
 	operator T *() const

@@ -32,12 +32,12 @@ struct GatherShape {
 	static constexpr i64 from = P, to = K, part = PART;
 	static constexpr bool stage = STAGE;
 	static constexpr u32 parts = static_cast<u32>((ROWS * K + PART - 1) / PART);
-	/* What a block has at most, and how often its threads take V of it. */
+	/* Threads take V of the block's elements so many times at most. */
 	static constexpr int steps = static_cast<int>((PART + V * THREADS - 1) / (V * THREADS));
 	static_assert(ROWS == 1 || PART == ROWS * K, "parts are of one row");
 };
 
-/* Where the rows are: DIMS number them, all but the slowest dimension; STEP elements apart is what
+/* The places of rows: DIMS number them, all but the slowest dimension; STEP elements apart is what
  * follows in one row.  DENSE: src lies without gaps. */
 template <bool DENSE, i64 SRC_STEP, i64 IDX_STEP, class DIMS, class SRC, class IDX>
 struct GatherPlaces {
@@ -87,7 +87,7 @@ DEVICE void gather_stage(const u8 *src, u8 *shared, Number row, int left)
 			vec_copy<es>(run + at, shared + at);
 }
 
-/* In which of the block's rows its element number `at` is. */
+/* Returns the row of the block that has element number `at` of its rows. */
 template <class SHAPE>
 DEVICE int gather_row(int at)
 {

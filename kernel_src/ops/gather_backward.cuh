@@ -59,7 +59,7 @@ struct ScatterPlaces {
 	}
 };
 
-/* What is in shared memory. */
+/* The contents of shared memory. */
 template <class SHAPE>
 struct Scatter {
 	u8 *shared;

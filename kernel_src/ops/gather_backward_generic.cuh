@@ -19,7 +19,7 @@ enum {
 	SCATTER_WORDS = 2, /* rows of dsrc are aligned to words, and whole ones */
 };
 
-/* What a block has: a list of `count` indices at a time, and its part of dsrc from `first` on. */
+/* A block has a list of `count` indices at a time, and its part of dsrc from `first` on. */
 template <typename T, typename I>
 struct ScatterAny {
 	typedef typename summand<T>::Compute Compute;
@@ -63,7 +63,7 @@ struct ScatterAny {
 		return left < chunk ? static_cast<int>(left) : chunk;
 	}
 
-	/* As scatter_link in gather_backward.cuh. */
+	/* scatter_link in gather_backward.cuh does the same. */
 	DEVICE u32 link(const I *list, int count) const
 	{
 		const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);

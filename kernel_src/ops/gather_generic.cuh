@@ -71,7 +71,7 @@ struct GatherAny {
 			take(index[i], row, from[0], elements + i * words);
 	}
 
-	/* Of a row, and behind its end of the next. */
+	/* Takes elements of a row, and behind its end those of the next. */
 	DEVICE void vector_of_rows(Number row, Number k, int valid, u32 *elements)
 	{
 		const bool two = k + vector > many && row + 1 < all;
@@ -89,7 +89,7 @@ struct GatherAny {
 		}
 	}
 
-	/* Of rows that are shorter than a vector: one after the other. */
+	/* Takes rows that are shorter than a vector, one after the other. */
 	DEVICE void elements_of_rows(Number row, Number k, int valid, u8 *to)
 	{
 #pragma unroll 1

@@ -57,7 +57,7 @@ DEVICE void giou_store(T *to, bool vector, const Compute (&box)[4])
 	}
 }
 
-/* As BoxPairs of box.cuh; what is not ragged has no offsets. */
+/* BoxPairs of box.cuh, with sizes as arguments; pairs that are not ragged have no offsets. */
 template <typename PRED, typename TARGET>
 struct GiouPairs {
 	typedef typename element<PRED>::compute Compute;

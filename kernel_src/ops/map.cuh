@@ -49,7 +49,7 @@ DEVICE Offset map_masked(T at)
 	return map_within<SIZE>(at) ? static_cast<Offset>(at) : static_cast<Offset>(0);
 }
 
-/* The same for sizes that are known when the kernel is launched. */
+/* Does so for sizes that are known when the kernel is launched. */
 template <typename T>
 DEVICE bool map_within_of(T at, i64 size)
 {
@@ -96,7 +96,7 @@ struct MapStrays {
 template <class MAP>
 DEVICE void map_report(const MapStrays &strays, u64 *report)
 {
-	/* Where sizes are arguments, they may allow no stray. */
+	/* Sizes that are arguments may allow no stray. */
 	if (MAP::reports && MAP::sized && !report)
 		return;
 	if constexpr (MAP::reports && !MAP::first) {
@@ -129,7 +129,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 			typename MAP::Place at[UNROLL];
 			typename MAP::Held held[UNROLL];
 			u32 out[UNROLL][words];
-			/* What is beyond the end does the last one again, and does not store it. */
+			/* A thread beyond the end does the last element again, and does not store it. */
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++) {
 				const Number n = first + u * THREADS;
@@ -157,7 +157,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 			first += static_cast<Number>(gridDim.x) * (THREADS * UNROLL);
 		} while (LOOP && first < vectors);
 	if constexpr (v > 1 && MAP::rest) {
-		/* What is less than a vector. */
+		/* Takes the rest, which is less than a vector. */
 		const u64 rest = static_cast<u64>(vectors) * v + threadIdx.x;
 		if (blockIdx.x == 0 && threadIdx.x < v && rest < elements) {
 			typename ONE::Place at;
@@ -174,7 +174,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 
 /* ---- Sums, products, least and greatest ---- */
 
-/* Of one output, or of V, the terms of a piece that part number `part` of SPLIT has. */
+/* Adds up the terms of a piece that part number `part` of SPLIT has, of one output or of V. */
 template <int SPLIT, class MAP>
 DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 piece, u32 part,
 					  typename MAP::Result (&sum)[MAP::vector], MapStrays &strays)
@@ -240,9 +240,9 @@ DEVICE void map_join(u32 part, u32 lane, typename MAP::Result (&sum)[MAP::vector
 }
 
 /*
- * What the pieces of a group of outputs have comes together in scratch memory, behind a counter for
- * each group.  True for the threads of the block that comes last: sum is all of it then, in the
- * order of the pieces.
+ * The sums of the pieces of a group of outputs meet in scratch memory, behind a counter for each
+ * group.  True for the threads of the block that comes last: sum is all of it then, in the order of
+ * the pieces.
  */
 template <int LANES, int OUTS, class MAP>
 DEVICE bool map_gather(const MAP &map, u8 *scratch, typename MAP::Number groups,

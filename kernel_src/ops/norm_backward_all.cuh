@@ -163,10 +163,10 @@ struct NormBackwardAll {
 	}
 };
 
-/* Of each block's sums there is one set in scratch memory, behind the counters. */
+/* Each block leaves one set of sums in scratch memory, behind the counters. */
 constexpr i64 norm_backward_all_counters = 256;
 
-/* What a row's forward found, or zeros where there is none. */
+/* The numbers that the forward found for a row, or zeros if there is no row. */
 template <class WITH, typename T, typename Offset>
 DEVICE NormBackwardRow<WITH, typename element<T>::compute>
 norm_backward_found(const NormBackwardOperands<WITH, T> &at, Offset number)
@@ -208,7 +208,7 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
 	async_wait_all();
 }
 
-/* The same, with the next row under way to registers. */
+/* Does so with the next row under way to registers. */
 template <class All, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first, Offset step,
 								Offset mine, Sums &all)

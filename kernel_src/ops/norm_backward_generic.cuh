@@ -39,7 +39,7 @@ struct NormBackwardAny {
 
 	DEVICE Found found(i64 row) const
 	{
-		/* Without dx and dgamma they are not needed, nor there. */
+		/* Nothing needs them without dx and dgamma, and they may be left out then. */
 		return {!RMS && mean ? mean[row] : Compute(0), rstd ? rstd[row] : Compute(0)};
 	}
 

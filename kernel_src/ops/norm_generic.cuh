@@ -183,7 +183,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
 		const NormRow<Compute> answer = any.measure(inputs, number, at, group, eps, pivot, step);
 		if (!here)
 			return;
-		/* From the end to the beginning, so that what was read last is still near. */
+		/* Goes from the end to the beginning, so that the last elements read are still near. */
 		const i64 begin = number * columns;
 #pragma unroll 1
 		for (;; any.held.fetch(inputs, number, at, step - 1)) {

@@ -34,7 +34,7 @@ struct NormAlong {
 			}
 		}
 	}
-	/* Of vector n.  The compiler must not keep them as numbers from row to row. */
+	/* Gives vector n.  The compiler must not keep them as numbers from row to row. */
 	template <typename Compute>
 	DEVICE void get(int n, Compute (&out)[V])
 	{
@@ -59,7 +59,7 @@ struct NormRing {
 	static constexpr int size = SHAPE::threads, warps = size / 32, cluster = SHAPE::cluster;
 	static_assert(!WITH::residual && SHAPE::rows == 1 && Row::bytes == 16 && warps > 1, "");
 
-	/* What the warps of the block, and the blocks of the cluster, found of two rows in turn. */
+	/* The findings of the block's warps, and of the cluster's blocks, for two rows in turn. */
 	struct Found {
 		Parts warp[2][warps], block[2][cluster];
 	};

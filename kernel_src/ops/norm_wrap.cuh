@@ -106,7 +106,7 @@ __global__ __launch_bounds__(SHAPE::threads) void norm_wrap(
 		row.measure(number, here);
 		if (here)
 			row.store(number, planes);
-		/* What warps share is used again. */
+		/* The next step uses the memory that warps share again. */
 		if (SHAPE::threads / SHAPE::rows > 32 && (LOOP || EACH > 1))
 			__syncthreads();
 	}

@@ -39,7 +39,7 @@ struct permute_shift_shape {
 	}
 };
 
-/* Where row `row` + k, or the last one, is in x, in elements; first: row itself. */
+/* Returns the place in x of row `row` + k, or of the last one, in elements; first: row itself. */
 template <int KR, i64 R, class RD, class RX, typename Offset>
 DEVICE Offset permute_shift_row(u32 row, Offset first, int k, int column)
 {
@@ -79,7 +79,7 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 #pragma unroll
 		for (int k = 0; k < KR; k++) {
 			if constexpr (RUN) {
-				/* Behind the last row: the first ones, in the next column if there is one. */
+				/* The first rows follow the last one, in the next column if there is one. */
 				const bool next = row + k >= static_cast<u32>(R);
 				const int more = left > ES ? ES : 0;
 				const Offset at = (first + static_cast<Offset>(k * RX::first)) * ES -

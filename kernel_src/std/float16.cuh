@@ -35,7 +35,7 @@ __device__ inline float kiln_half_float(unsigned short bits)
 
 	if (rest >= 0x7c00u << 13)
 		return __uint_as_float(sign | 0x7f800000u | rest);
-	/* By 2^112, which subnormal numbers survive, too. */
+	/* Multiplies by 2^112, which subnormal numbers survive, too. */
 	return __uint_as_float(sign | __float_as_uint(__uint_as_float(rest) * 5.192296858534828e33f));
 #else
 	float out;
@@ -188,7 +188,7 @@ __device__ inline float kiln_bfloat16_float(unsigned short bits)
 		return a.y;                                                       \
 	}
 
-/* What has the type's name in its own: of one, and of a pair. */
+/* Functions with the type's name in their own: for one number, and for a pair. */
 #define KILN_16_NAMED(type, word, words)                              \
 	__device__ inline type __float2##word(float value)                \
 	{                                                                 \

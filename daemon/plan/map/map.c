@@ -347,7 +347,7 @@ int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	return understand(problem, &map, error);
 }
 
-/* Which subscript of which access has the number, and its column. */
+/* Names the subscript with this number, its access, and its column. */
 static void name_subscript(const struct map *map, int number, struct plan_text *out)
 {
 	for (int i = 0; i < map->access_count; i++) {

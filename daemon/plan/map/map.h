@@ -40,8 +40,8 @@ enum map_kind {
 	MAP_CAST    /* which: dtype */
 };
 
-/* What is computed in.  WHOLE and REAL have no type of their own yet: they take that of what they
- * meet. */
+/* The types that values are computed in.  WHOLE and REAL have no type of their own yet: they take
+ * that of what they meet. */
 enum map_type {
 	MAP_BOOL,
 	MAP_I32,
@@ -108,7 +108,8 @@ struct map_access {
 	int node, operand;
 	bool direct; /* offset = start + the sum of coefficient * index, always within */
 	int64_t start, coefficient[MAP_INDICES];
-	/* Of each subscript: is it a sum of indices with known factors, and can it be out of range? */
+	/* Says of each subscript: is it a sum of indices with known factors, and can it be out of
+	 * range? */
 	struct map_subscript {
 		bool affine, within;
 		int64_t start, coefficient[MAP_INDICES];
@@ -149,7 +150,7 @@ extern const struct map_function map_functions[];
 int map_refuse(struct map *map, int column, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Where a part of the statement begins. */
+/* Returns the column at which a part of the statement begins. */
 int map_column(const struct map *map, int node);
 
 /* map_parse.c: names, statement, bounds and checked, as far as they are there without tensors. */
@@ -166,7 +167,7 @@ static inline bool map_is_float(enum map_type type)
 {
 	return type == MAP_F32 || type == MAP_F64 || type == MAP_REAL;
 }
-/* What the result of a sum is kept in. */
+/* Returns the type that the result of a sum is kept in. */
 enum map_type map_sum_type(const struct map *map);
 
 /* map_dtype.c: of a statement whose types are not settled yet; all inputs are there. */
@@ -207,13 +208,13 @@ static inline bool map_is_batch_of_one(const struct map *map, int index)
 }
 
 void map_loops(const struct map *map, struct map_loops *out);
-/* How far an access moves from one element of a loop to the next. */
+/* Returns how far an access moves from one element of a loop to the next. */
 int64_t map_stride(const struct map *map, const struct map_access *access,
 				   const struct map_loops *loops, int loop);
 /* The bytes that the access can load at once, of `vector` elements that lie side by side. */
 uint32_t map_width(const struct map *map, const struct map_access *access,
 				   const struct map_loops *loops);
-/* That of the output's stores. */
+/* Returns the width of the output's stores. */
 uint32_t map_store_width(const struct map *map, const struct map_loops *loops);
 
 /* ---- Candidates (map_way.c) ---- */
@@ -231,7 +232,7 @@ struct kernel_scratch map_scratch(const struct map *map, const struct map_loops 
 								  const struct map_way *way);
 int map_ways(const struct map *map, const struct map_loops *loops,
 			 const struct kernel_limits *limits, struct map_way ways[MAP_WAYS]);
-/* That of the generic kernel: of few that there are. */
+/* Returns the way of the generic kernel, of which there are few. */
 struct map_way map_generic_way(const struct map *map, const struct map_loops *loops,
 							   const struct kernel_limits *limits);
 
@@ -247,7 +248,7 @@ struct map_size {
 /* false: there are more than a kernel can have. */
 bool map_sizes(const struct map *map, const struct map_loops *loops,
 			   struct map_size list[MAP_SIZES], int *count);
-/* How an access moves along the vectors' loop: 0, 1, or 2 for anything else. */
+/* Returns how an access moves along the vectors' loop: 0, 1, or 2 for anything else. */
 int64_t map_step(const struct map *map, const struct map_access *access,
 				 const struct map_loops *loops);
 /* Does an access move along a loop at all? */

@@ -33,7 +33,7 @@ static void add_loops(const struct map *map, int first, int last, struct map_loo
 
 	for (int k = first; k < last; k++) {
 		struct map_loop *loop = out->count ? &out->loop[out->count - 1] : NULL;
-		/* Where sizes are arguments, 1 is one like any other. */
+		/* A size of 1 is like any other if sizes are arguments. */
 		if (map->index[k].extent == 1 && !map->generic && !map_is_batch_of_one(map, k))
 			continue;
 		if (!fresh && can_join(map, loop->last, k)) {
@@ -70,7 +70,7 @@ static uint32_t element(const struct map *map, int operand)
 	return kernel_dtype_bytes(map->problem->tensors[operand].dtype);
 }
 
-/* How many accesses lie side by side along a loop, and their largest element. */
+/* Counts the accesses that lie side by side along a loop, and finds their largest element. */
 static int count_along(const struct map *map, const struct map_loops *loops, int loop,
 					   uint32_t *largest)
 {
@@ -123,7 +123,7 @@ static void choose_vector(const struct map *map, struct map_loops *out)
 		vector = 16 / store < MOST_BYTES / along ? 16 / store : MOST_BYTES / along;
 	if (sum && vector > 8)
 		vector = 8;
-	/* Without another loop around it, what is left over at the end can be done by itself. */
+	/* The rest at the end of a loop can be done by itself if there is no other loop around it. */
 	while (vector > 1 && (out->vector_loop < 0 ||
 						  (out->loop[out->vector_loop].extent % vector && (sum || out->count > 1))))
 		vector /= map->generic ? vector : 2;
@@ -146,7 +146,8 @@ static bool needs_wide(const struct map *map, const struct map_loops *loops)
 	return loops->elements > INT32_MAX / 2 || loops->terms > INT32_MAX / 2;
 }
 
-/* By the terms alone, as long as there is memory for what the pieces come to. */
+/* The number of pieces follows from the terms alone, as long as there is memory for the results of
+ * all pieces. */
 static int64_t count_pieces(const struct map *map, const struct map_loops *loops)
 {
 	int64_t steps = loops->rows ? loops->terms / loops->vector : loops->terms;

@@ -428,7 +428,7 @@ int map_parse_names(const struct kernel_problem *problem, struct map *map)
 	}
 }
 
-/* What was given, and is not in the statement. */
+/* Refuses names and scalars that the statement does not use. */
 static int check_used(struct map *map)
 {
 	const struct kernel_problem *problem = map->problem;

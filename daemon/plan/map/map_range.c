@@ -187,7 +187,7 @@ static void range_call(const struct map *map, struct map_node *node)
 	set_range(node, low, high);
 }
 
-/* What a clamp or a min of something unknown can be is known in part: its own type bounds it. */
+/* A clamp or a min of something unknown is known in part: its own type bounds it. */
 static void range_by_type(struct map_node *node)
 {
 	if (node->ranged || map_is_float(node->type))
@@ -244,7 +244,7 @@ static void range_node(struct map *map, int number)
 	range_by_type(node);
 }
 
-/* Of what had no type, 32 bits are enough where every part of it fits them. */
+/* A node without a type gets 32 bits if every part of it fits them. */
 static bool narrow(struct map *map, int number)
 {
 	struct map_node *node = &map->node[number];
@@ -430,7 +430,7 @@ static int find_accesses(struct map *map, int number)
 	return KILN_OK;
 }
 
-/* Where an access needs a subscript's value, the indices in it are needed too. */
+/* An access that needs a subscript's value needs the indices in it, too. */
 static void name_indices(struct map *map, int number)
 {
 	const struct map_node *node = &map->node[number];

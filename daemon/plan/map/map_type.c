@@ -74,7 +74,7 @@ static int settle(struct map *map, int number, enum map_type type)
 	return status;
 }
 
-/* What is open still is 64-bit, or f32. */
+/* A node that is still open becomes 64-bit, or f32. */
 static int settle_alone(struct map *map, int number, enum map_type real)
 {
 	enum map_type type = map->node[number].type;

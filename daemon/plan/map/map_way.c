@@ -46,8 +46,8 @@ static void map_way_add_way(const struct kernel_limits *limits, uint32_t threads
 	ways[(*count)++] = way;
 }
 
-/* How many share a sum follows from its terms alone, so that the number of outputs changes no bit
- * of them. */
+/* The number of threads that share a sum follows from its terms alone, so that the number of
+ * outputs changes no bit of them. */
 static uint32_t find_split(const struct map_loops *loops)
 {
 	int64_t terms = loops->rows ? loops->terms / loops->vector : loops->terms;
@@ -94,8 +94,8 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	return count;
 }
 
-/* Of the splits that there are the nearest below; vectors of a thread as there are registers, or
- * one where there is little work. */
+/* Takes the nearest split below that has a kernel, and as many vectors a thread as there are
+ * registers for, or one where there is little work. */
 struct map_way map_generic_way(const struct map *map, const struct map_loops *loops,
 							   const struct kernel_limits *limits)
 {

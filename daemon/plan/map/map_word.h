@@ -31,7 +31,7 @@ void word_next(struct map_parser *parser);
 bool word_is_sign(const struct map_parser *parser, const char *sign);
 /* Goes on behind the sign if it is here. */
 bool word_take_sign(struct map_parser *parser, const char *sign);
-/* ... and fails if it is not; where: "or ','". */
+/* Like that, but fails if the word is another; where: "or ','". */
 void word_need_sign(struct map_parser *parser, const char *sign, const char *where);
 bool word_is_letter(char c);
 

@@ -40,7 +40,7 @@ bool map_has_checks(const struct map *map)
 
 /* ---- Members ---- */
 
-/* What the kernel takes and the structure holds: with its type, or by name. */
+/* A way to write the sizes that the kernel takes and the structure holds: with their types, or by name. */
 struct held_values {
 	const char *between, *last;
 	bool types;
@@ -58,7 +58,7 @@ static void write_value_of(struct held_values *values, const char *type, const c
 	plan_print(out, "%s", --values->left ? values->between : values->last);
 }
 
-/* In the parameters of the kernel Number and Offset have no names yet. */
+/* Number and Offset have no names yet in the parameters of the kernel. */
 static const char *size_type(const struct map_loops *loops, const struct map_size *size)
 {
 	if (strcmp(size->type, "Number") == 0)
@@ -112,8 +112,8 @@ static void write_types(const struct map *map, const struct map_loops *loops, st
 
 /* ---- Where elements are ---- */
 
-/* From a number to the places in loops [first, last), the fastest first; the vector's loop counts
- * whole vectors. */
+/* Turns a number into the places in loops [first, last), the fastest first; the vector's loop
+ * counts whole vectors. */
 static void write_place(const struct map *map, const struct map_loops *loops, const char *name,
 						int first, int last, struct plan_text *out)
 {

@@ -22,8 +22,8 @@ struct form {
 	bool reverse;
 };
 
-/* How threads share the work: (size) threads a row and (side) rows a block; or, of strided rows,
- * (size) threads share the columns of each of (side) vectors of rows. */
+/* Threads share the work: (size) threads a row and (side) rows a block; or, of strided rows, (size)
+ * threads share the columns of each of (side) vectors of rows. */
 struct shape {
 	uint32_t vector, held, size, side;
 };
@@ -305,7 +305,7 @@ static int cumsum_plan(const struct kernel_problem *problem, const struct kernel
 	return rows_no_candidate(problem, choice, &form.rows, limits, error);
 }
 
-/* Of each type: short rows, long ones by vectors and by elements, and rows side by side. */
+/* Each type has four: short rows, long ones by vectors and by elements, and rows side by side. */
 static int cumsum_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16,

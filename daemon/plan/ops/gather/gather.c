@@ -126,8 +126,8 @@ static bool gather_fits(const struct gather_problem *gather, uint32_t rows, uint
 	return gather->few > 0 && (uint64_t)gather->few <= shared / gather->element / rows;
 }
 
-/* So many rows that a block has enough to do, and its part of dst begins where a vector may.  How
- * many there are in all does not count: with few of them the launch is what takes time, and all
+/* Finds so many rows that a block has enough to do, and that its part of dst begins where a vector
+ * may.  The number of all rows does not count: with few of them the launch takes the time, and all
  * batches have one kernel. */
 static uint32_t gather_find_rows(const struct gather_problem *gather,
 								 const struct kernel_limits *limits, bool stage)

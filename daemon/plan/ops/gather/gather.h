@@ -9,8 +9,8 @@
 
 enum gather_bounds { GATHER_CHECK, GATHER_CLAMP, GATHER_TRUST };
 
-/* Which operand is which.  "few": the side whose last dimension is indexed (src, dsrc); "many": the
- * side that has one element for each index (dst, ddst). */
+/* The numbers of the operands.  "few": the side whose last dimension is indexed (src, dsrc);
+ * "many": the side that has one element for each index (dst, ddst). */
 struct gather_op {
 	bool backward;
 	int few, many, idx, input, output;

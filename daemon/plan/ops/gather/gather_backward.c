@@ -30,7 +30,7 @@ static uint32_t round_up(uint32_t value)
 	return (value + 15) / 16 * 16;
 }
 
-/* As ScatterShape in ops/gather_backward.cuh has it. */
+/* ScatterShape in ops/gather_backward.cuh computes the same. */
 static uint32_t gather_backward_shared_bytes(const struct gather_problem *gather,
 											 const struct scatter_way *way)
 {
@@ -123,7 +123,7 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
 	int count = 0;
 
-	/* Without leading dimensions each row has a list of its own. */
+	/* A row has a list of its own if there are no leading dimensions. */
 	while (problem->tensors[0].rank > 2 && rows < MOST_ROWS && 2 * rows * row <= BLOCK_BYTES)
 		rows *= 2;
 	if (rows > FEW_ROWS && plan_divide_up(gather->outer, rows) * gather->lists * chunks < blocks)

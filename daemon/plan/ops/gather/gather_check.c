@@ -172,7 +172,7 @@ void gather_extents(const struct kernel_problem *problem, const struct gather_pr
 		const struct kernel_tensor *tensor = &problem->tensors[i];
 		uint64_t bytes = plan_distinct_bytes(tensor);
 		plan_touch(problem, i, alignment[i], out);
-		/* Of a row that is longer than what is wanted of it, no more than that is read. */
+		/* A row may be longer than the part of it that is wanted: only so much is read. */
 		if (i == gather->op.input && !gather->op.backward && gather->many < gather->few)
 			out->bytes_moved -= bytes - bytes / (uint64_t)gather->few * (uint64_t)gather->many;
 	}

@@ -37,7 +37,7 @@ int gather_generic(const struct kernel_problem *problem, const struct gather_pro
 				   char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	/* As GatherAny::vector. */
+	/* GatherAny::vector is the same number. */
 	int64_t most = 64 / gather->index_bytes, whole = 16 / gather->element;
 	int64_t vector = whole < most ? whole : most, count;
 	uint32_t load, store, bytes, flags = find_flags(problem, gather, vector, &load, &store);

@@ -81,7 +81,7 @@ static int find_ways(const struct giou_problem *giou, const struct kernel_limits
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
-	/* Beyond what the caches hold, what is not read is worth more than being early. */
+	/* Bytes that are not read are worth more than an early read, once the caches hold no more. */
 	if (giou->op.loss && !giou->op.backward)
 		giou_add_way(giou, limits, 1024, giou->pairs <= 1 << 21, ways, &count);
 	for (int both = 1; both >= 0; both--)

@@ -7,7 +7,7 @@
 
 #include "daemon/plan/ops/rows/rows.h"
 
-/* Where each operand stands; -1: the operator does not have it. */
+/* The number of each operand; -1: the operator does not have it. */
 struct giou_op {
 	bool loss, backward;
 	int pred, target, offsets, y, dy, loss_out, count, dloss, dpred;

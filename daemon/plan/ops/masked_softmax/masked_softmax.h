@@ -21,7 +21,7 @@ struct masked_problem {
 	int64_t diagonal;
 	double scale;
 	struct softmax_form form; /* of the operands that are rows */
-	/* The same rows in the mask alone, or, for a causal one, where the query is its element. */
+	/* The same rows in the mask alone; for a causal mask the query is its element. */
 	bool masks;
 	struct rows_form rows;
 };
@@ -42,7 +42,7 @@ void masked_form(struct masked_problem *masked);
 /* ", MaskFlags<f32, 512, MASK_ZERO, false, 4, false>, MaskPlace<1, List<4096>, List<0, 512>>" */
 void masked_print_mask(struct plan_text *text, const struct masked_problem *masked,
 					   const struct rows_shape *shape);
-/* What the mask's address must be a multiple of. */
+/* Returns the number that the mask's address must be a multiple of. */
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape);
 
 /* ---- Pieces of plans (masked_softmax.c) ---- */

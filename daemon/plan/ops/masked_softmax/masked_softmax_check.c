@@ -104,7 +104,7 @@ static int check_mask(struct masked_problem *masked, char error[KERNEL_ERROR_MAX
 	status = check_mask_dtype(masked, error);
 	if (!status)
 		status = check_broadcast(masked, masked->kind == MASKED_LENGTHS ? rank - 1 : rank, error);
-	/* What it added is in y. */
+	/* y contains already what the mask added. */
 	if (masked->kind == MASKED_ADDITIVE && masked->backward)
 		masked->mask = -1;
 	return status;

@@ -141,7 +141,8 @@ static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 
 int masked_softmax_generics(int index, struct kernel_problem *out)
 {
-	/* Behind four of each type: an f32 is added to vectors of halves; then rows that are held. */
+	/* Four kernels of each type come first; then those that add an f32 to vectors of halves; then
+	 * those for rows that are held. */
 	int held = index - 18, which = held < 0 ? ROWS_HELD_SHAPES : held % ROWS_HELD_SHAPES;
 	kiln_dtype dtype = dtypes[index < 16 ? index / 4
 							  : held < 0 ? index - 15

@@ -37,7 +37,7 @@ static uint32_t kept_bytes(const struct masked_problem *masked)
 	return kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
 }
 
-/* How the mask elements of a vector come in: so many bytes at once, or as mask.cuh says. */
+/* The mask elements of a vector come in so many bytes at once, or as mask.cuh says. */
 enum { WAY_APART = -1, WAY_BETWEEN = 0 };
 
 static int way_of(const struct masked_problem *masked, const struct rows_shape *shape)

@@ -76,10 +76,10 @@ struct norm_problem {
 	uint32_t affine; /* alignment that gamma and beta have at least */
 };
 
-/* Of x and the residual; it lasts as long as the problem (norm_print.c). */
+/* Makes the place of x and the residual; it lasts as long as the problem (norm_print.c). */
 struct norm_place norm_place(const struct norm_problem *norm);
 
-/* How a row is taken. */
+/* A way to take a row. */
 struct norm_way {
 	struct rows_shape shape;
 	uint32_t together; /* rows that the same threads hold */

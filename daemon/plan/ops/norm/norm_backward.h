@@ -29,7 +29,7 @@ struct norm_backward_problem {
 	int sums;        /* of dgamma and dbeta, how many are there */
 };
 
-/* How columns are added up: strips of them, by blocks that go over the rows. */
+/* Columns are added up in strips, by blocks that go over the rows. */
 struct norm_backward_strips {
 	uint32_t vector; /* elements that move at once */
 	uint32_t size;   /* threads a row */
@@ -47,7 +47,7 @@ enum norm_backward_kind {
 	NORM_BACKWARD_BOTH,    /* all of them, rows and columns by different blocks */
 };
 
-/* How a problem is taken. */
+/* A way to take a problem. */
 struct norm_backward_way {
 	enum norm_backward_kind kind;
 	struct rows_shape shape;            /* not COLUMNS */
@@ -59,7 +59,7 @@ struct norm_backward_way {
 /* The ways for a problem, the best first; how many. */
 int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS]);
-/* What is asked of rows that are held, or read twice. */
+/* Returns the need of rows that are held, or read twice. */
 struct rows_need norm_backward_need(const struct norm_backward_problem *norm);
 /* The ways to add up columns alone (norm_backward_columns.c). */
 int norm_backward_columns(const struct norm_backward_problem *norm,
@@ -69,7 +69,7 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 bool norm_backward_strips_of(const struct norm_backward_problem *norm,
 							 const struct kernel_limits *limits, uint32_t threads,
 							 struct norm_backward_strips *strips);
-/* How many strips there are, and in how many chunks the rows are best cut. */
+/* Returns how many strips there are, and in how many chunks the rows are best cut. */
 int64_t norm_backward_strip_count(const struct norm_backward_problem *norm,
 								  const struct norm_backward_strips *strips);
 uint32_t norm_backward_chunk_count(const struct norm_backward_problem *norm,
@@ -84,11 +84,11 @@ struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_pro
 /* The ways that thread can hold rows and sums (norm_backward_all.c). */
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most);
-/* ... grid, block, shared and scratch memory. */
+/* Sets grid, block, shared and scratch memory of such a way. */
 void norm_backward_all_launch(const struct norm_backward_problem *norm,
 							  const struct norm_backward_way *way,
 							  const struct kernel_limits *limits, struct kernel_plan *out);
-/* What the addresses of x, dy and dx must be multiples of. */
+/* Returns the number that the addresses of x, dy and dx must be multiples of. */
 uint32_t norm_backward_alignment(const struct norm_backward_problem *norm,
 								 const struct norm_backward_way *way);
 /* "rows 128x2 r1": unique. */

@@ -113,8 +113,8 @@ static uint32_t strip_size(const struct norm_backward_problem *norm, uint32_t ve
 	return size;
 }
 
-/* Whether there are so many strips that chunks of rows would not help.  The number of rows has no
- * part in it, since the kernel is another one. */
+/* Finds out if there are so many strips that chunks of rows would not help.  The number of rows has
+ * no say, since the answer makes another kernel. */
 static void find_alone(const struct norm_backward_problem *norm,
 					   struct norm_backward_strips *strips, const struct kernel_limits *limits)
 {

@@ -13,7 +13,7 @@
 /* Blocks for sums alone that each multiprocessor is to have. */
 #define BLOCKS 2
 
-/* How a launch cuts rows and columns. */
+/* A launch cuts rows and columns like this. */
 struct cut {
 	struct rows_any rows;
 	uint32_t lanes; /* of a strip, as a power of two */
@@ -95,7 +95,7 @@ static void find_cut(const struct norm_backward_problem *norm, const struct kern
 	cut->sets = dx ? plan_divide_up(cut->chunk, side) : 0;
 }
 
-/* What is not read says nothing of how the others are numbered. */
+/* An operand that is not read says nothing about the places of the others. */
 static uint32_t pieces_of(const struct norm_backward_problem *norm)
 {
 	return norm->pieces & norm->need.held;
@@ -162,7 +162,7 @@ int norm_backward_generic(const struct norm_backward_problem *norm,
 static int generics(int index, bool rms, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
-	/* Behind two of each type: gamma of f32 with halves. */
+	/* Two kernels of each type come first; then those for gamma of f32 with halves. */
 	kiln_dtype dtype = dtypes[index < 8 ? index / 2 : index - 7];
 	const int64_t shape[] = {2, index < 8 && index & 1 ? 3 : 64};
 	int dx = rms ? 4 : 5;

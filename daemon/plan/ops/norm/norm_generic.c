@@ -130,7 +130,8 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 int norm_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
-	/* Behind four of each type: gamma of f32 with halves, then rows that are held. */
+	/* Four kernels of each type come first; then those for gamma of f32 with halves; then those for
+	 * rows that are held. */
 	int held = index - 20, which = held < 0 ? ROWS_HELD_SHAPES : held % ROWS_HELD_SHAPES;
 	kiln_dtype dtype = dtypes[index < 16 ? index / 4
 							  : held < 0 ? index / 2 - 7

@@ -137,7 +137,7 @@ bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
 	uint32_t taken = way->together * (way->each ? way->each : 1);
 	bool loop;
 
-	/* What a group takes counts as one row. */
+	/* The rows that a group takes together count as one row. */
 	form.rows = (form.rows + taken - 1) / taken;
 	loop = rows_launch(&form, &need, &way->shape, limits, out);
 	if (way->each)

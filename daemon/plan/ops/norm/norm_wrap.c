@@ -64,8 +64,8 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 }
 
 /*
- * As few threads a row as can hold it, but for short rows, and one warp for rows of 1023 halves;
- * many rows a block, which share what it takes to fill the planes.
+ * Offers as few threads a row as can hold it (fewer for short rows, one warp for rows of 1023
+ * halves), and many rows a block, which share the work of filling the planes.
  */
 void norm_offer_wraps(struct norm_ways *ways)
 {

@@ -16,10 +16,10 @@ struct permute_dim {
 };
 
 /*
- * What is left of a permute when names are gone: the dimensions in y's order, slowest first,
- * without those of size 1, neighbours merged where both sides run on; and the bytes that move as
- * one, which is the widest power of two that the run, the strides and both addresses allow.  Two
- * problems with one form (but for the size of the slowest dimension) are one kernel.
+ * A permute without names: the dimensions in y's order, slowest first, without those of size 1,
+ * neighbours merged where both sides run on; and the bytes that move as one, which is the widest
+ * power of two that the run, the strides and both addresses allow.  Two problems with one form (but
+ * for the size of the slowest dimension) are one kernel.
  */
 struct permute_form {
 	uint32_t element; /* bytes: 1, 2, 4, 8, 16 */
@@ -86,7 +86,7 @@ extern const struct permute_variant permute_vector, permute_interleave, permute_
 /* The plan whose kernel knows no size, of a permute that is no copy. */
 void permute_generic(const struct kernel_problem *problem, const int64_t *perm,
 					 const struct kernel_limits *limits, struct kernel_plan *out);
-/* The same of a refined form that is a transpose; false if it is none. */
+/* Does so for a refined form that is a transpose; false if it is none. */
 bool permute_tile_generic(const struct permute_form *form, const struct kernel_limits *limits,
 						  struct kernel_plan *out);
 
@@ -160,7 +160,7 @@ struct permute_matrix {
 bool permute_matrix_find(const struct permute_form *form, uint32_t side, const char *variant,
 						 struct permute_matrix *matrix, struct plan_text *why);
 /*
- * The same for rows that are aligned to elements only, and too narrow vectors for tiles: *run, if
+ * Does so for rows that are aligned to elements only, and too narrow vectors for tiles: *run, if
  * y's columns follow one another and are short enough that a block may take them whole.
  */
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,

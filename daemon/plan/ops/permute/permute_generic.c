@@ -10,7 +10,7 @@
 #define PASSED 9 /* dimensions, the slowest without its size; permute_generic.cuh has it, too */
 #define RUN 4    /* elements of less than 4 bytes that a thread stores together */
 
-/* How many of the dimensions a kernel looks at: each has kernels for these. */
+/* A kernel looks at so many dimensions: each has kernels for these. */
 static const int ranks[] = {2, 4, PASSED};
 #define RANKS (int)(sizeof(ranks) / sizeof(ranks[0]))
 
@@ -43,7 +43,7 @@ static bool is_wide(const struct permute_form *form)
 	return strcmp(permute_offset_type(form, -1), "i64") == 0 || form->count > INT32_MAX / 2;
 }
 
-/* How many elements a thread takes, which then are one step of the fastest dimension. */
+/* Returns how many elements a thread takes; they become one step of the fastest dimension. */
 static uint32_t join_runs(struct permute_form *form, int64_t *apart)
 {
 	struct permute_dim *last = &form->dim[form->rank - 1];
@@ -135,7 +135,7 @@ static void make_gather(int class, kiln_dtype dtype, int64_t last, struct kernel
 }
 
 /*
- * Of each element size: gathers of each number of dimensions, the last once more for what is wide;
+ * Each element size has gathers of each number of dimensions, the last once more for what is wide;
  * the same by runs for small elements; a tile.
  */
 int permute_generics(int index, struct kernel_problem *out)

@@ -129,7 +129,7 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 
 /* ---- Suggesting ---- */
 
-/* So many threads that each loads `passes` times. */
+/* Picks so many threads that each loads `passes` times. */
 static uint32_t pick_threads(const struct permute_choice *c, const struct shape *shape,
 							 uint32_t element, uint32_t passes)
 {
@@ -204,7 +204,7 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	bool run;
 
-	/* That rows are aligned needs no mention. */
+	/* The note does not mention that rows are aligned. */
 	if (!permute_shift_find(list->form, &matrix, &run, &unsaid))
 		return;
 	c.rows = run ? (uint32_t)matrix.rows : side;

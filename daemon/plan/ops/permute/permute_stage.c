@@ -141,7 +141,7 @@ static bool permute_stage_make(const struct permute_form *form, const struct ker
 
 /* ---- Suggesting ---- */
 
-/* As many blocks as threads and shared memory let a multiprocessor hold. */
+/* Picks as many blocks as threads and shared memory let a multiprocessor hold. */
 static uint32_t pick_resident(const struct permute_form *form, const struct permute_choice *c,
 							  const struct kernel_limits *limits)
 {
@@ -175,7 +175,7 @@ static void permute_stage_suggest(struct permute_list *list, struct plan_text *w
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	bool run;
 
-	/* That rows are aligned needs no mention. */
+	/* The note does not mention that rows are aligned. */
 	if (!permute_stage_find(list->form, &matrix, &run, &unsaid))
 		return;
 	if (run) {

@@ -132,7 +132,8 @@ static bool permute_tile_make(const struct permute_form *form, const struct kern
 
 /* ---- Suggesting ---- */
 
-/* Of side, side/2, ...: what covers size with the least padding and the fewest short runs. */
+/* Picks side, side/2, ...: the one that covers size with the least padding and the fewest short
+ * runs. */
 static uint32_t pick_side(int64_t size, uint32_t side, uint32_t element)
 {
 	uint32_t best = side;
@@ -160,7 +161,7 @@ static uint32_t pick_block(const struct permute_choice *c, uint32_t element)
 /* A thread loads at least once; a column is stored by one pass of the block. */
 static uint32_t pick_threads(const struct permute_choice *c, uint32_t element, uint32_t max_threads)
 {
-	/* What a thread does at once while loading: turning a block. */
+	/* A thread loads this much at once: it turns a block. */
 	uint32_t slots = c->rows / c->block * (c->columns / (c->load / element));
 	uint32_t most = max_threads < 256 ? max_threads : 256, step = runs(c, element), threads;
 
@@ -193,7 +194,7 @@ static void shrink(struct permute_choice *c, uint32_t element, uint32_t most)
 		c->columns /= 2;
 }
 
-/* Where both sides are of several dimensions, neighbours in x are the better company. */
+/* If both sides have several dimensions, neighbours in x are the better company. */
 static uint32_t pick_band(const struct permute_form *form)
 {
 	struct permute_matrix all;
@@ -236,7 +237,7 @@ static struct permute_choice pick(const struct permute_form *form,
 	}
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
-	/* Where a thread needs few registers, twice as many store, though half of them load nothing. */
+	/* If a thread needs few registers, twice as many store, though half of them load nothing. */
 	if ((element == 4 || element == 16 || c.load < 16) && c.threads <= 256 &&
 		2 * c.threads <= limits->max_threads && tile_bytes(&c, element) / c.store >= 2 * c.threads)
 		c.threads *= 2;
@@ -290,7 +291,8 @@ static void suggest_cuts(struct permute_list *list, const struct permute_choice 
 	permute_suggest(list, &c);
 }
 
-/* Around what was picked: other orders, other tiles, other cuts of the same tile. */
+/* Suggests candidates around the one picked: other orders, other tiles, other cuts of the same
+ * tile. */
 static void permute_tile_suggest(struct permute_list *list, struct plan_text *why)
 {
 	static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 4, 8, 16, 32};

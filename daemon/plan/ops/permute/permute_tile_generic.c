@@ -56,8 +56,8 @@ static bool find_planes(const struct permute_form *form, struct permute_matrix *
 	return true;
 }
 
-/* As permute_tile.c has it: where both sides are of several dimensions, blocks walk along x,
- * through all that follows there. */
+/* Does as permute_tile.c does: if both sides have several dimensions, blocks walk along x, through
+ * all that follows there. */
 static bool find_matrix(const struct permute_form *form, uint32_t side, struct tiling *tiling)
 {
 	char unsaid[256];
@@ -144,7 +144,7 @@ static void find_flags(const struct permute_form *form, struct tiling *tiling)
 		tiling->flags |= RUN;
 }
 
-/* How many stores a column of a tile takes: what the kernel's way of storing counts. */
+/* Returns how many stores a column of a tile takes; the kernel counts stores like this. */
 static uint32_t stores_of(const struct permute_form *form, const struct tiling *tiling)
 {
 	const struct permute_matrix *matrix = &tiling->matrix;

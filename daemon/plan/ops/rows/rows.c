@@ -43,7 +43,7 @@ static bool merge_columns(struct rows_form *form, const int64_t *shape,
 	return true;
 }
 
-/* From the fast end, so that one pass is enough. */
+/* Goes from the fast end, so that one pass is enough. */
 static void merge_rows(struct rows_form *form, int rank, const int64_t *shape,
 					   const int64_t *const stride[], int axis, int axes)
 {

@@ -35,7 +35,7 @@ bool rows_form(struct rows_form *form, int rank, const int64_t *shape, int opera
 void rows_print_sizes(struct plan_text *text, const struct rows_form *form);
 /* ", List<strides>": of one operand, fastest first, the slowest with them. */
 void rows_print_strides(struct plan_text *text, const struct rows_form *form, int operand);
-/* The same as arguments, for common/space.cuh: the rank and the sizes, of so many bytes (4 or 8);
+/* Pass them as arguments, for common/space.cuh: the rank and the sizes, of so many bytes (4 or 8);
  * the strides of one operand. */
 void rows_pass_sizes(struct kernel_plan *plan, const struct rows_form *form, uint32_t bytes);
 void rows_pass_strides(struct kernel_plan *plan, const struct rows_form *form, int operand);
@@ -77,7 +77,7 @@ struct rows_shape {
 	bool stream;      /* held at a time: a block goes over its row as often as it needs */
 };
 
-/* What the kernel needs, beside the form. */
+/* The needs of the kernel, beside the form. */
 struct rows_need {
 	uint32_t element;   /* bytes, of the operands that are held */
 	uint32_t streams;   /* operands that are held */
@@ -117,7 +117,7 @@ void rows_print_shape(struct plan_text *text, kiln_dtype dtype, const struct row
 					  const struct rows_shape *shape);
 /* ", 1": the step from column to column of an operand. */
 void rows_print_step(struct plan_text *text, const struct rows_form *form, int operand);
-/* What the address of a held operand must be a multiple of. */
+/* Returns the number that the address of a held operand must be a multiple of. */
 uint32_t rows_alignment(const struct rows_shape *shape, uint32_t element);
 bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,

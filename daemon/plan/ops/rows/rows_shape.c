@@ -158,8 +158,8 @@ static void offer_clusters(struct search *search)
 /* ---- What an H200 likes ---- */
 
 /*
- * For rows of at most so many vectors.  rows 0: as many as fill 128 threads; threads 0: as many as
- * the vectors need.
+ * A shape for rows of at most so many vectors.  rows 0: as many as fill 128 threads; threads 0: as
+ * many as the vectors need.
  */
 struct usual {
 	uint64_t vectors;
@@ -179,7 +179,7 @@ static const struct usual usual_narrow[] = {
 	{512, 4, 0, 4, 1, 0},  {1024, 4, 0, 2, 1, 0}, {2048, 4, 0, 1, 1, 0},
 	{4096, 4, 4, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 3, 1, 4, 256},
 };
-/* The same with operands along the row. */
+/* The tables for kernels with operands along the row. */
 static const struct usual usual_wide_along[] = {
 	{32, 1, 0, 0, 1, 0},          {128, 2, 0, 0, 1, 0},  {512, 2, 0, 1, 1, 0},
 	{1024, 4, 0, 2, 1, 0},        {2048, 4, 0, 1, 1, 0}, {8192, 16, 2, 1, 1, 0},

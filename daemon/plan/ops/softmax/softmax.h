@@ -50,7 +50,7 @@ void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile);
 /* ", steps, distances of rows side by side, List<sizes>, List<strides>, u32": of all operands. */
 void softmax_print_sides(struct plan_text *text, const struct softmax_form *form);
-/* As rows_launch; and how many tiles there are. */
+/* Like rows_launch(); *tiles says how many tiles there are. */
 bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,
 						 const struct kernel_limits *limits, struct kernel_plan *out,
 						 uint64_t *tiles);

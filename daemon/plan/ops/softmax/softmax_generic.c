@@ -143,7 +143,8 @@ static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 
 static int generics(int index, int count, struct kernel_problem *out)
 {
-	/* Behind four of each type: rows that are held, of those of 2 and 4 bytes. */
+	/* Four kernels of each type come first; then those for rows that are held, of elements of 2 and
+	 * 4 bytes. */
 	int held = index - 4 * 4;
 	kiln_dtype dtype = dtypes[held < 0 ? index / 4 : held / ROWS_HELD_SHAPES];
 	bool strided = held < 0 && index & 2;

@@ -81,7 +81,7 @@ static void offer(const struct softmax_form *form, const struct kernel_limits *l
 	tile.vector = softmax_tile_vector(form);
 	tile.lanes = lanes;
 	tile.split = split;
-	/* As many as a thread can hold, in such vectors. */
+	/* A thread can hold so many at most, in such vectors. */
 	tile.twice = parts > (form->need.element == 2 ? 4 : 8) / form->need.streams;
 	tile.held = !tile.twice ? (uint32_t)parts : held_wanted(form) > 1 ? held_wanted(form) : 2;
 	tile.tiles = 1;
