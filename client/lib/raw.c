@@ -90,19 +90,14 @@ static int put_raw(struct wire_out *out, const kiln_raw *raw)
 	for (int i = 0; i < raw->macro_count; i++) {
 		if (!raw->macros[i].name)
 			return error_set(KILN_EINVAL, "macro %d of raw has no name", i);
-		wire_map_begin(out, NULL);
-		wire_put_str(out, "n", raw->macros[i].name);
-		wire_put_str(out, "v", raw->macros[i].text);
-		wire_map_end(out);
+		wire_put_macro(out, raw->macros[i].name, raw->macros[i].text);
 	}
 	wire_list_end(out);
 	wire_list_begin(out, "options");
 	for (int i = 0; i < raw->option_count; i++) {
 		if (!raw->options[i])
 			return error_set(KILN_EINVAL, "option %d of raw is NULL", i);
-		wire_map_begin(out, NULL);
-		wire_put_str(out, "o", raw->options[i]);
-		wire_map_end(out);
+		wire_put_option(out, raw->options[i]);
 	}
 	wire_list_end(out);
 	wire_map_end(out);

@@ -200,6 +200,21 @@ void wire_list_end(struct wire_out *out)
 	close_container(out, false);
 }
 
+void wire_put_macro(struct wire_out *out, const char *name, const char *value)
+{
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "n", name);
+	wire_put_str(out, "v", value);
+	wire_map_end(out);
+}
+
+void wire_put_option(struct wire_out *out, const char *option)
+{
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "o", option);
+	wire_map_end(out);
+}
+
 int wire_end(struct wire_out *out)
 {
 	if (out->error == KILN_OK && out->depth != 1)

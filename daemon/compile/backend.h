@@ -115,11 +115,11 @@ void log_figures(const char *log, struct compile_result *out);
 /* A short text that changes when any of the files is replaced or rewritten.  False if one is not
  * there. */
 bool identity_stamp(const char *const *paths, int count, char stamp[96]);
-/* Hash of the contents, and of extra. */
-bool identity_digest(const char *const *paths, int count, const char *extra,
-					 char hex[KERNEL_KEY_HEX]);
-/* The id that the environment variable gives for this stamp, or NULL. */
-const char *identity_known(const char *variable, const char *stamp);
+/* Finds out->stamp, and out->id if the environment variable gives one for this stamp.  Otherwise hex
+ * becomes the hash of the contents and of extra.  KILN_OK or KILN_ENOTSUP with out->reason, which
+ * names the first file. */
+int identity_find(const char *variable, const char *const *paths, int count, const char *extra,
+				  struct compile_toolchain *out, char hex[KERNEL_KEY_HEX]);
 
 /* ---- library.c ---- */
 

@@ -138,27 +138,19 @@ static int recognize(char *reason)
 
 static int identify(struct compile_toolchain *out)
 {
-	char extra[512], hex[KERNEL_KEY_HEX];
-	const char *paths[4], *known;
+	char extra[512], hex[KERNEL_KEY_HEX] = "";
+	const char *paths[4];
+	int status;
 
 	list_files();
 	for (int i = 0; i < state.file_count; i++)
 		paths[i] = state.files[i];
-	if (!stamp_now(out->stamp))
-		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot look at %.200s",
-						 state.program);
-	known = identity_known(COMPILE_CXX_ID, out->stamp);
-	if (known) {
-		snprintf(out->id, sizeof(out->id), "%s", known);
-		return KILN_OK;
-	}
 	snprintf(extra, sizeof(extra), "%s\n%s\nlibgcc %d\n", state.version, state.machine,
 			 state.has_libgcc);
-	if (!identity_digest(paths, state.file_count, extra, hex))
-		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot read %.200s",
-						 state.program);
-	util_append(out->id, sizeof(out->id), 0, "host %.32s %s", hex, state.version);
-	return KILN_OK;
+	status = identity_find(COMPILE_CXX_ID, paths, state.file_count, extra, out, hex);
+	if (hex[0])
+		util_append(out->id, sizeof(out->id), 0, "host %.32s %s", hex, state.version);
+	return status;
 }
 
 /* The compiler was upgraded under a running daemon: the job's key names the old one. */
@@ -352,11 +344,6 @@ static bool files_are_limited(void)
 	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < HOSTCC_MAX_OBJECT;
 }
 
-static bool has_no_room(const char *log)
-{
-	return log_says_no_room(log) || is_full() || (log_says_too_large(log) && files_are_limited());
-}
-
 /* The job itself has not failed: the next attempt may go well. */
 static int blame_directory(const char *why, struct compile_result *out)
 {
@@ -387,7 +374,8 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 						 "no memory for the compiler's log");
 	/* The log, too, is written there. */
-	if (exit_status != 0 && has_no_room(out->log))
+	if (exit_status != 0 && (log_says_no_room(out->log) || is_full() ||
+							 (log_says_too_large(out->log) && files_are_limited())))
 		return blame_directory("the compiler had no room", out);
 
 	bool kernel = is_kernel(job, out->log);

@@ -4,6 +4,7 @@
  */
 #include "backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,8 +39,8 @@ bool identity_stamp(const char *const *paths, int count, char stamp[96])
 	return true;
 }
 
-bool identity_digest(const char *const *paths, int count, const char *extra,
-					 char hex[KERNEL_KEY_HEX])
+static bool hash_files(const char *const *paths, int count, const char *extra,
+					   char hex[KERNEL_KEY_HEX])
 {
 	unsigned char digest[32];
 	struct util_hash hash;
@@ -56,7 +57,7 @@ bool identity_digest(const char *const *paths, int count, const char *extra,
 	return true;
 }
 
-const char *identity_known(const char *variable, const char *stamp)
+static const char *known_id(const char *variable, const char *stamp)
 {
 	const char *value = getenv(variable);
 	size_t size = strlen(stamp);
@@ -65,4 +66,21 @@ const char *identity_known(const char *variable, const char *stamp)
 		return NULL;
 	value += size + 1;
 	return value[0] && strlen(value) < sizeof((struct compile_toolchain *)0)->id ? value : NULL;
+}
+
+int identity_find(const char *variable, const char *const *paths, int count, const char *extra,
+				  struct compile_toolchain *out, char hex[KERNEL_KEY_HEX])
+{
+	const char *known;
+
+	if (!identity_stamp(paths, count, out->stamp))
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot look at %.200s",
+						 paths[0]);
+	known = known_id(variable, out->stamp);
+	if (known)
+		snprintf(out->id, sizeof(out->id), "%s", known);
+	else if (!hash_files(paths, count, extra, hex))
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot read %.200s",
+						 paths[0]);
+	return KILN_OK;
 }

@@ -61,19 +61,12 @@ static void user_write(struct wire_out *out, const struct compile_job *job)
 {
 	wire_put_int(out, "user", job->user_files);
 	wire_list_begin(out, "macros");
-	for (int i = 0; i < job->macro_count; i++) {
-		wire_map_begin(out, NULL);
-		wire_put_str(out, "n", job->macros[i].name);
-		wire_put_str(out, "v", job->macros[i].value);
-		wire_map_end(out);
-	}
+	for (int i = 0; i < job->macro_count; i++)
+		wire_put_macro(out, job->macros[i].name, job->macros[i].value);
 	wire_list_end(out);
 	wire_list_begin(out, "options");
-	for (int i = 0; i < job->option_count; i++) {
-		wire_map_begin(out, NULL);
-		wire_put_str(out, "o", job->options[i]);
-		wire_map_end(out);
-	}
+	for (int i = 0; i < job->option_count; i++)
+		wire_put_option(out, job->options[i]);
 	wire_list_end(out);
 }
 
@@ -212,12 +205,6 @@ static bool copy_object(struct wire_in *in, struct compile_result *out)
 	return true;
 }
 
-/* Compilers for all targets make ELF files. */
-static bool is_object(const struct compile_result *result)
-{
-	return result->object_bytes >= 4 && memcmp(result->object, "\177ELF", 4) == 0;
-}
-
 int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result *result)
 {
 	const msgpack_object *root = &in->root;
@@ -239,7 +226,9 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 		compile_result_free(&read);
 		return KILN_ENOMEM;
 	}
-	if (read.status == KILN_OK && (!is_object(&read) || !read.entry)) {
+	/* Compilers for all targets make ELF files. */
+	if (read.status == KILN_OK &&
+		(read.object_bytes < 4 || memcmp(read.object, "\177ELF", 4) != 0 || !read.entry)) {
 		compile_result_free(&read);
 		return KILN_EPROTO;
 	}

@@ -15,11 +15,6 @@
 #define KEY_SCHEMA 1
 #define KEY_FIRST_LINE "kiln-key %d\n"
 
-static bool is_plain(unsigned char c)
-{
-	return c >= 0x20 && c != 0x7f && c != '\\';
-}
-
 static void add_value(struct util_text *text, const char *name, const char *value)
 {
 	util_text_bytes(text, name, strlen(name));
@@ -27,7 +22,7 @@ static void add_value(struct util_text *text, const char *name, const char *valu
 	while (*value) {
 		size_t plain = 0;
 
-		while (is_plain((unsigned char)value[plain]))
+		while ((unsigned char)value[plain] >= 0x20 && value[plain] != 0x7f && value[plain] != '\\')
 			plain++;
 		util_text_bytes(text, value, plain);
 		value += plain;
@@ -61,17 +56,6 @@ static void add_user(struct util_text *text, const struct compile_job *job)
 	}
 }
 
-static void key_add_file(struct util_text *text, const struct compile_file *file)
-{
-	char hex[UTIL_HASH_HEX];
-
-	if (!file->hash)
-		util_hash_hex(file->text, file->bytes, hex);
-	util_text_bytes(text, "file ", 5);
-	util_text_bytes(text, file->hash ? file->hash : hex, UTIL_HASH_HEX - 1);
-	add_value(text, "", file->name);
-}
-
 /* The hash of a text, which becomes the key's. */
 static int finish_key(struct util_text *text, struct compile_key *out)
 {
@@ -97,8 +81,15 @@ int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 	add_value(&text, "instantiation", job->instantiation);
 	if (job->user_files)
 		add_user(&text, job);
-	for (int i = 0; i < job->file_count; i++)
-		key_add_file(&text, &job->files[i]);
+	for (int i = 0; i < job->file_count; i++) {
+		const struct compile_file *file = &job->files[i];
+		char hex[UTIL_HASH_HEX];
+		if (!file->hash)
+			util_hash_hex(file->text, file->bytes, hex);
+		util_text_bytes(&text, "file ", 5);
+		util_text_bytes(&text, file->hash ? file->hash : hex, UTIL_HASH_HEX - 1);
+		add_value(&text, "", file->name);
+	}
 	return finish_key(&text, out);
 }
 

@@ -58,15 +58,9 @@ static struct span cut_line(struct span *rest, char end)
 	return part;
 }
 
-static void read_key_options(struct keyed *key, struct span words)
-{
-	while (words.bytes && key->option_count < LINES_MAX)
-		key->options[key->option_count++] = cut_line(&words, ' ');
-}
-
 static void read_key(const char *text, struct keyed *key)
 {
-	struct span rest = {text, strlen(text)};
+	struct span rest = {text, strlen(text)}, words;
 
 	key->count = key->option_count = 0;
 	key->source = (struct span){"", 0};
@@ -75,7 +69,8 @@ static void read_key(const char *text, struct keyed *key)
 		line->value = cut_line(&rest, '\n');
 		line->name = cut_line(&line->value, ' ');
 		if (named(line, "options") || named(line, "option"))
-			read_key_options(key, line->value);
+			for (words = line->value; words.bytes && key->option_count < LINES_MAX;)
+				key->options[key->option_count++] = cut_line(&words, ' ');
 		if (named(line, "source"))
 			key->source = line->value;
 	}
@@ -113,17 +108,6 @@ static void shorten(struct span id, char *text, size_t size)
 	}
 }
 
-static void compare_compiler(const struct keyed *asked, const struct keyed *other,
-							 struct compile_differences *out)
-{
-	struct span a = value_of(asked, "toolchain"), b = value_of(other, "toolchain");
-	char now[96], then[96];
-	shorten(a, now, sizeof(now));
-	shorten(b, then, sizeof(then));
-	if (!span_is(a, b))
-		difference_add(out, "compiler", 1, "compiler changed: %s instead of %s", now, then);
-}
-
 /* ---- Options ---- */
 
 /* -std=c++17 and -std=c++20 are one option with two values. */
@@ -151,12 +135,9 @@ static const struct span *other_value(const struct keyed *key, const struct keye
 	return NULL;
 }
 
-static void compare_options(const struct keyed *asked, const struct keyed *other, bool targets_fit,
+static void compare_options(const struct keyed *asked, const struct keyed *other,
 							struct compile_differences *out)
 {
-	/* Another target may have another compiler with options of its own. */
-	if (!targets_fit)
-		return;
 	for (int i = 0; i < asked->option_count; i++) {
 		struct span option = asked->options[i];
 		const struct span *value = other_value(other, asked, option);
@@ -177,20 +158,14 @@ static void compare_options(const struct keyed *asked, const struct keyed *other
 
 /* ---- Macros: a line with the name, and one with the value ---- */
 
-/* Does the key have a macro of this name and value?  A name may come more than once. */
-static bool has_macro(const struct keyed *key, struct span name, struct span value)
+/* Returns the value of the first macro of this name, with this value if one is asked for: a name may
+ * come more than once. */
+static const struct span *macro_value(const struct keyed *key, struct span name,
+									  const struct span *wanted)
 {
 	for (int i = 0; i + 1 < key->count; i++)
 		if (named(&key->lines[i], "macro") && span_is(key->lines[i].value, name) &&
-			span_is(key->lines[i + 1].value, value))
-			return true;
-	return false;
-}
-
-static const struct span *macro_value(const struct keyed *key, struct span name)
-{
-	for (int i = 0; i + 1 < key->count; i++)
-		if (named(&key->lines[i], "macro") && span_is(key->lines[i].value, name))
+			(!wanted || span_is(key->lines[i + 1].value, *wanted)))
 			return &key->lines[i + 1].value;
 	return NULL;
 }
@@ -202,8 +177,8 @@ static void compare_macros(const struct keyed *asked, const struct keyed *other,
 		if (!named(&asked->lines[i], "macro"))
 			continue;
 		struct span name = asked->lines[i].value, value = asked->lines[i + 1].value;
-		const struct span *then = macro_value(other, name);
-		if (has_macro(other, name, value))
+		const struct span *then = macro_value(other, name, NULL);
+		if (macro_value(other, name, &value))
 			continue;
 		if (!then)
 			difference_add(out, "macro", 1, "macro %.*s=%.*s added", SPAN(name), SPAN(value));
@@ -212,7 +187,7 @@ static void compare_macros(const struct keyed *asked, const struct keyed *other,
 						   SPAN(value), SPAN(*then));
 	}
 	for (int i = 0; i + 1 < other->count; i++)
-		if (named(&other->lines[i], "macro") && !macro_value(asked, other->lines[i].value))
+		if (named(&other->lines[i], "macro") && !macro_value(asked, other->lines[i].value, NULL))
 			difference_add(out, "macro", 1, "macro %.*s left out", SPAN(other->lines[i].value));
 }
 
@@ -283,6 +258,7 @@ void compile_key_differences(const char *asked, const char *other, const struct 
 {
 	struct keyed *keys = calloc(2, sizeof(*keys));
 	struct keyed *a = keys, *b = keys + 1;
+	char now[96], then[96];
 
 	*out = (struct compile_differences){.count = 0};
 	if (!keys)
@@ -294,9 +270,15 @@ void compile_key_differences(const char *asked, const char *other, const struct 
 						!span_is(value_of(b, "target"), (struct span){"cpu", 3}));
 	compare_value(a, b, "kiln-key", "key schema", 1, out);
 	compare_value(a, b, "target", "target", 2, out);
-	if (targets_fit)
-		compare_compiler(a, b, out);
-	compare_options(a, b, targets_fit, out);
+	/* Another target may have another compiler with options of its own. */
+	if (targets_fit) {
+		struct span compiler = value_of(a, "toolchain"), before = value_of(b, "toolchain");
+		shorten(compiler, now, sizeof(now));
+		shorten(before, then, sizeof(then));
+		if (!span_is(compiler, before))
+			difference_add(out, "compiler", 1, "compiler changed: %s instead of %s", now, then);
+		compare_options(a, b, out);
+	}
 	compare_value(a, b, "source", "source", 20, out);
 	template_differences(value_of(a, "instantiation"), value_of(b, "instantiation"), files,
 						 file_count, out);

@@ -118,23 +118,16 @@ static bool load_from_system(struct library *out, char why[KERNEL_ERROR_MAX])
 	return found;
 }
 
-static bool load_from_variable(struct library *out, const char *value, char why[KERNEL_ERROR_MAX])
-{
-	struct stat st;
-
-	if (stat(value, &st) == 0 && S_ISDIR(st.st_mode))
-		return load_below(out, value, why);
-	return load_library(out, value, why);
-}
-
 int library_open(struct library *out, char reason[KERNEL_ERROR_MAX])
 {
 	const char *named = getenv("KILN_NVRTC"), *cuda = getenv("KILN_CUDA_DIR");
 	char why[KERNEL_ERROR_MAX] = "";
+	struct stat st;
 
 	*out = (struct library){0};
 	if (named && named[0]) {
-		if (load_from_variable(out, named, why))
+		bool directory = stat(named, &st) == 0 && S_ISDIR(st.st_mode);
+		if (directory ? load_below(out, named, why) : load_library(out, named, why))
 			return KILN_OK;
 		return util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "KILN_NVRTC=%.80s is no libnvrtc and no directory with one: %.160s", named,

@@ -127,22 +127,12 @@ static int identify(const struct library *library, int major, int minor,
 {
 	const char *paths[] = {library->path, library->builtins};
 	int count = library->builtins[0] ? 2 : 1;
-	char hex[KERNEL_KEY_HEX];
-	const char *known;
+	char hex[KERNEL_KEY_HEX] = "";
+	int status = identity_find(COMPILE_NVRTC_ID, paths, count, "", out, hex);
 
-	if (!identity_stamp(paths, count, out->stamp))
-		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot look at %.200s",
-						 library->path);
-	known = identity_known(COMPILE_NVRTC_ID, out->stamp);
-	if (known) {
-		snprintf(out->id, sizeof(out->id), "%s", known);
-		return KILN_OK;
-	}
-	if (!identity_digest(paths, count, "", hex))
-		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot read %.200s",
-						 library->path);
-	snprintf(out->id, sizeof(out->id), "nvrtc %d.%d %.64s", major, minor, hex);
-	return KILN_OK;
+	if (hex[0])
+		snprintf(out->id, sizeof(out->id), "nvrtc %d.%d %.64s", major, minor, hex);
+	return status;
 }
 
 static int open_library(struct compile_toolchain *out)
@@ -184,13 +174,6 @@ struct program {
 	const struct compile_job *job; /* NULL: none */
 };
 
-static bool is_wanted(const struct program *what, int i)
-{
-	if (what->leave_out >> i & 1)
-		return false;
-	return !what->job || options_for_job(&options_nvrtc[i], what->job);
-}
-
 static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out)
 {
 	const char *options[NVRTC_MAX_OPTIONS];
@@ -201,7 +184,8 @@ static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out
 	snprintf(arch, sizeof(arch), "-arch=%s", what->target);
 	options[count++] = arch;
 	for (int i = 0; options_nvrtc[i].text && count < NVRTC_MAX_OPTIONS; i++)
-		if (is_wanted(what, i))
+		if (!(what->leave_out >> i & 1) &&
+			(!what->job || options_for_job(&options_nvrtc[i], what->job)))
 			options[count++] = options_nvrtc[i].text;
 	for (int i = 0; what->job && i < what->job->option_count && count < NVRTC_MAX_OPTIONS; i++)
 		options[count++] = what->job->options[i];

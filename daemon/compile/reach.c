@@ -57,15 +57,6 @@ static bool is_shared(const char *path, size_t length)
 	return false;
 }
 
-static void add_parts(struct compile_reach *out, const char *prefix)
-{
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
-		char path[64];
-		int length = snprintf(path, sizeof(path), "%s/%s", prefix, parts[i]);
-		add_path(out, path, (size_t)length);
-	}
-}
-
 /* PREFIX of PREFIX/bin/program where that is the compiler's own, else the program's directory. */
 static void add_prefix(struct compile_reach *out, const char *program)
 {
@@ -80,11 +71,14 @@ static void add_prefix(struct compile_reach *out, const char *program)
 void compile_reach_of(const char *program, struct compile_reach *out)
 {
 	const char *at = getenv("LD_LIBRARY_PATH");
-	char *real = realpath(program, NULL);
+	char *real = realpath(program, NULL), path[64];
 
 	*out = (struct compile_reach){0};
 	for (size_t i = 0; i < sizeof(shared_prefixes) / sizeof(*shared_prefixes); i++)
-		add_parts(out, shared_prefixes[i]);
+		for (size_t k = 0; k < sizeof(parts) / sizeof(*parts); k++) {
+			int length = snprintf(path, sizeof(path), "%s/%s", shared_prefixes[i], parts[k]);
+			add_path(out, path, (size_t)length);
+		}
 	for (size_t i = 0; i < sizeof(system_places) / sizeof(*system_places); i++)
 		add_path(out, system_places[i], strlen(system_places[i]));
 	add_prefix(out, program);

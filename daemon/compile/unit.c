@@ -87,59 +87,57 @@ static void name_entry(struct util_text *text, const char *entry)
 	util_text_add(text, ABOUT_MENTIONS, "ignored");
 }
 
-static int copy_whole(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
+static int write_unit(const struct compile_job *job, struct util_text *text,
+					  char error[KERNEL_ERROR_MAX])
 {
-	*out = strndup(job->files[0].text, job->files[0].bytes);
-	return *out ? KILN_OK
-				: util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-							"no memory for the translation unit");
+	bool cpu = options_is_cpu(job->target);
+	int shim = count_shim(job), status = KILN_OK;
+
+	util_text_add(text, "#define KILN_CPU %d\n", cpu);
+	if (cpu && job->user_files)
+		util_text_add(text, "#define KILN_CPU_KERNEL \"" UNIT_CPU_KERNEL "\"\n" ABOUT_MENTIONS,
+					  "ignored");
+	if (job->check)
+		util_text_add(text, "#define KILN_CPU_CHECK 1\n");
+	for (int i = 0; i < shim; i++)
+		unit_add_file(text, &job->files[i]);
+	/* Compilers put zones only around variables that no other object can have: not around those of
+	 * templates, unless they are in a namespace without a name. */
+	if (job->check)
+		util_text_add(text, "namespace {\n");
+	for (int i = shim; i < job->file_count - job->user_files; i++)
+		unit_add_file(text, &job->files[i]);
+	if (job->user_files)
+		status = user_add(job, text, error);
+	if (job->check)
+		util_text_add(text, "}\n");
+	if (cpu && job->user_files)
+		name_entry(text, job->instantiation);
+	if (cpu)
+		util_text_add(text, "#line 1 \"%s\"\nKILN_CPU_ENTRY(%s)\n",
+					  job->user_files ? "entry" : "instantiation", job->instantiation);
+	return status;
 }
 
 int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
 {
 	struct util_text text = {0};
-	bool cpu = options_is_cpu(job->target);
-	int shim = count_shim(job);
 	int status = check_unit(job, error);
 
-	if (status == KILN_OK && job->whole)
-		return copy_whole(job, out, error);
-	if (status == KILN_OK && job->user_files)
-		status = compile_check_user(job, error);
-	if (status != KILN_OK)
-		return status;
-	util_text_add(&text, "#define KILN_CPU %d\n", cpu);
-	if (cpu && job->user_files)
-		util_text_add(&text, "#define KILN_CPU_KERNEL \"" UNIT_CPU_KERNEL "\"\n" ABOUT_MENTIONS,
-					  "ignored");
-	if (job->check)
-		util_text_add(&text, "#define KILN_CPU_CHECK 1\n");
-	for (int i = 0; i < shim; i++)
-		unit_add_file(&text, &job->files[i]);
-	/* Compilers put zones only around variables that no other object can have: not around those of
-	 * templates, unless they are in a namespace without a name. */
-	if (job->check)
-		util_text_add(&text, "namespace {\n");
-	for (int i = shim; i < job->file_count - job->user_files; i++)
-		unit_add_file(&text, &job->files[i]);
-	if (job->user_files)
-		status = user_add(job, &text, error);
-	if (job->check)
-		util_text_add(&text, "}\n");
-	if (cpu && job->user_files)
-		name_entry(&text, job->instantiation);
-	if (cpu)
-		util_text_add(&text, "#line 1 \"%s\"\nKILN_CPU_ENTRY(%s)\n",
-					  job->user_files ? "entry" : "instantiation", job->instantiation);
-	if (status != KILN_OK) {
-		util_text_free(&text);
-		return status;
+	if (status == KILN_OK && job->whole) {
+		util_text_bytes(&text, job->files[0].text,
+						strnlen(job->files[0].text, job->files[0].bytes));
+	} else if (status == KILN_OK) {
+		status = job->user_files ? compile_check_user(job, error) : KILN_OK;
+		if (status == KILN_OK)
+			status = write_unit(job, &text, error);
 	}
-	if (text.failed) {
+	if (status == KILN_OK && text.failed)
+		status =
+			util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory for the translation unit");
+	if (status == KILN_OK)
+		*out = text.text;
+	else
 		util_text_free(&text);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-						 "no memory for the translation unit");
-	}
-	*out = text.text;
-	return KILN_OK;
+	return status;
 }

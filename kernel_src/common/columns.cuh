@@ -40,7 +40,7 @@ struct ColumnsBlock {
 	static_assert(SIZE >= 32 || 32 % SIZE == 0, "part or whole warps");
 
 	/*
-	 * Merges what threads have of SUMS sums.  Calls body(s, i, value) for column i of each, from one
+	 * Merges what threads have of SUMS sums.  Calls body(s, i, value) for column i of each, by one
 	 * thread.  All threads of the block come; shared has room for parts * width numbers.
 	 */
 	template <int SUMS, typename Body>

@@ -47,10 +47,7 @@ static uint32_t aligned_rows(const struct gather_problem *gather, int operand, u
 
 	while (width > element && bytes % width)
 		width /= 2;
-	for (int k = 0; k < gather->form.rank; k++)
-		while (width > element && (uint64_t)gather->form.stride[operand][k] * element % width)
-			width /= 2;
-	return width;
+	return rows_narrow(&gather->form, operand, element, width);
 }
 
 static uint32_t find_load(const struct kernel_problem *problem, const struct gather_problem *gather,

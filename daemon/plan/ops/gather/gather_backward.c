@@ -52,10 +52,7 @@ static uint32_t find_load(const struct kernel_problem *problem, const struct gat
 	width = width < 16 ? width : 16;
 	while (width > element && (uint64_t)gather->many * element % width)
 		width /= 2;
-	for (int k = 0; k < form->rank; k++)
-		while (width > element && (uint64_t)form->stride[0][k] * element % width)
-			width /= 2;
-	return width;
+	return rows_narrow(form, 0, element, width);
 }
 
 /* Elements of dsrc that make a word, if rows are whole words. */
@@ -200,7 +197,6 @@ static void gather_backward_describe(const struct gather_problem *gather,
 									 const struct scatter_way *way, struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	snprintf(out->variant, sizeof(out->variant), "chain");
 	if (gather->many > way->tile)
 		snprintf(out->note, sizeof(out->note),
 				 "lists of %lld indices are chained %u at a time, for each row",

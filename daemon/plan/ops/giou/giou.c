@@ -30,10 +30,7 @@ static uint32_t box_load(const struct rows_form *form, int operand, kiln_dtype d
 	width = width < 16 ? width : 16;
 	while (width > element && width > address)
 		width /= 2;
-	for (int k = 0; k < form->rank; k++)
-		while (width > element && (uint64_t)form->stride[operand][k] * element % width)
-			width /= 2;
-	return width;
+	return rows_narrow(form, operand, element, width);
 }
 
 static uint32_t pred_load(const struct kernel_problem *problem, const struct giou_problem *giou)

@@ -49,11 +49,7 @@ static int way_of(const struct masked_problem *masked, const struct rows_shape *
 
 	if (form->step[0] != 1 && form->columns > 1)
 		return WAY_APART;
-	for (int k = 0; k < form->rank; k++)
-		while (aligned > element && form->stride[0][k] * element % aligned)
-			aligned /= 2;
-	if (shape->skewed)
-		aligned = element;
+	aligned = shape->skewed ? element : rows_narrow(form, 0, element, aligned);
 	if (aligned < bytes && bytes / aligned > 2 && bytes >= 4 && bytes <= 16)
 		return WAY_BETWEEN;
 	if (shape->skewed && aligned < bytes)

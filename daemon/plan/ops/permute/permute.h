@@ -165,6 +165,15 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
  */
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
 						 struct permute_matrix *matrix, bool *run, struct plan_text *why);
+/* Does a block of the device have the threads of a choice, and this much shared memory? */
+bool permute_skewed_fits(const struct permute_choice *c, uint32_t shared,
+						 const struct kernel_limits *limits, struct plan_text *why);
+/* Tiles of a side that cover a size; blocks that the tiles of a choice make, of all batches. */
+static inline uint32_t permute_tiles(int64_t size, uint32_t side)
+{
+	return (uint32_t)((size + side - 1) / side);
+}
+uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c);
 /* The dimensions behind the rows and their strides in x, those behind the columns and their strides
  * in y: four lists. */
 void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,

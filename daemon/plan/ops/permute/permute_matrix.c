@@ -137,3 +137,24 @@ void permute_matrix_print(const struct permute_form *form, const struct permute_
 		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].to);
 	plan_print(id, ">");
 }
+
+bool permute_skewed_fits(const struct permute_choice *c, uint32_t shared,
+						 const struct kernel_limits *limits, struct plan_text *why)
+{
+	if (c->threads > limits->max_threads) {
+		plan_print(why, "a block has at most %u threads", limits->max_threads);
+		return false;
+	}
+	if (shared > limits->shared_optin) {
+		plan_print(why, "a block has at most %u bytes of shared memory, not %u",
+				   limits->shared_optin, shared);
+		return false;
+	}
+	return true;
+}
+
+uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c)
+{
+	return (uint64_t)matrix->batch.items * permute_tiles(matrix->rows, c->rows) *
+		   permute_tiles(matrix->columns, c->columns);
+}

@@ -9,11 +9,6 @@ static bool permute_shift_find(const struct permute_form *form, struct permute_m
 	return permute_skewed_find(form, form->element == 4 ? 64 : 128, "shift", matrix, run, why);
 }
 
-static uint32_t tiles(int64_t size, uint32_t side)
-{
-	return (uint32_t)((size + side - 1) / side);
-}
-
 /* ---- The kernel's geometry ---- */
 
 struct shape {
@@ -33,7 +28,7 @@ static struct shape shape_of(const struct permute_choice *c, const struct permut
 	shape.skew_x = shape.run || matrix->load < c->load;
 	shape.skew_y = shape.run || matrix->store < 16;
 	reach = shape.run ? each - 1 : shape.skew_y ? each : 0;
-	shape.chunks = tiles(c->rows + reach, each);
+	shape.chunks = permute_tiles(c->rows + reach, each);
 	/* An odd number of chunks a column, and one behind the last column. */
 	shape.bytes = (c->columns * (shape.chunks | 1) + 1) * 16;
 	shape.slots = c->columns / (c->load / element) * shape.chunks * (each / c->block);
@@ -73,21 +68,6 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
-static bool permute_shift_fits(const struct permute_choice *c, const struct kernel_limits *limits,
-							   const struct shape *shape, struct plan_text *why)
-{
-	if (c->threads > limits->max_threads) {
-		plan_print(why, "a block has at most %u threads", limits->max_threads);
-		return false;
-	}
-	if (shape->bytes > limits->shared_optin) {
-		plan_print(why, "a block has at most %u bytes of shared memory, not %u",
-				   limits->shared_optin, shape->bytes);
-		return false;
-	}
-	return true;
-}
-
 static bool permute_shift_make(const struct permute_form *form, const struct kernel_limits *limits,
 							   const struct permute_choice *c, struct kernel_plan *out,
 							   struct plan_text *why)
@@ -102,12 +82,11 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 		!geometry(c, &matrix, run, form->element, why))
 		return false;
 	shape = shape_of(c, &matrix, run, form->element);
-	if (!permute_shift_fits(c, limits, &shape, why))
+	if (!permute_skewed_fits(c, shape.bytes, limits, why))
 		return false;
 	out->shared_bytes = shape.bytes;
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
-	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
-			 tiles(matrix.columns, c->columns);
+	blocks = permute_matrix_blocks(&matrix, c);
 	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_shift<%u, %u, %u, %u, %u, %s, %s, %s, %u, %u, %lld, %lld",
 			   form->element, c->rows, c->columns, c->block, c->load,
@@ -137,7 +116,7 @@ static uint32_t pick_threads(const struct permute_choice *c, const struct shape 
 
 	while (step % 32)
 		step *= 2;
-	return tiles(tiles(shape->slots, passes), step) * step;
+	return permute_tiles(permute_tiles(shape->slots, passes), step) * step;
 }
 
 /* Tiles of `columns`, or as few of equal size as shared memory lets three blocks be resident. */
@@ -149,7 +128,7 @@ static uint32_t pick_columns(const struct permute_choice *c, const struct permut
 
 	do {
 		parts++;
-		tile.columns = tiles(tiles(matrix->columns, parts), unit) * unit;
+		tile.columns = permute_tiles(permute_tiles(matrix->columns, parts), unit) * unit;
 	} while (tile.columns > unit && tile.columns * element > 64 &&
 			 shape_of(&tile, matrix, run, element).bytes > limits->shared_optin / 3 - 1024);
 	return tile.columns;
@@ -212,7 +191,7 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 	whole = c.columns;
 	/* Two blocks for the columns of one, but for bytes, whose loads would be too short. */
 	if (run && element > 1)
-		c.columns = tiles(whole / 2, 16 / element) * (16 / element);
+		c.columns = permute_tiles(whole / 2, 16 / element) * (16 / element);
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : PERMUTE_BAND_ALL;
 	suggest_cuts(list, &matrix, run, &c);
@@ -225,7 +204,7 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 		permute_suggest(list, &other);
 	}
 	if (run)
-		c.columns = element > 1 ? whole : tiles(whole / 2, 16 / element) * (16 / element);
+		c.columns = element > 1 ? whole : permute_tiles(whole / 2, 16 / element) * (16 / element);
 	else
 		c.columns = 2 * side;
 	suggest_cuts(list, &matrix, run, &c);

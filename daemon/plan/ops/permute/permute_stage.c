@@ -16,11 +16,6 @@ static bool permute_stage_find(const struct permute_form *form, struct permute_m
 	return true;
 }
 
-static uint32_t tiles(int64_t size, uint32_t side)
-{
-	return (uint32_t)((size + side - 1) / side);
-}
-
 /* ---- The kernel's geometry ---- */
 
 static uint32_t up(uint32_t n)
@@ -75,21 +70,6 @@ static bool geometry(const struct permute_choice *c, bool run, uint32_t element,
 	return !rule;
 }
 
-static bool permute_stage_fits(const struct permute_form *form, const struct permute_choice *c,
-							   const struct kernel_limits *limits, struct plan_text *why)
-{
-	if (c->threads > limits->max_threads) {
-		plan_print(why, "a block has at most %u threads", limits->max_threads);
-		return false;
-	}
-	if (stage_bytes(form, c) > limits->shared_optin) {
-		plan_print(why, "a block has at most %u bytes of shared memory, not %u",
-				   limits->shared_optin, stage_bytes(form, c));
-		return false;
-	}
-	return true;
-}
-
 /* The dimensions behind the columns and their strides in y. */
 static void print_columns(const struct permute_form *form, const struct permute_matrix *matrix,
 						  struct plan_text *id)
@@ -115,12 +95,12 @@ static bool permute_stage_make(const struct permute_form *form, const struct ker
 	if (!permute_stage_find(form, &matrix, &run, why))
 		return false;
 	run = run && c->rows == matrix.rows;
-	if (!geometry(c, run, form->element, why) || !permute_stage_fits(form, c, limits, why))
+	if (!geometry(c, run, form->element, why) ||
+		!permute_skewed_fits(c, stage_bytes(form, c), limits, why))
 		return false;
 	out->shared_bytes = stage_bytes(form, c);
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
-	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
-			 tiles(matrix.columns, c->columns);
+	blocks = permute_matrix_blocks(&matrix, c);
 	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_stage<%u, %u, %u, %u, %s, %u, %u, %u, %lld, %lld, %lld", form->element,
 			   c->store, c->rows, c->columns, run ? "true" : "false", c->threads, c->resident,
@@ -181,7 +161,7 @@ static void permute_stage_suggest(struct permute_list *list, struct plan_text *w
 	if (run) {
 		c.rows = (uint32_t)matrix.rows;
 		for (uint32_t parts = 1;; parts++) {
-			c.columns = tiles(matrix.columns, parts);
+			c.columns = permute_tiles(matrix.columns, parts);
 			if (c.columns * element <= 64 ||
 				(c.columns <= 1024 &&
 				 stage_bytes(list->form, &c) <= list->limits->shared_optin / 3 - 1024))

@@ -31,11 +31,6 @@ static bool permute_tile_find(const struct permute_form *form, uint32_t band,
 		   !permute_too_small(form, &matrix->batch, "tile", why);
 }
 
-static uint32_t tiles(int64_t size, uint32_t side)
-{
-	return (uint32_t)((size + side - 1) / side);
-}
-
 static uint32_t tile_bytes(const struct permute_choice *c, uint32_t element)
 {
 	return c->rows * c->columns * element;
@@ -73,7 +68,7 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 		rule = "rows of a thread are 4, 8 or 16 bytes";
 	else if (c->threads < 32 || c->threads % 32 || c->threads % runs(c, element))
 		rule = "threads are whole warps, and whole columns of stores";
-	else if (c->band > 1 && tiles(matrix->rows, c->rows) % c->band)
+	else if (c->band > 1 && permute_tiles(matrix->rows, c->rows) % c->band)
 		rule = "the tiles of rows are whole bands";
 	if (rule)
 		plan_print(why, "%s", rule);
@@ -110,12 +105,11 @@ static bool permute_tile_make(const struct permute_form *form, const struct kern
 		return false;
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	out->shared_bytes = tile_bytes(c, form->element);
-	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
-			 tiles(matrix.columns, c->columns);
+	blocks = permute_matrix_blocks(&matrix, c);
 	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_tile<%u, %u, %u, %u, %u, %u, %u, %u, %lld, %lld, %lld", form->element,
 			   c->rows, c->columns, c->block, c->load, c->store, c->threads,
-			   c->band == PERMUTE_BAND_ALL ? tiles(matrix.rows, c->rows) : c->band,
+			   c->band == PERMUTE_BAND_ALL ? permute_tiles(matrix.rows, c->rows) : c->band,
 			   (long long)matrix.rows, (long long)matrix.columns, (long long)matrix.step);
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);

@@ -93,6 +93,8 @@ struct rows_need {
 	bool clusters, stream;
 };
 
+/* Halves bytes, down to an element, until the rows of an operand all begin at multiples of it. */
+uint32_t rows_narrow(const struct rows_form *form, int operand, uint32_t element, uint32_t bytes);
 /* The widest vector (elements) with which all rows of the held operands are aligned. */
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
 /* Threads of a row of vectors, of which each holds so many: a part of a warp or whole ones. */

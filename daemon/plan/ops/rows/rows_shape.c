@@ -12,6 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t rows_narrow(const struct rows_form *form, int operand, uint32_t element, uint32_t bytes)
+{
+	for (int k = 0; k < form->rank; k++)
+		while (bytes > element && (uint64_t)form->stride[operand][k] * element % bytes)
+			bytes /= 2;
+	return bytes;
+}
+
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 {
 	uint32_t bytes = need->alignment < 16 ? need->alignment : 16;
@@ -21,9 +29,7 @@ uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 			continue;
 		if (form->step[i] != 1 && form->columns > 1)
 			return 1;
-		for (int k = 0; k < form->rank; k++)
-			while (bytes > need->element && form->stride[i][k] * need->element % bytes)
-				bytes /= 2;
+		bytes = rows_narrow(form, i, need->element, bytes);
 	}
 	while (bytes > need->element && form->columns * need->element % bytes)
 		bytes /= 2;
