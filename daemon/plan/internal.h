@@ -14,6 +14,17 @@ int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ..
 /* "f32"; "dtype 99" never reaches here: dtypes are checked first. */
 const char *plan_dtype_name(kiln_dtype dtype);
 
+/* In names, whatever the locale. */
+static inline bool plan_is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static inline bool plan_is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
 static inline bool plan_is_float(kiln_dtype dtype)
 {
 	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;

@@ -34,11 +34,6 @@ static int refuse(const struct reader *in, const char *at, const char *format, .
 					   sentence);
 }
 
-static bool ends(const char *at)
-{
-	return !*at || *at == '\n' || *at == '\r' || *at == '#';
-}
-
 /* Bytes up to the next blank or end: what is quoted in sentences. */
 static int word_size(const char *at)
 {
@@ -47,17 +42,12 @@ static int word_size(const char *at)
 	return size < 60 ? (int)size : 60;
 }
 
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
 static int read_name(struct reader *in, char name[NAME_MAX_BYTES + 1], const char *what)
 {
 	const char *at = in->at;
 	size_t size = 0;
 
-	while (is_letter(at[size]) || (size && at[size] >= '0' && at[size] <= '9'))
+	while (plan_is_letter(at[size]) || (size && plan_is_digit(at[size])))
 		size++;
 	if (size == 0 || size > NAME_MAX_BYTES)
 		return refuse(in, at, "\"%.*s\" is no name of %s: it has 1 to %d letters, digits and '_'",
@@ -295,7 +285,7 @@ static int read_members(struct reader *in, struct kernel_problem *problem,
 		char name[NAME_MAX_BYTES + 1];
 		const char *at = in->at;
 		in->at += strspn(in->at, " \t");
-		if (ends(in->at))
+		if (strchr("\n\r#", *in->at)) /* or the end of the text */
 			return KILN_OK;
 		if (in->at == at)
 			return refuse(in, at, "expected a blank or the end of the line");

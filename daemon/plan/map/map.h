@@ -156,13 +156,10 @@ int map_column(const struct map *map, int node);
 /* map_parse.c: names, statement, bounds and checked, as far as they are there without tensors. */
 int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX]);
 int map_parse_names(const struct kernel_problem *problem, struct map *map);
-/* The attributes that are no scalars. */
-bool map_is_setting(const char *name);
 
 /* map_type.c; all inputs are there. */
 int map_types(struct map *map);
 enum map_type map_type_of(kiln_dtype dtype); /* that a dtype is computed in */
-const char *map_type_name(enum map_type type);
 static inline bool map_is_float(enum map_type type)
 {
 	return type == MAP_F32 || type == MAP_F64 || type == MAP_REAL;
@@ -262,9 +259,6 @@ void map_emit(const struct map *map, const struct map_loops *loops, int node, en
 			  struct plan_text *out);
 const char *map_element_name(kiln_dtype dtype); /* "f16", "map_bool" */
 const char *map_cpp_name(enum map_type type);   /* "float" */
-/* An access that is not direct. */
-void map_emit_take(const struct map *map, const struct map_loops *loops, int access,
-				   struct plan_text *out);
 /* Number of a scalar's parameter of that type, in the order in which map_scalars lists them. */
 struct map_scalar {
 	int attr;

@@ -73,12 +73,12 @@ static int find_index(const struct map *map, const char *name)
 	return -1;
 }
 
-bool map_is_setting(const char *name)
+/* Is the attribute one that the row names, and no scalar of the statement? */
+static bool is_setting(const struct map *map, const char *name)
 {
-	static const char *const settings[] = {"statement", "names", "bounds", "checked", NULL};
-
-	for (int i = 0; settings[i]; i++)
-		if (strncmp(settings[i], name, sizeof(((struct kernel_attr *)0)->name)) == 0)
+	for (const struct op_attribute *row = map->problem->attributes; row->name; row++)
+		if (row->kind != KILN_ATTR_REAL &&
+			strncmp(row->name, name, sizeof(((struct kernel_attr *)0)->name)) == 0)
 			return true;
 	return false;
 }
@@ -87,7 +87,7 @@ static int find_scalar(const struct map *map, const char *name)
 {
 	const struct kernel_attr *attr = plan_attr(map->problem, name);
 
-	return attr && !map_is_setting(name) ? (int)(attr - map->problem->attrs) : -1;
+	return attr && !is_setting(map, name) ? (int)(attr - map->problem->attrs) : -1;
 }
 
 static int add_index(struct map_parser *parser, const char *name, int column)
@@ -405,7 +405,7 @@ int map_parse_names(const struct kernel_problem *problem, struct map *map)
 		size_t bytes;
 		at += strspn(at, " ");
 		bytes = strcspn(at, ", ");
-		if (bytes == 0 || bytes >= MAP_NAME || !word_is_letter(*at) ||
+		if (bytes == 0 || bytes >= MAP_NAME || !plan_is_letter(*at) ||
 			strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") < bytes)
 			return plan_refuse(map->error, KILN_EINVAL,
 							   "map: names has \"%.*s\"; a name is a letter or _, then letters, "
@@ -441,7 +441,7 @@ static int check_used(struct map *map)
 		const char *attr = problem->attrs[i].name;
 		if (plan_attr(problem, attr) != &problem->attrs[i])
 			return plan_refuse(map->error, KILN_EINVAL, "map: %.24s is given twice", attr);
-		if (!map->scalar_used[i] && !map_is_setting(attr))
+		if (!map->scalar_used[i] && !is_setting(map, attr))
 			return plan_refuse(map->error, KILN_EINVAL,
 							   "map: scalar %.24s is given, and the statement does not use it",
 							   attr);

@@ -28,7 +28,7 @@ enum map_type map_type_of(kiln_dtype dtype)
 	}
 }
 
-const char *map_type_name(enum map_type type)
+static const char *map_type_name(enum map_type type)
 {
 	static const char *const names[] = {
 		"bool", "i32", "u32", "i64", "u64", "f32", "f64", "a whole number", "a number"};
@@ -141,15 +141,6 @@ static int need_integers(struct map *map, const struct map_node *node, const cha
 	return KILN_OK;
 }
 
-static int settle_kids(struct map *map, const struct map_node *node)
-{
-	int status = KILN_OK;
-
-	for (int k = 0; k < node->kids && !status; k++)
-		status = settle_alone(map, node->kid[k], MAP_F32);
-	return status;
-}
-
 static int type_operator(struct map *map, int number)
 {
 	static const char *const signs[] = {
@@ -162,7 +153,9 @@ static int type_operator(struct map *map, int number)
 		status = need_integers(map, node, signs[node->op]);
 	if (!status && (node->op == MAP_BOTH || node->op == MAP_EITHER || node->op == MAP_NOT)) {
 		node->type = node->common = MAP_BOOL;
-		return settle_kids(map, node);
+		for (int k = 0; k < node->kids && !status; k++)
+			status = settle_alone(map, node->kid[k], MAP_F32);
+		return status;
 	}
 	if (!status)
 		status = meet_kids(map, number, 0);

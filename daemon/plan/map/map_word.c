@@ -8,23 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool word_is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 static void read_number(struct map_parser *parser)
 {
 	const char *at = parser->at;
 	char *end;
 
 	parser->word = WORD_NUMBER;
-	while (is_digit(*at))
+	while (plan_is_digit(*at))
 		at++;
 	parser->real = *at == '.' || *at == 'e' || *at == 'E';
 	errno = 0;
@@ -36,7 +26,7 @@ static void read_number(struct map_parser *parser)
 	if (errno == ERANGE)
 		FAIL(parser, parser->column, "%s is no number of 64 bits", parser->text);
 	parser->at = end;
-	if (word_is_letter(*parser->at) || is_digit(*parser->at) || *parser->at == '.')
+	if (plan_is_letter(*parser->at) || plan_is_digit(*parser->at) || *parser->at == '.')
 		FAIL(parser, parser->column, "a number ends in '%c'", *parser->at);
 }
 
@@ -45,7 +35,7 @@ static void read_name(struct map_parser *parser)
 	const char *at = parser->at;
 
 	parser->word = WORD_NAME;
-	while (word_is_letter(*at) || is_digit(*at))
+	while (plan_is_letter(*at) || plan_is_digit(*at))
 		at++;
 	snprintf(parser->text, sizeof(parser->text), "%.*s", (int)(at - parser->at), parser->at);
 	if (at - parser->at >= MAP_NAME)
@@ -79,9 +69,9 @@ void word_next(struct map_parser *parser)
 	snprintf(parser->text, sizeof(parser->text), "the end");
 	if (*parser->at == 0 || parser->status)
 		parser->word = WORD_END;
-	else if (is_digit(*parser->at) || (*parser->at == '.' && is_digit(parser->at[1])))
+	else if (plan_is_digit(*parser->at) || (*parser->at == '.' && plan_is_digit(parser->at[1])))
 		read_number(parser);
-	else if (word_is_letter(*parser->at))
+	else if (plan_is_letter(*parser->at))
 		read_name(parser);
 	else
 		read_sign(parser);

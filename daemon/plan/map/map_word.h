@@ -33,6 +33,5 @@ bool word_is_sign(const struct map_parser *parser, const char *sign);
 bool word_take_sign(struct map_parser *parser, const char *sign);
 /* Like that, but fails if the word is another; where: "or ','". */
 void word_need_sign(struct map_parser *parser, const char *sign, const char *where);
-bool word_is_letter(char c);
 
 #endif

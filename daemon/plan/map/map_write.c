@@ -17,14 +17,6 @@ static const char *operand_type(const struct map *map, int operand)
 	return map_element_name(map->problem->tensors[operand].dtype);
 }
 
-static bool is_empty(const struct kernel_tensor *tensor)
-{
-	int64_t count;
-
-	plan_elements(tensor, &count);
-	return count == 0;
-}
-
 bool map_has_checks(const struct map *map)
 {
 	if (map->bounds != MAP_CHECK && !map->checked)
@@ -40,7 +32,7 @@ bool map_has_checks(const struct map *map)
 
 /* ---- Members ---- */
 
-/* A way to write the sizes that the kernel takes and the structure holds: with their types, or by name. */
+/* Writes the values that the kernel takes and the structure holds: with their types, or by name. */
 struct held_values {
 	const char *between, *last;
 	bool types;
@@ -273,6 +265,7 @@ static void write_take(const struct map *map, const struct map_loops *loops, int
 	const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
 	const char *type = map_cpp_name(node->type);
 	bool clamps = map->bounds == MAP_CLAMP;
+	int64_t elements;
 
 	plan_print(out,
 			   "\tDEVICE %s take%d(const Place &at, const Held &held, int v, MapStrays &strays) "
@@ -286,7 +279,8 @@ static void write_take(const struct map *map, const struct map_loops *loops, int
 	plan_print(out, ";\n");
 	if (map->bounds == MAP_CHECK && !map->checked && map_has_checks(map))
 		plan_print(out, "\t\tstrays.count += !in;\n");
-	if (is_empty(tensor)) {
+	plan_elements(tensor, &elements);
+	if (elements == 0) {
 		plan_print(out, "\t\t(void)in;\n\t\treturn %s();\n\t}\n", type);
 		return;
 	}

@@ -30,7 +30,6 @@ struct gather_problem {
 	int64_t index_step;
 };
 
-struct gather_op gather_op_of(const struct kernel_problem *problem);
 /* Everything that is asked of a request; fills in all of out. */
 int gather_check(const struct kernel_problem *problem, struct gather_problem *out,
 				 char error[KERNEL_ERROR_MAX]);

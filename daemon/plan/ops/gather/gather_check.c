@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-struct gather_op gather_op_of(const struct kernel_problem *problem)
+static struct gather_op gather_op_of(const struct kernel_problem *problem)
 {
 	bool backward = strcmp(problem->op, "gather_backward") == 0;
 

@@ -26,7 +26,6 @@ struct giou_problem {
 	struct rows_form targets; /* ragged: operand 0 the targets */
 };
 
-struct giou_op giou_op_of(const struct kernel_problem *problem);
 /* Everything that is asked of a request; fills in all of out. */
 int giou_check(const struct kernel_problem *problem, struct giou_problem *out,
 			   char error[KERNEL_ERROR_MAX]);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-struct giou_op giou_op_of(const struct kernel_problem *problem)
+static struct giou_op giou_op_of(const struct kernel_problem *problem)
 {
 	static const struct giou_op ops[] = {
 		/* pred, target, y */

@@ -9,9 +9,6 @@
 
 /* ---- What is asked (norm_check.c) ---- */
 
-/* The attribute axes: how many trailing dimensions of operand x are normalized. */
-int norm_check_axes(const struct kernel_problem *problem, int x, int *axes,
-					char error[KERNEL_ERROR_MAX]);
 /* An operand of any float dtype, one element for each column of x, contiguous. */
 int norm_check_trailing(const struct kernel_problem *problem, int index, int x, int axes,
 						char error[KERNEL_ERROR_MAX]);
