@@ -46,8 +46,8 @@ void wire_put_str(struct wire_out *out, const char *key,
 				  const char *value); /* NULL: nothing is added */
 void wire_put_bin(struct wire_out *out, const char *key, const void *data, size_t bytes);
 void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values, int count);
-/* Add an element to a list of macros, {"n": name, "v": value}, and to one of options, {"o": option}:
- * kernels of users have them on their way to the daemon and to its compilers. */
+/* Add an element to a list of macros, {"n": name, "v": value}, and to one of options, {"o": text}.
+ * Kernels of users have them on their way to the daemon and to its compilers. */
 void wire_put_macro(struct wire_out *out, const char *name, const char *value);
 void wire_put_option(struct wire_out *out, const char *option);
 /* Adds a copy of a value of another message. */

@@ -115,7 +115,7 @@ void log_figures(const char *log, struct compile_result *out);
 /* A short text that changes when any of the files is replaced or rewritten.  False if one is not
  * there. */
 bool identity_stamp(const char *const *paths, int count, char stamp[96]);
-/* Finds out->stamp, and out->id if the environment variable gives one for this stamp.  Otherwise hex
+/* Finds out->stamp, and out->id if the environment variable has one for this stamp.  Otherwise hex
  * becomes the hash of the contents and of extra.  KILN_OK or KILN_ENOTSUP with out->reason, which
  * names the first file. */
 int identity_find(const char *variable, const char *const *paths, int count, const char *extra,

@@ -158,7 +158,7 @@ static void compare_options(const struct keyed *asked, const struct keyed *other
 
 /* ---- Macros: a line with the name, and one with the value ---- */
 
-/* Returns the value of the first macro of this name, with this value if one is asked for: a name may
+/* Returns the value of the first macro of this name, with this value if one is asked for: names may
  * come more than once. */
 static const struct span *macro_value(const struct keyed *key, struct span name,
 									  const struct span *wanted)
