@@ -106,20 +106,15 @@ static void add_operands(struct util_text *line, const struct kernel_problem *pr
 
 /* ---- Attributes ---- */
 
-/* Appends a number that is read back as a real one. */
-static void add_real(struct util_text *line, double value)
-{
-	char text[32];
-	snprintf(text, sizeof(text), "%.17g", value);
-	util_text_add(line, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
-}
-
 static void add_value(struct util_text *line, const struct kernel_problem *problem,
 					  const struct kernel_attr *attr)
 {
+	char text[32];
 	switch (attr->kind) {
 	case KILN_ATTR_REAL:
-		add_real(line, attr->f);
+		/* Without a point the command would read an integer. */
+		snprintf(text, sizeof(text), "%.17g", attr->f);
+		util_text_add(line, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
 		break;
 	case KILN_ATTR_INTS:
 		add_dims(line, attr->ints, attr->count, ',');
@@ -132,19 +127,14 @@ static void add_value(struct util_text *line, const struct kernel_problem *probl
 	}
 }
 
-/* Attributes that are options without a value. */
-static bool is_flag(const char *name)
-{
-	return !strcmp(name, "keep") || !strcmp(name, "checked");
-}
-
 static void add_attribute(struct util_text *line, const struct kernel_problem *problem,
 						  const struct kernel_attr *attr)
 {
 	bool map = !strcmp(problem->op, "map");
 	if (map && (!strcmp(attr->name, "statement") || !strcmp(attr->name, "names")))
 		return;
-	if (is_flag(attr->name)) {
+	/* These options have no value. */
+	if (!strcmp(attr->name, "keep") || !strcmp(attr->name, "checked")) {
 		if (attr->i)
 			util_text_add(line, " --%s", attr->name);
 		return;
@@ -199,7 +189,7 @@ char *line_of_raw(const struct compile_job *job, int extra)
 	const struct compile_file *files = job->files + job->file_count - job->user_files;
 	struct util_text line = {0};
 	util_text_add(&line, "kiln compile raw");
-	/* The command names a source from standard input so. */
+	/* The command's word for standard input is "-". */
 	add_word(&line, strcmp(files[0].name, "<stdin>") ? files[0].name : "-");
 	util_text_add(&line, " --entry");
 	add_word(&line, job->instantiation);

@@ -164,16 +164,6 @@ void kernel_drop(struct kernel_ref *ref)
 
 /* ---- For post-mortems ---- */
 
-/* A post-mortem quotes no user: neither a map's statement nor a kernel's macros and options. */
-static void copy_line(struct handle_about *about, const struct kernel_ref *asked)
-{
-	char label[160];
-	if (asked->raw)
-		util_append(about->line, sizeof(about->line), 0, "%s", raw_label(&asked->plan, label));
-	else if (asked->manifest && strcmp(asked->plan.op, "map") != 0)
-		util_append(about->line, sizeof(about->line), 0, "%s", asked->manifest);
-}
-
 void kernel_describe(struct handle_about *about, const struct kernel_ref *kernel,
 					 const struct kernel_ref *asked)
 {
@@ -184,5 +174,10 @@ void kernel_describe(struct handle_about *about, const struct kernel_ref *kernel
 		about->grid[i] = kernel->plan.grid[i];
 		about->block[i] = kernel->plan.block[i];
 	}
-	copy_line(about, asked);
+	/* A post-mortem quotes no user: neither a map's statement nor a kernel's macros and options. */
+	char label[160];
+	if (asked->raw)
+		util_append(about->line, sizeof(about->line), 0, "%s", raw_label(&asked->plan, label));
+	else if (asked->manifest && strcmp(asked->plan.op, "map") != 0)
+		util_append(about->line, sizeof(about->line), 0, "%s", asked->manifest);
 }

@@ -46,15 +46,6 @@ static void lookup_read_work(struct cache *cache, void *arg)
 		cache_failure_get(cache, read->key, &read->failure, error);
 }
 
-static void answer_remembered(struct lookup *lookup)
-{
-	const struct cache_failure *failure = &lookup->failure;
-	lookup->broker->counters.lookup_failures++;
-	lookup_unlink(lookup);
-	lookup_finish(lookup, failure->status, JOB_HIT, failure->error, failure->row.log);
-	lookup_free(lookup);
-}
-
 static void fetched(void *arg, struct cache_row *row)
 {
 	struct lookup *lookup = arg;
@@ -88,8 +79,12 @@ static void after_cache(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
 	lookup->looking = NULL;
-	if (lookup->failure.status != KILN_OK) {
-		answer_remembered(lookup);
+	const struct cache_failure *failure = &lookup->failure;
+	if (failure->status != KILN_OK) {
+		broker->counters.lookup_failures++;
+		lookup_unlink(lookup);
+		lookup_finish(lookup, failure->status, JOB_HIT, failure->error, failure->row.log);
+		lookup_free(lookup);
 		return;
 	}
 	if (lookup->cache_status == KILN_OK || !lookup->waits) {

@@ -175,16 +175,6 @@ void lookup_join(struct job_wait *wait)
 		pool_join(lookup->broker, lookup->job, wait->terms.priority, owner, &wait->place);
 }
 
-/* Warns for the first wait that wants to hear of a compile. */
-static void warn_first(const struct lookup *lookup)
-{
-	const struct job_wait *wait = lookup->waits;
-	while (wait && wait->terms.on_miss != OPTIONS_MISS_WARN)
-		wait = wait->next;
-	if (wait)
-		freeze_warn(wait->ref, &wait->terms);
-}
-
 void lookup_compile(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
@@ -200,7 +190,11 @@ void lookup_compile(struct lookup *lookup)
 		lookup_free(lookup);
 		return;
 	}
-	warn_first(lookup);
+	for (const struct job_wait *wait = lookup->waits; wait; wait = wait->next)
+		if (wait->terms.on_miss == OPTIONS_MISS_WARN) {
+			freeze_warn(wait->ref, &wait->terms);
+			break; /* one warning a compile */
+		}
 	lookup->state = LOOKUP_COMPILING;
 	broker->counters.jobs++;
 	lookup->alt = lookup->waits->terms.compiler;

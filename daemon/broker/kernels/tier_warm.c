@@ -107,24 +107,19 @@ static struct kernel_ref *next_ref(struct warming *warming)
 	return NULL;
 }
 
-static int at_once(const struct warming *warming)
-{
-	uint64_t workers = warming->broker->options.workers;
-	return workers <= 2 ? 1 : workers > AT_ONCE_MOST ? AT_ONCE_MOST : (int)workers - 1;
-}
-
 static void go_on(struct warming *warming)
 {
 	/* A daemon that compiles nothing for programs compiles nothing before they come. */
 	const struct job_terms terms = {
 		.priority = POOL_BACKGROUND,
 		.purpose = warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK ? JOB_LOOK : JOB_CALL};
+	uint64_t workers = warming->broker->options.workers;
+	int most = workers <= 2 ? 1 : workers > AT_ONCE_MOST ? AT_ONCE_MOST : (int)workers - 1;
 	struct kernel_ref *ref;
 	if (!handle_is_ready(warming->executor) ||
 		warming->generation != handle_generation(warming->executor))
 		return;
-	while (!warming->stopped && warming->under_way < at_once(warming) &&
-		   (ref = next_ref(warming))) {
+	while (!warming->stopped && warming->under_way < most && (ref = next_ref(warming))) {
 		struct warm_item *item = util_alloc(sizeof(*item));
 		*item = (struct warm_item){.warming = warming,
 								   .ref = ref,
