@@ -3,11 +3,11 @@
  * exec holds; the heart and the waker have threads of their own.
  *
  *   executor.c           starts, loops, ends
- *   executor_say.c       what it tells the broker by itself
+ *   executor_say.c       sends messages to the broker
  *   executor_request.c   the table of requests and the short ones
- *   executor_buffer.c    binds and frees buffers
+ *   executor_buffer.c    takes, binds and frees buffers
  *   executor_module.c    kernels
- *   executor_quiet.c     when to do what stalls the device
+ *   executor_quiet.c     decides when to do tasks that stall the device
  *   executor_launch.c    launches and copies that came by message
  *   executor_pace.c      how long a stream may take over them
  *   executor_template.c  what a launch is before it has buffers

@@ -15,6 +15,7 @@
 #include "executor_module.h"
 #include "executor_template.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,14 @@ struct exec_made {
 	int buffer_count;
 	int holders; /* of->made, and flights; the last one frees it */
 };
+
+/* A graph that executor->graphs has. */
+static void graph_assert_valid(const struct exec_graph *graph)
+{
+	assert(graph->count > 0 && graph->holders >= 1 + (graph->made != NULL));
+	assert(!graph->made || (graph->made->of == graph && graph->made->holders > 0));
+	(void)graph;
+}
 
 /* ---- Holders ---- */
 
@@ -187,6 +196,7 @@ static int graph_take(struct exec *executor, struct exec_graph *graph, struct ex
 		graph->made = made;
 	}
 	graph->made->holders++;
+	graph_assert_valid(graph);
 	*out = graph->made;
 	return KILN_OK;
 }
@@ -264,6 +274,7 @@ int exec_graph_new(struct exec *executor, struct exec_request *request)
 void exec_graph_leave(struct exec *executor, struct exec_graph *graph, uint64_t until)
 {
 	graph->leaving = until;
+	graph_assert_valid(graph);
 	if (until == 0)
 		forget(executor, graph);
 }

@@ -126,37 +126,36 @@ void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request)
 }
 
 /* NULL with a sentence. */
-static void *map_shared(int fd, size_t bytes, char error[KERNEL_ERROR_MAX])
+static void *map_shared(int fd, size_t bytes, struct exec_request *request)
 {
 	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (address != MAP_FAILED)
 		return address;
-	util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "a lane cannot be mapped: %s", strerror(errno));
+	exec_refuse(request, KILN_ENOMEM, "a lane cannot be mapped: %s", strerror(errno));
 	return NULL;
 }
 
-static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame *frame,
-					char error[KERNEL_ERROR_MAX])
+static int map_lane(struct exec *executor, struct exec_lane *lane, struct exec_request *request)
 {
-	if (frame->fd_count != LANE_EXEC_DESCRIPTORS ||
-		!frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)) ||
-		!frame_fd_is_safe(frame->fds[3], sizeof(*lane->counts)))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a lane is opened with a sealed memfd of %zu bytes, an eventfd, a pipe "
-						 "and a sealed memfd of %zu bytes",
-						 sizeof(*lane->memory), sizeof(*lane->counts));
-	lane->memory = map_shared(frame->fds[0], sizeof(*lane->memory), error);
+	if (request->frame->fd_count != LANE_EXEC_DESCRIPTORS ||
+		!frame_fd_is_safe(request->frame->fds[0], sizeof(*lane->memory)) ||
+		!frame_fd_is_safe(request->frame->fds[3], sizeof(*lane->counts)))
+		return exec_refuse(request, KILN_EPROTO,
+						   "a lane is opened with a sealed memfd of %zu bytes, an eventfd, a pipe "
+						   "and a sealed memfd of %zu bytes",
+						   sizeof(*lane->memory), sizeof(*lane->counts));
+	lane->memory = map_shared(request->frame->fds[0], sizeof(*lane->memory), request);
 	if (!lane->memory)
 		return KILN_ENOMEM;
 	const struct lane_header *header = &lane->memory->header;
 	int status = KILN_OK;
 	if (header->magic != LANE_MAGIC || header->version != LANE_VERSION ||
 		header->entries != LANE_ENTRIES)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						   "a lane of version %u with %u entries; this process knows version %u "
-						   "with %u",
-						   header->version, header->entries, LANE_VERSION, LANE_ENTRIES);
-	else if (!(lane->counts = map_shared(frame->fds[3], sizeof(*lane->counts), error)))
+		status = exec_refuse(request, KILN_EPROTO,
+							 "a lane of version %u with %u entries; this process knows version %u "
+							 "with %u",
+							 header->version, header->entries, LANE_VERSION, LANE_ENTRIES);
+	else if (!(lane->counts = map_shared(request->frame->fds[3], sizeof(*lane->counts), request)))
 		status = KILN_ENOMEM;
 	if (status != KILN_OK) {
 		munmap(lane->memory, sizeof(*lane->memory));
@@ -168,21 +167,19 @@ static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame 
 	return KILN_OK;
 }
 
-static int watch_lane(struct exec *executor, struct exec_lane *lane, struct frame *frame,
-					  char error[KERNEL_ERROR_MAX])
+static int watch_lane(struct exec *executor, struct exec_lane *lane, struct exec_request *request)
 {
 	/* Edge-triggered, and never read: a client could make a read block. */
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = lane};
-	lane->doorbell_fd = frame_take_fd(frame, 1);
-	lane->client_wake_fd = frame_take_fd(frame, 2);
+	lane->doorbell_fd = frame_take_fd(request->frame, 1);
+	lane->client_wake_fd = frame_take_fd(request->frame, 2);
 	if (epoll_ctl(executor->epoll, EPOLL_CTL_ADD, lane->doorbell_fd, &event) == 0)
 		return KILN_OK;
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "a lane cannot be watched: %s",
-					 strerror(errno));
+	return exec_refuse(request, KILN_EIO, "a lane cannot be watched: %s", strerror(errno));
 }
 
 /* Finds a free index for the lane. */
-static int enter_table(struct exec *executor, struct exec_lane *lane, char error[KERNEL_ERROR_MAX])
+static int enter_table(struct exec *executor, struct exec_lane *lane, struct exec_request *request)
 {
 	uint32_t room = executor->lane_room;
 	while (lane->index < room && executor->lane_table[lane->index])
@@ -191,7 +188,7 @@ static int enter_table(struct exec *executor, struct exec_lane *lane, char error
 		return KILN_OK;
 	struct exec_lane **more = realloc(executor->lane_table, (room + 16) * sizeof(*more));
 	if (!more)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a lane's record");
+		return exec_refuse(request, KILN_ENOMEM, "out of memory for a lane's record");
 	memset(more + room, 0, 16 * sizeof(*more));
 	executor->lane_table = more;
 	executor->lane_room = room + 16;
@@ -210,9 +207,9 @@ int exec_lane_open(struct exec *executor, struct exec_request *request)
 	lane->id = id;
 	lane->deadline_us = wire_get_uint(request->root, "deadline", 0) * 1000;
 	lane->ready_us = wire_get_uint(request->root, "ready", 0) * 1000;
-	int status = enter_table(executor, lane, request->error);
+	int status = enter_table(executor, lane, request);
 	if (status == KILN_OK)
-		status = map_lane(executor, lane, request->frame, request->error);
+		status = map_lane(executor, lane, request);
 	if (status != KILN_OK) {
 		free(lane);
 		return status;
@@ -225,7 +222,7 @@ int exec_lane_open(struct exec *executor, struct exec_request *request)
 	lane->next = executor->lanes;
 	executor->lanes = lane;
 	share_spin(executor);
-	status = watch_lane(executor, lane, request->frame, request->error);
+	status = watch_lane(executor, lane, request);
 	if (status != KILN_OK)
 		free_lane(executor, lane);
 	return status;

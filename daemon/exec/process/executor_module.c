@@ -138,12 +138,6 @@ static void unload_now(struct exec *executor, void *what)
 	free(module);
 }
 
-void exec_hold_module(struct exec_module *module)
-{
-	module->uses++;
-	module_assert_valid(module);
-}
-
 void exec_release_module(struct exec *executor, struct exec_module *module)
 {
 	module->uses--;

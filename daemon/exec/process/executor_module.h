@@ -27,7 +27,10 @@ struct exec_module {
 exec_handler exec_load, exec_unload;
 /* NULL: no loaded kernel has that number. */
 struct exec_module *exec_find_module(const struct exec *executor, uint64_t id);
-void exec_hold_module(struct exec_module *module);
+static inline void exec_hold_module(struct exec_module *module)
+{
+	module->uses++;
+}
 void exec_release_module(struct exec *executor, struct exec_module *module);
 
 #endif

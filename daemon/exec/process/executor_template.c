@@ -12,11 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int reject(char error[KERNEL_ERROR_MAX], const char *what)
-{
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%s", what);
-}
-
 /* Reads a list of exactly count unsigned integers. */
 static bool read_uints(const msgpack_object *list, uint64_t *values, uint32_t count)
 {
@@ -37,13 +32,13 @@ static bool read_uints(const msgpack_object *list, uint64_t *values, uint32_t co
 }
 
 static int read_args(const msgpack_object *list, int operand_count, struct kernel_arg *args,
-					 int *count, char error[KERNEL_ERROR_MAX])
+					 int *count, struct exec_request *request)
 {
 	uint32_t n = wire_count(list);
 	uint64_t total = 0;
 	if (n > KERNEL_MAX_ARGS)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a launch has %u arguments and may have %d", n, KERNEL_MAX_ARGS);
+		return exec_refuse(request, KILN_EPROTO, "a launch has %u arguments and may have %d", n,
+						   KERNEL_MAX_ARGS);
 	for (uint32_t i = 0; i < n; i++) {
 		const msgpack_object *item = wire_at(list, i);
 		uint64_t pointer[2], scalar[3], alone[1];
@@ -62,8 +57,8 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 			args[i] = (struct kernel_arg){
 				.kind = KERNEL_ARG_BYTES, .bytes = item->via.bin.size, .data = item->via.bin.ptr};
 		else
-			return util_fail(
-				error, KERNEL_ERROR_MAX, KILN_EPROTO,
+			return exec_refuse(
+				request, KILN_EPROTO,
 				"argument %u is neither [0, operand], [1, 4 or 8, value], [2], [3] nor a "
 				"value of at most %d bytes in all",
 				i, KERNEL_MAX_ARG_BYTES);
@@ -74,16 +69,17 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 
 /* Reads one operand: [buffer, offset, extent, alignment, written]. */
 static int read_operand(const msgpack_object *item, uint32_t number, struct exec_operand *operand,
-						struct exec_place *place, char error[KERNEL_ERROR_MAX])
+						struct exec_place *place, struct exec_request *request)
 {
 	uint64_t v[5];
 	if (!read_uints(item, v, 5))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "operand %u is not [buffer, offset, extent, alignment, written]", number);
+		return exec_refuse(request, KILN_EPROTO,
+						   "operand %u is not [buffer, offset, extent, alignment, written]",
+						   number);
 	if (v[3] < 1 || v[3] > 16 || (v[3] & (v[3] - 1)) != 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "operand %u must be aligned to 1, 2, 4, 8 or 16 bytes, not %" PRIu64,
-						 number, v[3]);
+		return exec_refuse(request, KILN_EPROTO,
+						   "operand %u must be aligned to 1, 2, 4, 8 or 16 bytes, not %" PRIu64,
+						   number, v[3]);
 	*place = (struct exec_place){v[0], v[1]};
 	operand->bytes = v[2];
 	operand->alignment = (uint32_t)v[3];
@@ -91,21 +87,21 @@ static int read_operand(const msgpack_object *item, uint32_t number, struct exec
 	return KILN_OK;
 }
 
-static int read_operands(struct wire_in *message, const msgpack_object *map,
-						 struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
-						 char error[KERNEL_ERROR_MAX])
+static int read_operands(const msgpack_object *map, struct exec_template *out,
+						 struct exec_place places[KERNEL_MAX_OPERANDS],
+						 struct exec_request *request)
 {
 	const msgpack_object *list = wire_get(map, "ops");
 	const msgpack_object *names = wire_get(map, "names");
 	uint32_t n = wire_count(list);
 	if (n > KERNEL_MAX_OPERANDS)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a launch has %u operands and may have %d", n, KERNEL_MAX_OPERANDS);
+		return exec_refuse(request, KILN_EPROTO, "a launch has %u operands and may have %d", n,
+						   KERNEL_MAX_OPERANDS);
 	for (uint32_t i = 0; i < n; i++) {
-		int status = read_operand(wire_at(list, i), i, &out->operands[i], &places[i], error);
+		int status = read_operand(wire_at(list, i), i, &out->operands[i], &places[i], request);
 		if (status != KILN_OK)
 			return status;
-		const char *name = wire_get_str(message, wire_at(names, i), "n");
+		const char *name = wire_get_str(request->message, wire_at(names, i), "n");
 		snprintf(out->operands[i].name, sizeof(out->operands[i].name), "%s", name ? name : "");
 	}
 	out->operand_count = (int)n;
@@ -113,31 +109,32 @@ static int read_operands(struct wire_in *message, const msgpack_object *map,
 }
 
 static int read_shape(struct exec *executor, const msgpack_object *root,
-					  struct exec_template *launch, char error[KERNEL_ERROR_MAX])
+					  struct exec_template *launch, struct exec_request *request)
 {
 	const struct kernel_limits *limits = &executor->info.limits;
 	uint64_t grid[3], block[3];
 	uint64_t shared = wire_get_uint(root, "shared", UINT64_MAX);
 	if (!read_uints(wire_get(root, "grid"), grid, 3) ||
 		!read_uints(wire_get(root, "block"), block, 3))
-		return reject(error, "a launch needs grid and block of three numbers each");
+		return exec_refuse(request, KILN_EPROTO,
+						   "a launch needs grid and block of three numbers each");
 	if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1 || grid[0] > limits->grid_x ||
 		grid[1] > limits->grid_y || grid[2] > limits->grid_z)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a grid of %" PRIu64 "x%" PRIu64 "x%" PRIu64
-						 " blocks is not within 1 to %ux%ux%u",
-						 grid[0], grid[1], grid[2], limits->grid_x, limits->grid_y, limits->grid_z);
+		return exec_refuse(
+			request, KILN_EINVAL,
+			"a grid of %" PRIu64 "x%" PRIu64 "x%" PRIu64 " blocks is not within 1 to %ux%ux%u",
+			grid[0], grid[1], grid[2], limits->grid_x, limits->grid_y, limits->grid_z);
 	uint64_t most = limits->max_threads;
 	if (block[0] < 1 || block[1] < 1 || block[2] < 1 || block[0] > most || block[1] > most ||
 		block[2] > 64 || block[0] * block[1] * block[2] > most)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a block of %" PRIu64 "x%" PRIu64 "x%" PRIu64
-						 " threads is not within 1 to %" PRIu64 " threads, 64 in z",
-						 block[0], block[1], block[2], most);
+		return exec_refuse(request, KILN_EINVAL,
+						   "a block of %" PRIu64 "x%" PRIu64 "x%" PRIu64
+						   " threads is not within 1 to %" PRIu64 " threads, 64 in z",
+						   block[0], block[1], block[2], most);
 	if (shared > limits->shared_optin)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
-						 shared, limits->shared_optin);
+		return exec_refuse(request, KILN_EINVAL,
+						   "%" PRIu64 " bytes of shared memory are more than the %u of a block",
+						   shared, limits->shared_optin);
 	for (int i = 0; i < 3; i++) {
 		launch->grid[i] = (uint32_t)grid[i];
 		launch->block[i] = (uint32_t)block[i];
@@ -148,47 +145,48 @@ static int read_shape(struct exec *executor, const msgpack_object *root,
 
 /* [bytes, counters]; absent: none. */
 static int read_scratch(const msgpack_object *list, struct kernel_scratch *scratch,
-						char error[KERNEL_ERROR_MAX])
+						struct exec_request *request)
 {
 	uint64_t v[2];
 	if (!list)
 		return KILN_OK;
 	if (!read_uints(list, v, 2))
-		return reject(error, "the scratch memory of a launch is not [bytes, counters]");
+		return exec_refuse(request, KILN_EPROTO,
+						   "the scratch memory of a launch is not [bytes, counters]");
 	if (v[0] > KERNEL_SCRATCH_MAX || v[1] > v[0])
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes of scratch memory, %" PRIu64
-						 " of them counters, are not within the %u bytes that a launch may have",
-						 v[0], v[1], KERNEL_SCRATCH_MAX);
+		return exec_refuse(request, KILN_EINVAL,
+						   "%" PRIu64 " bytes of scratch memory, %" PRIu64
+						   " of them counters, are not within the %u bytes that a launch may have",
+						   v[0], v[1], KERNEL_SCRATCH_MAX);
 	*scratch = (struct kernel_scratch){v[0], v[1]};
 	return KILN_OK;
 }
 
 /* [indices, end]; absent: none. */
 static int read_report(const msgpack_object *list, struct kernel_report *report,
-					   char error[KERNEL_ERROR_MAX])
+					   struct exec_request *request)
 {
 	uint64_t v[2];
 	if (!list)
 		return KILN_OK;
 	if (!read_uints(list, v, 2))
-		return reject(error, "the report of a launch is not [indices, end]");
+		return exec_refuse(request, KILN_EPROTO, "the report of a launch is not [indices, end]");
 	*report = (struct kernel_report){v[0], v[1]};
 	return KILN_OK;
 }
 
 /* Checks a launch that copies bytes from operand 0 to operand 1. */
-static int check_plain_copy(const struct exec_template *copy, char error[KERNEL_ERROR_MAX])
+static int check_plain_copy(const struct exec_template *copy, struct exec_request *request)
 {
 	const struct exec_operand *operands = copy->operands;
 	if (copy->operand_count != 2)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "a copy has two operands, not %d",
-						 copy->operand_count);
+		return exec_refuse(request, KILN_EPROTO, "a copy has two operands, not %d",
+						   copy->operand_count);
 	if (copy->copy_bytes > operands[0].bytes || copy->copy_bytes > operands[1].bytes)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a copy of %" PRIu64 " bytes is more than its operands' %" PRIu64
-						 " and %" PRIu64,
-						 copy->copy_bytes, operands[0].bytes, operands[1].bytes);
+		return exec_refuse(request, KILN_EINVAL,
+						   "a copy of %" PRIu64 " bytes is more than its operands' %" PRIu64
+						   " and %" PRIu64,
+						   copy->copy_bytes, operands[0].bytes, operands[1].bytes);
 	return KILN_OK;
 }
 
@@ -196,33 +194,32 @@ int exec_template_read(struct exec *executor, struct exec_request *request,
 					   const msgpack_object *map, struct exec_template *out,
 					   struct exec_place places[KERNEL_MAX_OPERANDS])
 {
-	char *error = request->error;
 	uint64_t module = wire_get_uint(map, "mod", 0);
 	bool copies = wire_get(map, "copy") != NULL;
 	const char *op = wire_get_str(request->message, map, "op");
 	memset(out, 0, sizeof(*out));
 	snprintf(out->op, sizeof(out->op), "%s", op ? op : "");
 	if (copies == (wire_get(map, "mod") != NULL))
-		return reject(error, "a launch names either its kernel (mod) or how many bytes it copies "
-							 "(copy)");
+		return exec_refuse(request, KILN_EPROTO,
+						   "a launch names either its kernel (mod) or how many bytes it copies "
+						   "(copy)");
 	out->copies = copies;
 	out->copy_bytes = wire_get_uint(map, "copy", UINT64_MAX);
 	out->granule = wire_get_uint(map, "granule", 0) == 16 ? 16 : 0;
-	int status = read_operands(request->message, map, out, places, error);
+	int status = read_operands(map, out, places, request);
 	if (status == KILN_OK)
-		status =
-			read_args(wire_get(map, "args"), out->operand_count, out->args, &out->arg_count, error);
+		status = read_args(wire_get(map, "args"), out->operand_count, out->args, &out->arg_count,
+						   request);
 	if (status == KILN_OK)
-		status = read_scratch(wire_get(map, "scratch"), &out->scratch, error);
+		status = read_scratch(wire_get(map, "scratch"), &out->scratch, request);
 	if (status == KILN_OK)
-		status = read_report(wire_get(map, "report"), &out->report, error);
+		status = read_report(wire_get(map, "report"), &out->report, request);
 	if (status != KILN_OK)
 		return status;
 	if (copies)
-		return check_plain_copy(out, error);
+		return check_plain_copy(out, request);
 	out->module = exec_find_module(executor, module);
 	if (!out->module)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64,
-						 module);
-	return read_shape(executor, map, out, error);
+		return exec_refuse(request, KILN_ENOENT, "there is no module %" PRIu64, module);
+	return read_shape(executor, map, out, request);
 }
