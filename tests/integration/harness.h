@@ -24,7 +24,7 @@
 
 #define CALL_TIMEOUT_MS 20000  /* of a client's calls: compiles on a busy machine included */
 #define START_TIMEOUT_MS 20000 /* until a daemon answers */
-#define STOP_TIMEOUT_MS 10000
+#define STOP_TIMEOUT_MS 30000  /* until a process has ended */
 
 /* A daemon of the test's own, or the place for one. */
 struct kilnd {
