@@ -26,13 +26,13 @@
 	/* It answers, and besides */                                        \
 	X(TWICE, "twice") /* once more */                                    \
 	X(FLOOD, "flood") /* says very much before */                        \
-	/* Of compilers: */                                                  \
+	/* Compilers do these. */                                            \
 	X(FAIL, "fail")       /* the source is wrong */                      \
 	X(NOTHING, "nothing") /* success without an object */                \
 	X(TEXT, "text")       /* an object that is no ELF file */            \
 	X(CUT, "cut")         /* the beginning of one */                     \
 	X(ENTRY, "entry")     /* one that has no such kernel */              \
-	/* Of device processes: */                                           \
+	/* Device processes do these. */                                     \
 	X(MUTE, "mute")     /* it does not answer */                         \
 	X(LAMENT, "lament") /* it says that it cannot go on, and stays */    \
 	X(CELLS, "cells")   /* nonsense in all cells of all lanes */         \
