@@ -268,9 +268,12 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 		util_fail(error, error_size, KILN_EIO, "cannot start a child process: %s",
 				  uv_strerror(status));
 		output_close(child->output);
-		child->open_handles = 2; /* a failed uv_spawn leaves a handle to close */
+		/* A failed uv_spawn() leaves a handle to close; where it was not reached there is none. */
+		bool spawned = child->process.type == UV_PROCESS;
+		child->open_handles = 1 + spawned;
 		uv_close((uv_handle_t *)&child->ended, on_child_closed);
-		uv_close((uv_handle_t *)&child->process, on_child_closed);
+		if (spawned)
+			uv_close((uv_handle_t *)&child->process, on_child_closed);
 		return NULL;
 	}
 	util_debug("process %d is started: %s", (int)child->pid,

@@ -176,8 +176,10 @@ int cache_failure_get(struct cache *cache, const char *key, struct cache_failure
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_USE);
 	cache_db_bind_text(statement, 1, key);
 	sqlite3_bind_int64(statement, 2, now);
-	/* The answer is good even where its use cannot be counted. */
-	write_failures(cache, statement, "counting a use in", ignored);
+	/* The answer is good even where its use cannot be counted, and the disk is not in trouble yet:
+	 * the next write will say so in its own words. */
+	if (write_failures(cache, statement, "counting a use in", ignored) != KILN_OK)
+		cache_db_disk_failed(cache->db);
 	return KILN_OK;
 }
 
