@@ -6,6 +6,7 @@ option(KILN_PORTABLE "Link everything but libc statically: a tree that runs on o
 set(KILN_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 set(KILN_WITH_REMOTE AUTO CACHE STRING "The second cache tier in Redis, with hiredis: ON, OFF or AUTO")
 set(KILN_WITH_SECCOMP AUTO CACHE STRING "Filters of system calls, with libseccomp: ON, OFF or AUTO")
+set(KILN_PYTHON OFF CACHE STRING "The Python package: ON, OFF, or AUTO: where there are headers")
 option(KILN_COVERAGE "Count the lines that run (gcc), for tests/coverage.sh" OFF)
 option(KILN_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 

@@ -1,0 +1,65 @@
+"""Connections: what those are made with that calls open on demand, and clients of one's own."""
+from . import _kiln
+
+_AUTOSTART = 1
+_BACKGROUND = 2
+
+
+def _settings(socket, device, daemon, timeout, autostart, background, on_miss):
+    milliseconds = 0 if timeout is None else max(1, round(timeout * 1000))
+    flags = (_AUTOSTART if autostart else 0) | (_BACKGROUND if background else 0)
+    path = [None if text is None else str(text) for text in (socket, daemon)]
+    return {"socket": path[0], "device": device, "daemon": path[1], "on_miss": on_miss,
+            "timeout_ms": milliseconds, "flags": flags}
+
+
+def connect(socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
+            background=False, on_miss=None):
+    """Sets what connections are made with from now on, in all threads, and makes this thread's.
+
+    socket: the daemon's; device: of all calls, where a tensor's own is not meant ("cpu", "cuda:0");
+    daemon: the kilnd to start; timeout: seconds that a call may wait (30); autostart: a daemon is
+    started if none answers; background: nobody waits for these compiles; on_miss: "compile",
+    "warn", "fallback" or "error", where a kernel is not compiled yet.
+    """
+    _kiln.configure(**_settings(socket, device, daemon, timeout, autostart, background, on_miss))
+    _kiln.current()
+
+
+class Client:
+    """A connection of one's own: for requests, and by `with` for all calls of a thread.
+
+        with kiln.Client(device="cpu") as client:
+            y = kiln.softmax(x)
+
+    The arguments are those of connect().  It connects when it is first used, belongs to one thread
+    at a time, and connects anew after its daemon went away.
+    """
+
+    def __init__(self, socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
+                 background=False, on_miss=None):
+        self._connection = _kiln.Connection(
+            **_settings(socket, device, daemon, timeout, autostart, background, on_miss))
+        self._before = []
+
+    def __enter__(self):
+        self._before.append(_kiln.use(self._connection))
+        return self
+
+    def __exit__(self, *unused):
+        _kiln.use(self._before.pop())
+
+    @property
+    def device(self):
+        """The daemon's device: "cpu", "cuda:0"."""
+        return self._connection.device
+
+    def request(self, request, **arguments):
+        """Any request of the daemon ("info", "devices", "ops", ...), its reply as a dictionary."""
+        import json
+
+        return json.loads(self._connection.request(request, arguments))
+
+    def close(self):
+        """Ends the connection."""
+        self._connection.close()

@@ -1,0 +1,104 @@
+"""Types of tensors: how the extension reads one, makes outputs like it, and finds its stream.
+
+The extension asks describe() once for each type.  To support a library, or to take part in its
+calls (autograd, tracing), register a function that describes its types:
+
+    def of_mine(type):                  # None: not mine
+        return {
+            "read": "exchange",         # or "attributes", "array", "dlpack": see src/kind.h
+            "new_empty": True,          # like.new_empty(shape) makes an output of like's dtype
+            "empty": empty,             # empty(like, shape, dtype): any other output
+            "stream": stream,           # stream(device): the address of the current CUDA stream
+            "when": "grad",             # "never", "grad": an input requires it, "always"
+            "redirect": redirect,       # redirect(name, args, named) is called then: a result, or
+        }                               # NotImplemented for the usual way
+    kiln._kinds.register("mine", of_mine)
+"""
+import sys
+
+from ._errors import NotSupported, WrongType
+
+_registered = {}
+
+
+def register(name, function):
+    """Puts a function in the place of the one that has the name; it is asked before those here."""
+    from . import _kiln
+
+    _registered[name] = function
+    _kiln.forget_kinds()
+
+
+def describe(type):
+    """What the extension is to know of a type of tensors."""
+    for function in [*_registered.values(), _torch, _numpy, _cupy, _dlpack]:
+        description = function(type)
+        if description is not None:
+            return description
+    raise WrongType(f"{type.__module__}.{type.__qualname__} is no tensor: Kiln takes tensors of "
+                    "torch, NumPy, CuPy, and of what has __dlpack__")
+
+
+def _is_of(type, module):
+    return any((base.__module__ or "").split(".")[0] == module for base in type.__mro__)
+
+
+def _torch(type):
+    torch = sys.modules.get("torch")
+    if torch is None or not issubclass(type, getattr(torch, "Tensor", ())):
+        return None
+
+    def empty(like, shape, dtype):
+        return like.new_empty(shape, dtype=getattr(torch, {
+            "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8",
+            "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
+            "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64",
+            "c128": "complex128"}[dtype]))
+
+    def redirect(name, args, named):
+        if not torch.is_grad_enabled():
+            return NotImplemented
+        raise NotSupported(f"an input of {name}() requires grad, and the call would not be "
+                           "recorded: use torch.no_grad(), or detach() the input")
+
+    exchange = hasattr(type, "__dlpack_c_exchange_api__")
+    return {"read": "exchange" if exchange else "attributes", "new_empty": True, "empty": empty,
+            "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
+            "when": "grad", "redirect": redirect}
+
+
+_NUMPY = {"f16": "f2", "f32": "f4", "f64": "f8", "i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2",
+          "i32": "i4", "u32": "u4", "i64": "i8", "u64": "u8", "bool": "?", "c64": "c8",
+          "c128": "c16"}
+
+
+def _numpy(type):
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not hasattr(type, "__array_interface__") or _is_of(type, "torch"):
+        return None
+
+    def empty(like, shape, dtype):
+        if dtype == "bf16":
+            import ml_dtypes
+
+            return numpy.empty(shape, ml_dtypes.bfloat16)
+        return numpy.empty(shape, _NUMPY[dtype])
+
+    return {"read": "array", "empty": empty}
+
+
+def _cupy(type):
+    cupy = sys.modules.get("cupy")
+    if cupy is None or not issubclass(type, cupy.ndarray):
+        return None
+
+    def empty(like, shape, dtype):
+        with like.device:
+            return cupy.empty(shape, _NUMPY[dtype])
+
+    return {"read": "dlpack", "empty": empty,
+            "stream": lambda device: cupy.cuda.get_current_stream(device).ptr}
+
+
+def _dlpack(type):
+    return {"read": "dlpack"} if hasattr(type, "__dlpack__") else None

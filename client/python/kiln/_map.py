@@ -1,0 +1,33 @@
+"""kiln.map: a kernel of one statement (docs/map.md is the language)."""
+from . import _kiln
+from ._errors import InvalidArgument
+
+
+def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
+    """Runs a statement for each element of the operand on its left side.
+
+        kiln.map("y[i,j] = x[i,j] * s + b[j]", x=x, b=b, s=2.0)
+
+    Tensors and scalars are passed by their names in the statement; numbers are scalars.  The left
+    side is made, unless it is passed by its name or as out.  bounds: "check", "clamp" or "zero", for
+    subscripts that are out of range; checked: the first of them is named.
+    """
+    name = statement.partition("[")[0].strip()
+    if not name.isidentifier():
+        raise InvalidArgument(f"{statement!r} does not begin with NAME[...] =")
+    if out is None:
+        out = operands.pop(name, None)
+    elif operands.pop(name, None) is not None:
+        raise InvalidArgument(f"{name} is passed twice, by its name and as out")
+    scalars = {key: value for key, value in operands.items() if isinstance(value, (int, float))}
+    names = [key for key in operands if key not in scalars]
+    attributes = {"statement": statement, "names": ",".join([*names, name])}
+    if bounds is not None:
+        attributes["bounds"] = bounds
+    if checked is not None:
+        attributes["checked"] = int(checked)
+    # A whole number goes with integers, too.
+    for key, value in scalars.items():
+        whole = isinstance(value, float) and value.is_integer() and abs(value) <= 2.0 ** 53
+        attributes[key] = int(value) if whole or isinstance(value, bool) else value
+    return _kiln.call("map", tuple(operands[key] for key in names), (out,), attributes)

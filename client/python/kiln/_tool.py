@@ -1,0 +1,30 @@
+"""The command kiln of this package, with its daemon and this Python's NVRTC."""
+import os
+import sys
+
+from . import _nvrtc
+
+
+def folder():
+    """Where the programs of the package lie."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
+
+
+def program(name):
+    """A program of the package; of a build tree, that of the build."""
+    own = os.path.join(folder(), name)
+    build = os.path.join(os.path.dirname(folder()), "..", "..", "bin", name)
+    return own if os.path.exists(own) else os.path.normpath(build)
+
+
+def run(arguments):
+    """Becomes the command."""
+    _nvrtc.prepare()
+    os.environ.setdefault("KILN_DAEMON", program("kilnd"))
+    tool = program("kiln")
+    os.execv(tool, [tool, *arguments])
+
+
+def main():
+    """The console script."""
+    run(sys.argv[1:])

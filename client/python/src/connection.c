@@ -1,0 +1,536 @@
+/*
+ * connection.c: the type Connection, the connections of a thread, and the settings of those that
+ * are made on demand.
+ */
+#include "connection.h"
+#include "cuda.h"
+#include "errand.h"
+#include "errors.h"
+#include "view.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES 65 /* VIEW_HOST and 64 GPUs */
+
+/* A client whose daemon is gone, while calls of it may still launch by themselves. */
+struct lost_client {
+	struct lost_client *next;
+	kiln_client *client;
+};
+
+/* The connections of a thread.  It lies in the thread's dictionary, which Python frees. */
+struct thread_state {
+	PyObject_HEAD
+	struct connection *connections[DEVICES]; /* by device + 1 */
+	struct connection *chosen;               /* by _kiln.use(); NULL: those above */
+	unsigned settings_version;
+};
+
+static PyObject *connection_type, *thread_type;
+static struct settings defaults = {.flags = KILN_CONNECT_AUTOSTART};
+static unsigned defaults_version;
+static unsigned forks; /* of this process and its parents, as far as they are children of fork() */
+static __thread struct thread_state *thread_now;
+
+static void count_fork(void)
+{
+	forks++;
+}
+
+/* ---- Settings ---- */
+
+static void settings_free(struct settings *settings)
+{
+	free(settings->socket);
+	free(settings->device);
+	free(settings->daemon);
+	free(settings->on_miss);
+	*settings = (struct settings){0};
+}
+
+static char *copy(const char *text)
+{
+	return text ? strdup(text) : NULL;
+}
+
+static void settings_copy(const struct settings *from, struct settings *to)
+{
+	*to = (struct settings){copy(from->socket), copy(from->device),  copy(from->daemon),
+							copy(from->on_miss), from->timeout_ms, from->flags};
+}
+
+/* socket, device, daemon, on_miss: texts or None; timeout_ms, flags: numbers. */
+static int settings_parse(PyObject *args, PyObject *named, struct settings *out)
+{
+	static char *names[] = {"socket", "device", "daemon", "on_miss", "timeout_ms", "flags", NULL};
+	const char *socket = NULL, *device = NULL, *daemon = NULL, *on_miss = NULL;
+	int timeout_ms = 0;
+	unsigned flags = KILN_CONNECT_AUTOSTART;
+	if (!PyArg_ParseTupleAndKeywords(args, named, "|zzzziI", names, &socket, &device, &daemon,
+									 &on_miss, &timeout_ms, &flags))
+		return RAISED;
+	*out = (struct settings){copy(socket), copy(device), copy(daemon), copy(on_miss), timeout_ms,
+							 flags};
+	return 0;
+}
+
+PyObject *module_configure(PyObject *module, PyObject *args, PyObject *named)
+{
+	struct settings made;
+	(void)module;
+	if (settings_parse(args, named, &made) != 0)
+		return NULL;
+	settings_free(&defaults);
+	defaults = made;
+	defaults_version++;
+	Py_RETURN_NONE;
+}
+
+/* ---- Opening ---- */
+
+struct opening {
+	struct errand errand;
+	struct settings settings;
+	int device;
+	bool demanded;
+	kiln_client *client;
+};
+
+static int connect_to(struct opening *opening, const char *device)
+{
+	kiln_connect_options options = {.size = sizeof(options),
+									.socket = opening->settings.socket,
+									.device = device,
+									.daemon = opening->settings.daemon,
+									.timeout_ms = opening->settings.timeout_ms,
+									.flags = opening->settings.flags,
+									.on_miss = opening->settings.on_miss};
+	return kiln_connect(&options, &opening->client);
+}
+
+/* Compares the digits of two UUIDs; dashes and a prefix are no digits. */
+static bool same_uuid(const char *text, const char *digits)
+{
+	if (strncmp(text, "GPU-", 4) == 0)
+		text += 4;
+	for (; *text; text++)
+		if (*text != '-' && (*digits == 0 || tolower((unsigned char)*text) != *digits++))
+			return false;
+	return *digits == 0;
+}
+
+/* The daemon may count its GPUs otherwise than this process: the UUID says which is meant. */
+static int follow_uuid(struct opening *opening)
+{
+	char uuid[33], path[64], name[64] = "";
+	kiln_reply *reply = NULL;
+	if (!cuda_uuid(opening->device, uuid) ||
+		kiln_request(opening->client, "devices", NULL, 0, &reply) != KILN_OK)
+		return KILN_OK;
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		snprintf(path, sizeof(path), "rows[%d].uuid", i);
+		if (!same_uuid(kiln_reply_str(reply, path), uuid))
+			continue;
+		snprintf(path, sizeof(path), "rows[%d].name", i);
+		snprintf(name, sizeof(name), "%s", kiln_reply_str(reply, path));
+	}
+	kiln_reply_free(reply);
+	if (name[0] == 0 || strcmp(name, kiln_device(opening->client)) == 0)
+		return KILN_OK;
+	kiln_close(opening->client);
+	opening->client = NULL;
+	return connect_to(opening, name);
+}
+
+static int opening_work(struct errand *errand)
+{
+	struct opening *opening = (struct opening *)errand;
+	char device[32] = "cpu";
+	if (!opening->demanded || opening->settings.device)
+		return connect_to(opening, opening->settings.device);
+	if (opening->device != VIEW_HOST)
+		snprintf(device, sizeof(device), "cuda:%d", opening->device);
+	int status = connect_to(opening, device);
+	/* A daemon of GPUs has no device cpu, and one may number its GPUs otherwise. */
+	if (status != KILN_OK && status != KILN_ECONN && status != KILN_ETIMEDOUT &&
+		status != KILN_EVERSION)
+		status = connect_to(opening, NULL);
+	if (status == KILN_OK && opening->device != VIEW_HOST)
+		status = follow_uuid(opening);
+	return status;
+}
+
+static void opening_drop(struct errand *errand)
+{
+	struct opening *opening = (struct opening *)errand;
+	kiln_close(opening->client);
+	settings_free(&opening->settings);
+	errand_end(errand);
+	free(opening);
+}
+
+/* Helps a daemon that is to be started to find NVRTC among the packages of this Python. */
+static int prepare_environment(void)
+{
+	PyObject *function = package_member("_nvrtc", "prepare");
+	PyObject *result = function ? PyObject_CallFunctionObjArgs(function, NULL) : NULL;
+	Py_XDECREF(function);
+	Py_XDECREF(result);
+	return result ? 0 : RAISED;
+}
+
+static void forget_memory(struct connection *connection)
+{
+	kiln_free(connection->arena);
+	connection->arena = NULL;
+	connection->arena_map = NULL;
+	connection->arena_bytes = 0;
+	for (int i = 0; i < connection->range_count; i++)
+		connection->ranges[i].data = NULL; /* the buffers are their objects' own */
+	connection->range_count = 0;
+}
+
+static void free_lost(struct connection *connection)
+{
+	while (connection->lost) {
+		struct lost_client *lost = connection->lost;
+		connection->lost = lost->next;
+		kiln_close(lost->client);
+		free(lost);
+	}
+}
+
+void connection_lost(struct connection *connection, bool keep_calls)
+{
+	struct lost_client *lost = keep_calls ? malloc(sizeof(*lost)) : NULL;
+	forget_memory(connection);
+	if (lost) {
+		*lost = (struct lost_client){connection->lost, connection->client};
+		connection->lost = lost;
+	} else {
+		prepared_clear(&connection->prepared);
+		kiln_close(connection->client);
+	}
+	connection->client = NULL;
+	if (connection->state == CONNECTION_OPEN)
+		connection->state = CONNECTION_NEW;
+}
+
+int connection_open(struct connection *connection)
+{
+	if (connection->state == CONNECTION_OPEN && connection->forks == forks)
+		return 0;
+	if (connection->state == CONNECTION_CLOSED)
+		return error_raise_value("the client is closed");
+	if (connection->state == CONNECTION_OPEN) {
+		/* In a child of fork() what was inherited is good for freeing only. */
+		connection_lost(connection, false);
+		free_lost(connection);
+	}
+	if (prepare_environment() != 0)
+		return RAISED;
+	struct opening *opening = calloc(1, sizeof(*opening));
+	if (!opening) {
+		PyErr_NoMemory();
+		return RAISED;
+	}
+	opening->errand.work = opening_work;
+	opening->errand.drop = opening_drop;
+	opening->device = connection->device;
+	opening->demanded = connection->demanded;
+	settings_copy(&connection->settings, &opening->settings);
+	int status = errand_run(&opening->errand);
+	if (status == ERRAND_ABANDONED)
+		return RAISED;
+	if (status == KILN_OK && connection->state == CONNECTION_NEW) {
+		connection->client = opening->client;
+		opening->client = NULL;
+		connection->forks = forks;
+		connection->state = CONNECTION_OPEN;
+		connection->on_host = strcmp(kiln_device(connection->client), "cpu") == 0;
+	} else if (status != KILN_OK) {
+		errand_raise(&opening->errand);
+	}
+	opening_drop(&opening->errand);
+	return status == KILN_OK ? 0 : RAISED;
+}
+
+void connection_close(struct connection *connection)
+{
+	if (connection->state == CONNECTION_OPEN)
+		connection_lost(connection, false);
+	prepared_clear(&connection->prepared);
+	free_lost(connection);
+	connection->state = CONNECTION_CLOSED;
+}
+
+kiln_buffer *connection_shared(const struct connection *connection, const char *data,
+							   uint64_t bytes, uint64_t *offset)
+{
+	for (int i = 0; i < connection->range_count; i++) {
+		const struct shared_range *range = &connection->ranges[i];
+		if (data >= range->data && data + bytes <= range->data + range->bytes) {
+			*offset = (uint64_t)(data - range->data);
+			return range->buffer;
+		}
+	}
+	return NULL;
+}
+
+/* ---- The type Connection ---- */
+
+static struct connection *connection_new(int device, bool demanded, const struct settings *settings)
+{
+	allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)connection_type, Py_tp_alloc);
+	struct connection *made = (struct connection *)allocate((PyTypeObject *)connection_type, 0);
+	if (!made)
+		return NULL;
+	made->device = device;
+	made->demanded = demanded;
+	settings_copy(settings, &made->settings);
+	return made;
+}
+
+static PyObject *connection_make(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+	struct settings settings;
+	(void)type;
+	if (settings_parse(args, named, &settings) != 0)
+		return NULL;
+	PyObject *made = (PyObject *)connection_new(VIEW_HOST, false, &settings);
+	settings_free(&settings);
+	return made;
+}
+
+static void connection_free(PyObject *self)
+{
+	struct connection *connection = (struct connection *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	connection_close(connection);
+	settings_free(&connection->settings);
+	free(connection->ranges);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+bool connection_check(PyObject *object)
+{
+	return PyObject_TypeCheck(object, (PyTypeObject *)connection_type);
+}
+
+static PyObject *method_open(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	if (connection_open((struct connection *)self) != 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *method_close(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	connection_close((struct connection *)self);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_device(PyObject *self, void *unused)
+{
+	struct connection *connection = (struct connection *)self;
+	(void)unused;
+	return connection_open(connection) == 0
+			   ? PyUnicode_FromString(kiln_device(connection->client))
+			   : NULL;
+}
+
+static PyObject *get_prepared(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyLong_FromLong(((struct connection *)self)->prepared.count);
+}
+
+/* request(name, {argument: int, float or text}): the reply as JSON. */
+static PyObject *method_request(PyObject *self, PyObject *args)
+{
+	struct connection *connection = (struct connection *)self;
+	kiln_attr attrs[KILN_MAX_ATTRS] = {{0}};
+	PyObject *arguments, *name, *value;
+	const char *request;
+	Py_ssize_t at = 0;
+	kiln_reply *reply = NULL;
+	int count = 0, status;
+
+	if (!PyArg_ParseTuple(args, "sO!", &request, &PyDict_Type, &arguments))
+		return NULL;
+	while (PyDict_Next(arguments, &at, &name, &value)) {
+		if (count == KILN_MAX_ATTRS) {
+			error_raise_value("a request has at most %d arguments", KILN_MAX_ATTRS);
+			return NULL;
+		}
+		kiln_attr *attr = &attrs[count++];
+		attr->name = PyUnicode_AsUTF8AndSize(name, NULL);
+		attr->kind = PyFloat_Check(value)     ? KILN_ATTR_REAL
+					 : PyUnicode_Check(value) ? KILN_ATTR_STRING
+											  : KILN_ATTR_INT;
+		if (attr->kind == KILN_ATTR_REAL)
+			attr->f = PyFloat_AsDouble(value);
+		else if (attr->kind == KILN_ATTR_STRING)
+			attr->s = PyUnicode_AsUTF8AndSize(value, NULL);
+		else
+			attr->i = PyLong_AsLongLong(value);
+		if (PyErr_Occurred())
+			return NULL;
+	}
+	if (connection_open(connection) != 0)
+		return NULL;
+	kiln_client *client = connection->client;
+	Py_BEGIN_ALLOW_THREADS;
+	status = kiln_request(client, request, attrs, count, &reply);
+	Py_END_ALLOW_THREADS;
+	if (status != KILN_OK) {
+		if (status == KILN_ECONN)
+			connection_lost(connection, true);
+		error_raise_kiln(status);
+		return NULL;
+	}
+	PyObject *text = PyUnicode_FromString(kiln_reply_json(reply));
+	kiln_reply_free(reply);
+	return text;
+}
+
+static PyMethodDef connection_methods[] = {
+	{"open", method_open, METH_NOARGS, "Connects, if that has not happened yet."},
+	{"close", method_close, METH_NOARGS, "Ends the connection and frees what was prepared."},
+	{"request", method_request, METH_VARARGS, "Sends a request; the reply as JSON."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef connection_members[] = {
+	{"device", get_device, NULL, "The daemon's device: 'cpu', 'cuda:0'.", NULL},
+	{"prepared", get_prepared, NULL, "How many calls are prepared.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot connection_slots[] = {
+	{Py_tp_new, connection_make},
+	{Py_tp_dealloc, connection_free},
+	{Py_tp_methods, connection_methods},
+	{Py_tp_getset, connection_members},
+	{Py_tp_doc, "Connection(socket, device, daemon, on_miss, timeout_ms, flags)"},
+	{0, NULL},
+};
+
+static PyType_Spec connection_spec = {"kiln._kiln.Connection", sizeof(struct connection), 0,
+									  Py_TPFLAGS_DEFAULT, connection_slots};
+
+/* ---- The connections of a thread ---- */
+
+static void thread_clear(struct thread_state *state)
+{
+	for (int i = 0; i < DEVICES; i++)
+		Py_CLEAR(state->connections[i]);
+}
+
+static void thread_free(PyObject *self)
+{
+	struct thread_state *state = (struct thread_state *)self;
+	PyTypeObject *type = Py_TYPE(self);
+	if (thread_now == state)
+		thread_now = NULL;
+	thread_clear(state);
+	Py_CLEAR(state->chosen);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+static PyType_Slot thread_slots[] = {{Py_tp_dealloc, thread_free}, {0, NULL}};
+static PyType_Spec thread_spec = {"kiln._kiln.Thread", sizeof(struct thread_state), 0,
+								  Py_TPFLAGS_DEFAULT,
+								  thread_slots};
+
+static struct thread_state *thread_state(void)
+{
+	if (thread_now)
+		return thread_now;
+	PyObject *dictionary = PyThreadState_GetDict();
+	allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)thread_type, Py_tp_alloc);
+	PyObject *made = dictionary ? allocate((PyTypeObject *)thread_type, 0) : NULL;
+	if (!made) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_RuntimeError, "Python has no state for this thread");
+		return NULL;
+	}
+	int status = PyDict_SetItemString(dictionary, "kiln._kiln", made);
+	Py_DECREF(made); /* the dictionary has it now */
+	if (status == 0)
+		thread_now = (struct thread_state *)made;
+	return thread_now;
+}
+
+struct connection *connection_for(int device)
+{
+	struct thread_state *state = thread_state();
+	if (!state)
+		return NULL;
+	struct connection *found = state->chosen;
+	if (!found && state->settings_version != defaults_version) {
+		thread_clear(state);
+		state->settings_version = defaults_version;
+	}
+	if (!found && (device < VIEW_HOST || device + 1 >= DEVICES)) {
+		error_raise_value("there is no device %d", device);
+		return NULL;
+	}
+	if (!found) {
+		struct connection **place = &state->connections[device + 1];
+		if (!*place)
+			*place = connection_new(device, true, &defaults);
+		found = *place;
+	}
+	Py_XINCREF(found);
+	if (found && connection_open(found) != 0)
+		Py_CLEAR(found);
+	return found;
+}
+
+PyObject *module_current(PyObject *module, PyObject *args)
+{
+	int device = VIEW_HOST;
+	(void)module;
+	return PyArg_ParseTuple(args, "|i", &device) ? (PyObject *)connection_for(device) : NULL;
+}
+
+PyObject *module_use(PyObject *module, PyObject *connection)
+{
+	struct thread_state *state = thread_state();
+	(void)module;
+	if (!state)
+		return NULL;
+	if (connection != Py_None && !connection_check(connection)) {
+		error_raise_type("use() takes a Connection or None");
+		return NULL;
+	}
+	PyObject *before = (PyObject *)state->chosen;
+	state->chosen = NULL;
+	if (connection != Py_None) {
+		Py_INCREF(connection);
+		state->chosen = (struct connection *)connection;
+	}
+	if (!before)
+		Py_RETURN_NONE;
+	return before;
+}
+
+int connection_init(PyObject *module)
+{
+	connection_type = PyType_FromSpec(&connection_spec);
+	thread_type = PyType_FromSpec(&thread_spec);
+	if (!connection_type || !thread_type)
+		return RAISED;
+	Py_INCREF(connection_type);
+	pthread_atfork(NULL, NULL, count_fork);
+	return PyModule_AddObject(module, "Connection", connection_type);
+}

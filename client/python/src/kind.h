@@ -1,0 +1,44 @@
+/*
+ * kind.h: what the extension knows of a type of tensor.  kiln/_kinds.py describes a type once, when
+ * a tensor of it is first seen; a library is supported, or extended, there and not here.
+ */
+#ifndef KILN_PYTHON_KIND_H
+#define KILN_PYTHON_KIND_H
+
+#include "dlpack_abi.h"
+#include "extension.h"
+
+enum kind_read {
+	KIND_EXCHANGE,   /* by the type's C exchange table */
+	KIND_ATTRIBUTES, /* data_ptr(), shape, stride(), dtype, device, as torch has them */
+	KIND_ARRAY,      /* __array_interface__, as NumPy has it */
+	KIND_DLPACK,     /* a capsule of __dlpack__() */
+};
+
+enum kind_redirect {
+	REDIRECT_NEVER,
+	REDIRECT_GRAD, /* when an input has requires_grad */
+	REDIRECT_ALWAYS,
+};
+
+struct kind {
+	PyObject *type;
+	enum kind_read read;
+	enum kind_redirect when;
+	bool has_new_empty; /* like.new_empty(shape) makes an output of like's dtype */
+	const struct pack_exchange *exchange;
+	PyObject *empty;    /* empty(like, shape, dtype name): an output */
+	PyObject *stream;   /* stream(device number): an address as an int; NULL: the default stream */
+	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented */
+};
+
+/* Returns the kind of an object's type, or NULL with an exception.  It lives until
+ * module_forget_kinds(); a call that began before keeps using memory that is not given back. */
+const struct kind *kind_of(PyObject *object);
+/* Returns the stream on which the library works now; RAISED or 0. */
+int kind_stream(const struct kind *kind, int device, void **out);
+/* Makes an output; shape is a tuple. */
+PyObject *kind_empty(const struct kind *kind, PyObject *like, PyObject *shape, kiln_dtype dtype,
+					 bool same_dtype);
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * operator.c: binds the arguments of a call to the parameters of its operator.
+ */
+#include "operator.h"
+#include "errors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct operator {
+	const struct operator_row *row;
+	PyMethodDef method;
+	PyObject *names[PARAMETERS_MOST]; /* interned */
+};
+
+static struct operator *operators;
+
+/* ---- Arguments to parameters ---- */
+
+static int find_parameter(const struct operator *op, PyObject *name)
+{
+	for (int i = 0; i < op->row->parameter_count; i++)
+		if (op->names[i] == name)
+			return i;
+	for (int i = 0; i < op->row->parameter_count; i++)
+		if (PyUnicode_Compare(op->names[i], name) == 0)
+			return i;
+	return -1;
+}
+
+static int bind(const struct operator *op, PyObject *const *args, Py_ssize_t count,
+				PyObject *keywords, PyObject **slots)
+{
+	const struct operator_row *row = op->row;
+	Py_ssize_t named = keywords ? PyTuple_Size(keywords) : 0;
+
+	if (count > row->positional)
+		return error_raise_type("%s() takes %d positional arguments, and %zd were given", row->name,
+								row->positional, count);
+	for (int i = 0; i < row->parameter_count; i++)
+		slots[i] = i < count ? args[i] : NULL;
+	for (Py_ssize_t i = 0; i < named; i++) {
+		PyObject *name = PyTuple_GetItem(keywords, i);
+		int at = find_parameter(op, name);
+		if (at < 0)
+			return error_raise_type("%s() has no parameter %s", row->name,
+									PyUnicode_AsUTF8AndSize(name, NULL));
+		if (slots[at])
+			return error_raise_type("%s() got %s twice", row->name, row->parameters[at].name);
+		slots[at] = args[count + i];
+	}
+	for (int i = 0; i < row->parameter_count; i++) {
+		if (slots[i] == Py_None)
+			slots[i] = NULL;
+		if (!slots[i] && row->parameters[i].required)
+			return error_raise_type("%s() needs %s", row->name, row->parameters[i].name);
+	}
+	return 0;
+}
+
+/* ---- Attributes ---- */
+
+static int read_list(PyObject *value, const char *op, const char *name, int64_t *out)
+{
+	Py_ssize_t count = PySequence_Check(value) ? PySequence_Size(value) : -1;
+	if (count < 0 || count > KILN_MAX_RANK) {
+		PyErr_Clear();
+		return error_raise_type("%s(): %s is a list of at most %d integers", op, name,
+								KILN_MAX_RANK);
+	}
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *item = PySequence_GetItem(value, i);
+		out[i] = item ? PyLong_AsLongLong(item) : -1;
+		Py_XDECREF(item);
+		if (out[i] == -1 && PyErr_Occurred())
+			return RAISED;
+	}
+	return (int)count;
+}
+
+/* normalized_shape: must be the trailing dimensions of the first operand. */
+static int read_shape(struct problem *problem, const struct parameter *parameter, PyObject *value,
+					  kiln_attr *attr)
+{
+	const struct view *first = &problem->operands[0].view;
+	int64_t shape[KILN_MAX_RANK];
+	int count = 1;
+
+	if (PyLong_Check(value)) {
+		shape[0] = PyLong_AsLongLong(value);
+	} else {
+		count = read_list(value, problem->op, parameter->name, shape);
+		if (count < 0)
+			return RAISED;
+	}
+	bool fits = count >= 1 && count <= first->rank;
+	for (int i = 0; fits && i < count; i++)
+		fits = shape[i] == first->shape[first->rank - count + i];
+	if (!fits)
+		return error_raise_value("%s(): %s is not the end of the shape of %s", problem->op,
+								 parameter->name, problem->operands[0].name);
+	attr->i = count;
+	return 0;
+}
+
+static double epsilon_of(kiln_dtype dtype)
+{
+	return dtype == KILN_F16    ? 0x1p-10
+		   : dtype == KILN_BF16 ? 0x1p-7
+		   : dtype == KILN_F64  ? 0x1p-52
+								: 0x1p-23;
+}
+
+static int read_value(struct problem *problem, const struct parameter *parameter, PyObject *value,
+					  kiln_attr *attr)
+{
+	switch (parameter->kind) {
+	case PARAMETER_INT:
+		attr->i = PyLong_AsLongLong(value);
+		return attr->i == -1 && PyErr_Occurred() ? RAISED : 0;
+	case PARAMETER_REAL:
+		attr->f = PyFloat_AsDouble(value);
+		return attr->f == -1.0 && PyErr_Occurred() ? RAISED : 0;
+	case PARAMETER_TEXT:
+		attr->s = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
+		return attr->s ? 0
+					   : error_raise_type("%s(): %s is a text", problem->op, parameter->name);
+	case PARAMETER_INTS:
+		attr->count = read_list(value, problem->op, parameter->name, problem->ints);
+		attr->ints = problem->ints;
+		return attr->count < 0 ? RAISED : 0;
+	default:
+		return read_shape(problem, parameter, value, attr);
+	}
+}
+
+static int add_attribute(struct problem *problem, const struct parameter *parameter,
+						 PyObject *value)
+{
+	static const kiln_attr_kind kinds[] = {
+		[PARAMETER_INT] = KILN_ATTR_INT,   [PARAMETER_REAL] = KILN_ATTR_REAL,
+		[PARAMETER_TEXT] = KILN_ATTR_STRING, [PARAMETER_INTS] = KILN_ATTR_INTS,
+		[PARAMETER_SHAPE] = KILN_ATTR_INT,
+	};
+	if (!value && !parameter->preset)
+		return 0;
+	kiln_attr *attr = problem_attr(problem, parameter->attribute, kinds[parameter->kind]);
+	if (!attr)
+		return RAISED;
+	if (value)
+		return read_value(problem, parameter, value, attr);
+	if (parameter->kind == PARAMETER_REAL)
+		attr->f = epsilon_of(problem->operands[0].view.dtype);
+	else
+		attr->s = parameter->preset;
+	return 0;
+}
+
+/* ---- A call ---- */
+
+static int add_operand(struct problem *problem, const struct operator_operand *is,
+					   const struct parameter *parameter, PyObject *value)
+{
+	if (!is->written) {
+		if (!value)
+			return problem_left_out(problem, parameter->name);
+		if (problem_input(problem, value, parameter->name) != 0)
+			return RAISED;
+		problem->operands[problem->count - 1].shape = is->shape;
+		problem->operands[problem->count - 1].dtype = is->dtype;
+		return 0;
+	}
+	bool optional = parameter->kind == PARAMETER_WANT;
+	if (optional && (value == Py_False || (!value && !parameter->preset)))
+		return problem_left_out(problem, parameter->name);
+	if (value == Py_True)
+		value = NULL;
+	return problem_output(problem, value, parameter->name, optional ? is->shape : SHAPE_PLANNED,
+						  is->dtype);
+}
+
+static int fill(const struct operator *op, PyObject *const *slots, struct problem *problem)
+{
+	const struct operator_row *row = op->row;
+	int of[KILN_MAX_OPERANDS];
+
+	for (int i = 0; i < row->parameter_count; i++)
+		if (row->parameters[i].kind <= PARAMETER_OUT)
+			of[row->parameters[i].operand] = i;
+	for (int i = 0; i < row->operand_count; i++)
+		if (add_operand(problem, &row->operands[i], &row->parameters[of[i]], slots[of[i]]) != 0)
+			return RAISED;
+	for (int i = 0; i < row->parameter_count; i++)
+		if (row->parameters[i].kind > PARAMETER_OUT &&
+			add_attribute(problem, &row->parameters[i], slots[i]) != 0)
+			return RAISED;
+	return 0;
+}
+
+/* Gives the call, as it came, to the redirect of a kind: a result, NotImplemented, or NULL. */
+static PyObject *redirect(const struct operator *op, const struct problem *problem,
+						  PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+	const struct kind *kind = problem->kind;
+	PyObject *positional = PyTuple_New(count), *named = PyDict_New(), *result = NULL;
+
+	for (int i = 0; i < problem->count; i++) {
+		const struct kind *other =
+			problem->operands[i].role == ROLE_INPUT ? kind_of(problem->operands[i].object) : NULL;
+		if (other && other->when == REDIRECT_ALWAYS)
+			kind = other;
+	}
+	for (Py_ssize_t i = 0; positional && i < count; i++) {
+		Py_INCREF(args[i]);
+		PyTuple_SetItem(positional, i, args[i]);
+	}
+	bool whole = positional && named && kind->redirect;
+	for (Py_ssize_t i = 0; whole && keywords && i < PyTuple_Size(keywords); i++)
+		whole = PyDict_SetItem(named, PyTuple_GetItem(keywords, i), args[count + i]) == 0;
+	if (whole)
+		result = PyObject_CallFunction(kind->redirect, "sOO", op->row->name, positional, named);
+	Py_XDECREF(positional);
+	Py_XDECREF(named);
+	return result;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+	const struct operator *op = PyCapsule_GetPointer(self, "kiln operator");
+	PyObject *slots[PARAMETERS_MOST], *result = NULL;
+	struct problem problem;
+
+	if (!op || bind(op, args, count, keywords, slots) != 0)
+		return NULL;
+	problem_begin(&problem, op->row->name);
+	if (fill(op, slots, &problem) == 0) {
+		result = problem.redirected ? redirect(op, &problem, args, count, keywords)
+									: Py_NotImplemented;
+		if (result == Py_NotImplemented) {
+			if (problem.redirected)
+				Py_DECREF(result);
+			result = problem_run(&problem);
+		}
+	}
+	problem_end(&problem);
+	return result;
+}
+
+static int make_function(PyObject *module, struct operator *op, const struct operator_row *row)
+{
+	op->row = row;
+	for (int i = 0; i < row->parameter_count; i++) {
+		op->names[i] = PyUnicode_InternFromString(row->parameters[i].name);
+		if (!op->names[i])
+			return RAISED;
+	}
+	op->method = (PyMethodDef){row->name, (PyCFunction)(void (*)(void))call,
+							   METH_FASTCALL | METH_KEYWORDS, row->documentation};
+	PyObject *self = PyCapsule_New(op, "kiln operator", NULL);
+	PyObject *name = PyUnicode_FromString("kiln");
+	PyObject *function = self && name ? PyCFunction_NewEx(&op->method, self, name) : NULL;
+	Py_XDECREF(self);
+	Py_XDECREF(name);
+	return function ? PyModule_AddObject(module, row->name, function) : RAISED;
+}
+
+int operators_init(PyObject *module)
+{
+	operators = calloc((size_t)operator_row_count, sizeof(*operators));
+	for (int i = 0; i < operator_row_count; i++)
+		if (!operators || make_function(module, &operators[i], &operator_rows[i]) != 0)
+			return RAISED;
+	return 0;
+}

@@ -1,0 +1,54 @@
+/*
+ * operator.h: a Python function for each operator.  The build writes the table from the planner's
+ * rows (scripts/python_operators.c).
+ */
+#ifndef KILN_PYTHON_OPERATOR_H
+#define KILN_PYTHON_OPERATOR_H
+
+#include "problem.h"
+
+enum parameter_kind {
+	PARAMETER_INPUT, /* a tensor; None where it is not required */
+	PARAMETER_WANT,  /* an output that may be left out: a tensor, True, or None */
+	PARAMETER_OUT,   /* the output: a tensor, or None for one to be made */
+	PARAMETER_INT,
+	PARAMETER_REAL,
+	PARAMETER_TEXT,
+	PARAMETER_INTS,
+	PARAMETER_SHAPE, /* the trailing dimensions of the first operand: their number is the attribute */
+};
+
+struct parameter {
+	const char *name;
+	enum parameter_kind kind;
+	bool required;
+	int operand;           /* of tensors: its place */
+	const char *attribute; /* of the others */
+	const char *preset;    /* NULL: nothing is passed where the caller passes nothing;
+							  "epsilon": of the first operand's dtype; else a text; of
+							  PARAMETER_WANT "True" */
+};
+
+struct operator_operand {
+	const char *name;
+	bool written;
+	enum shape_rule shape; /* SHAPE_PLANNED: the planner says */
+	enum dtype_rule dtype;
+};
+
+struct operator_row {
+	const char *name;
+	const char *documentation; /* begins with the signature */
+	const struct operator_operand *operands;
+	int operand_count;
+	const struct parameter *parameters;
+	int parameter_count;
+	int positional;
+};
+
+extern const struct operator_row operator_rows[];
+extern const int operator_row_count;
+
+#define PARAMETERS_MOST 24
+
+#endif

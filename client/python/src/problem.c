@@ -1,0 +1,249 @@
+/*
+ * problem.c: the steps of one call: its signature finds the prepared call, the outputs are made,
+ * and run.c runs it.
+ */
+#include "problem.h"
+#include "errors.h"
+#include "run.h"
+
+#include <string.h>
+
+/* Operands and attributes are written when they are added, so that a call need not clear all. */
+void problem_begin(struct problem *problem, const char *op)
+{
+	problem->op = op;
+	problem->kind = NULL;
+	problem->like = NULL;
+	problem->like_dtype = KILN_DTYPE_NONE;
+	problem->device = VIEW_HOST;
+	problem->redirected = false;
+	problem->count = 0;
+	problem->attr_count = 0;
+}
+
+void problem_end(struct problem *problem)
+{
+	for (int i = 0; i < problem->count; i++) {
+		struct problem_operand *operand = &problem->operands[i];
+		if (operand->role == ROLE_LEFT_OUT)
+			continue;
+		view_end(&operand->view);
+		if (operand->role == ROLE_MADE)
+			Py_XDECREF(operand->object);
+	}
+}
+
+static struct problem_operand *add(struct problem *problem, enum role role, PyObject *object,
+								   const char *name)
+{
+	if (problem->count == KILN_MAX_OPERANDS) {
+		error_raise_value("%s: a call has at most %d operands", problem->op, KILN_MAX_OPERANDS);
+		return NULL;
+	}
+	struct problem_operand *operand = &problem->operands[problem->count++];
+	operand->role = role;
+	operand->name = name;
+	operand->object = object;
+	operand->shape = SHAPE_PLANNED;
+	operand->dtype = DTYPE_FIRST;
+	operand->view.owner = NULL;
+	return operand;
+}
+
+int problem_left_out(struct problem *problem, const char *name)
+{
+	return add(problem, ROLE_LEFT_OUT, NULL, name) ? 0 : RAISED;
+}
+
+/* Reads a tensor that was passed, and compares its device with the others'. */
+static int read(struct problem *problem, struct problem_operand *operand)
+{
+	const struct kind *kind = kind_of(operand->object);
+	if (!kind || view_read(kind, operand->object, operand->name, &operand->view) != 0)
+		return RAISED;
+	if (!problem->kind) {
+		problem->kind = kind;
+		problem->like = operand->object;
+		problem->like_dtype = operand->view.dtype;
+		problem->device = operand->view.device;
+	}
+	if (operand->view.device != problem->device)
+		return error_raise_value("%s: %s is on another device than %s; all must be on one",
+								 problem->op, operand->name, problem->operands[0].name);
+	if (kind->when == REDIRECT_ALWAYS) {
+		problem->redirected = true;
+	} else if (kind->when == REDIRECT_GRAD && operand->role == ROLE_INPUT) {
+		PyObject *grad = PyObject_GetAttr(operand->object, word_requires_grad);
+		if (!grad)
+			return RAISED;
+		problem->redirected = problem->redirected || grad == Py_True;
+		Py_DECREF(grad);
+	}
+	return 0;
+}
+
+int problem_input(struct problem *problem, PyObject *object, const char *name)
+{
+	struct problem_operand *operand = add(problem, ROLE_INPUT, object, name);
+	return operand ? read(problem, operand) : RAISED;
+}
+
+int problem_output(struct problem *problem, PyObject *object, const char *name,
+				   enum shape_rule shape, enum dtype_rule dtype)
+{
+	struct problem_operand *operand = add(problem, object ? ROLE_GIVEN : ROLE_MADE, object, name);
+	if (!operand)
+		return RAISED;
+	operand->shape = shape;
+	operand->dtype = dtype;
+	if (!object)
+		return 0;
+	if (read(problem, operand) != 0)
+		return RAISED;
+	return operand->view.read_only ? error_raise_value("%s: %s cannot be written", problem->op, name)
+								   : 0;
+}
+
+kiln_attr *problem_attr(struct problem *problem, const char *name, kiln_attr_kind kind)
+{
+	if (problem->attr_count == KILN_MAX_ATTRS) {
+		error_raise_value("%s: a call has at most %d attributes", problem->op, KILN_MAX_ATTRS);
+		return NULL;
+	}
+	kiln_attr *attr = &problem->attrs[problem->attr_count++];
+	memset(attr, 0, sizeof(*attr));
+	attr->name = name;
+	attr->kind = kind;
+	return attr;
+}
+
+/* ---- The signature ---- */
+
+static void put_operand(struct key *key, const struct problem_operand *operand, unsigned place)
+{
+	const struct view *view = &operand->view;
+	if (operand->role == ROLE_LEFT_OUT || operand->role == ROLE_MADE) {
+		key_put(key, (uint64_t)operand->role);
+		return;
+	}
+	bool contiguous = view_contiguous(view);
+	key_put(key, (uint64_t)operand->role | (uint64_t)view->dtype << 8 | (uint64_t)view->rank << 16 |
+					 (uint64_t)contiguous << 24 | (uint64_t)place << 32);
+	for (int i = 0; i < view->rank; i++)
+		key_put(key, (uint64_t)view->shape[i]);
+	for (int i = 0; i < view->rank && !contiguous; i++)
+		key_put(key, (uint64_t)view->stride[i]);
+}
+
+static void put_attr(struct key *key, const kiln_attr *attr)
+{
+	uint64_t bits = (uint64_t)attr->i;
+	key_put_text(key, attr->name);
+	switch (attr->kind) {
+	case KILN_ATTR_REAL:
+		memcpy(&bits, &attr->f, sizeof(bits));
+		key_put(key, bits);
+		break;
+	case KILN_ATTR_INTS:
+		key_put(key, (uint64_t)attr->count);
+		for (int i = 0; i < attr->count; i++)
+			key_put(key, (uint64_t)attr->ints[i]);
+		break;
+	case KILN_ATTR_STRING:
+		key_put_text(key, attr->s);
+		break;
+	default:
+		key_put(key, bits);
+	}
+}
+
+static void make_key(const struct problem *problem, const struct connection *connection,
+					 struct key *key)
+{
+	key->count = 0;
+	key_put_text(key, problem->op);
+	key_put(key, (uint64_t)problem->count << 32 | (uint64_t)problem->attr_count);
+	for (int i = 0; i < problem->count; i++)
+		put_operand(key, &problem->operands[i],
+					run_place(connection, &problem->operands[i].view, problem->operands[i].role));
+	for (int i = 0; i < problem->attr_count; i++) {
+		key_put(key, (uint64_t)problem->attrs[i].kind);
+		put_attr(key, &problem->attrs[i]);
+	}
+	key_finish(key);
+}
+
+/* ---- Running ---- */
+
+/* Makes the outputs that the call makes; those of a first attempt stay. */
+static int make_outputs(struct problem *problem, const struct prepared *prepared)
+{
+	for (int i = 0; i < problem->count; i++) {
+		struct problem_operand *operand = &problem->operands[i];
+		const struct prepared_operand *is = &prepared->operands[i];
+		if (operand->role != ROLE_MADE || operand->object)
+			continue;
+		operand->object = kind_empty(problem->kind, problem->like, is->shape, is->dtype,
+									 is->dtype == problem->like_dtype);
+		const struct kind *kind = operand->object ? kind_of(operand->object) : NULL;
+		if (!kind || view_read(kind, operand->object, operand->name, &operand->view) != 0)
+			return RAISED;
+	}
+	return 0;
+}
+
+static PyObject *result(struct problem *problem)
+{
+	PyObject *outputs[KILN_MAX_OPERANDS];
+	int count = 0;
+	for (int i = 0; i < problem->count; i++)
+		if (problem->operands[i].role == ROLE_GIVEN || problem->operands[i].role == ROLE_MADE)
+			outputs[count++] = problem->operands[i].object;
+	if (count == 1) {
+		Py_INCREF(outputs[0]);
+		return outputs[0];
+	}
+	PyObject *tuple = PyTuple_New(count);
+	for (int i = 0; i < count && tuple; i++) {
+		Py_INCREF(outputs[i]);
+		PyTuple_SetItem(tuple, i, outputs[i]);
+	}
+	return tuple;
+}
+
+/* One attempt: KILN_OK, KILN_ECONN without an exception where another one may help, or RAISED. */
+static int attempt(struct problem *problem, struct connection *connection, bool last)
+{
+	struct prepared *prepared;
+	struct key key;
+
+	make_key(problem, connection, &key);
+	prepared = prepared_find(&connection->prepared, &key);
+	if (!prepared) {
+		int status = run_prepare(problem, connection, &key, last, &prepared);
+		if (status != KILN_OK)
+			return status;
+	}
+	int status = make_outputs(problem, prepared);
+	if (status == 0)
+		status = problem->device == VIEW_HOST ? run_copied(problem, connection, prepared, last)
+											  : run_local(problem, connection, prepared, last);
+	prepared_unref(prepared);
+	return status;
+}
+
+PyObject *problem_run(struct problem *problem)
+{
+	for (int i = 0; i < 2; i++) {
+		struct connection *connection = connection_for(problem->device);
+		if (!connection)
+			return NULL;
+		int status = attempt(problem, connection, i == 1);
+		Py_DECREF(connection);
+		if (status == KILN_OK)
+			return result(problem);
+		if (status != KILN_ECONN)
+			return NULL;
+	}
+	return NULL;
+}

@@ -1,0 +1,60 @@
+/*
+ * problem.h: one call of one operator: its operands and attributes, from the objects that were
+ * passed to the result.  operator.c and call.c fill one in; nothing here knows an operator's name.
+ *
+ *   problem_begin() -> problem_input(), problem_output(), attributes -> problem_run() -> problem_end()
+ */
+#ifndef KILN_PYTHON_PROBLEM_H
+#define KILN_PYTHON_PROBLEM_H
+
+#include "connection.h"
+#include "view.h"
+
+/* How an output that may be left out, and is wanted, follows from the first operand. */
+enum shape_rule { SHAPE_PLANNED, SHAPE_FIRST, SHAPE_TRAILING, SHAPE_LEADING, SHAPE_ONE };
+enum dtype_rule { DTYPE_FIRST, DTYPE_COMPUTED, DTYPE_OWN, DTYPE_I32, DTYPE_I64 };
+
+enum role {
+	ROLE_LEFT_OUT,
+	ROLE_INPUT,
+	ROLE_GIVEN, /* an output that the caller passed */
+	ROLE_MADE,  /* an output that the call makes */
+};
+
+struct problem_operand {
+	enum role role;
+	const char *name;
+	PyObject *object; /* borrowed, but of ROLE_MADE, where it is NULL until it is made */
+	enum shape_rule shape;
+	enum dtype_rule dtype;
+	struct view view; /* of ROLE_MADE once it is made */
+};
+
+struct problem {
+	const char *op;
+	const struct kind *kind; /* of the first tensor, as are the next three */
+	PyObject *like;
+	kiln_dtype like_dtype;
+	int device;
+	bool redirected; /* an input asks for its kind's redirect */
+	int count;
+	struct problem_operand operands[KILN_MAX_OPERANDS];
+	int attr_count;
+	kiln_attr attrs[KILN_MAX_ATTRS];
+	int64_t ints[KILN_MAX_RANK]; /* of the one attribute that is a list */
+};
+
+void problem_begin(struct problem *problem, const char *op);
+/* Add the next operand; 0 or RAISED. */
+int problem_input(struct problem *problem, PyObject *object, const char *name);
+/* object: a tensor to write, or NULL for one to make. */
+int problem_output(struct problem *problem, PyObject *object, const char *name,
+				   enum shape_rule shape, enum dtype_rule dtype);
+int problem_left_out(struct problem *problem, const char *name);
+/* Adds an attribute, whose kind and value the caller fills in; NULL with an exception. */
+kiln_attr *problem_attr(struct problem *problem, const char *name, kiln_attr_kind kind);
+/* Runs it: the output, or a tuple of several; a new reference. */
+PyObject *problem_run(struct problem *problem);
+void problem_end(struct problem *problem);
+
+#endif
