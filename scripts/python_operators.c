@@ -196,9 +196,6 @@ static bool is_of(const struct plan_op *op, const char *name)
 	for (int i = 0; op->operands[i].name; i++)
 		if (strcmp(op->operands[i].name, name) == 0)
 			return true;
-	for (const struct op_attribute *at = op->attributes; at->name; at++)
-		if (strcmp(at->name, name) == 0)
-			return true;
 	return false;
 }
 
@@ -216,7 +213,7 @@ static void print_text(const struct plan_op *op, const char *text)
 			continue;
 		}
 		snprintf(word, sizeof(word), "%.*s", (int)length, text);
-		fputs(op && is_of(op, word) && strcmp(word, "axes") != 0 ? python_name(word) : word, stdout);
+		fputs(op && is_of(op, word) ? python_name(word) : word, stdout);
 		text += length;
 	}
 }

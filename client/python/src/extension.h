@@ -16,6 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Python's slots hold functions as void *, which POSIX has and ISO C has not. */
+#pragma GCC diagnostic ignored "-Wpedantic"
+
 #define RAISED (-1)
 
 /* Strings that are looked up on every call, interned once. */

@@ -56,7 +56,7 @@ int problem_left_out(struct problem *problem, const char *name)
 }
 
 /* Reads a tensor that was passed, and compares its device with the others'. */
-static int read(struct problem *problem, struct problem_operand *operand)
+static int read_operand(struct problem *problem, struct problem_operand *operand)
 {
 	const struct kind *kind = kind_of(operand->object);
 	if (!kind || view_read(kind, operand->object, operand->name, &operand->view) != 0)
@@ -85,7 +85,7 @@ static int read(struct problem *problem, struct problem_operand *operand)
 int problem_input(struct problem *problem, PyObject *object, const char *name)
 {
 	struct problem_operand *operand = add(problem, ROLE_INPUT, object, name);
-	return operand ? read(problem, operand) : RAISED;
+	return operand ? read_operand(problem, operand) : RAISED;
 }
 
 int problem_output(struct problem *problem, PyObject *object, const char *name,
@@ -98,7 +98,7 @@ int problem_output(struct problem *problem, PyObject *object, const char *name,
 	operand->dtype = dtype;
 	if (!object)
 		return 0;
-	if (read(problem, operand) != 0)
+	if (read_operand(problem, operand) != 0)
 		return RAISED;
 	return operand->view.read_only ? error_raise_value("%s: %s cannot be written", problem->op, name)
 								   : 0;

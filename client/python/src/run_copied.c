@@ -6,6 +6,7 @@
 #include "errors.h"
 #include "run.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define LOOK_MS 100                       /* for signals */
@@ -86,12 +87,12 @@ static int copy_in(const struct copied *copied, int i)
 	}
 	if (!is->packed)
 		return kiln_write(connection->arena, is->room, view->data, is->bytes);
-	char *room = PyMem_RawMalloc(is->bytes);
+	char *room = malloc(is->bytes);
 	if (!room)
 		return KILN_ENOMEM;
 	pack(view, 0, view->data, room, size);
 	int status = kiln_write(connection->arena, is->room, room, is->bytes);
-	PyMem_RawFree(room);
+	free(room);
 	return status;
 }
 
