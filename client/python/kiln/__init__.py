@@ -24,10 +24,10 @@ from ._kiln import version as __version__
 from ._map import map
 from ._memory import empty
 from ._operators import *
-from ._operators import __all__ as _operators
+from ._operators import __all__ as _names
 
 __all__ = [
     "Client", "CompileError", "ConnectionLost", "DeviceError", "Error", "Frozen",
     "IndexOutOfRange", "InvalidArgument", "NotSupported", "OutOfMemory", "Timeout", "WrongType",
     "connect", "empty", "map",
-] + _operators
+] + _names

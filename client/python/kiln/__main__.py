@@ -27,7 +27,7 @@ def main(arguments):
     if command == "info" and len(arguments) == 1:
         info()
     elif command in ("devices", "warm"):
-        os.environ["KILN_AUTOSTART"] = "1"
+        Client().device  # the command itself may not start a daemon
         _tool.run(arguments)
     else:
         print("usage: python -m kiln info | devices | warm MANIFEST...", file=sys.stderr)

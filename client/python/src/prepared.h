@@ -44,6 +44,7 @@ struct prepared {
 	int refs; /* the table, and each call that is under way */
 	uint64_t hash;
 	kiln_call *call;
+	const kiln_client *client; /* of the call; only compared: it may be gone */
 	uint64_t arena_bytes;
 	int count;
 	struct prepared_operand *operands;

@@ -175,6 +175,9 @@ static void make_key(const struct problem *problem, const struct connection *con
 
 /* ---- Running ---- */
 
+/* The first may meet a call of a daemon that is gone, the second a connection that is. */
+#define ATTEMPTS 3
+
 /* Makes the outputs that the call makes; those of a first attempt stay. */
 static int make_outputs(struct problem *problem, const struct prepared *prepared)
 {
@@ -234,11 +237,11 @@ static int attempt(struct problem *problem, struct connection *connection, bool 
 
 PyObject *problem_run(struct problem *problem)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < ATTEMPTS; i++) {
 		struct connection *connection = connection_for(problem->device);
 		if (!connection)
 			return NULL;
-		int status = attempt(problem, connection, i == 1);
+		int status = attempt(problem, connection, i == ATTEMPTS - 1);
 		Py_DECREF(connection);
 		if (status == KILN_OK)
 			return result(problem);

@@ -31,8 +31,11 @@ int run_local(struct problem *problem, struct connection *connection, struct pre
 	Py_END_ALLOW_THREADS;
 	if (status == KILN_OK)
 		return KILN_OK;
-	/* The call's own daemon is gone, and it has no variant for these addresses yet. */
-	if (status == KILN_ECONN)
+	/* The call is of an earlier client, whose daemon is gone or in which a compile still waits. */
+	if (prepared->client != connection->client && !last &&
+		(status == KILN_ECONN || status == KILN_EBUSY)) {
 		prepared_remove(&connection->prepared, prepared);
+		return KILN_ECONN;
+	}
 	return run_failed(connection, status, last);
 }

@@ -256,6 +256,7 @@ static int keep(const struct problem *problem, struct connection *connection,
 	if (!prepared)
 		return RAISED;
 	prepared->call = preparing->call;
+	prepared->client = preparing->client;
 	preparing->call = NULL;
 	for (int i = 0; i < problem->count; i++) {
 		if (keep_operand(problem, preparing, i, prepared) != 0) {
@@ -299,7 +300,7 @@ int run_prepare(struct problem *problem, struct connection *connection, const st
 	int status = errand_run(&preparing->errand);
 	if (status == ERRAND_ABANDONED) {
 		/* The thread is still inside the client, so nobody else may use it. */
-		connection_lost(connection, true);
+		connection_lost(connection, !connection->on_host);
 		return RAISED;
 	}
 	if (status == KILN_OK) {

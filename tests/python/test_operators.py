@@ -1,0 +1,182 @@
+"""test_operators.py: each operator on NumPy arrays, against its definition in f64."""
+from support import FLOATS, Case, kiln, numpy, rand
+
+
+def softmax(x, axis=-1, scale=1.0):
+    x = x.astype("f8") * scale
+    e = numpy.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def normed(x, eps):
+    x = x.astype("f8")
+    mean = x.mean(-1, keepdims=True)
+    rstd = 1 / numpy.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + eps)
+    return (x - mean) * rstd, mean[..., 0], rstd[..., 0]
+
+
+class Softmax(Case):
+    def test_types_and_axes(self):
+        for dtype in FLOATS:
+            for shape, axis in [((5,), 0), ((3, 257), -1), ((4, 6, 10), 1), ((2, 3, 4, 5), -4)]:
+                x = rand(shape, dtype)
+                self.close(kiln.softmax(x, axis), softmax(x, axis), dtype)
+                self.close(kiln.log_softmax(x, dim=axis), numpy.log(softmax(x, axis)), dtype, 4)
+
+    def test_scale(self):
+        x = rand((7, 33))
+        self.close(kiln.softmax(x, scale=0.125), softmax(x, scale=0.125), "f4")
+
+    def test_layouts(self):
+        x = rand((8, 12, 6), "f8")
+        for view in [x.transpose(2, 0, 1), x[::2, ::3], x[::-1], x[:, ::-1, ::-2], x[3],
+                     numpy.broadcast_to(x[:1], x.shape), x[:, :0], x[2:3, 4:5, 1:2]]:
+            self.close(kiln.softmax(view), softmax(view) if view.size else view, "f8")
+
+    def test_read_only(self):
+        x = rand((3, 5))
+        x.flags.writeable = False
+        self.close(kiln.softmax(x), softmax(x), "f4")
+
+    def test_backward(self):
+        x, dy = rand((6, 40)), rand((6, 40), seed=8)
+        y = kiln.softmax(x)
+        y8 = y.astype("f8")
+        expected = (dy - (dy * y8).sum(-1, keepdims=True)) * y8
+        self.close(kiln.softmax_backward(y, dy), expected, "f4", 2)
+
+
+class MaskedSoftmax(Case):
+    def test_bool(self):
+        x, mask = rand((4, 3, 9)), rand((3, 9), seed=3) > 0
+        expected = softmax(numpy.where(mask, -numpy.inf, x.astype("f8")))
+        self.close(kiln.masked_softmax(x, mask), expected, "f4")
+        self.close(kiln.masked_softmax(x, ~mask, keep=True), expected, "f4")
+
+    def test_causal(self):
+        x = rand((2, 5, 5))
+        keep = numpy.tril(numpy.ones((5, 5), bool))
+        expected = softmax(numpy.where(keep, x.astype("f8"), -numpy.inf))
+        self.close(kiln.masked_softmax(x, kind="causal"), expected, "f4")
+
+    def test_lengths(self):
+        x, lengths = rand((3, 8)), numpy.array([8, 3, 1], "i4")
+        keep = numpy.arange(8) < lengths[:, None]
+        expected = softmax(numpy.where(keep, x.astype("f8"), -numpy.inf))
+        self.close(kiln.masked_softmax(x, lengths, kind="lengths"), expected, "f4")
+
+
+class Norms(Case):
+    def test_layer_norm(self):
+        for dtype in FLOATS:
+            x, weight, bias = rand((5, 48), dtype), rand(48, dtype, 1), rand(48, dtype, 2)
+            n = normed(x, 1e-5)[0]
+            self.close(kiln.layer_norm(x, (48,)), n, dtype, 4)
+            self.close(kiln.layer_norm(x, 48, weight, bias),
+                       n * weight.astype("f8") + bias.astype("f8"), dtype, 8)
+
+    def test_statistics_and_gradients(self):
+        x, weight, dy = rand((6, 32)), rand(32, seed=1), rand((6, 32), seed=2)
+        y, mean, rstd = kiln.layer_norm(x, (32,), weight, mean=True, rstd=True)
+        n, mean8, rstd8 = normed(x, 1e-5)
+        self.close(mean, mean8, "f4", 2)
+        self.close(rstd, rstd8, "f4", 2)
+        dx, dweight, dbias = kiln.layer_norm_backward(x, dy, mean, rstd, (32,), weight,
+                                                      dweight=True, dbias=True)
+        g = dy.astype("f8") * weight
+        expected = rstd8[:, None] * (g - g.mean(-1, keepdims=True)
+                                     - n * (g * n).mean(-1, keepdims=True))
+        self.close(dx, expected, "f4", 8)
+        self.close(dweight, (dy * n).sum(0), "f4", 8)
+        self.close(dbias, dy.astype("f8").sum(0), "f4", 8)
+        self.assertEqual(kiln.layer_norm_backward(x, dy, mean, rstd, 32, weight).shape, x.shape)
+
+    def test_trailing_dimensions(self):
+        x = rand((3, 4, 5))
+        expected = normed(x.reshape(3, 20), 1e-5)[0].reshape(x.shape)
+        self.close(kiln.layer_norm(x, (4, 5)), expected, "f4", 4)
+        with self.assertRaisesRegex(ValueError, "normalized_shape is not the end of the shape"):
+            kiln.layer_norm(x, (3, 5))
+
+    def test_rms_norm(self):
+        for dtype in FLOATS:
+            x, weight = rand((5, 64), dtype), rand(64, dtype, 1)
+            x8 = x.astype("f8")
+            for eps in [None, 1e-3]:
+                added = numpy.finfo(dtype).eps if eps is None else eps
+                expected = x8 / numpy.sqrt((x8 ** 2).mean(-1, keepdims=True) + added)
+                self.close(kiln.rms_norm(x, (64,), weight, eps), expected * weight, dtype, 8)
+
+    def test_residual(self):
+        x, residual = rand((4, 16)), rand((4, 16), seed=5)
+        y, total = kiln.layer_norm(x, 16, residual=residual, sum=True)
+        self.close(total, x.astype("f8") + residual, "f4")
+        self.close(y, normed(total, 1e-5)[0], "f4", 4)
+
+
+class Others(Case):
+    def test_permute(self):
+        for dtype in ["f4", "i1", "u2", "i8", "c16", "?"]:
+            x = (rand((3, 4, 5)) * 9).astype(dtype)
+            got = kiln.permute(x, (2, 0, 1))
+            numpy.testing.assert_array_equal(got, x.transpose(2, 0, 1))
+            self.assertEqual(got.dtype, x.dtype)
+
+    def test_cumsum(self):
+        x = rand((3, 50), "f8")
+        self.close(kiln.cumsum(x, 1), x.cumsum(1), "f8", 100)
+
+    def test_gather(self):
+        source, index = rand((2, 3, 10)), numpy.array([[1, 2], [0, 9], [5, 5]], "i4")
+        expected = numpy.take_along_axis(source, numpy.broadcast_to(index, (2, 3, 2)), 2)
+        numpy.testing.assert_array_equal(kiln.gather(source, index), expected)
+        with self.assertRaises(IndexError):
+            kiln.gather(source, index + 9)
+
+    def test_giou_loss(self):
+        boxes = numpy.array([[[0, 0, 2, 2], [1, 1, 3, 4]]], "f4")
+        loss, count = kiln.giou_loss(boxes, boxes, count=True)
+        self.assertEqual((float(loss), int(count), loss.shape), (1.0, 2, ()))
+
+    def test_map(self):
+        x, b = rand((4, 6)), rand(6, seed=1)
+        self.close(kiln.map("y[i,j] = x[i,j] * s + b[j]", x=x, b=b, s=2.5),
+                   x.astype("f8") * 2.5 + b, "f4")
+        out = numpy.zeros((4, 6), "f4")
+        self.assertIs(kiln.map("y[i,j] = x[i,j] * 2", x=x, y=out), out)
+        numpy.testing.assert_array_equal(out, x * 2)
+        with self.assertRaisesRegex(kiln.InvalidArgument, "map: column"):
+            kiln.map("nothing", x=x)
+
+
+class Outputs(Case):
+    def test_out(self):
+        x = rand((5, 70))
+        out = numpy.full((5, 70), 9, "f4")
+        self.assertIs(kiln.softmax(x, out=out), out)
+        self.close(out, softmax(x), "f4")
+        self.assertIs(kiln.softmax(x, out=x), x)
+        numpy.testing.assert_array_equal(x, out)
+
+    def test_wrong_out(self):
+        x = rand((5, 7))
+        for out in [numpy.zeros((5, 6), "f4"), numpy.zeros((5, 7), "f8"),
+                    numpy.zeros((7, 5), "f4").T]:
+            with self.assertRaises(ValueError):
+                kiln.softmax(x, out=out)
+        frozen = numpy.zeros((5, 7), "f4")
+        frozen.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "out cannot be written"):
+            kiln.softmax(x, out=frozen)
+
+    def test_shared_memory(self):
+        x, y = kiln.empty((8, 100)), kiln.empty((8, 100))
+        x[:] = rand((8, 100))
+        for view, out in [(x, y), (x[:, 1:], None), (x.T, None)]:
+            self.close(kiln.softmax(view, out=out), softmax(view), "f4")
+        del x, view
+        self.close(kiln.softmax(y), softmax(y), "f4")
+
+    def test_large(self):
+        x = rand((4096, 8192))
+        self.close(kiln.softmax(x)[::512], softmax(x[::512]), "f4")

@@ -1,0 +1,47 @@
+"""test_package.py: importing, the commands, and the stubs."""
+import ast
+import os
+import subprocess
+import sys
+import unittest
+
+from support import kiln, run
+
+
+class Package(unittest.TestCase):
+    def test_import_loads_nothing(self):
+        seen = run("import sys, kiln\n"
+                   "print([name for name in ('numpy', 'torch', 'json', 'cupy') if name in sys.modules])")
+        self.assertEqual(seen, "[]\n")
+
+    def test_import_is_quick(self):
+        times = [float(run("import time; t = time.perf_counter(); import kiln; "
+                           "print(time.perf_counter() - t)")) for _ in range(5)]
+        self.assertLess(min(times), 0.030)
+
+    def test_info(self):
+        done = subprocess.run([sys.executable, "-m", "kiln", "info"], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(kiln.__version__, done.stdout)
+        self.assertIn("device", done.stdout)
+
+    def test_devices(self):
+        done = subprocess.run([sys.executable, "-m", "kiln", "devices"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cpu", done.stdout)
+
+    def test_usage(self):
+        done = subprocess.run([sys.executable, "-m", "kiln", "nonsense"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+
+    def test_stubs_have_all(self):
+        folder = os.path.dirname(kiln.__file__)
+        self.assertTrue(os.path.exists(os.path.join(folder, "py.typed")))
+        with open(os.path.join(folder, "_operators.pyi")) as file:
+            stubs = {node.name for node in ast.parse(file.read()).body
+                     if isinstance(node, ast.FunctionDef)}
+        from kiln import _operators
+        self.assertEqual(stubs, set(_operators.__all__))

@@ -1,0 +1,78 @@
+"""test_torch.py: tensors of torch on the CPU, by the C exchange table and by attributes."""
+import unittest
+
+from support import kiln, numpy
+
+try:
+    import absent  # tests/torch: stands in for CUDA libraries that nothing calls
+except ImportError:
+    absent = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+@unittest.skipUnless(torch, "torch cannot be imported")
+class Torch(unittest.TestCase):
+    def test_types(self):
+        for dtype in [torch.float16, torch.bfloat16, torch.float32, torch.float64]:
+            x = torch.randn(4, 33, dtype=dtype)
+            y = kiln.softmax(x)
+            self.assertEqual((type(y), y.dtype, y.shape), (torch.Tensor, dtype, x.shape))
+            torch.testing.assert_close(y, torch.softmax(x, -1))
+
+    def test_layouts_and_outputs(self):
+        x = torch.randn(6, 5, 8)
+        torch.testing.assert_close(kiln.softmax(x.permute(2, 0, 1), 1),
+                                   torch.softmax(x.permute(2, 0, 1), 1))
+        out = torch.empty(6, 5, 8)
+        self.assertIs(kiln.softmax(x, out=out), out)
+        y, mean, rstd = kiln.layer_norm(x.half(), (8,), mean=True, rstd=True)
+        self.assertEqual((y.dtype, mean.dtype, rstd.shape), (torch.half, torch.float32, (6, 5)))
+        self.assertTrue(kiln.permute(x, (1, 0, 2)).is_contiguous())
+
+    def test_as_torch_has_them(self):
+        x, weight, bias = torch.randn(7, 24), torch.randn(24), torch.randn(24)
+        f = torch.nn.functional
+        torch.testing.assert_close(kiln.layer_norm(x, (24,), weight, bias, 1e-3),
+                                   f.layer_norm(x, (24,), weight, bias, 1e-3))
+        torch.testing.assert_close(kiln.rms_norm(x, x.shape[-1:], weight),
+                                   f.rms_norm(x, x.shape[-1:], weight))
+        torch.testing.assert_close(kiln.cumsum(x, 0), torch.cumsum(x, 0))
+        torch.testing.assert_close(kiln.log_softmax(x, 0), f.log_softmax(x, 0))
+
+    def test_grad_is_not_lost(self):
+        x = torch.randn(3, 4, requires_grad=True)
+        with self.assertRaisesRegex(kiln.NotSupported, "requires grad"):
+            kiln.softmax(x)
+        with torch.no_grad():
+            self.assertFalse(kiln.softmax(x).requires_grad)
+        parameter = torch.nn.Parameter(torch.ones(4))
+        with torch.inference_mode():
+            kiln.layer_norm(x.detach(), 4, parameter)
+
+    def test_attributes(self):
+        from kiln import _kinds
+
+        def older(type):
+            return dict(_kinds._torch(type) or {}, read="attributes") \
+                if issubclass(type, torch.Tensor) else None
+
+        _kinds.register("older", older)
+        try:
+            self.test_types()
+            self.test_layouts_and_outputs()
+        finally:
+            _kinds._registered.pop("older")
+            kiln._kiln.forget_kinds()
+
+    def test_shared_memory(self):
+        x = torch.from_numpy(kiln.empty((3, 5)))
+        x[:] = torch.randn(3, 5)
+        torch.testing.assert_close(kiln.softmax(x), torch.softmax(x, -1))
+
+    def test_mixed(self):
+        x = torch.randn(2, 4)
+        y = kiln.map("y[i,j] = x[i,j] + b[j]", x=x, b=numpy.ones(4, "f4"))
+        torch.testing.assert_close(y, x + 1)
