@@ -18,8 +18,8 @@
 
 /* torch's words for the planner's. */
 static const char *const renamed[][2] = {
-	{"x", "input"},   {"gamma", "weight"},	 {"beta", "bias"}, {"dgamma", "dweight"},
-	{"dbeta", "dbias"}, {"axis", "dim"},	 {"perm", "dims"}, {"axes", "normalized_shape"},
+	{"x", "input"},     {"gamma", "weight"}, {"beta", "bias"}, {"dgamma", "dweight"},
+	{"dbeta", "dbias"}, {"axis", "dim"},     {"perm", "dims"}, {"axes", "normalized_shape"},
 };
 
 /* Arguments by position, where torch has the function. */
@@ -76,7 +76,8 @@ static struct python_parameter *add(struct python_function *function, const char
 									const char *kind, const char *type, const char *usual)
 {
 	struct python_parameter *made = &function->parameters[function->count++];
-	*made = (struct python_parameter){python_name(name), kind, type, NULL, NULL, NULL, "", -1, false};
+	*made =
+		(struct python_parameter){python_name(name), kind, type, NULL, NULL, NULL, "", -1, false};
 	snprintf(made->usual, sizeof(made->usual), "%s", usual);
 	return made;
 }
@@ -110,8 +111,9 @@ static void add_attribute(struct python_function *function, const struct op_attr
 	bool text = attribute->kind == KILN_ATTR_STRING;
 	made->attribute = attribute->name;
 	made->preset = preset;
-	made->help = shape ? "the trailing dimensions that are normalized together"
-					   : attribute->text ? attribute->text : attribute->help;
+	made->help = shape             ? "the trailing dimensions that are normalized together"
+				 : attribute->text ? attribute->text
+								   : attribute->help;
 	if (preset && strcmp(preset, "epsilon") == 0)
 		snprintf(made->usual, sizeof(made->usual), "None");
 	else if (text && (preset || attribute->usual))
@@ -226,7 +228,8 @@ static void print_signature(const struct python_function *function, bool typed)
 			printf("%s*", i ? ", " : "");
 		printf("%s%s", i ? ", " : "", at->name);
 		if (typed)
-			printf(": %s%s", at->type, strcmp(at->usual, "None") == 0 && !strstr(at->type, "None") ? " | None" : "");
+			printf(": %s%s", at->type,
+				   strcmp(at->usual, "None") == 0 && !strstr(at->type, "None") ? " | None" : "");
 		if (at->usual[0])
 			printf(typed ? " = %s" : "=%s", typed ? "..." : at->usual);
 	}

@@ -17,6 +17,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cuda_dir=$root/build/cuda
 torch_dir=$root/build/venv-torch
+python_dir=$root/build/venv-python
 want_tests=0
 want_torch=0
 want_cuda=1
@@ -66,6 +67,11 @@ have_hiredis() {
 	library 'hiredis >= 0.14'
 }
 
+have_python_headers() {
+	have python3 && python3 -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null
+}
+
 cmake_version() {
 	cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9][0-9]*\.[0-9][0-9]*\).*/\1/p'
 }
@@ -111,6 +117,7 @@ look() {
 	if [ $want_tests = 1 ]; then
 		library cmocka || need cmocka libcmocka-dev
 		have python3 || need python3 python3
+		have_python_headers || need Python-headers python3-dev python3-venv
 		have_hiredis || need hiredis libhiredis-dev
 		have redis-server || need redis-server redis-server
 	fi
@@ -260,6 +267,31 @@ if [ $want_torch = 1 ]; then
 	fi
 	exec 9>&-
 	say "PyTorch: build/venv-torch, $(sed -n 's/^torch==//p' "$torch_dir/stamp")"
+fi
+
+# ---- NumPy, for the tests of the Python package --------------------------------------------------
+
+python_stamp() {
+	cat "$root/tests/python/requirements.txt" && python3 -c 'import sys; print(sys.version_info)'
+}
+
+make_python() {
+	rm -rf "$python_dir"
+	python3 -m venv "$python_dir" || { rm -rf "$python_dir" && apt_install python3-venv &&
+		python3 -m venv "$python_dir"; } || return 1
+	timeout 600 "$python_dir/bin/python" -m pip install --quiet --disable-pip-version-check \
+		--only-binary :all: --timeout 60 --requirement "$root/tests/python/requirements.txt" ||
+		return 1
+	python_stamp >"$python_dir/stamp"
+}
+
+if [ $want_tests = 1 ]; then
+	if locked .python.lock && ! { [ -f "$python_dir/stamp" ] &&
+		python_stamp | cmp -s - "$python_dir/stamp"; }; then
+		say "fetching NumPy with pip (20 MB) into build/venv-python"
+		make_python || say "NumPy could not be fetched: the tests of the Python package are skipped"
+	fi
+	exec 9>&-
 fi
 
 # ---- NVRTC and the CUDA headers ------------------------------------------------------------------

@@ -5,7 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 
 page=docs/deadlines.md
-headers='daemon/base/deadlines.h client/lib/deadlines.h client/cli/deadlines.h'
+headers='daemon/base/deadlines.h client/lib/deadlines.h client/cli/deadlines.h
+client/python/src/deadlines.h'
 waits='poll|ppoll|epoll_wait|epoll_pwait|usleep|nanosleep|sleep|frame_recv_wait|frame_send_wait'
 waits="$waits|time_deadline|kiln_wait|kiln_wait_time|sqlite3_busy_timeout"
 waits="$waits|child_dismiss|child_expect_end"
@@ -67,7 +68,7 @@ lines_of() {
 			echo "$page:$name: $line"
 			continue
 		fi
-		found=$(find tests -name "$file.c" -o -name "$file.sh")
+		found=$(find tests -name "$file.c" -o -name "$file.sh" -o -name "$file.py")
 		if [ -z "$found" ]; then
 			echo "$page:$line: there is no program $file under tests/"
 		elif ! grep -qwF -e "$name" $found; then

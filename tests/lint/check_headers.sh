@@ -9,6 +9,8 @@ command -v "$cc" >/dev/null 2>&1 || skip "no C compiler named $cc"
 cuda=$(sed -n 's/^KILN_CUDA_H:PATH=//p' "$cache" 2>/dev/null)
 flags="-std=c11 -D_GNU_SOURCE -DKILN_TEST_HOOKS -Wall -Wextra -Wpedantic"
 flags="$flags -Wno-missing-field-initializers -Wno-overlength-strings -Werror -I. -Iinclude -Itests"
+python=$(sed -n 's/^_*Python_INCLUDE_DIR:PATH=//p' "$cache" 2>/dev/null)
+[ -z "$python" ] || flags="$flags -DPy_LIMITED_API=0x030A0000 -isystem $python"
 for library in libuv msgpack-c msgpack sqlite3 libsodium cmocka; do
 	flags="$flags $(pkg-config --cflags "$library" 2>/dev/null)"
 done
@@ -22,6 +24,9 @@ sources .h | while read -r header; do
 		grep -q 'include <cuda.h>' "$header" && continue
 	fi
 	[ "$header" = include/kiln/dlpack.h ] && continue # wants its user's dlpack.h before it
+	case $header in
+	client/python/*) [ -n "$python" ] || continue ;;
+	esac
 	# Twice, so that a missing guard shows.
 	# Word splitting of the flags is meant.
 	# shellcheck disable=SC2086

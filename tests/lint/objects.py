@@ -19,7 +19,7 @@ LAYERS = [
     ["client/wire"],
     ["client/lib", "daemon/base"],
     ["daemon/plan", "daemon/sandbox", "daemon/seal"],
-    ["client/cli", "daemon/compile", "daemon/cache", "daemon/exec"],
+    ["client/cli", "client/python", "daemon/compile", "daemon/cache", "daemon/exec"],
     ["daemon/options"],
     ["daemon/broker/devices"],
     ["daemon/broker/requests"],

@@ -24,9 +24,8 @@ struct lost_client {
 
 /* The connections of a thread.  It lies in the thread's dictionary, which Python frees. */
 struct thread_state {
-	PyObject_HEAD
-	struct connection *connections[DEVICES]; /* by device + 1 */
-	struct connection *chosen;               /* by _kiln.use(); NULL: those above */
+	PyObject_HEAD struct connection *connections[DEVICES]; /* by device + 1 */
+	struct connection *chosen;                             /* by _kiln.use(); NULL: those above */
 	unsigned settings_version;
 };
 
@@ -59,8 +58,8 @@ static char *copy(const char *text)
 
 static void settings_copy(const struct settings *from, struct settings *to)
 {
-	*to = (struct settings){copy(from->socket), copy(from->device),  copy(from->daemon),
-							copy(from->on_miss), from->timeout_ms, from->flags};
+	*to = (struct settings){copy(from->socket),  copy(from->device), copy(from->daemon),
+							copy(from->on_miss), from->timeout_ms,   from->flags};
 }
 
 /* socket, device, daemon, on_miss: texts or None; timeout_ms, flags: numbers. */
@@ -73,8 +72,8 @@ static int settings_parse(PyObject *args, PyObject *named, struct settings *out)
 	if (!PyArg_ParseTupleAndKeywords(args, named, "|zzzziI", names, &socket, &device, &daemon,
 									 &on_miss, &timeout_ms, &flags))
 		return RAISED;
-	*out = (struct settings){copy(socket), copy(device), copy(daemon), copy(on_miss), timeout_ms,
-							 flags};
+	*out = (struct settings){copy(socket),  copy(device), copy(daemon),
+							 copy(on_miss), timeout_ms,   flags};
 	return 0;
 }
 
@@ -341,9 +340,8 @@ static PyObject *get_device(PyObject *self, void *unused)
 {
 	struct connection *connection = (struct connection *)self;
 	(void)unused;
-	return connection_open(connection) == 0
-			   ? PyUnicode_FromString(kiln_device(connection->client))
-			   : NULL;
+	return connection_open(connection) == 0 ? PyUnicode_FromString(kiln_device(connection->client))
+											: NULL;
 }
 
 static PyObject *get_prepared(PyObject *self, void *unused)
@@ -448,8 +446,7 @@ static void thread_free(PyObject *self)
 
 static PyType_Slot thread_slots[] = {{Py_tp_dealloc, thread_free}, {0, NULL}};
 static PyType_Spec thread_spec = {"kiln._kiln.Thread", sizeof(struct thread_state), 0,
-								  Py_TPFLAGS_DEFAULT,
-								  thread_slots};
+								  Py_TPFLAGS_DEFAULT, thread_slots};
 
 static struct thread_state *thread_state(void)
 {

@@ -27,10 +27,9 @@ struct shared_range {
 };
 
 struct connection {
-	PyObject_HEAD
-	enum connection_state state;
+	PyObject_HEAD enum connection_state state;
 	struct settings settings;
-	int device;   /* of the tensors it is for: VIEW_HOST or a CUDA device's number */
+	int device;    /* of the tensors it is for: VIEW_HOST or a CUDA device's number */
 	bool demanded; /* the thread's own; the device is chosen by the tensor */
 	bool on_host;  /* the daemon's device is cpu */
 	bool busy;     /* a call uses the arena */

@@ -3,6 +3,7 @@
  * compile or a connection costs hundreds.
  */
 #include "errand.h"
+#include "deadlines.h"
 #include "errors.h"
 
 #include <pthread.h>
@@ -12,8 +13,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#define LOOK_MS 20 /* for signals */
 
 enum errand_state { ERRAND_WAITING, ERRAND_DONE, ERRAND_LEFT };
 
@@ -75,12 +74,12 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* Waits for at most LOOK_MS; the lock is held. */
+/* Waits for at most PAUSE_SIGNALS_MS; the lock is held. */
 static void wait_some(struct errand_thread *thread)
 {
 	struct timespec until;
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += LOOK_MS * 1000000L;
+	until.tv_nsec += PAUSE_SIGNALS_MS * 1000000L;
 	if (until.tv_nsec >= 1000000000L) {
 		until.tv_nsec -= 1000000000L;
 		until.tv_sec++;

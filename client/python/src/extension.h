@@ -16,9 +16,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Python's slots hold functions as void *, which POSIX has and ISO C has not. */
-#pragma GCC diagnostic ignored "-Wpedantic"
-
 #define RAISED (-1)
 
 /* Strings that are looked up on every call, interned once. */
@@ -28,6 +25,7 @@ extern PyObject *word_requires_grad, *word_new_empty, *word_array_interface, *wo
 PyObject *package_member(const char *module, const char *name);
 
 /* Adds the types and functions of each file to the module: 0 or RAISED. */
+int words_init(void);
 int errors_init(void);
 int connection_init(PyObject *module);
 int shared_init(PyObject *module);

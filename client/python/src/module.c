@@ -3,23 +3,10 @@
  */
 #include "extension.h"
 
-#include <stdio.h>
-
-PyObject *word_requires_grad, *word_new_empty, *word_array_interface, *word_dlpack;
-
-PyObject *package_member(const char *module, const char *name)
-{
-	char path[64];
-	snprintf(path, sizeof(path), "kiln.%s", module);
-	PyObject *loaded = PyImport_ImportModule(path);
-	PyObject *member = loaded ? PyObject_GetAttrString(loaded, name) : NULL;
-	Py_XDECREF(loaded);
-	return member;
-}
-
 static PyMethodDef functions[] = {
 	{"call", module_call, METH_VARARGS,
-	 "call(op, inputs, outputs, attributes): runs an operator by its name.  inputs and outputs are\n"
+	 "call(op, inputs, outputs, attributes): runs an operator by its name.  inputs and outputs "
+	 "are\n"
 	 "tuples of tensors; None is an input that is left out, or an output to be made."},
 	{"configure", (PyCFunction)(void (*)(void))module_configure, METH_VARARGS | METH_KEYWORDS,
 	 "Sets what connections that are made on demand are made with, from now on."},
@@ -32,18 +19,15 @@ static PyMethodDef functions[] = {
 	{NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "kiln._kiln",
-										"libkiln for Python; use the package kiln.", -1,
-										functions, NULL, NULL, NULL, NULL};
-
-static int make_words(void)
-{
-	word_requires_grad = PyUnicode_InternFromString("requires_grad");
-	word_new_empty = PyUnicode_InternFromString("new_empty");
-	word_array_interface = PyUnicode_InternFromString("__array_interface__");
-	word_dlpack = PyUnicode_InternFromString("__dlpack__");
-	return word_requires_grad && word_new_empty && word_array_interface && word_dlpack ? 0 : RAISED;
-}
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+										"kiln._kiln",
+										"libkiln for Python; use the package kiln.",
+										-1,
+										functions,
+										NULL,
+										NULL,
+										NULL,
+										NULL};
 
 PyMODINIT_FUNC PyInit__kiln(void);
 __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__kiln(void)
@@ -51,7 +35,7 @@ __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__kiln(void)
 	PyObject *module = PyModule_Create(&definition);
 	if (!module)
 		return NULL;
-	if (make_words() != 0 || errors_init() != 0 || connection_init(module) != 0 ||
+	if (words_init() != 0 || errors_init() != 0 || connection_init(module) != 0 ||
 		shared_init(module) != 0 || operators_init(module) != 0 ||
 		PyModule_AddStringConstant(module, "version", kiln_version()) != 0) {
 		Py_DECREF(module);

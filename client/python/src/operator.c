@@ -7,17 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct operator {
+struct operator
+{
 	const struct operator_row *row;
 	PyMethodDef method;
 	PyObject *names[PARAMETERS_MOST]; /* interned */
 };
 
-static struct operator *operators;
+static struct operator* operators;
 
 /* ---- Arguments to parameters ---- */
 
-static int find_parameter(const struct operator *op, PyObject *name)
+static int find_parameter(const struct operator* op, PyObject *name)
 {
 	for (int i = 0; i < op->row->parameter_count; i++)
 		if (op->names[i] == name)
@@ -28,7 +29,7 @@ static int find_parameter(const struct operator *op, PyObject *name)
 	return -1;
 }
 
-static int bind(const struct operator *op, PyObject *const *args, Py_ssize_t count,
+static int bind(const struct operator* op, PyObject *const *args, Py_ssize_t count,
 				PyObject *keywords, PyObject **slots)
 {
 	const struct operator_row *row = op->row;
@@ -79,8 +80,8 @@ static int read_list(PyObject *value, const char *op, const char *name, int64_t 
 }
 
 /* normalized_shape: must be the trailing dimensions of the first operand. */
-static int read_shape(struct problem *problem, const struct parameter *parameter, PyObject *value,
-					  kiln_attr *attr)
+static int read_trailing(struct problem *problem, const struct parameter *parameter,
+						 PyObject *value, kiln_attr *attr)
 {
 	const struct view *first = &problem->operands[0].view;
 	int64_t shape[KILN_MAX_RANK];
@@ -123,14 +124,13 @@ static int read_value(struct problem *problem, const struct parameter *parameter
 		return attr->f == -1.0 && PyErr_Occurred() ? RAISED : 0;
 	case PARAMETER_TEXT:
 		attr->s = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
-		return attr->s ? 0
-					   : error_raise_type("%s(): %s is a text", problem->op, parameter->name);
+		return attr->s ? 0 : error_raise_type("%s(): %s is a text", problem->op, parameter->name);
 	case PARAMETER_INTS:
 		attr->count = read_list(value, problem->op, parameter->name, problem->ints);
 		attr->ints = problem->ints;
 		return attr->count < 0 ? RAISED : 0;
 	default:
-		return read_shape(problem, parameter, value, attr);
+		return read_trailing(problem, parameter, value, attr);
 	}
 }
 
@@ -138,7 +138,7 @@ static int add_attribute(struct problem *problem, const struct parameter *parame
 						 PyObject *value)
 {
 	static const kiln_attr_kind kinds[] = {
-		[PARAMETER_INT] = KILN_ATTR_INT,   [PARAMETER_REAL] = KILN_ATTR_REAL,
+		[PARAMETER_INT] = KILN_ATTR_INT,     [PARAMETER_REAL] = KILN_ATTR_REAL,
 		[PARAMETER_TEXT] = KILN_ATTR_STRING, [PARAMETER_INTS] = KILN_ATTR_INTS,
 		[PARAMETER_SHAPE] = KILN_ATTR_INT,
 	};
@@ -179,7 +179,7 @@ static int add_operand(struct problem *problem, const struct operator_operand *i
 						  is->dtype);
 }
 
-static int fill(const struct operator *op, PyObject *const *slots, struct problem *problem)
+static int fill(const struct operator* op, PyObject *const *slots, struct problem *problem)
 {
 	const struct operator_row *row = op->row;
 	int of[KILN_MAX_OPERANDS];
@@ -198,7 +198,7 @@ static int fill(const struct operator *op, PyObject *const *slots, struct proble
 }
 
 /* Gives the call, as it came, to the redirect of a kind: a result, NotImplemented, or NULL. */
-static PyObject *redirect(const struct operator *op, const struct problem *problem,
+static PyObject *redirect(const struct operator* op, const struct problem *problem,
 						  PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
 	const struct kind *kind = problem->kind;
@@ -226,7 +226,7 @@ static PyObject *redirect(const struct operator *op, const struct problem *probl
 
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-	const struct operator *op = PyCapsule_GetPointer(self, "kiln operator");
+	const struct operator* op = PyCapsule_GetPointer(self, "kiln operator");
 	PyObject *slots[PARAMETERS_MOST], *result = NULL;
 	struct problem problem;
 
@@ -234,8 +234,8 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 		return NULL;
 	problem_begin(&problem, op->row->name);
 	if (fill(op, slots, &problem) == 0) {
-		result = problem.redirected ? redirect(op, &problem, args, count, keywords)
-									: Py_NotImplemented;
+		result =
+			problem.redirected ? redirect(op, &problem, args, count, keywords) : Py_NotImplemented;
 		if (result == Py_NotImplemented) {
 			if (problem.redirected)
 				Py_DECREF(result);
@@ -246,7 +246,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 	return result;
 }
 
-static int make_function(PyObject *module, struct operator *op, const struct operator_row *row)
+static int make_function(PyObject *module, struct operator* op, const struct operator_row *row)
 {
 	op->row = row;
 	for (int i = 0; i < row->parameter_count; i++) {

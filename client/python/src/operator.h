@@ -15,7 +15,8 @@ enum parameter_kind {
 	PARAMETER_REAL,
 	PARAMETER_TEXT,
 	PARAMETER_INTS,
-	PARAMETER_SHAPE, /* the trailing dimensions of the first operand: their number is the attribute */
+	PARAMETER_SHAPE, /* the trailing dimensions of the first operand, of which the attribute is the
+						number */
 };
 
 struct parameter {

@@ -100,8 +100,9 @@ int problem_output(struct problem *problem, PyObject *object, const char *name,
 		return 0;
 	if (read_operand(problem, operand) != 0)
 		return RAISED;
-	return operand->view.read_only ? error_raise_value("%s: %s cannot be written", problem->op, name)
-								   : 0;
+	return operand->view.read_only
+			   ? error_raise_value("%s: %s cannot be written", problem->op, name)
+			   : 0;
 }
 
 kiln_attr *problem_attr(struct problem *problem, const char *name, kiln_attr_kind kind)

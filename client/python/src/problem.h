@@ -2,7 +2,8 @@
  * problem.h: one call of one operator: its operands and attributes, from the objects that were
  * passed to the result.  operator.c and call.c fill one in; nothing here knows an operator's name.
  *
- *   problem_begin() -> problem_input(), problem_output(), attributes -> problem_run() -> problem_end()
+ *   problem_begin() -> problem_input(), problem_output(), problem_attr() -> problem_run()
+ *   -> problem_end()
  */
 #ifndef KILN_PYTHON_PROBLEM_H
 #define KILN_PYTHON_PROBLEM_H

@@ -3,15 +3,14 @@
  * arena with this process, so each operand is copied once in each direction, and not at all where
  * it lies in memory of kiln.empty().
  */
+#include "deadlines.h"
 #include "errors.h"
 #include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_MS 100                       /* for signals */
-#define USUAL_TIMEOUT_MS 30000            /* of libkiln */
-#define ARENA_KEPT (UINT64_C(64) << 20)   /* a larger arena is given back after the call */
+#define ARENA_KEPT (UINT64_C(64) << 20) /* a larger arena is given back after the call */
 #define ARENA_SMALLEST (UINT64_C(1) << 20)
 
 static void free_arena(struct connection *connection)
@@ -124,13 +123,13 @@ static int begin(struct copied *copied, kiln_ticket *ticket)
 			continue;
 		unsigned place = run_place(connection, view, problem->operands[i].role);
 		if (place) {
-			kiln_buffer *buffer = connection_shared(connection, view->data, view_span(view), &offset);
+			kiln_buffer *buffer =
+				connection_shared(connection, view->data, view_span(view), &offset);
 			copied->operands[i] = (kiln_operand){buffer, offset};
 			copied->shared[i] = true;
 			continue;
 		}
-		copied->operands[i] =
-			(kiln_operand){connection->arena, copied->prepared->operands[i].room};
+		copied->operands[i] = (kiln_operand){connection->arena, copied->prepared->operands[i].room};
 		if (problem->operands[i].role == ROLE_INPUT)
 			status = copy_in(copied, i);
 	}
@@ -139,7 +138,7 @@ static int begin(struct copied *copied, kiln_ticket *ticket)
 	return kiln_submit(copied->prepared->call, copied->operands, problem->count, 0, ticket);
 }
 
-static int finish(const struct copied *copied)
+static int copy_outputs(const struct copied *copied)
 {
 	int status = KILN_OK;
 	for (int i = 0; i < copied->problem->count && status == KILN_OK; i++) {
@@ -154,10 +153,11 @@ static int finish(const struct copied *copied)
 #define RAISED_HERE 1
 static int wait_for(const struct connection *connection, kiln_ticket ticket)
 {
-	int left = connection->settings.timeout_ms ? connection->settings.timeout_ms : USUAL_TIMEOUT_MS;
+	int left =
+		connection->settings.timeout_ms ? connection->settings.timeout_ms : DEADLINE_COPIED_MS;
 	int status;
 	for (;;) {
-		int piece = left != KILN_FOREVER && left < LOOK_MS ? left : LOOK_MS;
+		int piece = left != KILN_FOREVER && left < PAUSE_SIGNALS_MS ? left : PAUSE_SIGNALS_MS;
 		Py_BEGIN_ALLOW_THREADS;
 		status = kiln_wait(connection->client, ticket, piece);
 		Py_END_ALLOW_THREADS;
@@ -202,7 +202,7 @@ int run_copied(struct problem *problem, struct connection *connection, struct pr
 	if (status == KILN_OK || status == KILN_EINDEX) {
 		connection->busy = true;
 		Py_BEGIN_ALLOW_THREADS;
-		status = finish(&copied);
+		status = copy_outputs(&copied);
 		Py_END_ALLOW_THREADS;
 		connection->busy = false;
 		if (failed != KILN_OK)

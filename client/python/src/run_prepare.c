@@ -48,9 +48,9 @@ static int ask_shapes(struct preparing *preparing)
 {
 	kiln_reply *reply = NULL;
 	char path[64];
-	int status = kiln_explain(preparing->client, preparing->op, preparing->tensors,
-							  preparing->tensor_count, preparing->attrs, preparing->attr_count,
-							  NULL, &reply);
+	int status =
+		kiln_explain(preparing->client, preparing->op, preparing->tensors, preparing->tensor_count,
+					 preparing->attrs, preparing->attr_count, NULL, &reply);
 	if (status != KILN_OK)
 		return status;
 	for (int i = 0; i < preparing->tensor_count; i++) {
@@ -93,6 +93,14 @@ static void preparing_drop(struct errand *errand)
 
 /* ---- Filling it in ---- */
 
+static const char *append(char **at, const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+	const char *copy = memcpy(*at, text, bytes);
+	*at += bytes;
+	return copy;
+}
+
 static int copy_attrs(const struct problem *problem, struct preparing *preparing)
 {
 	size_t bytes = 1;
@@ -109,12 +117,9 @@ static int copy_attrs(const struct problem *problem, struct preparing *preparing
 	for (int i = 0; i < problem->attr_count; i++) {
 		kiln_attr *attr = &preparing->attrs[i];
 		*attr = problem->attrs[i];
-		attr->name = strcpy(at, attr->name);
-		at += strlen(at) + 1;
-		if (attr->kind == KILN_ATTR_STRING) {
-			attr->s = strcpy(at, attr->s);
-			at += strlen(at) + 1;
-		}
+		attr->name = append(&at, attr->name);
+		if (attr->kind == KILN_ATTR_STRING)
+			attr->s = append(&at, attr->s);
 		if (attr->kind == KILN_ATTR_INTS) {
 			memcpy(preparing->ints, attr->ints, (size_t)attr->count * sizeof(attr->ints[0]));
 			attr->ints = preparing->ints;
@@ -197,9 +202,8 @@ static void describe(const struct problem *problem, const struct connection *con
 	unsigned place = run_place(connection, view, operand->role);
 	tensor->dtype = view->dtype;
 	tensor->rank = view->rank;
-	tensor->contiguous =
-		view_contiguous(view) ||
-		(view->device == VIEW_HOST && !(place & PLACE_SHARED) && is_packed(view));
+	tensor->contiguous = view_contiguous(view) ||
+						 (view->device == VIEW_HOST && !(place & PLACE_SHARED) && is_packed(view));
 	if (place & PLACE_SHARED && place >> 8 != 16)
 		tensor->offset = place >> 8;
 	memcpy(tensor->shape, view->shape, sizeof(tensor->shape));
@@ -249,8 +253,8 @@ static int keep_operand(const struct problem *problem, const struct preparing *p
 	return 0;
 }
 
-static int keep(const struct problem *problem, struct connection *connection,
-				const struct key *key, struct preparing *preparing, struct prepared **out)
+static int keep(const struct problem *problem, struct connection *connection, const struct key *key,
+				struct preparing *preparing, struct prepared **out)
 {
 	struct prepared *prepared = prepared_new(key, problem->count);
 	if (!prepared)

@@ -9,14 +9,13 @@
 #include <stdlib.h>
 
 struct shared {
-	PyObject_HEAD
-	struct connection *connection; /* of the thread that made it */
+	PyObject_HEAD struct connection *connection; /* of the thread that made it */
 	kiln_buffer *buffer;
 	void *data;
 	uint64_t bytes;
 };
 
-static int remember(struct connection *connection, const struct shared *shared)
+static int remember_range(struct connection *connection, const struct shared *shared)
 {
 	size_t count = (size_t)connection->range_count + 1;
 	struct shared_range *ranges = realloc(connection->ranges, count * sizeof(*ranges));
@@ -30,7 +29,7 @@ static int remember(struct connection *connection, const struct shared *shared)
 	return 0;
 }
 
-static void forget(struct connection *connection, const struct shared *shared)
+static void forget_range(struct connection *connection, const struct shared *shared)
 {
 	for (int i = 0; i < connection->range_count; i++)
 		if (connection->ranges[i].buffer == shared->buffer)
@@ -59,7 +58,7 @@ static PyObject *shared_make(PyTypeObject *type, PyObject *args, PyObject *named
 									 : KILN_ENOTSUP;
 	if (status == KILN_OK)
 		status = kiln_map(shared->buffer, &shared->data);
-	if (status == KILN_OK && remember(connection, shared) == 0)
+	if (status == KILN_OK && remember_range(connection, shared) == 0)
 		return (PyObject *)shared;
 	if (!connection->on_host)
 		error_raise_text(status, "memory is shared with device cpu alone", NULL);
@@ -74,7 +73,7 @@ static void shared_free(PyObject *self)
 	struct shared *shared = (struct shared *)self;
 	PyTypeObject *type = Py_TYPE(self);
 	if (shared->buffer)
-		forget(shared->connection, shared);
+		forget_range(shared->connection, shared);
 	/* KILN_EBUSY: another thread is inside the client, which frees the buffer when it closes. */
 	(void)kiln_free(shared->buffer);
 	Py_XDECREF(shared->connection);
@@ -98,9 +97,9 @@ static PyObject *get_interface(PyObject *self, void *unused)
 {
 	struct shared *shared = (struct shared *)self;
 	(void)unused;
-	return Py_BuildValue("{s:(KO),s:(K),s:s,s:i}", "data", (unsigned long long)(uintptr_t)shared->data,
-						 Py_False, "shape", (unsigned long long)shared->bytes, "typestr", "|u1",
-						 "version", 3);
+	return Py_BuildValue("{s:(KO),s:(K),s:s,s:i}", "data",
+						 (unsigned long long)(uintptr_t)shared->data, Py_False, "shape",
+						 (unsigned long long)shared->bytes, "typestr", "|u1", "version", 3);
 }
 
 static PyGetSetDef shared_members[] = {

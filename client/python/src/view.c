@@ -149,9 +149,9 @@ static kiln_dtype dtype_of_text(const char *text, PyObject *object)
 	static const struct {
 		const char *text;
 		kiln_dtype dtype;
-	} table[] = {{"f2", KILN_F16}, {"f4", KILN_F32}, {"f8", KILN_F64},  {"i1", KILN_I8},
-				 {"u1", KILN_U8},  {"i2", KILN_I16}, {"u2", KILN_U16},  {"i4", KILN_I32},
-				 {"u4", KILN_U32}, {"i8", KILN_I64}, {"u8", KILN_U64},  {"b1", KILN_BOOL},
+	} table[] = {{"f2", KILN_F16}, {"f4", KILN_F32},  {"f8", KILN_F64}, {"i1", KILN_I8},
+				 {"u1", KILN_U8},  {"i2", KILN_I16},  {"u2", KILN_U16}, {"i4", KILN_I32},
+				 {"u4", KILN_U32}, {"i8", KILN_I64},  {"u8", KILN_U64}, {"b1", KILN_BOOL},
 				 {"c8", KILN_C64}, {"c16", KILN_C128}};
 	if (text[0] == '>')
 		return KILN_DTYPE_NONE;
@@ -162,8 +162,8 @@ static kiln_dtype dtype_of_text(const char *text, PyObject *object)
 		return KILN_DTYPE_NONE;
 	PyObject *dtype = PyObject_GetAttrString(object, "dtype");
 	PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
-	bool is = name && PyUnicode_Check(name) &&
-			  PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
+	bool is =
+		name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
 	Py_XDECREF(dtype);
 	Py_XDECREF(name);
 	PyErr_Clear();
@@ -243,10 +243,10 @@ static kiln_dtype dtype_of_name(PyObject *object)
 	static const struct {
 		const char *name;
 		kiln_dtype dtype;
-	} table[] = {{"float32", KILN_F32}, {"float16", KILN_F16},  {"bfloat16", KILN_BF16},
-				 {"float64", KILN_F64}, {"int64", KILN_I64},    {"int32", KILN_I32},
-				 {"int16", KILN_I16},   {"int8", KILN_I8},      {"uint8", KILN_U8},
-				 {"uint16", KILN_U16},  {"uint32", KILN_U32},   {"uint64", KILN_U64},
+	} table[] = {{"float32", KILN_F32}, {"float16", KILN_F16},   {"bfloat16", KILN_BF16},
+				 {"float64", KILN_F64}, {"int64", KILN_I64},     {"int32", KILN_I32},
+				 {"int16", KILN_I16},   {"int8", KILN_I8},       {"uint8", KILN_U8},
+				 {"uint16", KILN_U16},  {"uint32", KILN_U32},    {"uint64", KILN_U64},
 				 {"bool", KILN_BOOL},   {"complex64", KILN_C64}, {"complex128", KILN_C128}};
 	PyObject *dtype = PyObject_GetAttrString(object, "dtype");
 	PyObject *text = dtype ? PyObject_Str(dtype) : NULL;

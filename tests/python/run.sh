@@ -1,0 +1,35 @@
+#!/bin/sh
+# run.sh TEST: one file of tests of the Python package, on the package of a build tree (BUILD_DIR).
+# It must not install anything: scripts/setup.sh --tests makes the environment.
+#
+# Exit status: that of the tests; 77 where there is no environment for them, 2 usage.
+set -eu
+
+[ $# -eq 1 ] || exit 2
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+environment=$root/build/venv-python
+path=$BUILD_DIR/python:$here
+if [ "$1" = test_torch ]; then
+	environment=$root/build/venv-torch
+	path=$path:$root/tests/torch
+fi
+if ! [ -e "$environment/stamp" ]; then
+	echo "run.sh: there is no $environment: sh scripts/setup.sh --tests, with --torch for torch" >&2
+	exit 77
+fi
+case ${KILN_SANITIZE:-} in
+*address*)
+	# The interpreter is not built with it, and what it never frees is not looked for.
+	LD_PRELOAD=$(cc -print-file-name=libasan.so)
+	ASAN_OPTIONS=detect_leaks=0:abort_on_error=0
+	export LD_PRELOAD ASAN_OPTIONS
+	;;
+*thread*)
+	echo "run.sh: an interpreter without ThreadSanitizer cannot load what is built with it" >&2
+	exit 77
+	;;
+esac
+cd "$here"
+export PYTHONPATH="$path" PYTHONDONTWRITEBYTECODE=1
+exec "$environment/bin/python" -m unittest -v "$1"
