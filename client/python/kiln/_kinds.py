@@ -6,6 +6,7 @@ calls (autograd, tracing), register a function that describes its types:
     def of_mine(type):                  # None: not mine
         return {
             "read": "exchange",         # or "attributes", "array", "dlpack": see src/kind.h
+            "empty_like": empty_like,   # empty_like(like) has its shape and dtype, contiguous
             "new_empty": True,          # like.new_empty(shape) makes an output of like's dtype
             "empty": empty,             # empty(like, shape, dtype): any other output
             "stream": stream,           # stream(device): the address of the current CUDA stream
@@ -62,7 +63,8 @@ def _torch(type):
                            "recorded: use torch.no_grad(), or detach() the input")
 
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
-    return {"read": "exchange" if exchange else "attributes", "new_empty": True, "empty": empty,
+    return {"read": "exchange" if exchange else "attributes", "new_empty": True,
+            "empty_like": torch.empty_like, "empty": empty,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
             "when": "grad", "redirect": redirect}
 

@@ -77,6 +77,7 @@ static struct kind *describe(PyObject *type)
 	kind->read = (enum kind_read)choice(description, "read", reads, 4);
 	kind->when = (enum kind_redirect)choice(description, "when", redirects, 3);
 	kind->has_new_empty = PyDict_GetItemString(description, "new_empty") == Py_True;
+	kind->empty_like = member(description, "empty_like");
 	kind->empty = member(description, "empty");
 	kind->stream = member(description, "stream");
 	kind->redirect = member(description, "redirect");
@@ -118,10 +119,12 @@ int kind_stream(const struct kind *kind, int device, void **out)
 	return PyErr_Occurred() ? RAISED : 0;
 }
 
-PyObject *kind_empty(const struct kind *kind, PyObject *like, PyObject *shape, kiln_dtype dtype,
-					 bool same_dtype)
+PyObject *kind_empty(const struct kind *kind, PyObject *like, enum likeness likeness,
+					 PyObject *shape, kiln_dtype dtype)
 {
-	if (kind->has_new_empty && same_dtype)
+	if (likeness == LIKE_WHOLE && kind->empty_like)
+		return PyObject_CallFunctionObjArgs(kind->empty_like, like, NULL);
+	if (likeness != LIKE_NOT && kind->has_new_empty)
 		return PyObject_CallMethodObjArgs(like, word_new_empty, shape, NULL);
 	if (!kind->empty) {
 		error_raise_type("Kiln cannot make an output of this type of tensor: pass out=");

@@ -27,7 +27,9 @@ struct kind {
 	enum kind_redirect when;
 	bool has_new_empty; /* like.new_empty(shape) makes an output of like's dtype */
 	const struct pack_exchange *exchange;
-	PyObject *empty;    /* empty(like, shape, dtype name): an output */
+	PyObject *empty_like; /* empty_like(like): an output of like's shape and dtype, which is
+							 contiguous where like is; NULL: there is none */
+	PyObject *empty;      /* empty(like, shape, dtype name): an output */
 	PyObject *stream;   /* stream(device number): an address as an int; NULL: the default stream */
 	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented */
 };
@@ -37,8 +39,10 @@ struct kind {
 const struct kind *kind_of(PyObject *object);
 /* Returns the stream on which the library works now; RAISED or 0. */
 int kind_stream(const struct kind *kind, int device, void **out);
+/* What an output has in common with the tensor like which it is made. */
+enum likeness { LIKE_NOT, LIKE_DTYPE, LIKE_WHOLE /* shape and dtype, contiguous */ };
 /* Makes an output; shape is a tuple. */
-PyObject *kind_empty(const struct kind *kind, PyObject *like, PyObject *shape, kiln_dtype dtype,
-					 bool same_dtype);
+PyObject *kind_empty(const struct kind *kind, PyObject *like, enum likeness likeness,
+					 PyObject *shape, kiln_dtype dtype);
 
 #endif

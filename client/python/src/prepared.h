@@ -29,6 +29,7 @@ void key_finish(struct key *key);
 struct prepared_operand {
 	bool there;
 	bool made;      /* an output that the call makes: shape, dtype */
+	int likeness;   /* enum likeness, of one that is made */
 	bool packed;    /* of the host: its elements are copied one by one */
 	uint64_t bytes; /* of a place, from its first element on */
 	uint64_t room;  /* offset in the arena */

@@ -14,7 +14,7 @@ void problem_begin(struct problem *problem, const char *op)
 	problem->op = op;
 	problem->kind = NULL;
 	problem->like = NULL;
-	problem->like_dtype = KILN_DTYPE_NONE;
+	problem->like_view = NULL;
 	problem->device = VIEW_HOST;
 	problem->redirected = false;
 	problem->count = 0;
@@ -64,7 +64,7 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 	if (!problem->kind) {
 		problem->kind = kind;
 		problem->like = operand->object;
-		problem->like_dtype = operand->view.dtype;
+		problem->like_view = &operand->view;
 		problem->device = operand->view.device;
 	}
 	if (operand->view.device != problem->device)
@@ -187,8 +187,8 @@ static int make_outputs(struct problem *problem, const struct prepared *prepared
 		const struct prepared_operand *is = &prepared->operands[i];
 		if (operand->role != ROLE_MADE || operand->object)
 			continue;
-		operand->object = kind_empty(problem->kind, problem->like, is->shape, is->dtype,
-									 is->dtype == problem->like_dtype);
+		operand->object = kind_empty(problem->kind, problem->like, (enum likeness)is->likeness,
+									 is->shape, is->dtype);
 		const struct kind *kind = operand->object ? kind_of(operand->object) : NULL;
 		if (!kind || view_read(kind, operand->object, operand->name, &operand->view) != 0)
 			return RAISED;

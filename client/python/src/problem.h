@@ -35,7 +35,7 @@ struct problem {
 	const char *op;
 	const struct kind *kind; /* of the first tensor, as are the next three */
 	PyObject *like;
-	kiln_dtype like_dtype;
+	const struct view *like_view;
 	int device;
 	bool redirected; /* an input asks for its kind's redirect */
 	int count;

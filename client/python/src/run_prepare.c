@@ -225,6 +225,16 @@ static PyObject *tuple_of(const kiln_tensor *tensor)
 	return tuple;
 }
 
+static enum likeness likeness_of(const struct view *like, const kiln_tensor *tensor)
+{
+	if (like->dtype != tensor->dtype)
+		return LIKE_NOT;
+	bool whole = like->rank == tensor->rank && view_contiguous(like);
+	for (int i = 0; whole && i < like->rank; i++)
+		whole = like->shape[i] == tensor->shape[i];
+	return whole ? LIKE_WHOLE : LIKE_DTYPE;
+}
+
 static int keep_operand(const struct problem *problem, const struct preparing *preparing, int i,
 						struct prepared *prepared)
 {
@@ -237,6 +247,7 @@ static int keep_operand(const struct problem *problem, const struct preparing *p
 	if (!kept->there)
 		return 0;
 	kept->made = operand->role == ROLE_MADE;
+	kept->likeness = kept->made ? (int)likeness_of(problem->like_view, tensor) : LIKE_NOT;
 	kept->dtype = tensor->dtype;
 	kept->rank = tensor->rank;
 	memcpy(kept->dims, tensor->shape, sizeof(kept->dims));
