@@ -44,6 +44,11 @@ rm -rf "$part"
 	--config-setting=cmake.define.KILN_PORTABLE=ON \
 	--config-setting=install.strip=true
 
+if grep -q '^KILN_CUDA_H:PATH=.*NOTFOUND' build/python-*/CMakeCache.txt; then
+	echo "wheel.sh: there is no cuda.h, and the wheel would know no GPU: sh scripts/setup.sh" >&2
+	exit 1
+fi
+
 # The tag names the newest glibc that any of the files asks for.
 "$tools/bin/python" -m zipfile -e "$part"/*.whl "$part/tree"
 newest=$(find "$part/tree" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec readelf -V {} + |
