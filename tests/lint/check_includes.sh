@@ -45,6 +45,7 @@
 		own("^include/kiln/", "^include/kiln/")
 		own("^client/wire/", "^(include/kiln/|client/wire/)")
 		own("^client/lib/", "^(include/kiln/|client/(lib|wire)/)")
+		own("^client/python/", "^(include/kiln/|client/python/)")
 		# The command line has the rows of the operators from the planner.
 		shared = "include/kiln/|client/wire/plain\\.h$|client/cli/[^/]*$|daemon/plan/op\\.h$"
 		own("^client/cli/(main\\.c$|commands/)", "^(" shared "|client/cli/commands/)")
@@ -72,6 +73,7 @@
 		own("^tests/ops/", "^(include/kiln/kiln\\.h$|tests/ops/)")
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
 		library("^uv\\.h$", "^(daemon/(base|broker)/.*|daemon/main\\.c|tests/.*)$")
+		library("^Python\\.h$", "^client/python/.*")
 		library("^cuda\\.h$", "^(daemon/exec/cuda/.*|client/lib/cuda_driver\\.h|" \
 			"tests/(gpu/.*|bench/.*|unit/exec/.*|integration/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
