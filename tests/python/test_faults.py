@@ -35,6 +35,36 @@ class Threads(unittest.TestCase):
         self.assertEqual(len(results), 8)
         self.assertLess(max(results.values()), 1e-5)
 
+    def test_one_client_in_two_threads(self):
+        client, x, wrong = kiln.Client(device="cpu"), rand((64, 512)), []
+        expected = kiln.softmax(x)
+
+        def work():
+            with client:
+                for _ in range(100):
+                    try:
+                        if not numpy.array_equal(kiln.softmax(x), expected):
+                            wrong.append("another's result")
+                    except kiln.InvalidArgument:
+                        return  # closed
+                    except kiln.DeviceError as error:
+                        if error.status != "KILN_EBUSY":
+                            wrong.append(str(error))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        for _ in range(50):
+            try:
+                client.close()
+                break
+            except kiln.DeviceError:
+                time.sleep(0.001)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
     def test_descriptors_come_back(self):
         def count():
             return len(os.listdir("/proc/self/fd"))

@@ -329,9 +329,20 @@ static PyObject *method_open(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+/* A call of another thread, or one that a signal handler interrupts, uses the arena. */
+static bool is_busy(PyObject *self)
+{
+	bool busy = ((struct connection *)self)->busy;
+	if (busy)
+		error_raise_text(KILN_EBUSY, "a call of this client is under way", NULL);
+	return busy;
+}
+
 static PyObject *method_close(PyObject *self, PyObject *unused)
 {
 	(void)unused;
+	if (is_busy(self))
+		return NULL;
 	connection_close((struct connection *)self);
 	Py_RETURN_NONE;
 }
@@ -361,7 +372,7 @@ static PyObject *method_request(PyObject *self, PyObject *args)
 	kiln_reply *reply = NULL;
 	int count = 0, status;
 
-	if (!PyArg_ParseTuple(args, "sO!", &request, &PyDict_Type, &arguments))
+	if (!PyArg_ParseTuple(args, "sO!", &request, &PyDict_Type, &arguments) || is_busy(self))
 		return NULL;
 	while (PyDict_Next(arguments, &at, &name, &value)) {
 		if (count == KILN_MAX_ATTRS) {
