@@ -194,7 +194,8 @@ class Growth(unittest.TestCase):
             kiln.softmax(x)
             kiln.softmax(x, out=out)
         self.assertEqual([sys.getrefcount(thing) for thing in (x, out, kiln.softmax)], references)
-        self.assertLess(resident() - before, 2 << 20)
+        # AddressSanitizer keeps what is freed.
+        self.assertLess(resident() - before, (64 if os.environ.get("KILN_SANITIZE") else 2) << 20)
 
     def test_failures_leave_nothing(self):
         wrong, right = numpy.ones((2, 2), "i4"), rand((2, 2))

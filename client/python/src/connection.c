@@ -4,6 +4,7 @@
  */
 #include "connection.h"
 #include "cuda.h"
+#include "deadlines.h"
 #include "errand.h"
 #include "errors.h"
 #include "view.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DEVICES 65 /* VIEW_HOST and 64 GPUs */
 
@@ -145,9 +147,8 @@ static int follow_uuid(struct opening *opening)
 	return connect_to(opening, name);
 }
 
-static int opening_work(struct errand *errand)
+static int open_once(struct opening *opening)
 {
-	struct opening *opening = (struct opening *)errand;
 	char device[32] = "cpu";
 	if (!opening->demanded || opening->settings.device)
 		return connect_to(opening, opening->settings.device);
@@ -160,6 +161,23 @@ static int opening_work(struct errand *errand)
 		status = connect_to(opening, NULL);
 	if (status == KILN_OK && opening->device != VIEW_HOST)
 		status = follow_uuid(opening);
+	return status;
+}
+
+/* A daemon that was killed may leave its socket open for as long as its children live. */
+#define OPEN_TRIES 3
+
+static int opening_work(struct errand *errand)
+{
+	struct opening *opening = (struct opening *)errand;
+	const struct timespec pause = {.tv_nsec = PAUSE_SIGNALS_MS * 1000000L};
+	int status = open_once(opening);
+	for (int i = 1; i < OPEN_TRIES && status == KILN_ECONN; i++) {
+		if (!(opening->settings.flags & KILN_CONNECT_AUTOSTART))
+			break;
+		nanosleep(&pause, NULL);
+		status = open_once(opening);
+	}
 	return status;
 }
 
