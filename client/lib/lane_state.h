@@ -8,8 +8,10 @@
  *      |                                                                v
  *      +---- KILN_LANE=off, lane_stop(), the memory is not usable ---> OFF
  *
- * The memory is mapped while the lane is OPEN or DRAINING.  Entries are numbered from 0; those of
- * [oldest, next) may be under way, and entry n stands at place n % LANE_ENTRIES.
+ * A kiln_client owns its lane from lane_new() until it is closed.  The thread inside the client
+ * alone touches the lane.  The memory is mapped while the lane is OPEN or DRAINING; events_fd stays
+ * open until lane_free().  Entries are numbered from 0; those of [oldest, next) may be under way,
+ * and entry n stands at place n % LANE_ENTRIES.
  */
 #ifndef KILN_CLIENT_LANE_STATE_H
 #define KILN_CLIENT_LANE_STATE_H

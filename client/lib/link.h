@@ -43,11 +43,11 @@ void link_begin(struct kiln_client *client, struct request *request, const char 
 /*
  * Sends the request and waits for its reply.  A reply with a negative "st" becomes that status and
  * this thread's message.  On success *answer is the caller's to free (answer NULL: not wanted).
- * Frees the request in any case.
+ * Frees request->out in any case; the struct is the caller's.
  */
 int link_ask(struct kiln_client *client, struct request *request, int64_t deadline,
 			 struct answer *answer);
-/* Sends or queues the request and does not wait.  Frees it in any case. */
+/* Sends or queues the request and does not wait.  Frees request->out in any case. */
 int link_post(struct kiln_client *client, struct request *request, size_t queue_limit);
 /* Handles what has arrived, without waiting.  KILN_OK, or KILN_ECONN once the link is dead. */
 int link_drain(struct kiln_client *client);

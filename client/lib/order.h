@@ -35,17 +35,21 @@ struct order_place {
 enum order_state { ORDER_WATCHED, ORDER_DEAD };
 
 struct order {
-	struct order *next;         /* in the list of watched orders */
-	struct lane_memory *memory; /* mapped for the watch */
-	int lifeline, holders;      /* holders: the lane and the watch */
-	_Atomic int state;          /* enum order_state */
-	_Atomic uint64_t last;      /* the highest entry whose done word a stream may wait for */
+	/* The order's own mapping: the watch and the submitting thread write gates in it. */
+	struct lane_memory *memory;
+	/* Under the lock of order_watch.c. */
+	struct order *next; /* in the list of watched orders */
+	int lifeline;       /* the order's own; -1: it has ended */
+	int holders;        /* the lane and the watch */
+	/* Both threads use these. */
+	_Atomic int state;     /* enum order_state */
+	_Atomic uint64_t last; /* the highest entry whose done word a stream may wait for */
+	/* The submitting thread alone uses the rest while it holds the order. */
+	struct order_place places[ORDER_CONTEXTS];
+	int place_count;
 	/* For each place, the value that a stream was last told to write into its ready word; 0: none.
 	 */
 	uint32_t arriving[LANE_ENTRIES];
-	/* The submitting thread alone uses these while it holds the order. */
-	struct order_place places[ORDER_CONTEXTS];
-	int place_count;
 	/* The context and gates of the stream whose submission is under way. */
 	void *context;
 	const struct order_place *place;

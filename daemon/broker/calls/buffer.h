@@ -1,6 +1,7 @@
 /*
- * buffer: memory that a session may name.  A buffer belongs to its session; works that use it end
- * before it is freed (work.h).  buffer_state.h draws how it comes into device processes.
+ * buffer: memory that a session may name.  A buffer belongs to its session; works that use it end,
+ * or are LOST, before it is freed (work_state.h).  buffer_delete() frees it: after a free, after a
+ * failed making, or at the session's end.  buffer_state.h draws how it comes into device processes.
  */
 #ifndef KILN_DAEMON_BUFFER_H
 #define KILN_DAEMON_BUFFER_H

@@ -2,7 +2,8 @@
  * work_state.h: shared by work.c (the queue), work_send.c (what a work needs, and its message),
  * graph.c, lane.c and work_waits.c.
  *
- * A work is one launch, copy, free or graph that a client has submitted.
+ * A work is one launch, copy, free or graph that a client has submitted.  work_add() allocates it,
+ * and the session owns it until it is freed or LOST.
  *
  *   QUEUED --job_resolve--> FETCHING --the kernel is there--> LOADING --it is loaded--> QUEUED
  *     |  ^                     |                                                          ^
@@ -17,8 +18,9 @@
  *
  * Invariants: works->queued lists the first four states in the order of submission, works->sent
  * lists SENT; by_ticket finds both.  Only the head of the queue leaves QUEUED, and it leaves the
- * queue only for SENT or its end.  A LOST work has no session.  A work holds its call, variant and
- * (a copy) its descriptor, and owns raw; a free owns its buffer once the name is gone.
+ * queue only for SENT or its end.  A LOST work has no session; the device process's answer frees
+ * it.  Its buffers may be freed: nobody reads its pointers to them.  A work holds its call, variant
+ * and (a copy) its descriptor, and owns raw; a free owns its buffer once the name is gone.
  */
 #ifndef KILN_DAEMON_WORK_STATE_H
 #define KILN_DAEMON_WORK_STATE_H
@@ -68,7 +70,9 @@ struct work {
 	struct work_order order;
 	struct call *call;
 	struct kernel_ref *variant;
-	struct kernel_ref *kernel; /* the variant or its generic kernel: chosen before it is fetched */
+	/* The variant, or its generic kernel, which the variant's tier holds; chosen before it is
+	 * fetched. */
+	struct kernel_ref *kernel;
 	struct raw_launch *raw; /* a user's kernel, for the session's own process; NULL: see variant */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	const struct kernel_extent *extents; /* of variant's plan, or of raw */

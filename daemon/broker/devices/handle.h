@@ -35,15 +35,16 @@ struct device_entry {
 	struct device_entry *next;
 };
 
-/* Makes the entries that --device names, and starts their processes, which tell what is there. */
+/* Makes the entries that --device names, and starts their processes, which tell what is there.
+ * GPUs that a process reports get entries later.  No entry goes before devices_free(). */
 int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX]);
 void devices_close(struct broker *broker); /* kills the device processes */
 void devices_free(struct broker *broker);  /* after the loop has ended */
 struct device_entry *device_find(struct broker *broker, const char *name);
 bool device_is_cpu(const struct device_entry *device);
 
-/* Returns the handle of a device for a uid, and starts it if there was none.  NULL without
- * memory. */
+/* Returns the handle of a device for a uid, and starts it if there was none.  The device owns it
+ * until devices_free(); sessions only point to it.  NULL without memory. */
 struct device_handle *handle_for(struct device_entry *device, uint32_t uid);
 struct device_entry *handle_device(const struct device_handle *handle);
 /* Returns one more handle, for this session alone.  handle_end() kills its process and frees it:

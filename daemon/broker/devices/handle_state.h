@@ -126,6 +126,7 @@ void handle_drop_modules(struct device_handle *handle);
 /* handle.c */
 void handle_on_started(struct device_handle *handle, struct wire_in *message);
 void handle_stop(struct device_handle *handle);
+/* Frees a handle whose timers are closed; devices_free() and the end of handle_end() call it. */
 void handle_free(struct device_handle *handle);
 
 /* handle_trail.c */

@@ -21,8 +21,10 @@ struct kernel_unit {
 	char *key_text, *source;
 };
 
-/* A planned kernel.  Calls, works, waits and lookups hold it; kernel_drop() of the last hold
- * frees it with all that it points to, except tally. */
+/* A planned kernel.  Calls, works, graphs, requests, waits, lookups and tiers hold it.
+ * kernel_drop() of the last hold frees it with all that it points to, except tally.  The loop alone
+ * holds and drops it.  While a wait is in KEY, a worker thread reads its sources; raw_fill()
+ * completes a user's kernel on such a thread. */
 struct kernel_ref {
 	int holders;
 	struct tuned_note *tuned;    /* NULL: the table of winners has no row for it */

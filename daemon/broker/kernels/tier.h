@@ -23,8 +23,10 @@
  *
  * Invariants: a LOOSE or WAITING tier launches the generic kernel, a PROMOTED one the exact kernel.
  * Exactly the WAITING tiers are in the list of their exact kernel.  A kernel has places in the
- * turns while its fetch is QUEUED, a job while it is UNDER_WAY, and holds `fetching` in both.  A
- * kernel that a tier names, or that is queued, fetched or loaded, is not freed.
+ * turns while its fetch is QUEUED, a job while it is UNDER_WAY, and holds `fetching` in both.
+ * broker->tiers owns all kernels.  tier_find() makes one, and frees idle ones once there are too
+ * many: those that are no tier's exact kernel, not queued, not fetched and not being loaded.
+ * tiers_free() frees the rest.
  *
  *   tier.c         the choice between the two kernels of a launch
  *   tier_fetch.c   the background: looks, compiles, loads, takes over
@@ -57,7 +59,7 @@ struct tier_kernel {
 	uint64_t uses; /* launches of the generic kernel in its stead */
 	double lost_us;
 	struct tier *tiers; /* the WAITING ones */
-	int loads;          /* device processes that load it */
+	int loads;          /* loads under way in device processes */
 	enum tier_fetch fetch;
 	enum job_purpose purpose;    /* of the fetch: JOB_LOOK, or JOB_CALL to compile */
 	struct turn_place place;     /* QUEUED: the asker's, in tiers.turns */

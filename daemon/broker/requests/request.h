@@ -8,7 +8,8 @@
  *
  * A command embeds a struct request as the first member of what it keeps until it answers; it owns
  * and frees that memory.  While a request is OPEN its session lives: a session that ends closes
- * each of its requests and calls abandon(), which stops all that would call back, and frees.
+ * each of its requests and calls abandon().  This stops all that would call back, and frees.  While
+ * another thread holds the memory, abandon() leaves it, and the done callback frees it.
  */
 #ifndef KILN_DAEMON_REQUEST_H
 #define KILN_DAEMON_REQUEST_H
@@ -43,8 +44,9 @@ void request_close(struct request *request);
 void requests_abandon(struct session *session);
 
 /*
- * Runs work on the store's thread when the session has its turn, then done on the loop.  When the
- * disk takes too long the request is answered with KILN_ETIMEDOUT, closed and abandoned.
+ * Runs work on the store's thread when the session has its turn, then done on the loop.  Until done
+ * begins, work may use the command's own members; it does not touch the request.  When the disk
+ * takes too long the request is answered with KILN_ETIMEDOUT, closed and abandoned.
  */
 int request_store(struct request *request, store_work work, store_done done);
 

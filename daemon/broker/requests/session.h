@@ -10,7 +10,8 @@
  *   SILENT   connected; hello has not come
  *   SEATED   hello has come, and waits for the device process
  *   GREETED  hello is answered; any request may come
- *   CLOSED   unlinked; gives back what it owns, and no reply leaves; freed with its socket
+ *   CLOSED   unlinked; gives back what it owns, and no reply leaves; session_life.c frees it with
+ *            its socket, on the loop
  *
  * Invariants: session_find() and the list of sessions lead to sessions that are not CLOSED.  A
  * session has a place if, and only if, it is SEATED or GREETED.  It has a device if, and only if,
@@ -50,8 +51,8 @@ struct session {
 	enum options_miss on_miss; /* the stricter of the daemon's and its own */
 	bool background;           /* its kernels are compiled when no other session waits */
 
-	/* The message that is being handled: its name, its descriptors, the lane entries that it
-	 * follows. */
+	/* The message that is being handled: its name (a literal, so it lives for ever), its
+	 * descriptors, the lane entries that it follows. */
 	const char *asks;
 	struct frame *frame; /* NULL: no handler runs */
 	uint64_t lane_tail, lane_follows;

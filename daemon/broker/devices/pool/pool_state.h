@@ -14,7 +14,8 @@
  *
  * A QUEUED job has places in the turns of one priority or of both, a CHOSEN one is in the list of
  * one priority.  Both are in the pool's list of jobs without a worker; a COMPILING one is in its
- * slot.  pool_cancel() frees a job in each state; a callback finds its job freed.
+ * slot.  pool_cancel() frees a job in each state.  The pool frees an answered job when its callback
+ * returns; the callback does not cancel it.
  */
 enum pool_job_state { POOL_JOB_QUEUED, POOL_JOB_CHOSEN, POOL_JOB_COMPILING };
 
