@@ -38,7 +38,7 @@ static struct {
 
 static inline void open_fake(void)
 {
-	void *library = load_fake();
+	void *library = load_fake(KILN_FAKE_CUDA_LIBRARY);
 	setenv("KILN_FAKE_CUDA_IMAGES", "1", 1);
 	*(void **)&cu.set_current = symbol(library, "cuCtxSetCurrent");
 	*(void **)&cu.get_current = symbol(library, "cuCtxGetCurrent");

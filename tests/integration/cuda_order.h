@@ -27,7 +27,7 @@ static int (*set_current)(void *context), (*get_current)(void **context);
 
 static inline void open_fake(void)
 {
-	void *library = load_fake();
+	void *library = load_fake(KILN_FAKE_CUDA_LIBRARY);
 	streams = symbol(library, "fake_order_control");
 	*(void **)&set_current = symbol(library, "cuCtxSetCurrent");
 	*(void **)&get_current = symbol(library, "cuCtxGetCurrent");
