@@ -19,10 +19,10 @@ def softmax_arguments(sample, default=-1):
 
 def refusal_of_rows(x, dtype):
     """A row runs along an axis, and x and y have one float dtype: the rest Kiln refuses."""
+    if x.dim() == 0:
+        return "rank 0"
     if not x.is_floating_point():
         return "it must be f16, bf16, f32 or f64"
-    if x.dim() == 0:
-        return "rank"
     if dtype not in (None, x.dtype):
         return "they must agree"
     return None
