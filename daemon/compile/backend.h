@@ -121,7 +121,7 @@ bool identity_stamp(const char *const *paths, int count, char stamp[96]);
 int identity_find(const char *variable, const char *const *paths, int count, const char *extra,
 				  struct compile_toolchain *out, char hex[KERNEL_KEY_HEX]);
 
-/* ---- library.c ---- */
+/* ---- nvrtc_library.c ---- */
 
 struct library {
 	void *handle;

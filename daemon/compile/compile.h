@@ -12,7 +12,7 @@
  *   key.c       everything that can change the bits, as a text and its hash; and back
  *   key_diff.c  what two such texts differ in, in words; template_diff.c: two template-ids
  *   reproduce.c what a compiler was told, from a key
- *   nvrtc.c     CUDA C++ to cubin; library.c finds libnvrtc
+ *   nvrtc.c     CUDA C++ to cubin; nvrtc_library.c finds libnvrtc
  *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
  *   identity.c  who a compiler is, by the content of its files
  *   job.c       the messages between broker and worker

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "admit.h"
+#include "peer_admit.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/calls/lane.h"

@@ -9,7 +9,7 @@
 #include "command.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/devices/handle.h"
-#include "daemon/broker/front/admit.h"
+#include "daemon/broker/front/peer_admit.h"
 #include "daemon/broker/front/peer.h"
 #include "daemon/broker/front/session_life.h"
 #include "daemon/broker/kernels/freeze.h"

@@ -1,6 +1,6 @@
 /*
- * library: finds libnvrtc and its builtins and loads them.  Knows where toolkits and wheels put
- * their files, and nothing of what is in them.
+ * nvrtc_library.c: finds libnvrtc and its builtins and loads them.  Knows where toolkits and wheels
+ * put their files, and nothing of what is in them.
  */
 #include "backend.h"
 

@@ -1,5 +1,5 @@
 /*
- * admit.c: which clients may connect, and which have a place.
+ * peer_admit.c: which clients may connect, and which have a place.
  *
  * Four bounds keep one peer from taking what all others need: silent connections, of which the
  * oldest of the user that has the most goes first; a share of the places for each guest, and one
@@ -7,7 +7,7 @@
  * that a full daemon can still be looked at and stopped; and descriptors, of which guests leave
  * the operator a share as well.
  */
-#include "admit.h"
+#include "peer_admit.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /*
- * rows_shape.c: how a row is spread over threads: the candidates, and which of them the figures of
+ * rows_choice.c: how a row is spread over threads: the candidates, and which of them the figures of
  * an H200 speak for.
  *
  * What they say: many small independent blocks, of 128 threads as long as a row needs no more; one

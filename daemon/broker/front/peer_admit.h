@@ -1,10 +1,10 @@
 /*
- * admit: which clients may connect, and which have a place.  A connection is silent until its hello
- * comes; with hello it takes one of the places that --max-sessions counts.  Knows nothing of what a
- * session asks for after that.
+ * peer_admit: which clients may connect, and which have a place.  A connection is silent until its
+ * hello comes; with hello it takes one of the places that --max-sessions counts.  Knows nothing of
+ * what a session asks for after that.
  */
-#ifndef KILN_DAEMON_ADMIT_H
-#define KILN_DAEMON_ADMIT_H
+#ifndef KILN_DAEMON_PEER_ADMIT_H
+#define KILN_DAEMON_PEER_ADMIT_H
 
 #include "daemon/broker/requests/session.h"
 #include "peer.h"
