@@ -299,12 +299,9 @@ static int bind_socket(struct listen_socket *out, const struct sockaddr_un *addr
 static int make_socket(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_Static_assert(sizeof(address.sun_path) >= OPTIONS_SOCKET_MAX, "a path of --socket fits");
 	const char *path = out->options->socket;
 	int pid = 0;
-	if (strlen(path) >= sizeof(address.sun_path))
-		return ERROR(KILN_EINVAL,
-					 "the socket's path has %zu bytes; a Unix socket's has at most %zu",
-					 strlen(path), sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	snprintf(out->path, sizeof(out->path), "%s", path);
 	snprintf(out->lock_path, sizeof(out->lock_path), "%s.lock", path);
