@@ -11,6 +11,7 @@
 #define TRIM_LOOK 1024  /* rows of a piece of a dry run */
 #define SHRINK_PAGES 64 /* moved between two looks at the clock */
 
+/* Without a name the first order holds, as for `kiln cache ls`. */
 static int list_statement(const char *sort)
 {
 	static const struct {

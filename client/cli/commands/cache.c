@@ -40,8 +40,9 @@ static int cli_cache_ls(struct cli *cli)
 		return sort ? cli_usage("--sort goes with kernels, not with --failed")
 					: failed_list(cli, most);
 	args[0] = cli_attr_int("limit", most);
-	args[1] = cli_attr_string("sort", sort ? sort : "used");
-	return cli_answer(cli, "cache.ls", args, 2, print_list);
+	if (sort)
+		args[1] = cli_attr_string("sort", sort);
+	return cli_answer(cli, "cache.ls", args, sort ? 2 : 1, print_list);
 }
 
 static void print_date(const char *name, int64_t seconds)
