@@ -1,7 +1,8 @@
 #!/bin/sh
 # check_readme.sh: all C in README.md and in the pages that show programs is in the examples, word
-# for word; the README's first piece is all of examples/permute.c, and the README is short; every
-# path that a page names is there, so is every operator in its table, and every machine of states.
+# for word; the README's first piece is all of examples/permute.c; README.md has at most 300 lines,
+# docs/architecture.md at most 150; every path that a page names is there, so is every operator in
+# its table, and every machine of states.
 . "$(dirname "$0")/lib.sh"
 
 pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
@@ -9,6 +10,8 @@ pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
 
 {
 	[ "$(wc -l <README.md)" -le 300 ] || echo "README.md:300: more than 300 lines"
+	[ "$(wc -l <docs/architecture.md)" -le 150 ] ||
+		echo "docs/architecture.md:150: more than 150 lines"
 	awk '/^```c$/ { on = 1; next } /^```$/ && on { exit } on' README.md |
 		cmp -s - examples/permute.c || echo "README.md:1: its first C is not examples/permute.c"
 	# shellcheck disable=SC2086

@@ -1,8 +1,4 @@
-/*
- * remote.c: a circuit breaker over one connection.  Three late asks in a row, or the end of the
- * connection, open it.  While it is open nobody asks, and the broker tries a new connection in the
- * background, less and less often, until one answers within the deadline.
- */
+/* remote.c: opens and closes the second tier; its timer, its names and its figures. */
 #include "remote.h"
 
 #include <stdlib.h>
@@ -14,18 +10,11 @@
 #include "daemon/base/util.h"
 #include "remote_state.h"
 
-#define FAILURES_MOST 3
-
 static const char *const breaker_names[] = {"closed", "open", "half-open"};
 
 static const char *shown(const struct remote *remote)
 {
 	return remote->broker->options.remote.shown;
-}
-
-bool remote_usable(const struct remote *remote)
-{
-	return remote->breaker == REMOTE_CLOSED;
 }
 
 void remote_entry_name(const char *key, char name[REMOTE_NAME_MAX])
@@ -36,95 +25,6 @@ void remote_entry_name(const char *key, char name[REMOTE_NAME_MAX])
 void remote_claim_name(const char *key, char name[REMOTE_NAME_MAX])
 {
 	snprintf(name, REMOTE_NAME_MAX, "kiln:1:claim:%s", key);
-}
-
-/* ---- The breaker ---- */
-
-static void try_again(uv_timer_t *timer);
-
-void remote_give_up(struct remote *remote, const char *why)
-{
-	struct remote_link *asks = remote->asks;
-	bool was_used = remote->breaker == REMOTE_CLOSED;
-	char first[KERNEL_ERROR_MAX];
-	if (remote->breaker == REMOTE_OPEN)
-		return;
-	/* The log warns once that it is away; further reasons are for debugging. */
-	snprintf(first, sizeof(first), "%s", why);
-	bool news = was_used || (!remote->met && !remote->why[0]);
-	util_log(news ? UTIL_WARN : UTIL_DEBUG, "%s is away, kernels are compiled here: %s",
-			 shown(remote), first);
-	memcpy(remote->why, first, sizeof(remote->why));
-	if (was_used)
-		remote->changed_us = util_now_us();
-	remote->breaker = REMOTE_OPEN;
-	remote->asks = NULL;
-	remote_link_close(asks);
-	remote_write_stop(remote);
-	remote_claim_forget_all(remote);
-	remote_fetch_end_all(remote);
-	uv_timer_start(&remote->probe, try_again, remote->backoff_ms, 0);
-	remote->backoff_ms = remote->backoff_ms * 2 < PAUSE_REMOTE_TRY_MOST_MS
-							 ? remote->backoff_ms * 2
-							 : PAUSE_REMOTE_TRY_MOST_MS;
-	broker_progress(remote->broker);
-}
-
-static void on_remote_ready(void *owner, uint64_t micros)
-{
-	struct remote *remote = owner;
-	uint64_t most = remote->broker->options.remote_deadline_ms * 1000;
-	char why[KERNEL_ERROR_MAX];
-	if (micros > most) {
-		snprintf(why, sizeof(why), "it answers within %.1f ms, and --remote-deadline is %.0f",
-				 (double)micros / 1000, (double)most / 1000);
-		remote_give_up(remote, why);
-		return;
-	}
-	uv_timer_stop(&remote->probe);
-	util_log(UTIL_INFO, "%s is %s", shown(remote), remote->met ? "back" : "there");
-	remote->breaker = REMOTE_CLOSED;
-	remote->changed_us = util_now_us();
-	remote->failures = 0;
-	remote->met = true;
-	remote->why[0] = 0;
-	remote_write_pump(remote);
-}
-
-static void on_remote_lost(void *owner, const char *why)
-{
-	remote_give_up(owner, why);
-}
-
-static void on_patience(uv_timer_t *timer)
-{
-	remote_give_up(timer->data, "it does not answer");
-}
-
-static void try_again(uv_timer_t *timer)
-{
-	static const struct remote_link_events events = {on_remote_ready, on_remote_lost};
-	struct remote *remote = timer->data;
-	remote->breaker = REMOTE_HALF_OPEN;
-	remote->asks =
-		remote_link_open(&remote->broker->loop, &remote->broker->options.remote, &events, remote);
-	if (remote->asks)
-		uv_timer_start(&remote->probe, on_patience, DEADLINE_REMOTE_CONNECT_MS, 0);
-	else
-		remote_give_up(remote, "out of memory for a connection");
-}
-
-void remote_answer_came(struct remote *remote, uint64_t micros)
-{
-	histogram_note(&remote->ask_times, micros);
-	remote->failures = 0;
-	remote->backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS;
-}
-
-void remote_trouble(struct remote *remote, const char *why)
-{
-	if (remote_usable(remote) && ++remote->failures >= FAILURES_MOST)
-		remote_give_up(remote, why);
 }
 
 /* ---- Time ---- */
@@ -199,7 +99,7 @@ int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	uv_timer_init(&broker->loop, &remote->probe);
 	remote->timer.data = remote->probe.data = remote;
 	broker->remote = remote;
-	try_again(&remote->probe);
+	remote_try_again(remote);
 	return KILN_OK;
 }
 

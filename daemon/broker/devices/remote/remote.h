@@ -7,7 +7,8 @@
  *   kiln:1:entry:KEY   a row of the cache with a seal (seal/seal.h), for --remote-ttl
  *   kiln:1:claim:KEY   the host that compiles the key now; expires soon unless that host renews it
  *
- *   remote.c        the breaker, which decides whether to ask; figures
+ *   remote.c        opening, closing, the timer, figures
+ *   breaker.c       the circuit breaker, which decides whether to ask
  *   remote_fetch.c  an ask: entry, else claim, else wait for the host that has the claim
  *   remote_claim.c  our own claims
  *   remote_write.c  entries on their way to the Redis

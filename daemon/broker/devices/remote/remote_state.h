@@ -52,14 +52,20 @@ struct remote {
 	struct histogram ask_times, write_times, miss_times;
 };
 
-/* ---- remote.c ---- */
+/* ---- breaker.c ---- */
 
+/* Returns whether the breaker is CLOSED: asks may be sent. */
 bool remote_usable(const struct remote *remote);
 /* Note that an ask was answered, after so long; or that it was not. */
 void remote_answer_came(struct remote *remote, uint64_t micros);
 void remote_trouble(struct remote *remote, const char *why);
 /* Opens the breaker: ends the connections and all asks; the next try comes after a pause. */
 void remote_give_up(struct remote *remote, const char *why);
+/* Tries a new connection: HALF_OPEN until it answers or its deadline passes. */
+void remote_try_again(struct remote *remote);
+
+/* ---- remote.c ---- */
+
 /* Sets the timer anew, after a change of anything that is due. */
 void remote_arm(struct remote *remote);
 /* Write "kiln:1:entry:KEY" and "kiln:1:claim:KEY". */
