@@ -243,7 +243,7 @@ static int read_parts(struct exec *executor, struct exec_request *request, struc
 int exec_graph_new(struct exec *executor, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "graph", 0);
-	struct exec_made *made;
+	struct exec_made *made = NULL;
 	if (id == 0 || map_get_id(&executor->graphs, id))
 		return exec_refuse(request, KILN_EPROTO, "graph %" PRIu64 " is there already, or no id",
 						   id);
