@@ -132,13 +132,14 @@ class Draw:
             yield made
 
     def dtypes(self, info):
-        """All, but for statements, which have no generic kernels: every second with the exact
-        kernels and the others with the generic ones."""
+        """All, but for statements, which have no generic kernels and are each a compile: every
+        fourth with the exact kernels, and other ones with the generic ones."""
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
         if self.options.all or full_name(info) not in STATEMENTS:
             return found
-        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(1)
-        return found[first ^ self.options.generic::2] or found
+        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(2)
+        first = (first + 2 * self.options.generic) % 4
+        return found[first::4] or found[first % len(found):][:1]
 
     def all(self):
         yield from self.of_integers()
@@ -148,7 +149,6 @@ class Draw:
                 continue
             for dtype in self.dtypes(info):
                 yield from self.of_operator(info, dtype)
-
 
     def missing(self):
         """Names of which no sample became a case: the tables or PyTorch have changed."""
