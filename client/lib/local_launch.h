@@ -2,15 +2,17 @@
  * local_launch.h: what the files of launches in the caller's own context share.
  *
  *   local_object.c   asks the daemon what a launch is, and for the compiled kernel
- *   local_module.c   loads kernels into contexts, and calls the driver
+ *   local_shared.c   loads kernels into contexts, each once for the whole process
+ *   local_module.c   finds the module of a way in a context, and launches
  *   local_launch.c   checks the operands, and finds the way that fits
  *
- * A call owns its ways (call->local), a way owns its object and its modules.  A way is ASKED when
- * the daemon has described it; the first launch in a context loads a module there:
+ * A call owns its ways (call->local), a way owns its object, and has a reference to a module in
+ * each context.  A way is ASKED when the daemon has described it; the first launch in a context
+ * takes a module there:
  *
  *   ASKED ---- first launch in a context ----> LOADED ---- local_forget() ----> freed
  *                                               |  ^
- *              the context is gone: its module  +--+  is forgotten, and loaded into the next one
+ *              the context is gone: its module  +--+  is dropped, and one of the next one taken
  *
  * A copy, or a launch of nothing, stays ASKED.
  */
@@ -55,7 +57,7 @@ struct local_way {
 	char *entry;
 	void *object; /* mapped from a sealed memfd */
 	size_t object_bytes;
-	struct local_module *modules; /* LOADED: one for each context it was launched in */
+	struct local_use *uses; /* LOADED: one for each context it was launched in */
 };
 
 /* The ways of a call; `known` finds those used last by the alignments of the operands. */
@@ -91,7 +93,7 @@ int local_current(struct local_context *out);
 /* Puts one launch on the stream; the caller has checked the operands. */
 int local_start(struct local_way *way, const struct local_context *current,
 				const kiln_place *operands, int count, void *stream);
-/* Unloads the way from all contexts that are still there.  forked: the driver is not called. */
+/* Drops the way's modules in all contexts.  forked: the driver is not called. */
 void local_unload(struct local_way *way, bool forked);
 
 #endif

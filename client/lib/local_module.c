@@ -1,6 +1,5 @@
 /*
- * local_module.c: loads kernels into the program's contexts and calls the driver.  A launch uses
- * the current context; where another one is needed, it is pushed and popped again.
+ * local_module.c: launches kernels in the program's contexts.  A launch uses the current context.
  */
 #include "error.h"
 #include "local_launch.h"
@@ -32,36 +31,18 @@ void local_unload(struct local_way *way, bool forked)
 
 #else
 
-#include "cuda_driver.h"
+#include "local_shared.h"
 
 #include <assert.h>
 
-struct local_module {
-	struct local_module *next;
+/* A module that a way is launched from, in one context. */
+struct local_use {
+	struct local_use *next;
 	struct local_context of;
-	CUmodule module;
-	CUfunction function;
-	CUmemoryPool pool; /* for scratch memory; NULL until a launch needs some */
+	struct local_module *module;
+	CUmemoryPool pool; /* the module's; NULL until a launch needs it */
+	bool kept;         /* the module is KEPT: nobody need look whether a stream captures */
 };
-
-static int local_module_fail(CUresult result, const char *function, const char *what)
-{
-	const char *name = cuda_driver_error(result);
-	switch ((int)result) {
-	case CUDA_ERROR_OUT_OF_MEMORY:
-		return error_set(KILN_ENOMEM, "%s: %s says %s", what, function, name);
-	case CUDA_ERROR_INVALID_VALUE:
-	case CUDA_ERROR_INVALID_HANDLE:
-	case CUDA_ERROR_INVALID_CONTEXT:
-		return error_set(KILN_EINVAL,
-						 "%s: %s says %s; the stream must belong to the context that is current",
-						 what, function, name);
-	case CUDA_ERROR_NOT_SUPPORTED:
-		return error_set(KILN_ENOTSUP, "%s: %s says %s; use kiln_submit()", what, function, name);
-	default:
-		return error_set(KILN_EDEVICE, "%s: %s says %s", what, function, name);
-	}
-}
 
 /* ---- Contexts ---- */
 
@@ -87,8 +68,6 @@ int local_current(struct local_context *out)
 	return KILN_OK;
 }
 
-/* ---- Modules ---- */
-
 /* A kernel for sm_90 runs on GPUs 9.0 to 9.x, and on no others. */
 static int check_target(const struct local_way *way, CUdevice device)
 {
@@ -113,42 +92,17 @@ static int check_target(const struct local_way *way, CUdevice device)
 	return KILN_OK;
 }
 
-/* Asks for dynamic shared memory beyond the default, which the kernel's static shared memory is
- * part of. */
-static int grant_shared(const struct local_way *way, CUdevice device, CUfunction function)
+/* ---- Uses of modules ---- */
+
+static void local_use_assert_valid(const struct local_way *way)
 {
-	int fixed = 0, without = 0, wanted = (int)way->is.shared_bytes;
-	CUresult result =
-		cuda.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
-	if (result == CUDA_SUCCESS) {
-		result = cuda.cuDeviceGetAttribute(&without,
-										   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, device);
-	}
-	if (result == CUDA_SUCCESS && wanted > without - fixed) {
-		result = cuda.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-										 wanted);
-	}
-	return result == CUDA_SUCCESS ? KILN_OK
-								  : local_module_fail(result, "cuFuncSetAttribute",
-													  "the kernel's shared memory is not granted");
+	(void)way;
+	assert((way->state == LOCAL_WAY_LOADED) == (way->uses != NULL));
+	assert(!way->uses || (way->object && way->is.kind == LOCAL_KERNEL));
 }
 
-static int load_function(struct local_way *way, struct local_module *module, CUdevice device)
-{
-	CUresult result = cuda.cuModuleLoadData(&module->module, way->object);
-	if (result != CUDA_SUCCESS)
-		return local_module_fail(result, "cuModuleLoadData", "the kernel cannot be loaded");
-	result = cuda.cuModuleGetFunction(&module->function, module->module, way->entry);
-	int status = result == CUDA_SUCCESS ? grant_shared(way, device, module->function)
-										: local_module_fail(result, "cuModuleGetFunction",
-															"the kernel cannot be loaded");
-	if (status != KILN_OK)
-		(void)cuda.cuModuleUnload(module->module);
-	return status;
-}
-
-static int local_module_load(struct local_way *way, const struct local_context *current,
-							 struct local_module **out)
+static int local_use_add(struct local_way *way, const struct local_context *current,
+						 struct local_use **out)
 {
 	CUdevice device;
 	CUresult result = cuda.cuCtxGetDevice(&device);
@@ -157,104 +111,69 @@ static int local_module_load(struct local_way *way, const struct local_context *
 	int status = check_target(way, device);
 	if (status != KILN_OK)
 		return status;
-	struct local_module *module = calloc(1, sizeof(*module));
-	if (!module)
+	struct local_use *use = calloc(1, sizeof(*use));
+	if (!use)
 		return error_set(KILN_ENOMEM, "no memory for a module");
-	status = load_function(way, module, device);
+	status = local_module_take(way, current, &use->module);
 	if (status != KILN_OK) {
-		free(module);
+		free(use);
 		return status;
 	}
-	module->of = *current;
-	module->next = way->modules;
-	way->modules = module;
+	use->of = *current;
+	use->next = way->uses;
+	way->uses = use;
 	way->state = LOCAL_WAY_LOADED;
-	*out = module;
+	*out = use;
 	return KILN_OK;
 }
 
-static void local_module_assert_valid(const struct local_way *way)
+static int find_use(struct local_way *way, const struct local_context *current,
+					struct local_use **out)
 {
-	(void)way;
-	assert((way->state == LOCAL_WAY_LOADED) == (way->modules != NULL));
-	assert(!way->modules || (way->object && way->is.kind == LOCAL_KERNEL));
-}
-
-static int find_module(struct local_way *way, const struct local_context *current,
-					   struct local_module **out)
-{
-	local_module_assert_valid(way);
-	for (struct local_module **link = &way->modules; *link != NULL; link = &(*link)->next) {
-		struct local_module *module = *link;
-		if (module->of.context != current->context)
+	local_use_assert_valid(way);
+	for (struct local_use **link = &way->uses; *link != NULL; link = &(*link)->next) {
+		struct local_use *use = *link;
+		if (use->of.context != current->context)
 			continue;
-		if (module->of.id == current->id) {
-			*out = module;
+		if (use->of.id == current->id) {
+			*out = use;
 			return KILN_OK;
 		}
 		/* A new context has the address of one that is gone, and whose modules went with it. */
-		*link = module->next;
-		free(module);
-		if (!way->modules)
+		*link = use->next;
+		local_module_drop(use->module, false);
+		free(use);
+		if (!way->uses)
 			way->state = LOCAL_WAY_ASKED;
 		break;
 	}
-	return local_module_load(way, current, out);
+	return local_use_add(way, current, out);
 }
 
 void local_unload(struct local_way *way, bool forked)
 {
-	local_module_assert_valid(way);
+	local_use_assert_valid(way);
 	way->state = LOCAL_WAY_ASKED;
-	while (way->modules) {
-		struct local_module *module = way->modules;
-		CUcontext popped;
-		way->modules = module->next;
-		if (!forked && cuda_context_id(module->of.context) == module->of.id &&
-			cuda.cuCtxPushCurrent(module->of.context) == CUDA_SUCCESS) {
-			(void)cuda.cuModuleUnload(module->module);
-			if (module->pool)
-				(void)cuda.cuMemPoolDestroy(module->pool);
-			(void)cuda.cuCtxPopCurrent(&popped);
-		}
-		free(module);
+	while (way->uses) {
+		struct local_use *use = way->uses;
+		way->uses = use->next;
+		local_module_drop(use->module, forked);
+		free(use);
 	}
 }
 
 /* ---- Scratch memory ---- */
 
-/* Makes a pool that keeps freed memory: the driver's own pool gives memory back at every
- * synchronization, and each launch would map it anew. */
-static CUresult open_pool(struct local_module *module)
-{
-	CUmemPoolProps props;
-	CUdevice device;
-	cuuint64_t keep = UINT64_MAX;
-	CUresult result = module->pool ? CUDA_SUCCESS : cuda.cuCtxGetDevice(&device);
-	if (module->pool || result != CUDA_SUCCESS)
-		return result;
-	memset(&props, 0, sizeof(props));
-	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	props.location.id = device;
-	result = cuda.cuMemPoolCreate(&module->pool, &props);
-	if (result == CUDA_SUCCESS)
-		result = cuda.cuMemPoolSetAttribute(module->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
-	else
-		module->pool = NULL;
-	return result;
-}
-
 /* Allocates scratch memory in the stream's order, so each stream has memory of its own, and a
  * captured launch takes its allocation into the graph.  The kernel finds its counters at zero. */
-static int take_scratch(struct local_module *module, const struct local_template *is,
-						CUstream stream, CUdeviceptr *out)
+static int take_scratch(struct local_use *use, const struct local_template *is, CUstream stream,
+						CUdeviceptr *out)
 {
 	static const char what[] = "there is no scratch memory for the launch";
-	CUresult result = open_pool(module);
-	if (result != CUDA_SUCCESS)
-		return local_module_fail(result, "cuMemPoolCreate", what);
-	result = cuda.cuMemAllocFromPoolAsync(out, is->scratch_bytes, module->pool, stream);
+	int status = use->pool ? KILN_OK : local_module_pool(use->module, &use->pool);
+	if (status != KILN_OK)
+		return status;
+	CUresult result = cuda.cuMemAllocFromPoolAsync(out, is->scratch_bytes, use->pool, stream);
 	if (result != CUDA_SUCCESS)
 		return local_module_fail(result, "cuMemAllocFromPoolAsync", what);
 	if (is->scratch_counters > 0)
@@ -288,18 +207,32 @@ static CUresult local_module_launch(const struct local_template *is, CUfunction 
 							   NULL);
 }
 
+/* What is launched on a stream that captures goes into a graph.  Where the driver answers with an
+ * error, the launch has the same one. */
+static void mark_captured(struct local_use *use, CUstream stream)
+{
+	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+	if (cuda.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
+		capture == CU_STREAM_CAPTURE_STATUS_NONE)
+		return;
+	local_module_keep(use->module);
+	use->kept = true;
+}
+
 static int launch_kernel(struct local_way *way, const struct local_context *current,
 						 const kiln_place *operands, int count, CUstream stream)
 {
-	struct local_module *module = NULL;
+	struct local_use *use = NULL;
 	CUdeviceptr scratch = 0;
-	int status = find_module(way, current, &module);
+	int status = find_use(way, current, &use);
+	if (status == KILN_OK && !use->kept)
+		mark_captured(use, stream);
 	if (status == KILN_OK && way->is.scratch_bytes > 0)
-		status = take_scratch(module, &way->is, stream, &scratch);
+		status = take_scratch(use, &way->is, stream, &scratch);
 	if (status != KILN_OK)
 		return status;
 	CUresult result =
-		local_module_launch(&way->is, module->function, operands, count, scratch, stream);
+		local_module_launch(&way->is, use->module->function, operands, count, scratch, stream);
 	if (scratch != 0)
 		(void)cuda.cuMemFreeAsync(scratch, stream);
 	return result == CUDA_SUCCESS

@@ -480,11 +480,14 @@ typedef struct kiln_place {
  * EINVAL also where no context is current, or the stream is of another one.  EDEVICE with the
  * driver's own name for an error that an earlier launch of the context left.
  *
- * The kernel stays loaded in each context until kiln_call_free(), which unloads it.  By then the
- * streams that the call was launched on must have finished it (cuStreamSynchronize), graphs that it
- * was captured into must not be launched again, and the contexts must still exist; a driver of CUDA
- * 12 or newer can tell by itself whether they do.  In a child of fork() kiln_call_free() leaves the
- * driver alone.
+ * A kernel is loaded once in each context, for all calls and clients of the process that launch it:
+ * the shapes that one generic kernel serves share a module.  It is unloaded when the last of these
+ * calls is freed, but never once a launch of it was captured: a graph may outlive the call, and the
+ * kernel then stays as long as its context.
+ *
+ * At kiln_call_free() the streams that the call was launched on must have finished it
+ * (cuStreamSynchronize), and the contexts must still exist; a driver of CUDA 12 or newer can tell by
+ * itself whether they do.  In a child of fork() kiln_call_free() leaves the driver alone.
  */
 KILN_API int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,
 							   void *cuda_stream);

@@ -34,6 +34,9 @@ static struct {
 	__typeof__(cuStreamBeginCapture) *record;
 	__typeof__(cuStreamEndCapture) *recorded;
 	__typeof__(cuGraphDestroy) *drop;
+	__typeof__(cuGraphInstantiateWithFlags) *instantiate;
+	__typeof__(cuGraphLaunch) *launch;
+	__typeof__(cuGraphExecDestroy) *destroy;
 } cu;
 
 static inline void open_fake(void)
@@ -48,6 +51,9 @@ static inline void open_fake(void)
 	*(void **)&cu.record = symbol(library, "cuStreamBeginCapture_v2");
 	*(void **)&cu.recorded = symbol(library, "cuStreamEndCapture");
 	*(void **)&cu.drop = symbol(library, "cuGraphDestroy");
+	*(void **)&cu.instantiate = symbol(library, "cuGraphInstantiateWithFlags");
+	*(void **)&cu.launch = symbol(library, "cuGraphLaunch");
+	*(void **)&cu.destroy = symbol(library, "cuGraphExecDestroy");
 	*(void **)&cu.range = symbol(library, "cuMemGetAddressRange_v2");
 }
 

@@ -32,6 +32,24 @@ class Torch(unittest.TestCase):
         self.assertEqual((y.dtype, mean.dtype, rstd.shape), (torch.half, torch.float32, (6, 5)))
         self.assertTrue(kiln.permute(x, (1, 0, 2)).is_contiguous())
 
+    def test_outputs_of_another_shape(self):
+        x = torch.randn(6, 5, 8)
+        for _ in range(3):  # the first call makes what later ones make outputs like
+            y = kiln.permute(x, (2, 0, 1))
+            self.assertEqual((y.shape, y.stride()), ((8, 6, 5), (30, 5, 1)))
+            torch.testing.assert_close(y, x.permute(2, 0, 1))
+            z = kiln.permute(x.numpy(), (2, 0, 1))  # the same signature, of another library
+            self.assertIsInstance(z, numpy.ndarray)
+            numpy.testing.assert_array_equal(z, y.numpy())
+            y, mean, rstd = kiln.layer_norm(x.half(), (8,), mean=True, rstd=True)
+            self.assertEqual((mean.dtype, mean.shape, mean.stride()), (torch.float32, (6, 5), (5, 1)))
+            self.assertEqual(rstd.untyped_storage().nbytes(), 120)
+            with torch.inference_mode():
+                self.assertTrue(kiln.permute(x, (2, 0, 1)).is_inference())
+            self.assertFalse(kiln.permute(x, (2, 0, 1)).is_inference())
+        none = kiln.permute(torch.empty(3, 0, 4), (2, 1, 0))
+        self.assertEqual((none.shape, none.stride()), ((4, 0, 3), torch.empty(4, 0, 3).stride()))
+
     def test_as_torch_has_them(self):
         x, weight, bias = torch.randn(7, 24), torch.randn(24), torch.randn(24)
         f = torch.nn.functional

@@ -7,6 +7,8 @@ calls (autograd, tracing), register a function that describes its types:
         return {
             "read": "exchange",         # or "attributes", "array", "dlpack": see src/kind.h
             "empty_like": empty_like,   # empty_like(like) has its shape and dtype, contiguous
+            "pattern": pattern,         # pattern(like, shape, dtype): a tensor that empty_like()
+                                        # makes any other output of, or None; it is kept
             "new_empty": True,          # like.new_empty(shape) makes an output of like's dtype
             "empty": empty,             # empty(like, shape, dtype): any other output
             "stream": stream,           # stream(device): the address of the current CUDA stream
@@ -56,6 +58,11 @@ def _torch(type):
             "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64",
             "c128": "complex128"}[dtype]))
 
+    def pattern(like, shape, dtype):
+        # empty_like() of one element that is expanded is contiguous, and cheaper than new_empty().
+        # Without elements its strides would not be those of a new tensor.
+        return None if 0 in shape else empty(like, (), dtype).expand(shape)
+
     def redirect(name, args, named):
         if not torch.is_grad_enabled():
             return NotImplemented
@@ -64,7 +71,7 @@ def _torch(type):
 
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
     return {"read": "exchange" if exchange else "attributes", "new_empty": True,
-            "empty_like": torch.empty_like, "empty": empty,
+            "empty_like": torch.empty_like, "empty": empty, "pattern": pattern,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
             "when": "grad", "redirect": redirect}
 

@@ -78,6 +78,7 @@ static struct kind *describe(PyObject *type)
 	kind->when = (enum kind_redirect)choice(description, "when", redirects, 3);
 	kind->has_new_empty = PyDict_GetItemString(description, "new_empty") == Py_True;
 	kind->empty_like = member(description, "empty_like");
+	kind->pattern = member(description, "pattern");
 	kind->empty = member(description, "empty");
 	kind->stream = member(description, "stream");
 	kind->redirect = member(description, "redirect");
@@ -119,11 +120,27 @@ int kind_stream(const struct kind *kind, int device, void **out)
 	return PyErr_Occurred() ? RAISED : 0;
 }
 
+PyObject *kind_pattern(const struct kind *kind, PyObject *like, PyObject *shape, kiln_dtype dtype)
+{
+	if (!kind->pattern || !kind->empty_like)
+		return NULL;
+	PyObject *pattern =
+		PyObject_CallFunction(kind->pattern, "OOs", like, shape, kiln_dtype_name(dtype));
+	if (pattern == Py_None)
+		Py_CLEAR(pattern);
+	return pattern;
+}
+
+PyObject *kind_like(const struct kind *kind, PyObject *like)
+{
+	return PyObject_CallFunctionObjArgs(kind->empty_like, like, NULL);
+}
+
 PyObject *kind_empty(const struct kind *kind, PyObject *like, enum likeness likeness,
 					 PyObject *shape, kiln_dtype dtype)
 {
 	if (likeness == LIKE_WHOLE && kind->empty_like)
-		return PyObject_CallFunctionObjArgs(kind->empty_like, like, NULL);
+		return kind_like(kind, like);
 	if (likeness != LIKE_NOT && kind->has_new_empty)
 		return PyObject_CallMethodObjArgs(like, word_new_empty, shape, NULL);
 	if (!kind->empty) {

@@ -29,8 +29,10 @@ struct kind {
 	const struct pack_exchange *exchange;
 	PyObject *empty_like; /* empty_like(like): an output of like's shape and dtype, which is
 							 contiguous where like is; NULL: there is none */
-	PyObject *empty;      /* empty(like, shape, dtype name): an output */
-	PyObject *stream;   /* stream(device number): an address as an int; NULL: the default stream */
+	PyObject *pattern; /* pattern(like, shape, dtype name): a tensor that empty_like() makes such an
+						  output of, or None; NULL: there is none */
+	PyObject *empty;   /* empty(like, shape, dtype name): an output */
+	PyObject *stream;  /* stream(device number): an address as an int; NULL: the default stream */
 	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented */
 };
 
@@ -41,6 +43,10 @@ const struct kind *kind_of(PyObject *object);
 int kind_stream(const struct kind *kind, int device, void **out);
 /* What an output has in common with the tensor like which it is made. */
 enum likeness { LIKE_NOT, LIKE_DTYPE, LIKE_WHOLE /* shape and dtype, contiguous */ };
+/* Makes what outputs are made like by kind_like(), or NULL, without an exception where there is no
+ * such thing. */
+PyObject *kind_pattern(const struct kind *kind, PyObject *like, PyObject *shape, kiln_dtype dtype);
+PyObject *kind_like(const struct kind *kind, PyObject *like);
 /* Makes an output; shape is a tuple. */
 PyObject *kind_empty(const struct kind *kind, PyObject *like, enum likeness likeness,
 					 PyObject *shape, kiln_dtype dtype);

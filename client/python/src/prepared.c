@@ -77,31 +77,47 @@ struct prepared *prepared_new(const struct key *key, int count)
 	return one;
 }
 
+/* Takes it out of the table, with the table's reference; NULL if it is not there. */
+static struct prepared *take(struct prepared_table *table, struct prepared *one)
+{
+	struct prepared **at = &table->buckets[one->hash % PREPARED_BUCKETS];
+	while (*at && *at != one)
+		at = &(*at)->next;
+	if (!*at)
+		return NULL;
+	*at = one->next;
+	unlink_use(table, one);
+	table->count--;
+	return one;
+}
+
 void prepared_add(struct prepared_table *table, struct prepared *one)
 {
 	if (one->words == 0)
 		return;
-	while (table->count >= PREPARED_MOST)
-		prepared_remove(table, table->oldest);
+	struct prepared *evicted = table->count >= PREPARED_MOST ? take(table, table->oldest) : NULL;
 	struct prepared **bucket = &table->buckets[one->hash % PREPARED_BUCKETS];
 	one->next = *bucket;
 	*bucket = one;
 	link_newest(table, one);
 	table->count++;
 	one->refs++;
+	if (!evicted)
+		return;
+	/* The driver may wait for what runs before it unloads a kernel. */
+	kiln_call *call = evicted->refs == 1 ? evicted->call : NULL;
+	if (call) {
+		evicted->call = NULL;
+		Py_BEGIN_ALLOW_THREADS;
+		kiln_call_free(call);
+		Py_END_ALLOW_THREADS;
+	}
+	prepared_unref(evicted);
 }
 
 void prepared_remove(struct prepared_table *table, struct prepared *one)
 {
-	struct prepared **at = &table->buckets[one->hash % PREPARED_BUCKETS];
-	while (*at && *at != one)
-		at = &(*at)->next;
-	if (!*at)
-		return;
-	*at = one->next;
-	unlink_use(table, one);
-	table->count--;
-	prepared_unref(one);
+	prepared_unref(take(table, one));
 }
 
 void prepared_clear(struct prepared_table *table)
@@ -115,8 +131,10 @@ void prepared_unref(struct prepared *one)
 	if (!one || --one->refs > 0)
 		return;
 	kiln_call_free(one->call);
-	for (int i = 0; i < one->count; i++)
+	for (int i = 0; i < one->count; i++) {
 		Py_XDECREF(one->operands[i].shape);
+		Py_XDECREF(one->operands[i].pattern);
+	}
 	free(one->operands);
 	free(one);
 }

@@ -26,6 +26,8 @@ static inline void key_put(struct key *key, uint64_t word)
 void key_put_text(struct key *key, const char *text);
 void key_finish(struct key *key);
 
+struct kind;
+
 struct prepared_operand {
 	bool there;
 	bool made;      /* an output that the call makes: shape, dtype */
@@ -37,6 +39,11 @@ struct prepared_operand {
 	int rank;
 	int64_t dims[KILN_MAX_RANK];
 	PyObject *shape; /* a tuple, of one that is made */
+	/* A tensor that has the output's shape and dtype and hardly any memory, where an output is made
+	 * like it; of a kind and a device, which are no part of a signature. */
+	PyObject *pattern;
+	const struct kind *pattern_kind;
+	int pattern_device;
 };
 
 struct prepared {

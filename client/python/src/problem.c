@@ -179,16 +179,43 @@ static void make_key(const struct problem *problem, const struct connection *con
 /* The first may meet a call of a daemon that is gone, the second a connection that is. */
 #define ATTEMPTS 3
 
+/* Makes an output like the pattern that the prepared call has for this kind and device. */
+static PyObject *make_output(const struct problem *problem, struct prepared_operand *is)
+{
+	const struct kind *kind = problem->kind;
+	enum likeness likeness = (enum likeness)is->likeness;
+	bool fits = is->pattern_kind == kind && is->pattern_device == problem->device;
+
+	if (likeness == LIKE_WHOLE)
+		return kind_empty(kind, problem->like, likeness, is->shape, is->dtype);
+	if (!fits) {
+		PyObject *pattern = kind_pattern(kind, problem->like, is->shape, is->dtype);
+		if (!pattern && PyErr_Occurred())
+			return NULL;
+		PyObject *before = is->pattern;
+		is->pattern = pattern;
+		is->pattern_kind = kind;
+		is->pattern_device = problem->device;
+		Py_XDECREF(before);
+	}
+	if (!is->pattern)
+		return kind_empty(kind, problem->like, likeness, is->shape, is->dtype);
+	/* Another thread may put another one in its place meanwhile. */
+	PyObject *pattern = is->pattern;
+	Py_INCREF(pattern);
+	PyObject *output = kind_like(kind, pattern);
+	Py_DECREF(pattern);
+	return output;
+}
+
 /* Makes the outputs that the call makes; those of a first attempt stay. */
 static int make_outputs(struct problem *problem, const struct prepared *prepared)
 {
 	for (int i = 0; i < problem->count; i++) {
 		struct problem_operand *operand = &problem->operands[i];
-		const struct prepared_operand *is = &prepared->operands[i];
 		if (operand->role != ROLE_MADE || operand->object)
 			continue;
-		operand->object = kind_empty(problem->kind, problem->like, (enum likeness)is->likeness,
-									 is->shape, is->dtype);
+		operand->object = make_output(problem, &prepared->operands[i]);
 		const struct kind *kind = operand->object ? kind_of(operand->object) : NULL;
 		if (!kind || view_read(kind, operand->object, operand->name, &operand->view) != 0)
 			return RAISED;

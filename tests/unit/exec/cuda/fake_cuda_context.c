@@ -256,5 +256,7 @@ void fake_capability(int number)
 void fake_contexts_reset(void)
 {
 	depth = 0;
+	for (int i = 0; i < FAKE_CONTEXTS; i++)
+		contexts[i].id = 0; /* nothing is loaded in them any more */
 	fake_gpu_usual();
 }

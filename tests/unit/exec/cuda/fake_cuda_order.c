@@ -229,7 +229,9 @@ CUresult fake_batch_itself(CUstream stream, unsigned count, const CUstreamBatchM
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out)
 {
 	ENTER();
-	*out = is_capturing(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+	bool captures = fake_runs_itself(stream) ? is_capturing(stream)
+											 : stream != NULL && *fake_capture(stream) != NULL;
+	*out = captures ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
 	return CUDA_SUCCESS;
 }
 
