@@ -184,7 +184,7 @@ static int add(const struct local_way *way, const struct local_context *current,
 	return KILN_OK;
 }
 
-static void drop(struct local_module *module, bool forked)
+static void module_unref(struct local_module *module, bool forked)
 {
 	struct local_module **link = &modules;
 	bool gone = !forked && cuda_context_id(module->of.context) != module->of.id;
@@ -213,7 +213,7 @@ int local_module_take(const struct local_way *way, const struct local_context *c
 		module->refs++;
 		status = grant_shared(way, module);
 		if (status != KILN_OK)
-			drop(module, false);
+			module_unref(module, false);
 	}
 	pthread_mutex_unlock(&lock);
 	if (status == KILN_OK)
@@ -224,7 +224,7 @@ int local_module_take(const struct local_way *way, const struct local_context *c
 void local_module_drop(struct local_module *module, bool forked)
 {
 	pthread_mutex_lock(&lock);
-	drop(module, forked);
+	module_unref(module, forked);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -486,8 +486,8 @@ typedef struct kiln_place {
  * kernel then stays as long as its context.
  *
  * At kiln_call_free() the streams that the call was launched on must have finished it
- * (cuStreamSynchronize), and the contexts must still exist; a driver of CUDA 12 or newer can tell by
- * itself whether they do.  In a child of fork() kiln_call_free() leaves the driver alone.
+ * (cuStreamSynchronize), and the contexts must still exist; a driver of CUDA 12 or newer can tell
+ * by itself whether they do.  In a child of fork() kiln_call_free() leaves the driver alone.
  */
 KILN_API int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,
 							   void *cuda_stream);
