@@ -7,7 +7,7 @@
 #   sh scripts/setup.sh [--tests] [--torch] [--no-cuda]
 #
 # --tests    what the tests need, too
-# --torch    PyTorch in build/venv-torch, for the tests that compare with it (600 MB to fetch)
+# --torch    PyTorch and transformers in build/venv-torch, for tests (620 MB to fetch)
 # --no-cuda  leave NVRTC alone: the cpu device only
 #
 # Exit status: 0 ready, 1 something is missing and could not be installed (it says what to run),
@@ -252,6 +252,18 @@ make_torch() {
 	torch_stamp >"$torch_dir/stamp"
 }
 
+# Some tests are skipped without it.
+add_transformers() {
+	list=tests/python/requirements-transformers.txt
+	cmp -s $list "$torch_dir/transformers-stamp" && return
+	say "fetching transformers with pip (20 MB) into build/venv-torch"
+	timeout 600 "$torch_dir/bin/python" -m pip install --quiet --disable-pip-version-check \
+		--no-deps --only-binary :all: --timeout 60 --requirement $list &&
+		"$torch_dir/bin/python" -c 'import transformers' &&
+		cp $list "$torch_dir/transformers-stamp" ||
+		say "transformers could not be fetched: the tests of kiln.patch on its models are skipped"
+}
+
 if [ $want_torch = 1 ]; then
 	cd "$root" || exit 1
 	locked .torch.lock || {
@@ -265,6 +277,7 @@ if [ $want_torch = 1 ]; then
 			exit 1
 		}
 	fi
+	add_transformers
 	exec 9>&-
 	say "PyTorch: build/venv-torch, $(sed -n 's/^torch==//p' "$torch_dir/stamp")"
 fi

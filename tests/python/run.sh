@@ -10,10 +10,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 environment=$root/build/venv-python
 path=$BUILD_DIR/python:$here
-if [ "$1" = test_torch ]; then
+case $1 in
+test_torch | test_patch)
 	environment=$root/build/venv-torch
 	path=$path:$root/tests/torch
-fi
+	;;
+esac
 if ! [ -e "$environment/stamp" ]; then
 	echo "run.sh: there is no $environment: sh scripts/setup.sh --tests, with --torch for torch" >&2
 	exit 77

@@ -25,9 +25,18 @@ from ._map import map
 from ._memory import empty
 from ._operators import *
 from ._operators import __all__ as _names
+from ._patch import patch, unpatch
 
 __all__ = [
     "Client", "CompileError", "ConnectionLost", "DeviceError", "Error", "Frozen",
     "IndexOutOfRange", "InvalidArgument", "NotSupported", "OutOfMemory", "Timeout", "WrongType",
-    "connect", "empty", "map",
+    "connect", "empty", "map", "patch", "unpatch",
 ] + _names
+
+
+def __getattr__(name):
+    if name == "nn":  # it imports torch, which `import kiln` does not
+        from importlib import import_module
+
+        return import_module("kiln.nn")
+    raise AttributeError(f"module 'kiln' has no attribute {name!r}")

@@ -26,7 +26,7 @@ struct parameter {
 	int operand;           /* of tensors: its place */
 	const char *attribute; /* of the others */
 	const char *preset;    /* NULL: nothing is passed where the caller passes nothing;
-							  "epsilon": of the first operand's dtype; else a text; of
+							  "epsilon": of the type computed in; else a text; of
 							  PARAMETER_WANT "True" */
 };
 
