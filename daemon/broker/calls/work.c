@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/base/closer.h"
+#include "daemon/base/list.h"
 #include "daemon/broker/kernels/raw.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
@@ -37,20 +38,13 @@ static bool is_copy(const struct work *work)
 
 static void unlink_work(struct work *work)
 {
-	struct session *session = work->session;
-	bool sent = work->state == WORK_SENT;
-	if (work->previous)
-		work->previous->next = work->next;
-	else if (sent)
-		session->works->sent = work->next;
-	else
-		session->works->queued = work->next;
-	if (work->next)
-		work->next->previous = work->previous;
-	else if (!sent)
-		session->works->queued_last = work->previous;
-	session->works->sent_count -= sent;
-	work->previous = work->next = NULL;
+	struct work_queue *works = work->session->works;
+	if (work->state == WORK_SENT) {
+		LIST_REMOVE(works->sent, work);
+		works->sent_count--;
+	} else {
+		QUEUE_REMOVE(works->queued, works->queued_last, work);
+	}
 }
 
 struct device_handle *work_executor(const struct work *work)
@@ -60,14 +54,11 @@ struct device_handle *work_executor(const struct work *work)
 
 void work_mark_sent(struct work *work)
 {
-	struct session *session = work->session;
+	struct work_queue *works = work->session->works;
 	unlink_work(work);
 	work->state = WORK_SENT;
-	work->next = session->works->sent;
-	if (session->works->sent)
-		session->works->sent->previous = work;
-	session->works->sent = work;
-	session->works->sent_count++;
+	LIST_PUSH(works->sent, work);
+	works->sent_count++;
 }
 
 static void release(struct work *work)
@@ -316,12 +307,7 @@ static struct work *work_add(struct session *session, enum work_kind kind, uint6
 	work->since_us = util_now_us();
 	work->device = session->device ? session->device->kind : 0;
 	work->fd = -1;
-	work->previous = session->works->queued_last;
-	if (session->works->queued_last)
-		session->works->queued_last->next = work;
-	else
-		session->works->queued = work;
-	session->works->queued_last = work;
+	QUEUE_APPEND(session->works->queued, session->works->queued_last, work);
 	session->work_count++;
 	session->broker->counters.submitted += kind == WORK_LAUNCH;
 	session->broker->counters.transfers += is_copy(work);

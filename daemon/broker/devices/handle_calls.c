@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/base/deadlines.h"
+#include "daemon/base/list.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
@@ -13,14 +14,7 @@
 
 static void unlink_call(struct device_handle *handle, struct handle_call *call)
 {
-	if (call->previous)
-		call->previous->next = call->next;
-	else
-		handle->first = call->next;
-	if (call->next)
-		call->next->previous = call->previous;
-	else
-		handle->last = call->previous;
+	QUEUE_REMOVE(handle->first, handle->last, call);
 	map_remove_id(&handle->calls, call->id);
 	handle->call_count--;
 }
@@ -135,13 +129,8 @@ int handle_send(struct device_handle *handle, struct wire_out *message, uint64_t
 								 .sent_us = util_now_us(),
 								 .type = handle->begun,
 								 .done = done,
-								 .arg = arg,
-								 .previous = handle->last};
-	if (handle->last)
-		handle->last->next = call;
-	else
-		handle->first = call;
-	handle->last = call;
+								 .arg = arg};
+	QUEUE_APPEND(handle->first, handle->last, call);
 	handle->call_count++;
 	handle->device->broker->counters.device_requests++;
 	if (!is_awaited(call))

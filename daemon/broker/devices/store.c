@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "daemon/base/deadlines.h"
+#include "daemon/base/list.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
@@ -119,14 +120,7 @@ static void unlink_item(struct store_item *item)
 {
 	struct store_line *line = item->line;
 	turns_leave_all(&item->waiting);
-	if (item->previous)
-		item->previous->next = item->next;
-	else
-		line->first = item->next;
-	if (item->next)
-		item->next->previous = item->previous;
-	else
-		line->last = item->previous;
+	QUEUE_REMOVE(line->first, line->last, item);
 	line->count--;
 }
 
@@ -180,9 +174,7 @@ static struct store_item *store_enter(struct broker *broker, struct store_line *
 		*line->own_end = item;
 		line->own_end = &item->own_next;
 	}
-	item->previous = line->last;
-	*(line->last ? &line->last->next : &line->first) = item;
-	line->last = item;
+	QUEUE_APPEND(line->first, line->last, item);
 	line->count++;
 	if (!line->running)
 		start_next(broker, line);

@@ -10,6 +10,7 @@
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
+#include "daemon/base/list.h"
 #include "daemon/base/util.h"
 
 /* One read of the cache.  The store's thread owns it until lookup_read_done(); a slow disk may
@@ -177,10 +178,7 @@ struct lookup *lookup_open(const struct job_wait *wait)
 		lookup_free(lookup);
 		return NULL;
 	}
-	lookup->next = broker->lookups;
-	if (broker->lookups)
-		broker->lookups->previous = lookup;
-	broker->lookups = lookup;
+	LIST_PUSH(broker->lookups, lookup);
 	if (lookup->purpose != JOB_VERIFY && !lookup_look(lookup, session_turn(wait->terms.asker))) {
 		lookup_unlink(lookup);
 		lookup_free(lookup);

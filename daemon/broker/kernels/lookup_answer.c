@@ -8,6 +8,7 @@
 #include "freeze.h"
 #include "raw.h"
 #include "daemon/broker/requests/session.h"
+#include "daemon/base/list.h"
 #include "daemon/base/util.h"
 
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
@@ -107,27 +108,14 @@ void wait_link(struct job_wait *wait, struct lookup *lookup)
 {
 	wait->lookup = lookup;
 	wait->state = WAIT_LOOKUP;
-	wait->previous = lookup->last_wait;
-	wait->next = NULL;
-	if (lookup->last_wait)
-		lookup->last_wait->next = wait;
-	else
-		lookup->waits = wait;
-	lookup->last_wait = wait;
+	QUEUE_APPEND(lookup->waits, lookup->last_wait, wait);
 }
 
 void wait_unlink(struct job_wait *wait)
 {
 	struct lookup *lookup = wait->lookup;
 	turns_leave(&wait->place);
-	if (wait->previous)
-		wait->previous->next = wait->next;
-	else
-		lookup->waits = wait->next;
-	if (wait->next)
-		wait->next->previous = wait->previous;
-	else
-		lookup->last_wait = wait->previous;
+	QUEUE_REMOVE(lookup->waits, lookup->last_wait, wait);
 }
 
 void wait_forget(struct job_wait *wait)

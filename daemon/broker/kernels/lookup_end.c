@@ -10,17 +10,13 @@
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
+#include "daemon/base/list.h"
 #include "daemon/base/util.h"
 
 void lookup_unlink(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
-	if (lookup->previous)
-		lookup->previous->next = lookup->next;
-	else
-		broker->lookups = lookup->next;
-	if (lookup->next)
-		lookup->next->previous = lookup->previous;
+	LIST_REMOVE(broker->lookups, lookup);
 	if (!is_beside(lookup->purpose))
 		map_remove(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1);
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "daemon/base/list.h"
 #include "daemon/base/util.h"
 
 /* ---- Replies ---- */
@@ -72,12 +73,9 @@ bool request_open(struct session *session, uint64_t id, struct request *request,
 								.session = session,
 								.id = id,
 								.abandon = abandon,
-								.next = session->requests,
 								.name = session->asks,
 								.since_us = util_now_us()};
-	if (session->requests)
-		session->requests->previous = request;
-	session->requests = request;
+	LIST_PUSH(session->requests, request);
 	session->request_count++;
 	request_assert_valid(request);
 	return true;
@@ -89,13 +87,7 @@ void request_close(struct request *request)
 	if (request->state != REQUEST_OPEN)
 		return;
 	request_assert_valid(request);
-	if (request->previous)
-		request->previous->next = request->next;
-	else
-		session->requests = request->next;
-	if (request->next)
-		request->next->previous = request->previous;
-	request->previous = request->next = NULL;
+	LIST_REMOVE(session->requests, request);
 	request->session = NULL;
 	request->state = REQUEST_CLOSED;
 	session->request_count--;

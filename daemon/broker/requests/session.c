@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/base/list.h"
+
 struct session *session_new(struct broker *broker, uint32_t uid, uint32_t gid, int32_t pid)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -19,23 +21,14 @@ struct session *session_new(struct broker *broker, uint32_t uid, uint32_t gid, i
 	session->gid = gid;
 	session->pid = pid;
 	session->asks = "";
-	session->next = broker->sessions;
-	if (broker->sessions)
-		broker->sessions->previous = session;
-	broker->sessions = session;
+	LIST_PUSH(broker->sessions, session);
 	return session;
 }
 
 void session_unlink(struct session *session)
 {
 	struct broker *broker = session->broker;
-	if (session->previous)
-		session->previous->next = session->next;
-	else
-		broker->sessions = session->next;
-	if (session->next)
-		session->next->previous = session->previous;
-	session->previous = session->next = NULL;
+	LIST_REMOVE(broker->sessions, session);
 	map_remove_id(&broker->sessions_by_id, session->id);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/base/list.h"
 #include "pool_state.h"
 
 static void pool_queue_assert_valid(const struct pool_job *job)
@@ -17,26 +18,14 @@ static void choose_last(struct pool_queue *queue, struct pool_job *job)
 {
 	job->chosen = queue;
 	job->state = POOL_JOB_CHOSEN;
-	job->previous = queue->tail;
-	job->next = NULL;
-	if (queue->tail)
-		queue->tail->next = job;
-	else
-		queue->head = job;
-	queue->tail = job;
+	QUEUE_APPEND(queue->head, queue->tail, job);
 }
 
 static void choose_first(struct pool_queue *queue, struct pool_job *job)
 {
 	job->chosen = queue;
 	job->state = POOL_JOB_CHOSEN;
-	job->previous = NULL;
-	job->next = queue->head;
-	if (queue->head)
-		queue->head->previous = job;
-	else
-		queue->tail = job;
-	queue->head = job;
+	QUEUE_PUSH(queue->head, queue->tail, job);
 }
 
 static void unchoose(struct pool_job *job)
@@ -44,14 +33,7 @@ static void unchoose(struct pool_job *job)
 	struct pool_queue *queue = job->chosen;
 	if (!queue)
 		return;
-	if (job->previous)
-		job->previous->next = job->next;
-	else
-		queue->head = job->next;
-	if (job->next)
-		job->next->previous = job->previous;
-	else
-		queue->tail = job->previous;
+	QUEUE_REMOVE(queue->head, queue->tail, job);
 	job->chosen = NULL;
 	job->state = POOL_JOB_QUEUED;
 }
