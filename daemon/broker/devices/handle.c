@@ -1,8 +1,7 @@
 /*
  * handle.c: the life of a device process, in the states of handle_state.h.  A process that ends is
- * started again at once the first time, and after a longer pause each further time.  A handle whose
- * device was there and is away is "lost": it is STOPPED between two looks for the device, and
- * answers at once that it is lost.
+ * started again at once the first time, and after a longer pause each further time.  Devices that
+ * are lost are the matter of handle_lost.c.
  */
 #include "daemon/broker/devices/events.h"
 #include "daemon/exec/exec.h"
@@ -52,77 +51,21 @@ static void tell_waiters(struct device_handle *handle, int status, const char *e
 	}
 }
 
-static void on_handle_timer(uv_timer_t *timer);
-
-/* A lost device may never come back, so requests for it end at once in this sentence. */
-static void say_lost(const struct device_handle *handle, char error[KERNEL_ERROR_MAX])
-{
-	const struct device_info *info = &handle->device->info;
-	char when[64] = "it is being looked for";
-	if (uv_is_active((const uv_handle_t *)&handle->timer) && handle->state != HANDLE_STARTING)
-		snprintf(when, sizeof(when), "it is looked for again in %llu ms",
-				 (unsigned long long)uv_timer_get_due_in(&handle->timer));
-	util_fail(error, KERNEL_ERROR_MAX, 0, "%s (%s%s%s) is lost, and %s: %s", info->name,
-			  info->model, info->uuid[0] ? ", " : "", info->uuid, when, handle->reason);
-}
-
-/* Ends the uid's other processes of the device: a context of theirs would keep the driver from
- * resetting it. */
-static void end_own(const struct device_handle *home)
-{
-	struct device_entry *device = home->device;
-	for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
-		if (!handle->session || handle->uid != home->uid || handle->state != HANDLE_READY)
-			continue;
-		util_fail(handle->fault, sizeof(handle->fault), 0, "%s is lost: %s", device->info.name,
-				  home->reason);
-		child_kill(handle->child);
-	}
-}
-
-static void lose(struct device_handle *handle)
-{
-	char error[KERNEL_ERROR_MAX];
-	uint32_t wait = handle->lost_ms ? handle->lost_ms * 2 : PAUSE_DEVICE_LOST_FIRST_MS;
-	if (!handle->lost && !handle->session)
-		end_own(handle);
-	handle->lost = true;
-	handle->lost_ms = wait < PAUSE_DEVICE_LOST_LAST_MS ? wait : PAUSE_DEVICE_LOST_LAST_MS;
-	uv_timer_start(&handle->timer, on_handle_timer, handle->lost_ms, 0);
-	device_is_away(handle->device, DEVICE_LOST, handle->reason);
-	say_lost(handle, error);
-	tell_waiters(handle, KILN_EDEVICE, error);
-}
-
 static void handle_give_up(struct device_handle *handle, int status, const char *reason)
 {
 	handle->state = HANDLE_STOPPED;
 	handle->ended_us = util_now_us();
 	snprintf(handle->reason, sizeof(handle->reason), "%s", reason);
 	if (handle->generation || handle->device->state == DEVICE_LOST) {
-		lose(handle);
+		char error[KERNEL_ERROR_MAX];
+		handle_lose(handle);
+		handle_say_lost(handle, error);
+		tell_waiters(handle, KILN_EDEVICE, error);
 		return;
 	}
 	if (handle->device->state != DEVICE_PRESENT)
 		device_is_away(handle->device, DEVICE_ABSENT, reason);
 	tell_waiters(handle, status, reason);
-}
-
-/* Tells the device's other handles that it is there: those that have lost it look at once.  When it
- * is another device than before, their processes end, whose contexts are on the old one. */
-static void tell_others(struct device_handle *found, bool another)
-{
-	struct device_entry *device = found->device;
-	for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
-		if (handle->lost && handle->state == HANDLE_STOPPED)
-			uv_timer_start(&handle->timer, on_handle_timer, 0, 0);
-		if (!another || handle == found || handle->state != HANDLE_READY)
-			continue;
-		util_fail(handle->fault, sizeof(handle->fault), 0,
-				  "%s is another one than before: it was %s; its device process was ended",
-				  device->info.name, device->was);
-		child_kill(handle->child);
-	}
 }
 
 void handle_on_started(struct device_handle *handle, struct wire_in *message)
@@ -175,7 +118,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	handle->lost_ms = 0;
 	/* The processes that sessions share find a lost device; a session's own follows them. */
 	bool follows = handle->session && handle->device->state == DEVICE_LOST;
-	tell_others(handle, !follows && device_is_present(handle->device, &info));
+	handle_tell_others(handle, !follows && device_is_present(handle->device, &info));
 	tell_waiters(handle, KILN_OK, NULL);
 	handle->device->broker->events->device_changed(handle->device->broker, handle);
 }
@@ -217,7 +160,7 @@ void handle_look_after(struct device_handle *handle)
 	if (pause_ms > PAUSE_EXECUTOR_LOOK_MS)
 		pause_ms = PAUSE_EXECUTOR_LOOK_MS;
 	if (handle->state == HANDLE_READY && !uv_is_active((uv_handle_t *)&handle->timer))
-		uv_timer_start(&handle->timer, on_handle_timer, pause_ms, pause_ms);
+		uv_timer_start(&handle->timer, handle_on_timer, pause_ms, pause_ms);
 }
 
 /* Ends a process that no session uses, as if it had never started. */
@@ -245,7 +188,7 @@ void handle_left(struct device_handle *handle)
 					   0);
 }
 
-static void on_handle_timer(uv_timer_t *timer)
+void handle_on_timer(uv_timer_t *timer)
 {
 	struct device_handle *handle = timer->data;
 	if (handle->state == HANDLE_READY) {
@@ -254,7 +197,7 @@ static void on_handle_timer(uv_timer_t *timer)
 		handle_start(handle);
 	} else if (handle->state == HANDLE_STOPPED) {
 		if (handle->session && handle->device->state == DEVICE_LOST)
-			return; /* tell_others() starts it once the device is found */
+			return; /* handle_tell_others() starts it once the device is found */
 		handle->failed_starts = 0;
 		handle->restarts++;
 		handle_start(handle);
@@ -280,7 +223,7 @@ static void start_again(struct device_handle *handle)
 	/* The process of one session alone makes no other session wait. */
 	if (handle->session && !handle->failed_starts)
 		handle->backoff_ms = 0;
-	uv_timer_start(&handle->timer, on_handle_timer, handle->backoff_ms, 0);
+	uv_timer_start(&handle->timer, handle_on_timer, handle->backoff_ms, 0);
 	handle->backoff_ms =
 		handle->backoff_ms ? handle->backoff_ms * 2 : PAUSE_EXECUTOR_START_FIRST_MS;
 	if (handle->backoff_ms > longest)
@@ -385,7 +328,7 @@ static void handle_start(struct device_handle *handle)
 	if (handle->child) {
 		handle->state = HANDLE_STARTING;
 		handle->state_us = util_now_us();
-		uv_timer_start(&handle->timer, on_handle_timer, start_deadline_ms(handle), 0);
+		uv_timer_start(&handle->timer, handle_on_timer, start_deadline_ms(handle), 0);
 	} else if (++handle->failed_starts >= START_TRIES) {
 		handle_give_up(handle, KILN_EIO, error);
 	} else {
@@ -395,7 +338,7 @@ static void handle_start(struct device_handle *handle)
 }
 
 /* The process is busy and gives no sign of life: it is stopped, or the system holds it. */
-static void on_handle_lost(void *owner)
+static void on_lifeless(void *owner)
 {
 	struct device_handle *handle = owner;
 	/* A fault that was told before says more. */
@@ -424,7 +367,7 @@ static struct device_handle *handle_new(struct device_entry *device, uint32_t ui
 	uv_timer_init(&device->broker->loop, &handle->clock);
 	uv_timer_init(&device->broker->loop, &handle->idle);
 	handle->idle.data = handle;
-	pulse_open(&handle->pulse, &device->broker->loop, on_handle_lost, handle);
+	pulse_open(&handle->pulse, &device->broker->loop, on_lifeless, handle);
 	while (*link)
 		link = &(*link)->next;
 	*link = handle;
@@ -462,7 +405,7 @@ void handle_when_ready(struct device_handle *handle, handle_ready ready, void *a
 	}
 	if (handle->lost) {
 		char error[KERNEL_ERROR_MAX];
-		say_lost(handle, error);
+		handle_say_lost(handle, error);
 		ready(arg, KILN_EDEVICE, error);
 		return;
 	}

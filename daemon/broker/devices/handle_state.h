@@ -1,6 +1,6 @@
 /*
- * handle_state.h: shared by handle.c (the process), handle_calls.c (requests), handle_waits.c and
- * devices.c.
+ * handle_state.h: shared by handle.c (the process), handle_calls.c (requests), handle_lost.c,
+ * handle_waits.c and devices.c.
  *
  *   STOPPED --a session asks, or the next look for a lost device--> STARTING
  *   STARTING --the process says that it is ready--> READY
@@ -128,6 +128,18 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message);
 void handle_stop(struct device_handle *handle);
 /* Frees a handle whose timers are closed; devices_free() and the end of handle_end() call it. */
 void handle_free(struct device_handle *handle);
+
+/* Takes the step that is due: starts the process, looks after it, or ends a start that hangs. */
+void handle_on_timer(uv_timer_t *timer);
+
+/* handle_lost.c */
+/* Writes the sentence in which requests for a lost device end at once: it may never come back. */
+void handle_say_lost(const struct device_handle *handle, char error[KERNEL_ERROR_MAX]);
+/* Notes that the device of a STOPPED handle is lost, and looks for it again after a pause. */
+void handle_lose(struct device_handle *handle);
+/* Tells the device's other handles that it is there: those that have lost it look at once.  When it
+ * is another device than before, their processes end, whose contexts are on the old one. */
+void handle_tell_others(struct device_handle *found, bool another);
 
 /* handle_trail.c */
 /* Makes the trail of the process that starts next.  Returns a descriptor for it, which the caller
