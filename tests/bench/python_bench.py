@@ -107,7 +107,8 @@ def collect(process, seconds):
             except ValueError:
                 pass  # the line in which it was killed
     if wrong is None and process.returncode != 0:
-        wrong = f"exit status {process.returncode}: {(err or '').strip().splitlines()[-1:]}"
+        last = [line for line in (err or "").splitlines() if line.strip()][-4:]
+        wrong = f"exit status {process.returncode}: {' / '.join(last)[-600:]}"
     return rows, wrong
 
 
