@@ -1,8 +1,9 @@
 #!/bin/sh
 # check_readme.sh: all C in README.md and in the pages that show programs is in the examples, word
-# for word; the README's first piece is all of examples/permute.c; README.md has at most 300 lines,
-# docs/architecture.md at most 150; every path that a page names is there, so is every operator in
-# its table, and every machine of states.
+# for word; the README's first piece is all of examples/permute.c, and its first Python all of
+# examples/python/gather_map.py; README.md has at most 300 lines, docs/architecture.md at most 150;
+# every path that a page names is there, so is every operator in its table, and every machine of
+# states.
 . "$(dirname "$0")/lib.sh"
 
 pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
@@ -14,6 +15,9 @@ pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
 		echo "docs/architecture.md:150: more than 150 lines"
 	awk '/^```c$/ { on = 1; next } /^```$/ && on { exit } on' README.md |
 		cmp -s - examples/permute.c || echo "README.md:1: its first C is not examples/permute.c"
+	awk '/^```python$/ { on = 1; next } /^```$/ && on { exit } on' README.md |
+		cmp -s - examples/python/gather_map.py ||
+		echo "README.md:1: its first Python is not examples/python/gather_map.py"
 	# shellcheck disable=SC2086
 	awk 'FNR == 1 { page = FILENAME ~ /\.md$/ }
 		!page { text[FILENAME] = text[FILENAME] $0 "\n"; next }

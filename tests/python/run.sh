@@ -15,6 +15,10 @@ test_torch | test_patch)
 	environment=$root/build/venv-torch
 	path=$path:$root/tests/torch
 	;;
+test_docs | test_examples)
+	# What needs torch is skipped where it is not.
+	[ ! -e "$root/build/venv-torch/stamp" ] || environment=$root/build/venv-torch
+	;;
 esac
 if ! [ -e "$environment/stamp" ]; then
 	echo "run.sh: there is no $environment: sh scripts/setup.sh --tests, with --torch for torch" >&2

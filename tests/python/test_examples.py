@@ -1,0 +1,42 @@
+"""test_examples.py: each program of examples/python runs, and says something."""
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+import unittest
+
+import support
+
+FOLDER = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python")
+
+
+def absent(path):
+    """The modules that a program imports and that are not here."""
+    with open(path) as file:
+        imports = [node for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.Import)]
+    names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
+    return [name for name in sorted(names) if importlib.util.find_spec(name) is None]
+
+
+class Examples(unittest.TestCase):
+    pass
+
+
+def add(name):
+    def test(self):
+        path = os.path.join(FOLDER, name)
+        if absent(path):
+            self.skipTest(f"{name} needs {', '.join(absent(path))}: sh scripts/setup.sh --torch")
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300,
+                              env=dict(os.environ, HF_HUB_OFFLINE="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotEqual(done.stdout, "")
+
+    setattr(Examples, "test_" + name[:-3], test)
+
+
+for _name in sorted(os.listdir(FOLDER)):
+    if _name.endswith(".py"):
+        add(_name)
+assert support.SOCKET == os.environ["KILN_SOCKET"]  # the programs have the daemon of the tests
