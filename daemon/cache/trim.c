@@ -1,4 +1,7 @@
-/* trim.c: caps, trimming, pins, and the upkeep between lookups.  Knows no SQL. */
+/*
+ * trim.c: caps, trimming, pins, and the upkeep between lookups.  Knows no SQL: the order in which
+ * rows go is DB_VICTIMS of database.c.
+ */
 #include "conductor.h"
 
 #include <string.h>

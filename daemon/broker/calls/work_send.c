@@ -7,7 +7,7 @@
 #include "daemon/broker/kernels/raw.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "launch_put.h"
+#include "launch_encode.h"
 #include "work_state.h"
 
 enum work_step work_refuse(struct work *work, int status, const char *error)

@@ -13,7 +13,7 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "listen.h"
-#include "rights.h"
+#include "peer_descriptors.h"
 #include "session_life.h"
 
 #define ACCEPTS_A_TURN 32

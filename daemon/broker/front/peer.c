@@ -11,7 +11,7 @@
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
-#include "rights.h"
+#include "peer_descriptors.h"
 
 /* These bound the turn of a peer at the loop; then the others have theirs. */
 #define FRAMES_A_TURN 64

@@ -20,7 +20,7 @@
 #include "daemon/base/closer.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/broker/requests/request.h"
-#include "rights.h"
+#include "peer_descriptors.h"
 
 #define SILENT_MOST 256 /* and no more than a quarter of the descriptors that there may be */
 #define KEPT_PLACES 8   /* beyond --max-sessions */

@@ -14,7 +14,7 @@
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/broker/requests/request.h"
 #include "peer.h"
-#include "rights.h"
+#include "peer_descriptors.h"
 
 /* ---- Ending ---- */
 

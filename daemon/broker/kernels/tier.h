@@ -31,7 +31,7 @@
  *   tier.c         the choice between the two kernels of a launch
  *   tier_fetch.c   the background: looks, compiles, loads, takes over
  *   tier_warm.c    generic kernels from the start
- *   tier_shapes.c  the axes that a session's shapes vary in, and its budget of exact kernels
+ *   tier_budget.c  the axes that a session's shapes vary in, and its budget of exact kernels
  */
 #ifndef KILN_DAEMON_TIER_H
 #define KILN_DAEMON_TIER_H
@@ -138,7 +138,7 @@ void tier_warmth(struct broker *broker, struct tier_warmth *out);
 void tier_warm_stop(struct broker *broker);
 void tier_warm_free(struct broker *broker);
 
-/* ---- tier_shapes.c ---- */
+/* ---- tier_budget.c ---- */
 
 /* Notes the shapes of a problem that a session has prepared. */
 void shapes_note(struct session *session, const struct kernel_problem *problem,

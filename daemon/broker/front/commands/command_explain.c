@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "daemon/broker/calls/launch_put.h"
+#include "daemon/broker/calls/launch_encode.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"

@@ -7,7 +7,7 @@
 #include "command.h"
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/handle.h"
-#include "daemon/broker/front/rights.h"
+#include "daemon/broker/front/peer_descriptors.h"
 #include "daemon/base/closer.h"
 
 #define SHARED_ALIGNMENT 16u

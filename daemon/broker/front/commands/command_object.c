@@ -9,7 +9,7 @@
 #include "kernel_request.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/calls/launch_put.h"
+#include "daemon/broker/calls/launch_encode.h"
 #include "daemon/broker/calls/operands.h"
 #include "planned.h"
 

@@ -1,10 +1,10 @@
 /*
- * rights: descriptors that clients send (SCM_RIGHTS): which numbers they may have in the daemon.
- * The system gives the lowest number that is free: the last quarter is used when all others are,
- * and is the operator's.
+ * peer_descriptors.h: descriptors that clients send (SCM_RIGHTS): which numbers they may have in
+ * the daemon.  The system gives the lowest number that is free: the last quarter is used when all
+ * others are, and is the operator's.
  */
-#ifndef KILN_DAEMON_RIGHTS_H
-#define KILN_DAEMON_RIGHTS_H
+#ifndef KILN_DAEMON_PEER_DESCRIPTORS_H
+#define KILN_DAEMON_PEER_DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* launch_put: how messages to device processes, and answers to clients, describe a launch. */
-#ifndef KILN_DAEMON_LAUNCH_PUT_H
-#define KILN_DAEMON_LAUNCH_PUT_H
+#ifndef KILN_DAEMON_LAUNCH_ENCODE_H
+#define KILN_DAEMON_LAUNCH_ENCODE_H
 
 #include <client/wire/wire.h>
 

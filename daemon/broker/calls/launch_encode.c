@@ -1,5 +1,5 @@
-/* launch_put.c: how messages describe the launch of a planned kernel. */
-#include "launch_put.h"
+/* launch_encode.c: how messages describe the launch of a planned kernel. */
+#include "launch_encode.h"
 
 void launch_put_shape(struct wire_out *message, const struct kernel_plan *plan)
 {

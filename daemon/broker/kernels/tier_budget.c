@@ -1,5 +1,5 @@
 /*
- * tier_shapes.c: the axes that a session's shapes vary in, for each operator, and the session's
+ * tier_budget.c: the axes that a session's shapes vary in, for each operator, and the session's
  * budget of exact kernels.  A session that brings ever more shapes of an operator is "widened": it
  * stays with the generic kernel, which takes all sizes at run time.
  */
@@ -31,7 +31,7 @@ struct shapes {
 	struct shapes *next;
 };
 
-static struct shapes *tier_shapes_find(const struct session *session, const char *op)
+static struct shapes *tier_budget_find(const struct session *session, const char *op)
 {
 	struct shapes *shapes = session->shapes;
 	while (shapes && strcmp(shapes->op, op) != 0)
@@ -40,7 +40,7 @@ static struct shapes *tier_shapes_find(const struct session *session, const char
 }
 
 /* Adds a value to a set, which stops to grow at `most`. */
-static void tier_shapes_add(struct map *set, uint64_t value, size_t most)
+static void tier_budget_add(struct map *set, uint64_t value, size_t most)
 {
 	static char there;
 	if (set->count < most && !map_get_id(set, value))
@@ -60,13 +60,13 @@ static void note_axis(struct shapes *shapes, int operand, int number, int64_t va
 	}
 	axis->low = value < axis->low ? value : axis->low;
 	axis->high = value > axis->high ? value : axis->high;
-	tier_shapes_add(&axis->values, (uint64_t)value, VALUES_MOST);
+	tier_budget_add(&axis->values, (uint64_t)value, VALUES_MOST);
 }
 
 void shapes_note(struct session *session, const struct kernel_problem *problem,
 				 const struct kernel_ref *ref)
 {
-	struct shapes *shapes = tier_shapes_find(session, problem->op);
+	struct shapes *shapes = tier_budget_find(session, problem->op);
 	uint64_t hash = 14695981039346656037u;
 	if (!shapes) {
 		shapes = util_alloc(sizeof(*shapes));
@@ -83,13 +83,13 @@ void shapes_note(struct session *session, const struct kernel_problem *problem,
 		}
 		hash = (hash ^ (uint64_t)tensor->dtype) * 1099511628211u;
 	}
-	tier_shapes_add(&shapes->seen, hash, SHAPES_MOST);
+	tier_budget_add(&shapes->seen, hash, SHAPES_MOST);
 	shapes->prepared++;
 	shapes->ratios += ref->tier->ratio;
 }
 
 /* Writes "x axis 2: 113 values, 7..512"; nothing if no axis varies. */
-static void tier_shapes_describe(const struct shapes *shapes, char *text, size_t size)
+static void tier_budget_describe(const struct shapes *shapes, char *text, size_t size)
 {
 	size_t used = 0;
 	char name[24];
@@ -108,7 +108,7 @@ static void tier_shapes_describe(const struct shapes *shapes, char *text, size_t
 
 bool shapes_may_specialize(struct session *session, const char *op)
 {
-	struct shapes *shapes = tier_shapes_find(session, op);
+	struct shapes *shapes = tier_budget_find(session, op);
 	uint64_t most = session->broker->options.max_variants;
 	char varies[512];
 	if (!shapes || shapes->widened)
@@ -119,7 +119,7 @@ bool shapes_may_specialize(struct session *session, const char *op)
 	}
 	shapes->widened = true;
 	session->broker->counters.widened++;
-	tier_shapes_describe(shapes, varies, sizeof(varies));
+	tier_budget_describe(shapes, varies, sizeof(varies));
 	util_log(UTIL_INFO,
 			 "session %llu (pid %d): %s has %llu exact kernels, the most it may have "
 			 "(--max-variants); its further shapes run the generic one, about %.2f times slower: "
@@ -131,14 +131,14 @@ bool shapes_may_specialize(struct session *session, const char *op)
 
 void shapes_note_compile(struct session *session, const char *op, int64_t micros)
 {
-	struct shapes *shapes = tier_shapes_find(session, op);
+	struct shapes *shapes = tier_budget_find(session, op);
 	if (shapes)
 		shapes->compile_us += micros;
 }
 
 bool shapes_widened(const struct session *session, const char *op)
 {
-	const struct shapes *shapes = tier_shapes_find(session, op);
+	const struct shapes *shapes = tier_budget_find(session, op);
 	return shapes && shapes->widened;
 }
 
@@ -166,7 +166,7 @@ void shapes_put(const struct session *session, struct wire_out *out)
 	char varies[512];
 	wire_list_begin(out, "shapes");
 	for (const struct shapes *shapes = session->shapes; shapes; shapes = shapes->next) {
-		tier_shapes_describe(shapes, varies, sizeof(varies));
+		tier_budget_describe(shapes, varies, sizeof(varies));
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "op", shapes->op);
 		wire_put_uint(out, "shapes", shapes->seen.count);

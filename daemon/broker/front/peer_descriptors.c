@@ -1,5 +1,5 @@
-/* rights.c: which descriptors of clients the daemon takes. */
-#include "rights.h"
+/* peer_descriptors.c: which descriptors of clients the daemon takes. */
+#include "peer_descriptors.h"
 
 #include <limits.h>
 #include <sys/resource.h>
