@@ -219,10 +219,21 @@ struct before {
 	int fds, maps;
 };
 
+/* The second that a compile has in these tests is short for a machine with other work. */
+static void assert_serves(kiln_client *client, const struct permute *problem)
+{
+	char why[400], origin[16];
+	int status = KILN_ETIMEDOUT;
+	for (int i = 0; i < 10 && status == KILN_ETIMEDOUT; i++)
+		status = permute_check(client, problem, 7, origin, why);
+	if (status)
+		fail_msg("a permute: %s", why);
+}
+
 static struct before settle(struct kilnd *daemon, kiln_client *client)
 {
 	struct permute problem = transpose(40, 50);
-	assert_permutes(client, &problem, NULL);
+	assert_serves(client, &problem);
 	await_info(client, "workers.idle", info_int(client, "workers.count"));
 	return (struct before){count_fds(daemon->pid),
 						   count_shared_maps((pid_t)info_int(client, "executors[0].pid"))};
@@ -233,7 +244,7 @@ static void assert_as_before(struct kilnd *daemon, kiln_client *client, struct b
 	struct permute problem = transpose(41, 50);
 
 	await_info(client, "server.sessions", 1);
-	assert_permutes(client, &problem, NULL);
+	assert_serves(client, &problem);
 	await_info(client, "workers.idle", info_int(client, "workers.count"));
 	await_info(client, "executors[0].buffers", 0);
 	await_info(client, "executors[0].inflight", 0);
