@@ -16,6 +16,8 @@ def absent(path):
     with open(path) as file:
         imports = [node for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.Import)]
     names = {alias.name.partition(".")[0] for node in imports for alias in node.names}
+    if "torch" in names:
+        names.add("kiln.torch")  # gradients
     return [name for name in sorted(names) if importlib.util.find_spec(name) is None]
 
 

@@ -1,6 +1,7 @@
 """test_patch.py: kiln.patch() on tiny models of transformers with random weights, and kiln.nn."""
 import copy
 import gc
+import importlib.util
 import io
 import os
 import unittest
@@ -17,6 +18,8 @@ try:
 except ImportError:
     transformers = None
 
+with_gradients = unittest.skipUnless(importlib.util.find_spec("kiln.torch"),
+                                     "this package has no kiln.torch: nothing is recorded")
 SIZES = dict(vocab_size=61, hidden_size=48, intermediate_size=40, num_hidden_layers=2,
              num_attention_heads=6, max_position_embeddings=32)
 TOKENS = [[3, 1, 4, 1, 5, 9, 2], [6, 5, 3, 5, 8, 0, 0]]
@@ -206,6 +209,46 @@ class Models(unittest.TestCase):
             self.assertEqual([type(module) for module in model.modules()], classes)
             self.assertIs(place.eager_attention_forward, eager)
             self.assertTrue(torch.equal(model(**inputs).logits, before.logits))
+
+    def gradients(self, model, inputs_of):
+        """The gradients of all parameters agree, of a training step with dropout, too."""
+        randomized(model).train()
+        inputs = inputs_of(model)
+
+        def step():
+            torch.manual_seed(2)
+            model.zero_grad()
+            model(**inputs).loss.backward()
+            return {name: parameter.grad.clone() for name, parameter in model.named_parameters()
+                    if parameter.grad is not None}
+
+        before = step()
+        self.assertGreater(len(before), 10)
+        kiln.patch(model)
+        torch.testing.assert_close(step(), before, rtol=1e-4, atol=1e-6)
+
+    @with_gradients
+    def test_gradients(self):
+        self.gradients(llama(attention_dropout=0.1), text_of)
+        self.gradients(llama("Qwen3", head_dim=16), text_of)
+        self.gradients(bert(), text_of)
+        self.gradients(vit(), picture_of)
+
+    @with_gradients
+    def test_compiled(self):
+        model = randomized(llama())
+        inputs = dict(text_of(model), output_attentions=False, use_cache=False)
+        expected = model(**inputs).loss
+        kiln.patch(model)
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        loss = compiled(**inputs).loss
+        torch.testing.assert_close(loss, expected)
+        loss.backward()
+        mine = model.model.norm.weight.grad.clone()
+        model.zero_grad()
+        kiln.unpatch(model)
+        model(**inputs).loss.backward()
+        torch.testing.assert_close(mine, model.model.norm.weight.grad, rtol=1e-4, atol=1e-6)
 
     def test_llama(self):
         self.check(llama(), text_of, 5 + 2)
