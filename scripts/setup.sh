@@ -284,26 +284,45 @@ fi
 
 # ---- NumPy, for the tests of the Python package --------------------------------------------------
 
-python_stamp() {
-	cat "$root/tests/python/requirements.txt" && python3 -c 'import sys; print(sys.version_info)'
+# The interpreter python3.N: on PATH, or where pyenv keeps its own.  A shim of pyenv is there for
+# versions that it does not run, too.
+interpreter() {
+	pyenv=${PYENV_ROOT:-${HOME:-}/.pyenv}
+	for file in "$(command -v "python$1")" "$pyenv/versions/$1".*/bin/"python$1"; do
+		[ -x "$file" ] && "$file" -c 'import venv, ensurepip' 2>/dev/null && echo "$file" && return
+	done
+	return 1
 }
 
+python_stamp() {
+	cat "$root/tests/python/requirements.txt" && "$1" -c 'import sys; print(sys.version_info)'
+}
+
+# make_python PYTHON DIRECTORY: an environment with NumPy, if it is not there.
 make_python() {
-	rm -rf "$python_dir"
-	python3 -m venv "$python_dir" || { rm -rf "$python_dir" && apt_install python3-venv &&
-		python3 -m venv "$python_dir"; } || return 1
-	timeout 600 "$python_dir/bin/python" -m pip install --quiet --disable-pip-version-check \
+	[ -f "$2/stamp" ] && python_stamp "$1" | cmp -s - "$2/stamp" && return
+	say "fetching NumPy with pip (20 MB) into ${2#"$root"/}"
+	rm -rf "$2"
+	"$1" -m venv "$2" || { rm -rf "$2" && apt_install python3-venv && "$1" -m venv "$2"; } ||
+		return 1
+	timeout 600 "$2/bin/python" -m pip install --quiet --disable-pip-version-check \
 		--only-binary :all: --timeout 60 --requirement "$root/tests/python/requirements.txt" ||
 		return 1
-	python_stamp >"$python_dir/stamp"
+	python_stamp "$1" >"$2/stamp"
 }
 
-if [ $want_tests = 1 ]; then
-	if locked .python.lock && ! { [ -f "$python_dir/stamp" ] &&
-		python_stamp | cmp -s - "$python_dir/stamp"; }; then
-		say "fetching NumPy with pip (20 MB) into build/venv-python"
-		make_python || say "NumPy could not be fetched: the tests of the Python package are skipped"
-	fi
+if [ $want_tests = 1 ] && locked .python.lock; then
+	make_python python3 "$python_dir" ||
+		say "NumPy could not be fetched: the tests of the Python package are skipped"
+	# The oldest and the newest for which the package is made.
+	for version in 3.10 3.13; do
+		if file=$(interpreter $version); then
+			make_python "$file" "$python_dir-$version" ||
+				say "NumPy could not be fetched for CPython $version: its tests are skipped"
+		else
+			say "there is no CPython $version: the package is not tested with it"
+		fi
+	done
 	exec 9>&-
 fi
 

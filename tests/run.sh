@@ -227,7 +227,8 @@ if build dev; then
 fi
 if [ $quick = 0 ]; then
 	build_optimised
-	build asan kiln_checked && check asan -L '^(unit|integration|fuzz)$' -LE "$asan_left_out"
+	build asan kiln_checked &&
+		check asan -L '^(unit|integration|fuzz|extension)$' -LE "$asan_left_out"
 	build tsan kiln_checked && check tsan -L '^(unit|integration|fuzz)$' -LE "$tsan_left_out"
 fi
 

@@ -1,14 +1,21 @@
 #!/bin/sh
-# run.sh TEST: one file of tests of the Python package, on the package of a build tree (BUILD_DIR).
-# It must not install anything: scripts/setup.sh --tests makes the environment.
+# run.sh [--python VERSION] TEST...: files of tests of the Python package, on the package of a build
+# tree (BUILD_DIR).  It must not install anything: scripts/setup.sh --tests makes the environments.
+#
+# --python  by another CPython, 3.10 or 3.13: the extension is built once for all of them
 #
 # Exit status: that of the tests; 77 where there is no environment for them, 2 usage.
 set -eu
 
-[ $# -eq 1 ] || exit 2
+version=
+if [ "${1:-}" = --python ] && [ $# -gt 2 ]; then
+	version=$2
+	shift 2
+fi
+[ $# -ge 1 ] || exit 2
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-environment=$root/build/venv-python
+environment=$root/build/venv-python${version:+-$version}
 path=$BUILD_DIR/python:$here
 case $1 in
 test_torch | test_patch)
@@ -21,7 +28,12 @@ test_docs | test_examples)
 	;;
 esac
 if ! [ -e "$environment/stamp" ]; then
-	echo "run.sh: there is no $environment: sh scripts/setup.sh --tests, with --torch for torch" >&2
+	[ -z "$version" ] || {
+		echo "run.sh: CPython $version is neither on PATH nor at pyenv's place, or has no NumPy"
+		exit 77
+	}
+	echo "run.sh: there is no ${environment#"$root"/}:" \
+		"sh scripts/setup.sh --tests, with --torch for torch" >&2
 	exit 77
 fi
 case ${KILN_SANITIZE:-} in
@@ -38,4 +50,4 @@ case ${KILN_SANITIZE:-} in
 esac
 cd "$here"
 export PYTHONPATH="$path" PYTHONDONTWRITEBYTECODE=1
-exec "$environment/bin/python" -m unittest -v "$1"
+exec "$environment/bin/python" -m unittest -v "$@"

@@ -284,13 +284,19 @@ static int keep(const struct problem *problem, struct connection *connection, co
 	return KILN_OK;
 }
 
+/* A daemon that ends answers what it has not begun with KILN_ECANCELED, and then goes. */
+static bool is_gone(int status)
+{
+	return status == KILN_ECONN || status == KILN_ECANCELED;
+}
+
 int run_failed(struct connection *connection, int status, bool last)
 {
-	if (status == KILN_ECONN)
+	bool gone = is_gone(status);
+
+	if (gone)
 		connection_lost(connection, !connection->on_host);
-	if (status == KILN_ECONN && !last)
-		return KILN_ECONN;
-	return error_raise_kiln(status);
+	return gone && !last ? KILN_ECONN : error_raise_kiln(status);
 }
 
 int run_prepare(struct problem *problem, struct connection *connection, const struct key *key,
@@ -320,7 +326,7 @@ int run_prepare(struct problem *problem, struct connection *connection, const st
 	}
 	if (status == KILN_OK) {
 		status = keep(problem, connection, key, preparing, out);
-	} else if (status == KILN_ECONN) {
+	} else if (is_gone(status)) {
 		connection_lost(connection, !connection->on_host);
 		status = last ? errand_raise(&preparing->errand) : KILN_ECONN;
 	} else {
