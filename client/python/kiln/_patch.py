@@ -298,8 +298,10 @@ def _attention_beside(eager):
 
     @functools.wraps(eager)
     def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **named):
+        # A mask that is no floats to add, or has a gradient, is not what masked_softmax has.
         if not isinstance(module, _Attention) or query.device.type not in _KILN_RUNS_ON or \
-                attention_mask is not None and attention_mask.requires_grad:
+                attention_mask is not None and (
+                    attention_mask.requires_grad or not attention_mask.is_floating_point()):
             return eager(module, query, key, value, attention_mask, scaling=scaling,
                          dropout=dropout, **named)
         groups = getattr(module, "num_key_value_groups", 1)
