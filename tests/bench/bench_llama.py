@@ -10,6 +10,7 @@ then once more with what is there by then ("warm").  A process makes the model a
   first     the first training step, from a model that is on the device to an updated one
   train     tokens a second of training steps of one length, peak memory, the losses of five steps
   lengths   steps of lengths never seen: what the first of each takes beyond its repetition
+  prompts   the same of forward calls that record nothing
   generate  greedy generation with a cache of keys and values: tokens a second
 
 Losses must agree with those of eager: the model and its data are the same.  At last so many
@@ -132,13 +133,25 @@ class Model:
             report("peak_mib", self.torch.cuda.max_memory_allocated() / 2**20)
 
     def lengths(self):
+        self.unseen("beyond_ms", self.step, 0)
+
+    def prompts(self):
+        def forward(tokens):
+            with self.torch.no_grad():
+                return self.model(input_ids=tokens).logits
+
+        forward(self.tokens(self.length))
+        self.unseen("prompt_beyond_ms", forward, 1)
+
+    def unseen(self, name, function, more):
+        """What the first call of each length takes beyond its repetition."""
         beyond = []
         for length in UNSEEN[self.options.size]:
-            tokens = self.tokens(length)
-            first, _ = self.timed(self.step, tokens)
-            again = median([self.timed(self.step, tokens)[0] for _ in range(3)])
+            tokens = self.tokens(length + more)
+            first, _ = self.timed(function, tokens)
+            again = median([self.timed(function, tokens)[0] for _ in range(3)])
             beyond.append(first - again)
-            report("beyond_ms", beyond)
+            report(name, beyond)
 
     def generate(self):
         count = 4 if self.device == "cpu" else 48
@@ -208,7 +221,7 @@ class Bench:
             return
         if way not in self.daemons:
             self.daemons[way] = Daemon()
-        parts = "first" if again else "first,train,lengths,generate"
+        parts = "first" if again else "first,train,lengths,prompts,generate"
         rows, wrong = child(self.arguments(way, parts), self.daemons[way].variables,
                             min(self.left(), self.options.most))
         figures = {row["figure"]: row["value"] for row in rows}
@@ -232,10 +245,12 @@ class Bench:
             if figure in figures:
                 eager = self.eager.get(figure) if way != "eager" else None
                 self.faster(name, figure, text, unit, figures[figure], eager)
-        if "beyond_ms" in figures:
-            beyond = figures["beyond_ms"]
-            table.row("lengths", f"{name}: worst of {len(beyond)} unseen lengths, beyond a seen one",
-                      max(beyond), "ms", aim=1 if way == "kiln" else None)
+        for figure, text in [("beyond_ms", "steps"), ("prompt_beyond_ms", "prompts")]:
+            if figure not in figures:
+                continue
+            beyond = figures[figure]
+            table.row(figure, f"{name}: worst of {len(beyond)} {text} of unseen lengths, beyond a "
+                      "seen one", max(beyond), "ms", aim=1 if way == "kiln" else None)
         if "losses" in figures:
             self.agree(name, figures["losses"])
 
@@ -265,8 +280,12 @@ class Bench:
             table.say(f"{count} at once are left out: {self.options.seconds:.0f} s are over")
             return
         daemon = Daemon()
+        part, figure, text = "first", "first_ms", "first training step"
+        if not importlib.util.find_spec("kiln.torch"):
+            table.say("this kiln has no kiln.torch: they generate, and train nothing")
+            part, figure, text = "generate", "generate_first_ms", "first generation"
         processes = [subprocess.Popen(
-            [sys.executable, *self.arguments("kiln", "first", "--at", daemon.folder)], text=True,
+            [sys.executable, *self.arguments("kiln", part, "--at", daemon.folder)], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=dict(os.environ, **daemon.variables)) for _ in range(count)]
         folder = pathlib.Path(daemon.folder)
@@ -279,12 +298,12 @@ class Bench:
             if wrong:
                 table.fail(f"one of {count} at once: {wrong}")
             figures = {row["figure"]: row["value"] for row in rows}
-            firsts += [figures["first_ms"]] if "first_ms" in figures else []
+            firsts += [figures[figure]] if figure in figures else []
             if "losses" in figures:
                 self.agree(f"one of {count} at once", figures["losses"])
         info = daemon.info()
         if firsts:
-            table.row("together", f"{count} at once: first training step, worst", max(firsts), "ms")
+            table.row("together", f"{count} at once: {text}, worst", max(firsts), "ms")
         if not info:
             table.fail("no daemon answers after they ended")
         else:
