@@ -27,6 +27,7 @@ struct kiln_call {
 	int tensor_count;
 	uint32_t left_out; /* bit i: tensor i */
 	bool raw;
+	bool own_context; /* raw: no device process has the kernel */
 	struct call_way ways[CALL_WAYS];
 	int way_count;
 	int param_count; /* raw: parameters of the kernel; -1: not known */

@@ -40,6 +40,8 @@ static void load_driver(void)
 	memcpy(&cuda.context_id, &symbol, sizeof(symbol));
 	symbol = dlsym(library, "cuStreamBatchMemOp_v2");
 	memcpy(&cuda.batch_memory_operations, &symbol, sizeof(symbol));
+	symbol = dlsym(library, "cuFuncGetParamInfo");
+	memcpy(&cuda.parameter, &symbol, sizeof(symbol));
 }
 
 const char *cuda_driver_load(void)

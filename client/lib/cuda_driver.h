@@ -56,6 +56,8 @@ struct cuda_driver {
 	/* cuStreamBatchMemOp_v2, of drivers since 11.7; else NULL. */
 	CUresult (*batch_memory_operations)(CUstream stream, unsigned count,
 										CUstreamBatchMemOpParams *operations, unsigned flags);
+	/* cuFuncGetParamInfo, of drivers since 12.4; else NULL. */
+	CUresult (*parameter)(CUfunction function, size_t index, size_t *offset, size_t *bytes);
 };
 
 /* Valid once cuda_driver_load() has returned NULL. */

@@ -141,7 +141,7 @@ static int check_kind(const kiln_call *call)
 {
 	if (call->raw) {
 		return error_set(KILN_ENOTSUP, "the call is a kernel of the program's own: it is launched "
-									   "with kiln_submit_raw() alone");
+									   "with kiln_launch_local_raw() or kiln_submit_raw()");
 	}
 	if (strncmp(call->client->device, "cuda", 4) != 0) {
 		return error_set(KILN_ENOTSUP,

@@ -5,6 +5,7 @@
  *   local_shared.c   loads kernels into contexts, each once for the whole process
  *   local_module.c   finds the module of a way in a context, and launches
  *   local_launch.c   checks the operands, and finds the way that fits
+ *   local_raw.c      does the same for kernels of the program's own
  *
  * A call owns its ways (call->local), a way owns its object, and has a reference to a module in
  * each context.  A way is ASKED when the daemon has described it; the first launch in a context
@@ -57,6 +58,9 @@ struct local_way {
 	char *entry;
 	void *object; /* mapped from a sealed memfd */
 	size_t object_bytes;
+	bool has_params; /* of a kernel of the program's own that was loaded: */
+	int param_count; /* -1: the driver does not say */
+	uint32_t params[KILN_MAX_RAW_ARGS];
 	struct local_use *uses; /* LOADED: one for each context it was launched in */
 };
 
@@ -83,6 +87,8 @@ void local_forget(struct kiln_call *call, bool forked);
 
 /* ---- local_module.c ---- */
 
+struct local_use;
+
 struct local_context {
 	void *context;
 	unsigned long long id; /* unique in this process; 0 where the driver has none */
@@ -93,6 +99,11 @@ int local_current(struct local_context *out);
 /* Puts one launch on the stream; the caller has checked the operands. */
 int local_start(struct local_way *way, const struct local_context *current,
 				const kiln_place *operands, int count, void *stream);
+/* Loads a kernel of the program's own into the current context if it is not there; the way has its
+ * parameters then. */
+int local_load(struct local_way *way, const struct local_context *current, struct local_use **out);
+/* Puts one launch of it on the stream; values: where each argument lies. */
+int local_start_raw(struct local_use *use, const kiln_launch *launch, void **values, void *stream);
 /* Drops the way's modules in all contexts.  forked: the driver is not called. */
 void local_unload(struct local_way *way, bool forked);
 

@@ -24,6 +24,20 @@ int local_start(struct local_way *way, const struct local_context *current,
 	return local_current(&none);
 }
 
+int local_load(struct local_way *way, const struct local_context *current, struct local_use **out)
+{
+	struct local_context none = *current;
+	(void)way, (void)out;
+	return local_current(&none);
+}
+
+int local_start_raw(struct local_use *use, const kiln_launch *launch, void **values, void *stream)
+{
+	struct local_context none;
+	(void)use, (void)launch, (void)values, (void)stream;
+	return local_current(&none);
+}
+
 void local_unload(struct local_way *way, bool forked)
 {
 	(void)way, (void)forked;
@@ -40,8 +54,9 @@ struct local_use {
 	struct local_use *next;
 	struct local_context of;
 	struct local_module *module;
-	CUmemoryPool pool; /* the module's; NULL until a launch needs it */
-	bool kept;         /* the module is KEPT: nobody need look whether a stream captures */
+	CUmemoryPool pool;     /* the module's; NULL until a launch needs it */
+	uint32_t shared_bytes; /* of a kernel of the program's own: what it was granted */
+	bool kept;             /* the module is KEPT: nobody need look whether a stream captures */
 };
 
 /* ---- Contexts ---- */
@@ -239,6 +254,68 @@ static int launch_kernel(struct local_way *way, const struct local_context *curr
 			   ? KILN_OK
 			   : local_module_fail(result, "cuLaunchKernel", "the call is not launched");
 }
+
+/* ---- Kernels of the program's own ---- */
+
+static void find_parameters(struct local_way *way, CUfunction function)
+{
+	size_t offset, bytes;
+	int count = 0;
+	way->has_params = true;
+	way->param_count = -1;
+	if (!cuda.parameter)
+		return;
+	while (count < KILN_MAX_RAW_ARGS &&
+		   cuda.parameter(function, (size_t)count, &offset, &bytes) == CUDA_SUCCESS)
+		way->params[count++] = (uint32_t)bytes;
+	way->param_count = count;
+}
+
+int local_load(struct local_way *way, const struct local_context *current, struct local_use **out)
+{
+	int status = find_use(way, current, out);
+	if (status == KILN_OK && !way->has_params)
+		find_parameters(way, (*out)->module->function);
+	return status;
+}
+
+static uint32_t extent(const uint32_t sizes[3], int i)
+{
+	return sizes[i] != 0 ? sizes[i] : 1;
+}
+
+static int fail_launch_raw(CUresult result, const kiln_launch *launch)
+{
+	const uint32_t *grid = launch->grid, *block = launch->block;
+	if (result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
+		return local_module_fail(result, "cuLaunchKernel", "the call is not launched");
+	return error_set(KILN_EINVAL,
+					 "a grid of %ux%ux%u blocks, each of %ux%ux%u threads with %u bytes of shared "
+					 "memory, is more than the kernel or the GPU can have, or the stream is of "
+					 "another context: cuLaunchKernel says %s",
+					 extent(grid, 0), extent(grid, 1), extent(grid, 2), extent(block, 0),
+					 extent(block, 1), extent(block, 2), launch->shared_bytes,
+					 cuda_driver_error(result));
+}
+
+int local_start_raw(struct local_use *use, const kiln_launch *launch, void **values, void *stream)
+{
+	const uint32_t *grid = launch->grid, *block = launch->block;
+	if (launch->shared_bytes > use->shared_bytes) {
+		int status = local_module_grant(use->module, launch->shared_bytes);
+		if (status != KILN_OK)
+			return status;
+		use->shared_bytes = launch->shared_bytes;
+	}
+	if (!use->kept)
+		mark_captured(use, stream);
+	CUresult result = cuda.cuLaunchKernel(
+		use->module->function, extent(grid, 0), extent(grid, 1), extent(grid, 2), extent(block, 0),
+		extent(block, 1), extent(block, 2), launch->shared_bytes, stream, values, NULL);
+	return result == CUDA_SUCCESS ? KILN_OK : fail_launch_raw(result, launch);
+}
+
+/* ---- Calls ---- */
 
 int local_start(struct local_way *way, const struct local_context *current,
 				const kiln_place *operands, int count, void *stream)

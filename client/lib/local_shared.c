@@ -63,12 +63,12 @@ static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 
 /* Asks for dynamic shared memory beyond the default, which the kernel's static shared memory is
  * part of.  Other ways that share the kernel keep what they were granted. */
-static int grant_shared(const struct local_way *way, struct local_module *module)
+static int grant_shared(struct local_module *module, uint32_t bytes)
 {
 	CUfunction function = module->function;
 	CUdevice device;
-	int fixed = 0, without = 0, wanted = (int)way->is.shared_bytes;
-	if (way->is.shared_bytes <= module->shared_bytes)
+	int fixed = 0, without = 0, wanted = bytes <= INT32_MAX ? (int)bytes : INT32_MAX;
+	if (bytes <= module->shared_bytes)
 		return KILN_OK;
 	CUresult result = cuda.cuCtxGetDevice(&device);
 	if (result == CUDA_SUCCESS)
@@ -84,7 +84,7 @@ static int grant_shared(const struct local_way *way, struct local_module *module
 	if (result != CUDA_SUCCESS)
 		return local_module_fail(result, "cuFuncSetAttribute",
 								 "the kernel's shared memory is not granted");
-	module->shared_bytes = way->is.shared_bytes;
+	module->shared_bytes = bytes;
 	return KILN_OK;
 }
 
@@ -211,7 +211,7 @@ int local_module_take(const struct local_way *way, const struct local_context *c
 		status = add(way, current, &module);
 	if (status == KILN_OK) {
 		module->refs++;
-		status = grant_shared(way, module);
+		status = grant_shared(module, way->is.shared_bytes);
 		if (status != KILN_OK)
 			module_unref(module, false);
 	}
@@ -226,6 +226,14 @@ void local_module_drop(struct local_module *module, bool forked)
 	pthread_mutex_lock(&lock);
 	module_unref(module, forked);
 	pthread_mutex_unlock(&lock);
+}
+
+int local_module_grant(struct local_module *module, uint32_t bytes)
+{
+	pthread_mutex_lock(&lock);
+	int status = grant_shared(module, bytes);
+	pthread_mutex_unlock(&lock);
+	return status;
 }
 
 void local_module_keep(struct local_module *module)

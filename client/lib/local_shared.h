@@ -41,6 +41,8 @@ int local_module_take(const struct local_way *way, const struct local_context *c
 /* Drops a reference; the last one unloads a module that is USED.  forked: the driver is not called.
  */
 void local_module_drop(struct local_module *module, bool forked);
+/* Grants it dynamic shared memory; its context is current. */
+int local_module_grant(struct local_module *module, uint32_t bytes);
 /* A graph may hold the kernel from now on. */
 void local_module_keep(struct local_module *module);
 /* The module's pool of scratch memory, made when the first way asks. */

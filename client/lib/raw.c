@@ -12,6 +12,7 @@
 #include "submit.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,13 +37,24 @@ static int check_list(const void *list, int count, const char *name)
 	return KILN_OK;
 }
 
+/* Programs of earlier releases have a structure that ends before flags. */
+#define FIRST_SIZE offsetof(kiln_raw, flags)
+
+static unsigned flags_of(const kiln_raw *raw)
+{
+	return raw->size >= sizeof(*raw) ? raw->flags : 0;
+}
+
 static int check_raw(const kiln_raw *raw)
 {
-	if (!raw || raw->size < sizeof(*raw)) {
+	if (!raw || raw->size < FIRST_SIZE) {
 		return error_set(KILN_EINVAL,
 						 "raw is %s; its size must be set to sizeof(kiln_raw), which is %zu",
 						 raw == NULL ? "NULL" : "of another size", sizeof(*raw));
 	}
+	if ((flags_of(raw) & ~KILN_RAW_LOCAL) != 0)
+		return error_set(KILN_EINVAL, "raw has flags 0x%x; they are made of KILN_RAW_LOCAL",
+						 flags_of(raw));
 	if (!raw->source || !raw->entry || raw->entry[0] == 0)
 		return error_set(KILN_EINVAL, "raw has no %s", !raw->source ? "source" : "entry");
 	int status = error_if_newer(raw, sizeof(*raw), "kiln_raw");
@@ -156,10 +168,15 @@ static int raw_prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out
 	int status = raw_begin(client, &request, "raw.prepare", raw);
 	if (status != KILN_OK)
 		return status;
+	bool own_context = flags_of(raw) & KILN_RAW_LOCAL;
+	if (own_context)
+		wire_put_bool(&request.out, "local", true);
 	status = call_make(client, &request, client_deadline(client), NULL, out);
 	close(request.fd);
-	if (status == KILN_OK)
+	if (status == KILN_OK) {
 		(*out)->raw = true;
+		(*out)->own_context = own_context;
+	}
 	return status;
 }
 
@@ -285,6 +302,10 @@ static int submit(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 	if (!call->raw) {
 		return error_set(KILN_EINVAL, "the call was prepared with kiln_prepare(): it is submitted "
 									  "with kiln_submit()");
+	}
+	if (call->own_context) {
+		return error_set(KILN_EINVAL, "the call was prepared with KILN_RAW_LOCAL: it is launched "
+									  "with kiln_launch_local_raw()");
 	}
 	if (!launch || launch->size < sizeof(*launch)) {
 		return error_set(KILN_EINVAL,

@@ -88,7 +88,8 @@
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, and for the first of a device "  \
 	  "process the lane: a memfd, an eventfd and an end of a pipe")                                \
-	X("raw.prepare", "F", "raw; memfd of its texts", "call, key, origin, text, micros, params")    \
+	X("raw.prepare", "F", "raw, local?; memfd of its texts",                                       \
+	  "call, key, origin, text, micros, and unless local: params")                                 \
 	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \
 	X("raw.explain", "F", "raw, target?; memfd of its texts",                                      \
 	  "plan: map, text, key, cached, failed, status?, error?, near")                               \

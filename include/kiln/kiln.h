@@ -474,8 +474,8 @@ typedef struct kiln_place {
  * (kiln_call_plan() says so) takes it from a pool of its own, in the stream's order.
  *
  * ENOTSUP: the client's device is "cpu"; the context's GPU cannot run what is compiled for the
- * client's device; there is no driver; the call is a graph, or a kernel of one's own; or the call
- * counts indices that are out of range, and nothing could report the count: the sentence says which
+ * client's device; there is no driver; the call is a graph, or a kernel of one's own, for which there
+ * is kiln_launch_local_raw(); or the call counts indices that are out of range, and nothing could report the count: the sentence says which
  * attribute to use.
  * EINVAL also where no context is current, or the stream is of another one.  EDEVICE with the
  * driver's own name for an error that an earlier launch of the context left.
@@ -532,7 +532,12 @@ typedef struct kiln_raw {
 	 * --maxrregcount=N, -lineinfo, -default-device, --restrict.  Device cpu heeds -std=c++20. */
 	const char *const *options;
 	int option_count;
+	unsigned flags; /* KILN_RAW_*; a structure that ends before it has none */
 } kiln_raw;
+
+/* The call is launched with kiln_launch_local_raw() alone, so no device process is started for it,
+ * and nothing counts against the daemon's --max-own. */
+#define KILN_RAW_LOCAL 1u
 
 /* An argument of a launch: memory (buffer is not NULL), or a value.  A null pointer is a value, of
  * eight zero bytes. */
@@ -562,7 +567,7 @@ typedef struct kiln_launch {
 /*
  * Compiles, and waits until the kernel is loaded.  ECOMPILE: kiln_errmsg() is the first error with
  * the source's own name and line, kiln_errlog() all that the compiler said.  The call is like those
- * of kiln_prepare(), but is submitted with kiln_submit_raw().
+ * of kiln_prepare(), but is launched with kiln_submit_raw() or kiln_launch_local_raw().
  */
 KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out);
 /*
@@ -574,6 +579,21 @@ KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_cal
  */
 KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 							 kiln_ticket *out);
+/*
+ * Launches it once in the CUDA context that is current in this thread, on a stream of that context,
+ * and returns at once: what kiln_launch_local() is to kiln_submit(), in all that is said there of
+ * contexts, streams, captured graphs, daemons that are gone and kiln_call_free().  A pointer is a
+ * value of eight bytes, an address that the GPU can use; nobody checks what lies there, and a fault
+ * hits the caller's own context.  Nobody can end such a launch, so timeout_ms must be 0.
+ *
+ * The first launch asks the daemon for the compiled kernel, and the first in a context loads it.
+ * Number and sizes of the arguments are compared with the kernel where the driver tells them (CUDA
+ * 12.4 or newer), or the call was prepared without KILN_RAW_LOCAL.
+ *
+ * EINVAL: arguments that do not fit, one with a buffer, or a grid, a block or shared memory that
+ * the kernel or the GPU cannot have.  ENOTSUP and EDEVICE as kiln_launch_local().
+ */
+KILN_API int kiln_launch_local_raw(kiln_call *call, const kiln_launch *launch, void *cuda_stream);
 /* Compiles into the cache for a target, without a device, as kiln_compile(). */
 KILN_API int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target,
 							  kiln_reply **out);

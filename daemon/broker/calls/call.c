@@ -30,6 +30,11 @@ enum call_kind call_kind(const struct call *call)
 	return call->variants[0]->raw ? CALL_RAW : CALL_PLANNED;
 }
 
+struct kernel_ref *call_raw(const struct call *call)
+{
+	return kernel_hold(call->variants[0]);
+}
+
 uint64_t call_id(const struct call *call)
 {
 	return call->id;

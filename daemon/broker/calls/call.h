@@ -31,6 +31,8 @@ enum call_kind call_kind(const struct call *call);
 uint64_t call_id(const struct call *call);
 const struct kernel_problem *call_problem(const struct call *call);
 int call_given(const struct call *call);
+/* The kernel of a call of kind CALL_RAW; the caller holds it. */
+struct kernel_ref *call_raw(const struct call *call);
 /* EDEVICE, with a sentence: the device is of another kind now than what the call was made for. */
 int call_check_device(const struct session *session, const struct call *call, const char *what,
 					  const char *remedy, char error[KERNEL_ERROR_MAX]);

@@ -65,9 +65,9 @@ void command_put_tallies(struct wire_out *out, const struct broker *broker);
 /* Explains a user's kernel; answers the request.  Takes ref over. */
 void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref);
 /* Gets a user's kernel for a prepared call in this device process, or (NULL) into the cache,
- * and answers the request.  Takes ref over. */
+ * and answers the request; local: for a call that its program launches.  Takes ref over. */
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
-					 struct device_handle *executor);
+					 struct device_handle *executor, bool local);
 /* Puts what a program needs to tune a problem: its operands as they were inferred, the
  * candidates, what a winner is found by, and the winner there is. */
 void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,

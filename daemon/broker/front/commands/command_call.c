@@ -20,7 +20,8 @@ struct call_request {
 	bool looking;              /* only the cache is asked for it */
 	bool remade;               /* it could not be loaded, and is resolved once more */
 	struct device_handle
-		*executor;    /* that loads a prepared call; NULL: the request only compiles */
+		*executor; /* that loads a prepared call; NULL: the request only compiles */
+	bool local;    /* the caller launches it in its own context: it is kept, and loaded nowhere */
 	uint64_t load_us; /* when the load began */
 	int64_t object_bytes;
 	enum job_origin origin;
@@ -74,7 +75,7 @@ static void answer_success(struct call_request *asking, const char *origin)
 	struct session *session = asking->base.request.session;
 	struct wire_out out;
 	struct call *call = NULL;
-	if (asking->executor && !(call = new_call(asking))) {
+	if ((asking->executor || asking->local) && !(call = new_call(asking))) {
 		kernel_request_fail(&asking->base, KILN_ENOMEM, "out of memory for a prepared call", "");
 		return;
 	}
@@ -85,7 +86,7 @@ static void answer_success(struct call_request *asking, const char *origin)
 	wire_put_str(&out, "origin", origin);
 	wire_put_str(&out, "text", kernel_text(asking->kernel));
 	wire_put_int(&out, "bytes", asking->object_bytes);
-	if (call && asking->base.ref->raw)
+	if (asking->executor && asking->base.ref->raw)
 		handle_put_params(asking->executor, asking->base.ref->key, &out);
 	wire_put_uint(&out, "micros", util_now_us() - asking->base.began_us);
 	reply_send(session, &out, NULL, 0);
@@ -162,7 +163,7 @@ static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool
 {
 	struct job_terms terms = job_terms_of(asking->base.request.session);
 	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
-	if (!asking->executor && session_is_owner(asking->base.request.session))
+	if (!asking->executor && !asking->local && session_is_owner(asking->base.request.session))
 		terms.on_miss = OPTIONS_MISS_COMPILE;
 	if (look)
 		terms.purpose = JOB_LOOK;
@@ -263,11 +264,12 @@ static void on_raw_ready(void *arg, int status, const char *error)
 }
 
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
-					 struct device_handle *executor)
+					 struct device_handle *executor, bool local)
 {
 	struct call_request *asking = open_call(session, id, ref);
 	if (!asking)
 		return;
+	asking->local = local;
 	memcpy(asking->problem.op, ref->plan.op, sizeof(asking->problem.op));
 	asking->executor = executor;
 	if (executor)

@@ -138,9 +138,10 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "the call is a graph, which its device process alone can launch: use "
 						 "kiln_submit()");
-	if (call_kind(call) == CALL_RAW)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "the call is a user's kernel, of which no launch is known");
+	if (call_kind(call) == CALL_RAW) {
+		*out = call_raw(call);
+		return call_check_device(session, call, "the kernel", "prepare it again", error);
+	}
 	int status = read_alignments(message, call, alignments, error);
 	if (status == KILN_OK)
 		status = operands_variant(session, call, alignments, out, error);

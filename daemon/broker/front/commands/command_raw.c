@@ -165,7 +165,15 @@ static struct device_handle *own_executor(struct session *session, uint64_t id)
 static void prepare_raw_command(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
 	if (planned_may_be_kept(session, id))
-		command_ask_raw(session, id, ref, session->own);
+		command_ask_raw(session, id, ref, session->own, false);
+	else
+		kernel_drop(ref);
+}
+
+static void prepare_raw_local(struct session *session, uint64_t id, struct kernel_ref *ref)
+{
+	if (planned_may_be_kept(session, id))
+		command_ask_raw(session, id, ref, NULL, true);
 	else
 		kernel_drop(ref);
 }
@@ -173,14 +181,15 @@ static void prepare_raw_command(struct session *session, uint64_t id, struct ker
 void serve_raw_prepare(struct session *session, struct wire_in *message)
 {
 	uint64_t id = wire_id(message);
+	bool local = wire_get_bool(&message->root, "local", false);
 	if (planned_may_be_kept(session, id) && may_bring(session, id, session->device->info.name) &&
-		own_executor(session, id))
-		open_raw(session, message, NULL, prepare_raw_command);
+		(local || own_executor(session, id)))
+		open_raw(session, message, NULL, local ? prepare_raw_local : prepare_raw_command);
 }
 
 static void compile(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
-	command_ask_raw(session, id, ref, NULL);
+	command_ask_raw(session, id, ref, NULL, false);
 }
 
 void serve_raw_compile(struct session *session, struct wire_in *message)
@@ -214,6 +223,10 @@ void serve_raw_submit(struct session *session, struct wire_in *message)
 						   "this session has no user's kernel %llu", (unsigned long long)number);
 	else
 		status = call_check_device(session, call, "the kernel", "prepare it again", error);
+	if (status == KILN_OK && !session->own)
+		status =
+			util_fail(error, sizeof(error), KILN_EINVAL,
+					  "the kernel was prepared for launches in the caller's own context alone");
 	if (status == KILN_OK)
 		status = raw_launch_open(session, message, &launch, error);
 	if (status == KILN_OK)

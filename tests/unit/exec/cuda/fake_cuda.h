@@ -86,7 +86,8 @@ struct fake_cuda_control {
 	void (*pool_access)(int flags);
 	/* How many threads a block may have by every kernel; 0: the driver does not say. */
 	void (*thread_limit)(int most);
-	/* How many parameters are noted of a kernel that does nothing: it has at least so many. */
+	/* How many parameters are noted of a kernel that does nothing: it has at least so many, and is
+	 * said to have these, of eight bytes each. */
 	void (*note)(int values);
 	struct fake_launch (*launched)(void); /* the last */
 	void *(*context)(int i);              /* below FAKE_CONTEXTS; 0 is the primary one */
