@@ -474,9 +474,9 @@ typedef struct kiln_place {
  * (kiln_call_plan() says so) takes it from a pool of its own, in the stream's order.
  *
  * ENOTSUP: the client's device is "cpu"; the context's GPU cannot run what is compiled for the
- * client's device; there is no driver; the call is a graph, or a kernel of one's own, for which there
- * is kiln_launch_local_raw(); or the call counts indices that are out of range, and nothing could report the count: the sentence says which
- * attribute to use.
+ * client's device; there is no driver; the call is a graph, or a kernel of one's own, for which
+ * there is kiln_launch_local_raw(); or the call counts indices that are out of range, and nothing
+ * could report the count: the sentence says which attribute to use.
  * EINVAL also where no context is current, or the stream is of another one.  EDEVICE with the
  * driver's own name for an error that an earlier launch of the context left.
  *

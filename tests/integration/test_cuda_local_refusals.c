@@ -131,7 +131,8 @@ static void other_kinds(void **state)
 	scene_open(&scene, state);
 	kiln_call_free(prepare_transpose(scene.client));
 	assert_ok(kiln_prepare_raw(scene.client, &raw, &call));
-	assert_refused(kiln_launch_local(call, NULL, 0, NULL), KILN_ENOTSUP, "kiln_launch_local_raw() or");
+	assert_refused(kiln_launch_local(call, NULL, 0, NULL), KILN_ENOTSUP,
+				   "kiln_launch_local_raw() or");
 	kiln_call_free(call);
 	kiln_call *part = prepare_transpose(scene.client);
 	kiln_buffer *buffers[2];

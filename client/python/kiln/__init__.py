@@ -26,11 +26,12 @@ from ._memory import empty
 from ._operators import *
 from ._operators import __all__ as _names
 from ._patch import patch, unpatch
+from ._raw import RawKernel
 
 __all__ = [
     "Client", "CompileError", "ConnectionLost", "DeviceError", "Error", "Frozen",
-    "IndexOutOfRange", "InvalidArgument", "NotSupported", "OutOfMemory", "Timeout", "WrongType",
-    "connect", "empty", "map", "patch", "unpatch",
+    "IndexOutOfRange", "InvalidArgument", "NotSupported", "OutOfMemory", "RawKernel", "Timeout",
+    "WrongType", "connect", "empty", "map", "patch", "unpatch",
 ] + _names
 
 

@@ -29,6 +29,7 @@ int words_init(void);
 int errors_init(void);
 int connection_init(PyObject *module);
 int shared_init(PyObject *module);
+int raw_init(PyObject *module);
 int operators_init(PyObject *module);
 
 /* Functions of the module, each documented in module.c's table. */

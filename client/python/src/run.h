@@ -20,6 +20,16 @@ int run_local(struct problem *problem, struct connection *connection, struct pre
 			  bool last);
 int run_copied(struct problem *problem, struct connection *connection, struct prepared *prepared,
 			   bool last);
+/* The arena of host operands: a status of libkiln, also without the GIL. */
+int run_grow_arena(struct connection *connection, uint64_t bytes);
+void run_trim_arena(struct connection *connection);
+/* Waits for a call on copies, and hears Ctrl-C: a status, or RAISED_HERE with an exception, and
+ * then the connection is lost. */
+#define RAISED_HERE 1
+int run_wait(struct connection *connection, kiln_ticket ticket);
+/* Takes a failure of a launch on CUDA, as run_failed() does. */
+int run_failed_local(struct connection *connection, struct prepared *prepared, int status,
+					 bool last);
 /* Takes a failure of libkiln: RAISED, or KILN_ECONN where another attempt may help. */
 int run_failed(struct connection *connection, int status, bool last);
 

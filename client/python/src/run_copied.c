@@ -21,8 +21,7 @@ static void free_arena(struct connection *connection)
 	connection->arena_bytes = 0;
 }
 
-/* A status of libkiln. */
-static int grow_arena(struct connection *connection, uint64_t bytes)
+int run_grow_arena(struct connection *connection, uint64_t bytes)
 {
 	uint64_t room = ARENA_SMALLEST;
 	void *map = NULL;
@@ -112,7 +111,7 @@ static int begin(struct copied *copied, kiln_ticket *ticket)
 {
 	const struct problem *problem = copied->problem;
 	struct connection *connection = copied->connection;
-	int status = grow_arena(connection, copied->prepared->arena_bytes);
+	int status = run_grow_arena(connection, copied->prepared->arena_bytes);
 
 	for (int i = 0; i < problem->count && status == KILN_OK; i++) {
 		const struct view *view = &problem->operands[i].view;
@@ -149,9 +148,14 @@ static int copy_outputs(const struct copied *copied)
 	return status;
 }
 
-/* Waits in pieces, so that Ctrl-C is heard: a status, or RAISED_HERE with an exception. */
-#define RAISED_HERE 1
-static int wait_for(const struct connection *connection, kiln_ticket ticket)
+void run_trim_arena(struct connection *connection)
+{
+	if (connection->arena_bytes > ARENA_KEPT)
+		free_arena(connection);
+}
+
+/* Waits in pieces. */
+int run_wait(struct connection *connection, kiln_ticket ticket)
 {
 	int left =
 		connection->settings.timeout_ms ? connection->settings.timeout_ms : DEADLINE_COPIED_MS;
@@ -164,12 +168,14 @@ static int wait_for(const struct connection *connection, kiln_ticket ticket)
 		if (status != KILN_EAGAIN)
 			return status;
 		left -= left == KILN_FOREVER ? 0 : piece;
-		if (PyErr_CheckSignals() != 0)
-			return RAISED_HERE;
-		if (left == 0) {
+		if (PyErr_CheckSignals() == 0 && left != 0)
+			continue;
+		if (!PyErr_Occurred())
 			error_raise_text(KILN_ETIMEDOUT, "the call did not finish before the deadline", NULL);
-			return RAISED_HERE;
-		}
+		/* The device may still write the arena: it goes with the connection. */
+		(void)kiln_cancel(connection->client, ticket);
+		connection_lost(connection, false);
+		return RAISED_HERE;
 	}
 }
 
@@ -189,14 +195,10 @@ int run_copied(struct problem *problem, struct connection *connection, struct pr
 	status = begin(&copied, &ticket);
 	Py_END_ALLOW_THREADS;
 	if (status == KILN_OK)
-		status = wait_for(connection, ticket);
+		status = run_wait(connection, ticket);
 	connection->busy = false;
-	if (status == RAISED_HERE) {
-		/* The device may still write the arena: it goes with the connection. */
-		(void)kiln_cancel(connection->client, ticket);
-		connection_lost(connection, false);
+	if (status == RAISED_HERE)
 		return RAISED;
-	}
 	int failed = status;
 	/* An index out of range: all is written, and the caller is told. */
 	if (status == KILN_OK || status == KILN_EINDEX) {
@@ -210,7 +212,6 @@ int run_copied(struct problem *problem, struct connection *connection, struct pr
 	}
 	if (status != KILN_OK)
 		return run_failed(connection, status, last);
-	if (connection->arena_bytes > ARENA_KEPT)
-		free_arena(connection);
+	run_trim_arena(connection);
 	return KILN_OK;
 }

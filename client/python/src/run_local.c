@@ -29,8 +29,12 @@ int run_local(struct problem *problem, struct connection *connection, struct pre
 	if (entered)
 		cuda_leave();
 	Py_END_ALLOW_THREADS;
-	if (status == KILN_OK)
-		return KILN_OK;
+	return status == KILN_OK ? KILN_OK : run_failed_local(connection, prepared, status, last);
+}
+
+int run_failed_local(struct connection *connection, struct prepared *prepared, int status,
+					 bool last)
+{
 	/* The call is of an earlier client, whose daemon is gone or in which a compile still waits. */
 	if (prepared->client != connection->client && !last &&
 		(status == KILN_ECONN || status == KILN_EBUSY)) {

@@ -1,0 +1,40 @@
+/*
+ * raw.h: one launch of a kernel that the program brought along: raw_launch.c reads its arguments
+ * and runs it, raw.c has the kernel.
+ */
+#ifndef KILN_PYTHON_RAW_H
+#define KILN_PYTHON_RAW_H
+
+#include "connection.h"
+#include "view.h"
+
+struct raw_launch {
+	int device;              /* of the tensors; VIEW_HOST without any */
+	const struct kind *kind; /* of the first tensor */
+	kiln_launch launch;
+	kiln_raw_arg args[KILN_MAX_RAW_ARGS];
+	union {
+		uint64_t address;
+		double real[2];
+		int64_t whole;
+		uint8_t truth;
+	} values[KILN_MAX_RAW_ARGS];
+	PyObject *held[KILN_MAX_RAW_ARGS]; /* bytes of a value, of other types */
+	int tensors[KILN_MAX_RAW_ARGS];    /* which arguments are tensors, in order */
+	struct view views[KILN_MAX_RAW_ARGS];
+	int tensor_count;
+};
+
+void raw_launch_begin(struct raw_launch *launch);
+/* grid, block: one to three integers; arguments: a tuple or a list.  0 or RAISED. */
+int raw_launch_fill(struct raw_launch *launch, PyObject *grid, PyObject *block, PyObject *arguments,
+					unsigned shared_bytes);
+void raw_launch_end(struct raw_launch *launch);
+
+/* As in run.h. */
+int raw_run_local(struct raw_launch *launch, struct connection *connection,
+				  struct prepared *prepared, bool last);
+int raw_run_copied(struct raw_launch *launch, struct connection *connection,
+				   struct prepared *prepared, bool last);
+
+#endif

@@ -1,0 +1,298 @@
+"""test_raw.py: kiln.RawKernel on device cpu, and on CUDA tensors where torch has a GPU."""
+import ctypes
+import os
+import signal
+import tempfile
+import threading
+import time
+import unittest
+
+from support import kill_daemon, kiln, numpy, rand, run
+from kiln import _raw
+
+try:
+    import torch
+
+    GPU = torch.cuda.is_available()
+except ImportError:
+    GPU = False
+
+AXPY = """
+template <typename T> __global__ void axpy(const T *x, T *y, T a, long long n)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] += a * x[i];
+}
+"""
+
+
+def blocks(n, threads=64):
+    return (n + threads - 1) // threads
+
+
+class Calls(unittest.TestCase):
+    def test_template(self):
+        for dtype, name in [("f4", "float"), ("f8", "double"), ("i4", "int")]:
+            kernel = kiln.RawKernel(AXPY, f"axpy<{name}>")
+            for n in [1, 63, 1000]:
+                x, y = (rand(n, "f8", seed) * 10 for seed in (1, 2))
+                x, y = x.astype(dtype), y.astype(dtype)
+                expected = y + numpy.dtype(dtype).type(3) * x
+                self.assertIsNone(kernel((blocks(n),), (64,), (x, y, x.dtype.type(3), n)))
+                numpy.testing.assert_allclose(y, expected, rtol=1e-6)
+
+    def test_every_scalar(self):
+        class Pair(ctypes.Structure):
+            _fields_ = [("a", ctypes.c_int), ("b", ctypes.c_float)]
+
+        kernel = kiln.RawKernel("""
+            struct pair { int a; float b; };
+            struct complex { double re, im; };
+            __global__ void gather(double *y, bool t, long long i, double f, complex c, int *none,
+                                   short s, float h, pair p, unsigned char u,
+                                   unsigned long long big)
+            {
+                y[0] = t; y[1] = i; y[2] = f; y[3] = c.re; y[4] = c.im; y[5] = none == nullptr;
+                y[6] = s; y[7] = h; y[8] = p.a; y[9] = p.b; y[10] = u; y[11] = big >> 60;
+            }""", "gather")
+        y = numpy.zeros(12)
+        kernel(1, 1, (y, True, -5, 2.5, 3 + 4j, None, numpy.int16(-7), numpy.float32(0.5),
+                      Pair(11, 1.5), ctypes.c_ubyte(200), 2 ** 64 - 1))
+        self.assertEqual(y.tolist(), [1, -5, 2.5, 3, 4, 1, -7, 0.5, 11, 1.5, 200, 15])
+
+    def test_grid_block_and_shared_memory(self):
+        kernel = kiln.RawKernel("""
+            extern __shared__ int room[];
+            __global__ void turn(int *y)
+            {
+                int i = threadIdx.x, n = blockDim.x * blockDim.y;
+                i += threadIdx.y * blockDim.x;
+                room[i] = i;
+                __syncthreads();
+                y[(blockIdx.y * gridDim.x + blockIdx.x) * n + i] = room[n - 1 - i];
+            }""", "turn")
+        y = numpy.full((6, 32), -1, "i4")
+        kernel((3, 2), [8, 4], [y], shared_mem=32 * 4)
+        numpy.testing.assert_array_equal(y, numpy.tile(numpy.arange(31, -1, -1), (6, 1)))
+
+    def test_layouts(self):
+        kernel = kiln.RawKernel(AXPY, "axpy<float>")
+        # The kernel gets the address of the first element, and all bytes up to the last.
+        base = rand(200)
+        y, expected = base.copy(), base.copy()
+        expected[10:60] += 2 * base[10:60]
+        kernel(1, 64, (base[10:110:2], y[10:110:2], numpy.float32(2), 50))
+        numpy.testing.assert_array_equal(y, expected)
+        # Two operands that overlap are one piece of memory.
+        y, expected = base.copy(), base.copy()
+        expected[50:150] += expected[:100].copy()
+        kernel(2, 64, (y[:100], y[100:200], numpy.float32(1), 0))
+        numpy.testing.assert_array_equal(y, base)
+        shift = kiln.RawKernel(
+            "__global__ void shift(float *x, float *y) { y[0] = 5; x[60] += 1; }", "shift")
+        y = base.copy()
+        shift(1, 1, (y[:100], y[60:]))
+        self.assertEqual(y[60], 6)
+        # Memory that is read only is copied there and not back.
+        fixed = base.copy()
+        fixed.flags.writeable = False
+        kernel(1, 64, (fixed, y, numpy.float32(0), 0))
+        empty = numpy.empty(0, "f4")
+        kernel(1, 64, (empty, empty, numpy.float32(1), 0))
+
+    def test_shared_memory_is_not_copied(self):
+        kernel = kiln.RawKernel(AXPY, "axpy<float>")
+        x, y = kiln.empty(100), kiln.empty(100)
+        x[:], y[:] = rand(100), 1
+        kernel(2, 64, (x[5:], y[5:], numpy.float32(2), 90))
+        numpy.testing.assert_array_equal(y[5:95], 1 + 2 * x[5:95])
+        self.assertEqual(y[95], 1)
+
+    def test_daemon_that_goes_away(self):
+        kernel, x, y = kiln.RawKernel(AXPY, "axpy<float>"), rand(10), numpy.zeros(10, "f4")
+        for _ in range(2):
+            kernel(1, 64, (x, y, numpy.float32(1), 10))
+            kill_daemon()
+        kernel(1, 64, (x, y, numpy.float32(1), 10))
+        numpy.testing.assert_allclose(y, 3 * x, rtol=1e-6)
+
+    def test_one_compile_for_all(self):
+        compiles = kiln.Client().request("info")["counters"]["compiles"]
+        source = AXPY + f"// {os.getpid()} {time.time_ns()}\n"
+        for _ in range(3):
+            kiln.RawKernel(source, "axpy<float>").compile()
+        run(f"import kiln; kiln.RawKernel({source!r}, 'axpy<float>').compile()")
+        self.assertEqual(kiln.Client().request("info")["counters"]["compiles"], compiles + 1)
+
+    def test_references(self):
+        import sys
+
+        kernel, x = kiln.RawKernel(AXPY, "axpy<float>"), rand(10)
+        scalar = numpy.float32(0)
+        before = None
+        for i in range(300):
+            kernel(1, 64, (x, x, scalar, 10))
+            with self.assertRaises(ValueError):
+                kernel(1, 64, (x, x, scalar, 2 ** 70))
+            if i == 50:
+                before = sys.getrefcount(x), sys.getrefcount(scalar), sys.getrefcount(kernel)
+        self.assertEqual((sys.getrefcount(x), sys.getrefcount(scalar), sys.getrefcount(kernel)),
+                         before)
+
+
+class Sources(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def value(self, source, **named):
+        """What the expression VALUE of a source is."""
+        y = numpy.zeros(1, "i4")
+        kiln.RawKernel(source + "\n__global__ void f(int *y) { *y = VALUE; }", "f", **named)(
+            1, 1, (y,))
+        return int(y[0])
+
+    def test_folders(self):
+        self.write("inner/deep.h", "#pragma once\n#include \"beside.h\"\n#define DEEP BESIDE + 1\n")
+        self.write("inner/beside.h", "#define BESIDE 40\n")
+        self.write("top.h", "# include <inner/deep.h>\n#define VALUE DEEP + 1\n")
+        self.write("comment.h", "")
+        source = ('/*\n#include "comment.h"\n*/\n// \\\n#include <comment.h>\n'
+                  'const char *const text = "/*";\n#include "top.h"\n')
+        self.assertEqual(self.value(source, include_dirs=[self.folder]), 42)
+        found = _raw._Headers([self.folder], {}).add(source, None, "raw.cu")
+        self.assertEqual(sorted(found), ["beside.h", "inner/deep.h", "top.h"])
+        self.assertEqual(self.value(source, options=("-I" + self.folder,)), 42)
+        # The content decides, not the path.
+        self.write("inner/beside.h", "#define BESIDE 50\n")
+        self.assertEqual(self.value(source, include_dirs=(self.folder,)), 52)
+
+    def test_dictionary(self):
+        self.write("b.h", "#define VALUE A\n")
+        headers = {"a.h": "#define A 7\n#include <b.h>\n"}
+        self.assertEqual(self.value('#include "a.h"\n#include <stdint.h>\n', headers=headers,
+                                    include_dirs=[self.folder]), 7)
+        # What is passed comes before what lies in a folder.
+        self.write("a.h", "#error not this one\n")
+        self.assertEqual(self.value('#include "a.h"\n', headers=headers,
+                                    include_dirs=[self.folder]), 7)
+
+    def test_options(self):
+        self.assertEqual(self.value("", options=("-DVALUE=9", "--std=c++17")), 9)
+        self.assertEqual(self.value("#define VALUE ON", options=("-D", "ON")), 1)
+
+    def test_two_files_of_one_name(self):
+        for name in ("one", "two"):
+            self.write(f"{name}/main.h", '#include "same.h"\n')
+            self.write(f"{name}/same.h", f"#define VALUE {len(name)}\n")
+        with self.assertRaisesRegex(kiln.InvalidArgument, "one of them needs another name"):
+            self.value("#include <one/main.h>\n#include <two/main.h>\n",
+                       include_dirs=[self.folder])
+
+    def test_limits(self):
+        for i in range(40):
+            self.write(f"h{i}.h", "")
+        includes = "".join(f"#include <h{i}.h>\n" for i in range(40))
+        with self.assertRaisesRegex(kiln.OutOfMemory, "more than 32 headers"):
+            self.value(includes, include_dirs=[self.folder])
+        self.write("large.h", "/*" + " " * (4 << 20) + "*/")
+        with self.assertRaisesRegex(kiln.OutOfMemory, "4 MiB"):
+            self.value("#include <large.h>", include_dirs=[self.folder])
+        with self.assertRaisesRegex(kiln.OutOfMemory, "characters"):
+            kiln.RawKernel(" " * ((1 << 20) + 1), "f")
+
+
+class Refusals(unittest.TestCase):
+    def test_compile_error(self):
+        kernel = kiln.RawKernel("\n__global__ void f(int *x) { x = unknown_name; }\n", "f",
+                                file="mine.cu")
+        for _ in range(2):
+            with self.assertRaises(kiln.CompileError) as caught:
+                kernel(1, 1, (numpy.zeros(1, "i4"),))
+            self.assertIn("mine.cu:2", str(caught.exception))
+            self.assertIn("unknown_name", caught.exception.log)
+            self.assertEqual(caught.exception.status, "KILN_ECOMPILE")
+        with self.assertRaisesRegex(kiln.CompileError, "nowhere.h"):
+            kiln.RawKernel("#include <nowhere.h>\n__global__ void f() {}", "f").compile()
+
+    def test_arguments(self):
+        kernel = kiln.RawKernel(AXPY, "axpy<float>")
+        x, one = rand(10), numpy.float32(1)
+        before = x.copy()
+        for args, kind, words in [
+                ((x, x, one), ValueError, "4 arguments and was given 3"),
+                ((x, x, 1.0, 10), ValueError, "argument 2 .* has 4 bytes and was given 8"),
+                ((x, x, one, 2 ** 64), ValueError, "argument 3 is an integer of more than 64 bits"),
+                ((x, "x", one, 10), TypeError, "str is no tensor"),
+                ((x, x[::-1], one, 10), ValueError, "argument 1 has a negative stride"),
+                ((x,) * 65, ValueError, "65 arguments; 64 are the most"),
+                ((x,) * 17, ValueError, "17 tensors; 16 are the most"),
+                (x, TypeError, "args is a tuple")]:
+            with self.assertRaisesRegex(kind, words):
+                kernel(1, 64, args)
+        for grid, block in [(0, 1), ((1, 2, 3, 4), 1), (1, ()), (1, -1), (1, 2 ** 32), (1.5, 1)]:
+            with self.assertRaisesRegex(kiln.InvalidArgument, "one to three integers"):
+                kernel(grid, block, (x, x, one, 10))
+        with self.assertRaisesRegex(ValueError, "threads"):
+            kernel(1, 4096, (x, x, one, 10))
+        numpy.testing.assert_array_equal(x, before)
+
+    def test_making(self):
+        with self.assertRaisesRegex(kiln.InvalidArgument, "no folder to include from"):
+            kiln.RawKernel(AXPY, "axpy<float>", include_dirs=["/nowhere/at/all"])
+        with self.assertRaisesRegex(kiln.InvalidArgument, "not one text"):
+            kiln.RawKernel(AXPY, "axpy<float>", options="-DX")
+        with self.assertRaisesRegex(kiln.Error, "--wrong"):
+            kiln.RawKernel(AXPY, "axpy<float>", options=("--wrong",)).compile()
+
+    def test_a_fault(self):
+        kernel = kiln.RawKernel("__global__ void f(int *x) { *(int *)16 = 1; }", "f")
+        with self.assertRaises(kiln.DeviceError):
+            kernel(1, 1, (numpy.zeros(1, "i4"),))
+        x, y = rand(10), numpy.zeros(10, "f4")
+        kiln.RawKernel(AXPY, "axpy<float>")(1, 64, (x, y, numpy.float32(1), 10))
+        numpy.testing.assert_array_equal(x, y)
+
+    def test_ctrl_c_ends_a_compile(self):
+        number = time.time_ns()
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        start = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            while time.monotonic() < start + 60:
+                number += 1
+                kiln.RawKernel(AXPY + f"// {number}\n", "axpy<float>").compile()
+        self.assertLess(time.monotonic() - start, 30)
+        x, y = rand(10), numpy.zeros(10, "f4")
+        kiln.RawKernel(AXPY, "axpy<float>")(1, 64, (x, y, numpy.float32(1), 10))
+        numpy.testing.assert_array_equal(x, y)
+
+
+@unittest.skipUnless(GPU, "torch has no GPU here")
+class Cuda(unittest.TestCase):
+    def test_streams(self):
+        kernel, n = kiln.RawKernel(AXPY, "axpy<float>"), 1 << 20
+        x, y = torch.randn(n, device="cuda"), torch.zeros(n, device="cuda")
+        with torch.cuda.stream(torch.cuda.Stream()) as _:
+            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+            for _ in range(10):
+                kernel(blocks(n, 256), 256, (x, y, numpy.float32(1), n))
+                y *= 0.5
+            torch.cuda.current_stream().synchronize()
+        torch.testing.assert_close(y, x * (1 - 0.5 ** 10))
+
+    def test_refusals(self):
+        kernel, x = kiln.RawKernel(AXPY, "axpy<float>"), torch.zeros(4, device="cuda")
+        with self.assertRaisesRegex(ValueError, "has 4 bytes and was given 8"):
+            kernel(1, 64, (x, x, 1.0, 4))
+        with self.assertRaisesRegex(ValueError, "another device"):
+            kernel(1, 64, (x, numpy.zeros(4, "f4"), numpy.float32(1), 4))
+        with self.assertRaisesRegex(ValueError, "a grid of 1x1x1 blocks"):
+            kernel(1, 4096, (x, x, numpy.float32(1), 4))
