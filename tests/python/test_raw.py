@@ -8,7 +8,7 @@ import time
 import unittest
 
 from support import kill_daemon, kiln, numpy, rand, run
-from kiln import _raw
+from kiln import _headers
 
 try:
     import torch
@@ -168,7 +168,7 @@ class Sources(unittest.TestCase):
         source = ('/*\n#include "comment.h"\n*/\n// \\\n#include <comment.h>\n'
                   'const char *const text = "/*";\n#include "top.h"\n')
         self.assertEqual(self.value(source, include_dirs=[self.folder]), 42)
-        found = _raw._Headers([self.folder], {}).add(source, None, "raw.cu")
+        found = _headers.Headers([self.folder], {}).add(source, None, "raw.cu")
         self.assertEqual(sorted(found), ["beside.h", "inner/deep.h", "top.h"])
         self.assertEqual(self.value(source, options=("-I" + self.folder,)), 42)
         # The content decides, not the path.
