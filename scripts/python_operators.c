@@ -4,6 +4,7 @@
  *   python_operators table     the table of client/python/src/operator.h, in C
  *   python_operators module    kiln/_operators.py
  *   python_operators stubs     kiln/_operators.pyi
+ *   python_operators rows      kiln/_rows.py
  *
  * A new operator needs nothing here: required inputs come first, then optional ones, attributes and
  * outputs by keyword.  Where torch has the function, torch_order says its order of arguments.
@@ -354,6 +355,34 @@ static void each(void (*print)(const struct python_function *function))
 	}
 }
 
+/* A row as Python has it: what is written on top of the core follows the planner's rules by it. */
+static void print_python_row(const struct python_function *function)
+{
+	static const char *const shapes[] = {
+		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing",
+		[OP_LEADING] = "leading",  [OP_MASK_SHAPE] = "mask",
+		[OP_LAST] = "last",        [OP_LISTS] = "lists",
+		[OP_PER_BOX] = "per_box",  [OP_BOUNDARIES] = "boundaries",
+		[OP_ONE] = "one",
+	};
+	static const char *const dtypes[] = {
+		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",
+		[OP_MASK_DTYPE] = "mask", [OP_INDEX] = "index",       [OP_I32] = "i32",
+		[OP_I64] = "i64",
+	};
+	printf("    \"%s\": ((\n", function->op->name);
+	for (const struct op_operand *at = function->op->operands; at->name; at++)
+		printf("        (\"%s\", \"%s\", \"%s\", \"%s\"),\n", at->name,
+			   at->data == OP_WRITTEN ? "out" : "in", shapes[at->shape], dtypes[at->dtype]);
+	printf("    ), (\n");
+	for (int i = 0; i < function->count; i++) {
+		const struct python_parameter *at = &function->parameters[i];
+		printf("        (\"%s\", \"%s\", %d, %s, %s),\n", at->name, at->kind, at->operand,
+			   at->usual[0] ? "False" : "True", at->preset ? "True" : "False");
+	}
+	printf("    ), %d),\n", function->positional);
+}
+
 static void print_import(const struct python_function *function)
 {
 	printf("    %s,\n", function->op->name);
@@ -392,6 +421,14 @@ int main(int argc, char **argv)
 		each(print_stub);
 		return 0;
 	}
-	fputs("usage: python_operators table|module|stubs\n", stderr);
+	if (strcmp(what, "rows") == 0) {
+		puts("\"\"\"The operators' rows: written by the build.\n\n"
+			 "name: (operands (name, in or out, shape, dtype), parameters (name, kind, operand, "
+			 "required,\nhas a default of its own), how many by position)\n\"\"\"\nROWS = {");
+		each(print_python_row);
+		puts("}");
+		return 0;
+	}
+	fputs("usage: python_operators table|module|stubs|rows\n", stderr);
 	return 2;
 }

@@ -18,7 +18,7 @@ root=$(cd "$here/../.." && pwd)
 environment=$root/build/venv-python${version:+-$version}
 path=$BUILD_DIR/python:$here
 case $1 in
-test_torch | test_patch)
+test_torch* | test_autograd | test_patch)
 	environment=$root/build/venv-torch
 	path=$path:$root/tests/torch
 	;;

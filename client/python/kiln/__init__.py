@@ -6,6 +6,7 @@
 The first call connects to the daemon, and starts it if none runs.  Importing this does nothing but
 load; NumPy and torch are imported by nobody but the caller.
 """
+from . import _late
 from ._client import Client, connect
 from ._errors import (
     CompileError,
@@ -41,3 +42,6 @@ def __getattr__(name):
 
         return import_module("kiln.nn")
     raise AttributeError(f"module 'kiln' has no attribute {name!r}")
+
+
+_late.watch()

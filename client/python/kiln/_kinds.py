@@ -14,12 +14,16 @@ calls (autograd, tracing), register a function that describes its types:
             "stream": stream,           # stream(device): the address of the current CUDA stream
             "when": "grad",             # "never", "grad": an input requires it, "always"
             "redirect": redirect,       # redirect(name, args, named) is called then: a result, or
-        }                               # NotImplemented for the usual way
+                                        # NotImplemented for the usual way
+            "dispatch": dispatch,       # the same, for a tensor that has no memory, and where
+            "asks": asks,               # asks() is true, and for a first tensor of f16 or bf16
+            "asks_half": asks,          # where this one is
+        }
     kiln._kinds.register("mine", of_mine)
 """
 import sys
 
-from ._errors import NotSupported, WrongType
+from ._errors import WrongType
 
 _registered = {}
 
@@ -51,6 +55,24 @@ def _torch(type):
     if torch is None or not issubclass(type, getattr(torch, "Tensor", ())):
         return None
 
+    # The gradients and torch.ops.kiln are loaded by the first call that needs them.
+    def redirect(name, args, named):
+        from . import torch as integration
+
+        return integration.redirect(name, args, named)
+
+    def dispatch(name, args, named):
+        from . import torch as integration
+
+        return integration.dispatch(name, args, named)
+
+    return dict(of_torch(type), redirect=redirect, dispatch=dispatch)
+
+
+def of_torch(type):
+    """How tensors of torch are read and made, and when a call of them is not Kiln's alone."""
+    torch = sys.modules["torch"]
+
     def empty(like, shape, dtype):
         return like.new_empty(shape, dtype=getattr(torch, {
             "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8",
@@ -63,17 +85,13 @@ def _torch(type):
         # Without elements its strides would not be those of a new tensor.
         return None if 0 in shape else empty(like, (), dtype).expand(shape)
 
-    def redirect(name, args, named):
-        if not torch.is_grad_enabled():
-            return NotImplemented
-        raise NotSupported(f"an input of {name}() requires grad, and the call would not be "
-                           "recorded: use torch.no_grad(), or detach() the input")
-
+    dispatches = type.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
     return {"read": "exchange" if exchange else "attributes", "new_empty": True,
             "empty_like": torch.empty_like, "empty": empty, "pattern": pattern,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
-            "when": "grad", "redirect": redirect}
+            "when": "always" if dispatches else "grad",
+            "asks": torch._C._len_torch_dispatch_stack, "asks_half": torch.is_autocast_enabled}
 
 
 _NUMPY = {"f16": "f2", "f32": "f4", "f64": "f8", "i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2",

@@ -76,6 +76,7 @@ PyObject *module_call(PyObject *module, PyObject *args)
 						  &PyDict_Type, &attrs))
 		return NULL;
 	problem_begin(&problem, op);
+	problem.settled = true;
 	if (fill(&problem, inputs, outputs, attrs) == 0)
 		result = problem_run(&problem);
 	problem_end(&problem);

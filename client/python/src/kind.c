@@ -82,6 +82,9 @@ static struct kind *describe(PyObject *type)
 	kind->empty = member(description, "empty");
 	kind->stream = member(description, "stream");
 	kind->redirect = member(description, "redirect");
+	kind->dispatch = member(description, "dispatch");
+	kind->asks = member(description, "asks");
+	kind->asks_half = member(description, "asks_half");
 	Py_DECREF(description);
 	if (kind->read == KIND_EXCHANGE && read_exchange(kind) != 0) {
 		free(kind);

@@ -34,6 +34,10 @@ struct kind {
 	PyObject *empty;   /* empty(like, shape, dtype name): an output */
 	PyObject *stream;  /* stream(device number): an address as an int; NULL: the default stream */
 	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented */
+	PyObject
+		*dispatch;  /* the same, for tensors that have no memory to read; NULL: there are none */
+	PyObject *asks; /* asks(): is the library watching calls now? then all go to dispatch */
+	PyObject *asks_half; /* the same, for a first tensor of f16 or bf16 */
 };
 
 /* Returns the kind of an object's type, or NULL with an exception.  It lives until

@@ -10,7 +10,7 @@
 struct operator
 {
 	const struct operator_row *row;
-	PyMethodDef method;
+	PyMethodDef method, here;
 	PyObject *names[PARAMETERS_MOST]; /* interned */
 };
 
@@ -185,9 +185,12 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 	for (int i = 0; i < row->parameter_count; i++)
 		if (row->parameters[i].kind <= PARAMETER_OUT)
 			of[row->parameters[i].operand] = i;
-	for (int i = 0; i < row->operand_count; i++)
+	for (int i = 0; i < row->operand_count; i++) {
 		if (add_operand(problem, &row->operands[i], &row->parameters[of[i]], slots[of[i]]) != 0)
 			return RAISED;
+		if (problem->unread)
+			return 0;
+	}
 	for (int i = 0; i < row->parameter_count; i++)
 		if (row->parameters[i].kind > PARAMETER_OUT &&
 			add_attribute(problem, &row->parameters[i], slots[i]) != 0)
@@ -195,31 +198,49 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 	return 0;
 }
 
-/* Gives the call, as it came, to the redirect of a kind: a result, NotImplemented, or NULL. */
+/* Gives the call, as it came, to a tensor's kind: a result, NotImplemented, or NULL. */
 static PyObject *redirect(const struct operator* op, const struct problem *problem,
 						  PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-	const struct kind *kind = problem->kind;
 	PyObject *positional = PyTuple_New(count), *named = PyDict_New(), *result = NULL;
 
-	for (int i = 0; i < problem->count; i++) {
-		const struct kind *other =
-			problem->operands[i].role == ROLE_INPUT ? kind_of(problem->operands[i].object) : NULL;
-		if (other && other->when == REDIRECT_ALWAYS)
-			kind = other;
-	}
 	for (Py_ssize_t i = 0; positional && i < count; i++) {
 		Py_INCREF(args[i]);
 		PyTuple_SetItem(positional, i, args[i]);
 	}
-	bool whole = positional && named && kind->redirect;
+	bool whole = positional && named;
 	for (Py_ssize_t i = 0; whole && keywords && i < PyTuple_Size(keywords); i++)
 		whole = PyDict_SetItem(named, PyTuple_GetItem(keywords, i), args[count + i]) == 0;
 	if (whole)
-		result = PyObject_CallFunction(kind->redirect, "sOO", op->row->name, positional, named);
+		result = PyObject_CallFunction(problem->redirect, "sOO", op->row->name, positional, named);
 	Py_XDECREF(positional);
 	Py_XDECREF(named);
 	return result;
+}
+
+/* Runs a call, whatever the kinds of its tensors say. */
+static PyObject *run_here(const struct operator* op, PyObject *const *slots)
+{
+	PyObject *result = NULL;
+	struct problem problem;
+
+	problem_begin(&problem, op->row->name);
+	problem.settled = true;
+	if (fill(op, slots, &problem) == 0)
+		result = problem_run(&problem);
+	problem_end(&problem);
+	return result;
+}
+
+static PyObject *call_here(PyObject *self, PyObject *const *args, Py_ssize_t count,
+						   PyObject *keywords)
+{
+	const struct operator* op = PyCapsule_GetPointer(self, "kiln operator");
+	PyObject *slots[PARAMETERS_MOST];
+
+	if (!op || bind(op, args, count, keywords, slots) != 0)
+		return NULL;
+	return run_here(op, slots);
 }
 
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
@@ -231,17 +252,27 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 	if (!op || bind(op, args, count, keywords, slots) != 0)
 		return NULL;
 	problem_begin(&problem, op->row->name);
-	if (fill(op, slots, &problem) == 0) {
-		result =
-			problem.redirected ? redirect(op, &problem, args, count, keywords) : Py_NotImplemented;
-		if (result == Py_NotImplemented) {
-			if (problem.redirected)
-				Py_DECREF(result);
-			result = problem_run(&problem);
-		}
-	}
+	if (fill(op, slots, &problem) == 0)
+		result = problem.redirect ? redirect(op, &problem, args, count, keywords)
+								  : problem_run(&problem);
 	problem_end(&problem);
-	return result;
+	if (result != Py_NotImplemented)
+		return result;
+	Py_DECREF(result);
+	return run_here(op, slots);
+}
+
+/* The functions that call_here() is behind: the dictionary `here`, by the operators' names. */
+static int make_here(PyObject *here, struct operator* op)
+{
+	op->here = (PyMethodDef){op->row->name, (PyCFunction)(void (*)(void))call_here,
+							 METH_FASTCALL | METH_KEYWORDS, op->row->documentation};
+	PyObject *self = PyCapsule_New(op, "kiln operator", NULL);
+	PyObject *function = self ? PyCFunction_NewEx(&op->here, self, NULL) : NULL;
+	int status = function ? PyDict_SetItemString(here, op->row->name, function) : RAISED;
+	Py_XDECREF(self);
+	Py_XDECREF(function);
+	return status;
 }
 
 static int make_function(PyObject *module, struct operator* op, const struct operator_row *row)
@@ -264,9 +295,13 @@ static int make_function(PyObject *module, struct operator* op, const struct ope
 
 int operators_init(PyObject *module)
 {
+	PyObject *here = PyDict_New();
 	operators = calloc((size_t)operator_row_count, sizeof(*operators));
 	for (int i = 0; i < operator_row_count; i++)
-		if (!operators || make_function(module, &operators[i], &operator_rows[i]) != 0)
+		if (!operators || !here || make_function(module, &operators[i], &operator_rows[i]) != 0 ||
+			make_here(here, &operators[i]) != 0) {
+			Py_XDECREF(here);
 			return RAISED;
-	return 0;
+		}
+	return PyModule_AddObject(module, "here", here);
 }

@@ -16,7 +16,9 @@ void problem_begin(struct problem *problem, const char *op)
 	problem->like = NULL;
 	problem->like_view = NULL;
 	problem->device = VIEW_HOST;
-	problem->redirected = false;
+	problem->redirect = NULL;
+	problem->unread = false;
+	problem->settled = false;
 	problem->count = 0;
 	problem->attr_count = 0;
 }
@@ -55,13 +57,49 @@ int problem_left_out(struct problem *problem, const char *name)
 	return add(problem, ROLE_LEFT_OUT, NULL, name) ? 0 : RAISED;
 }
 
+/* The kind gets the call as it came: its tensor may have no memory. */
+static int leave_unread(struct problem *problem, const struct kind *kind)
+{
+	problem->redirect = kind->dispatch ? kind->dispatch : kind->redirect;
+	problem->unread = problem->redirect != NULL;
+	return 0;
+}
+
+static int ask(PyObject *function, bool *yes)
+{
+	PyObject *answer = function ? PyObject_CallNoArgs(function) : NULL;
+	if (!answer)
+		return function ? RAISED : 0;
+	*yes = *yes || PyObject_IsTrue(answer) == 1;
+	Py_DECREF(answer);
+	return 0;
+}
+
 /* Reads a tensor that was passed, and compares its device with the others'. */
 static int read_operand(struct problem *problem, struct problem_operand *operand)
 {
 	const struct kind *kind = kind_of(operand->object);
-	if (!kind || view_read(kind, operand->object, operand->name, &operand->view) != 0)
+	if (!kind)
 		return RAISED;
-	if (!problem->kind) {
+	bool first = !problem->kind, half;
+	bool taken = !problem->settled && kind->when == REDIRECT_ALWAYS && kind->redirect;
+	if (!problem->settled && first && ask(kind->asks, &taken) != 0)
+		return RAISED;
+	if (taken)
+		return leave_unread(problem, kind);
+	if (view_read(kind, operand->object, operand->name, &operand->view) != 0) {
+		operand->view.owner = NULL;
+		if (problem->settled || !kind->dispatch)
+			return RAISED;
+		PyErr_Clear();
+		return leave_unread(problem, kind);
+	}
+	half = operand->view.dtype == KILN_F16 || operand->view.dtype == KILN_BF16;
+	if (!problem->settled && first && half && ask(kind->asks_half, &taken) != 0)
+		return RAISED;
+	if (taken)
+		return leave_unread(problem, kind);
+	if (first) {
 		problem->kind = kind;
 		problem->like = operand->object;
 		problem->like_view = &operand->view;
@@ -70,13 +108,12 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 	if (operand->view.device != problem->device)
 		return error_raise_value("%s: %s is on another device than %s; all must be on one",
 								 problem->op, operand->name, problem->operands[0].name);
-	if (kind->when == REDIRECT_ALWAYS) {
-		problem->redirected = true;
-	} else if (kind->when == REDIRECT_GRAD && operand->role == ROLE_INPUT) {
+	if (!problem->settled && kind->when == REDIRECT_GRAD && operand->role == ROLE_INPUT) {
 		PyObject *grad = PyObject_GetAttr(operand->object, word_requires_grad);
 		if (!grad)
 			return RAISED;
-		problem->redirected = problem->redirected || grad == Py_True;
+		if (grad == Py_True)
+			problem->redirect = kind->redirect;
 		Py_DECREF(grad);
 	}
 	return 0;

@@ -37,7 +37,9 @@ struct problem {
 	PyObject *like;
 	const struct view *like_view;
 	int device;
-	bool redirected; /* an input asks for its kind's redirect */
+	PyObject *redirect; /* a tensor's kind gets the call; borrowed, NULL: it runs here */
+	bool unread;        /* such a tensor was not read, and none behind it */
+	bool settled;       /* no kind gets the call */
 	int count;
 	struct problem_operand operands[KILN_MAX_OPERANDS];
 	int attr_count;

@@ -1,0 +1,176 @@
+"""Gradients of the operators, found by the names of operands: softmax_backward(y, dy) -> dx is the
+gradient of softmax(x) -> y, since it reads an output and its d, and writes the d of an input.
+
+An operator whose gradient reads nothing but gradients and indices is linear: it is the gradient of
+its gradient.  Everything else has first derivatives only.
+"""
+import torch
+
+from ._errors import NotSupported
+
+
+def _permute(operator, values, grads, run):
+    # The gradient of a reordering is the reverse one.
+    rank = len(values[operator.order_at])
+    back = [0] * rank
+    for place, axis in enumerate(values[operator.order_at]):
+        back[axis % rank] = place
+    return {operator.first: run(operator, [grads[0], back])[0]}
+
+
+# Gradients that no operator of Kiln's is; values have types where tensors were.
+_OWN = {"permute": _permute}
+
+
+def find(operators):
+    """Gives each operator its gradient, or None."""
+    for operator in operators.values():
+        operator.gradient = None
+        back = operators.get(operator.name + "_backward")
+        if operator.name in _OWN:
+            operator.gradient = Gradient(operator, None)
+        elif back:
+            operator.gradient = Gradient(operator, back)
+    for operator in list(operators.values()):
+        forward = operators.get(operator.name.removesuffix("_backward"))
+        if forward is not operator and forward and forward.gradient.is_linear():
+            operator.gradient = Gradient(operator, forward)
+
+
+class Gradient:
+    """The gradient of an operator: what a call keeps, and what is done with it."""
+
+    def __init__(self, operator, back):
+        self.operator, self.back = operator, back
+        places = {output.name: place for place, output in enumerate(operator.outputs)}
+        self.reads, self.writes, self.attributes = [], [], []
+        self.own = _OWN.get(operator.name)
+        self.sum = places.get("sum")
+        self.residual = operator.inputs.get("residual")
+        self.differentiable = set() if self.sum is None else {self.sum}
+        self.computed = []  # the wants that a recorded call has in any case
+        # A bias that is added before a softmax has the gradient of the softmax's input.
+        self.bias = operator.inputs.get("mask")
+        if self.own:
+            self.differentiable.add(0)
+            self.writes = [(None, operator.first)]
+            return
+        for name, place in back.inputs.items():
+            self._read(name, place, places)
+        for place, output in enumerate(back.outputs):
+            name = output.name[1:] if output.name[1:] in operator.inputs else "d" + output.name
+            self.writes.append((place, operator.inputs[name]))
+        for place, name in enumerate(back.names):
+            if back.kinds[place] not in ("INPUT", "WANT"):
+                self.attributes.append(
+                    (place, operator.names.index(name) if name in operator.names else None))
+
+    def _read(self, name, place, places):
+        grad = places.get(name[1:] if name[:1] == "d" and name[1:] in places else "d" + name)
+        if grad is not None:
+            self.reads.append((place, "grad", grad))
+            self.differentiable.add(grad)
+        elif name in places:
+            self.reads.append((place, "output", places[name]))
+            want = self.operator.outputs[places[name]].want
+            if want is not None:
+                self.computed.append(want)
+        else:
+            self.reads.append((place, "input", self.operator.inputs[name]))
+
+    def is_linear(self):
+        """Does it read nothing but gradients and indices?"""
+        return bool(self.back) and all(
+            kind == "grad" or self.back.rules[name][1] == "index"
+            for (name, _), (_, kind, _) in zip(self.back.inputs.items(), self.reads))
+
+    def refuse(self, values):
+        """Raises where an input that requires grad has no gradient."""
+        reached = {place for _, place in self.writes} | {self.residual, self.bias}
+        for place in self.operator.inputs.values():
+            value = values[place]
+            if value is not None and value.requires_grad and place not in reached:
+                raise NotSupported(f"{self.operator.name}() has no gradient for "
+                                   f"{self.operator.names[place]}: detach() it")
+
+    # ---- A call that is recorded ----
+
+    def widened(self, values):
+        """The values of a call that computes what the gradient reads."""
+        values = list(values)
+        for want in self.computed:
+            values[want] = True
+        if self.residual is not None and values[self.residual] is not None:
+            values[self.operator.outputs[self.sum].want] = True
+        return values
+
+    def kept(self, values, results):
+        """The tensors to be kept, None where one is not there."""
+        kept = []
+        for _, kind, place in self.reads:
+            if kind == "output":
+                kept.append(results[place])
+            elif kind == "input" and place == self.operator.first and self._sums(values):
+                kept.append(results[self.sum])  # of which the norm was taken
+            elif kind == "input":
+                kept.append(values[place])
+        return kept
+
+    def _sums(self, values):
+        return self.residual is not None and values[self.residual] is not None
+
+    def rest(self, values):
+        """The values with the types of the tensors, and a shape where the gradient asks for one."""
+        rest = list(values)
+        for place in self.operator.inputs.values():
+            rest[place] = None if values[place] is None else values[place].dtype
+        if self.back and self.back.sized:
+            rest.append(values[self.operator.first].shape[-1])
+        if self.bias is not None and values[self.bias] is not None:
+            rest.append(values[self.bias].shape)
+        return rest
+
+    def apply(self, rest, kept, grads, needs, run):
+        """The gradients of the inputs, by their places; run(operator, values) is how to call."""
+        if self.own:
+            return self.own(self.operator, rest, grads, run) if grads[0] is not None else {}
+        found = {}
+        sources = iter(kept)
+        values = [None] * len(self.back.names)
+        for place, kind, source in self.reads:
+            values[place] = grads[source] if kind == "grad" else next(sources)
+        known = all(grads[source] is not None for _, kind, source in self.reads if kind == "grad")
+        for place, source in self.attributes:
+            values[place] = rest[source] if source is not None else rest[-1]
+        if known:
+            self._run(values, needs, run, found)
+            if self.bias is not None and needs[self.bias]:
+                self._add_bias(values, rest[-1], run, found)
+        if self.sum is not None and grads[self.sum] is not None:
+            given = grads[self.sum]
+            dx = found.get(self.operator.first)
+            found[self.operator.first] = given if dx is None else dx + given
+        if self.residual is not None and needs[self.residual]:
+            found[self.residual] = found.get(self.operator.first)
+        return {place: grad.to(rest[place]) for place, grad in found.items()
+                if needs[place] and grad is not None}
+
+    def _run(self, values, needs, run, found):
+        wanted = False
+        for place, target in self.writes:
+            need = needs[target] or (target == self.operator.first and
+                                     self.residual is not None and needs[self.residual])
+            want = self.back.outputs[place].want
+            if want is not None:
+                values[want] = bool(need)
+            wanted = wanted or need
+        if wanted:
+            for (place, target), result in zip(self.writes, run(self.back, values)):
+                found[target] = result
+
+    def _add_bias(self, values, shape, run, found):
+        scale = self.back.names.index("scale")
+        dz = run(self.back, [None if place == scale else value
+                             for place, value in enumerate(values)])[0]
+        wide = dz if dz.dtype == torch.float64 else dz.float()
+        found[self.bias] = wide.sum_to_size(shape)

@@ -1,0 +1,197 @@
+"""What torch's side of Kiln knows of an operator: all of it follows from the operator's row.
+
+A call is a flat tuple of values here, one for each parameter but out=, in the row's order: tensors
+or None, attributes or None, and for an output that may be left out whether it is wanted.
+"""
+import torch
+
+from . import _kiln
+from ._rows import ROWS
+
+_TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "SHAPE": "SymInt[]",
+          "WANT": "bool"}
+
+
+class Output:
+    """One output of an operator."""
+
+    def __init__(self, name, shape, dtype, want):
+        self.name, self.shape, self.dtype = name, shape, dtype
+        self.want = want  # the place of the value that asks for it; None: it is always there
+
+
+class Operator:
+    """An operator: how a call of it is read, run, and described to torch."""
+
+    def __init__(self, name):
+        operands, parameters, positional = ROWS[name]
+        self.name = name
+        self.parameters = [row for row in parameters if row[1] != "OUT"]
+        # How long the rows of such an output are is said by nothing but the output.
+        self.sized = any(row[1:3] == ("out", "last") for row in operands) and \
+            operands[0][0].startswith("d")
+        if self.sized:
+            required = sum(row[3] for row in self.parameters)
+            self.parameters.insert(required, ("last", "INT", -1, True, False))
+        self.names = [row[0] for row in self.parameters]
+        self.kinds = [row[1] for row in self.parameters]
+        self.inputs = {operands[row[2]][0]: place for place, row in enumerate(self.parameters)
+                       if row[1] == "INPUT"}
+        self.rules = {operand[0]: operand[2:] for operand in operands}
+        wants = {row[2]: place for place, row in enumerate(self.parameters) if row[1] == "WANT"}
+        self.outputs = [Output(row[0], *row[2:], wants.get(place))
+                        for place, row in enumerate(operands) if row[1] == "out"]
+        self.first = self.inputs[operands[0][0]]
+        self.shape_at = self.kinds.index("SHAPE") if "SHAPE" in self.kinds else None
+        self.order_at = self.kinds.index("INTS") if "INTS" in self.kinds else None
+        self.signature = self._signature(parameters, positional)
+        self.usual = [row[1] == "WANT" and row[4] or None for row in self.parameters]
+        self.sources = self._sources()
+        self.out_source = "out" if any(row[1] == "OUT" for row in parameters) else "None"
+        self.bind = eval(f"lambda {self.signature}: (({self.sources}), {self.out_source})")
+        self._here = self._runner(positional, _kiln.here[name])
+        self._anywhere = self._runner(positional, getattr(_kiln, name))
+        self.op = None  # torch.ops.kiln.NAME, once it is defined
+
+    # ---- Texts ----
+
+    @staticmethod
+    def _signature(parameters, positional):
+        words = []
+        for place, (name, kind, _, required, preset) in enumerate(parameters):
+            if place == positional:
+                words.append("*")
+            usual = str(preset) if kind == "WANT" else "None"
+            words.append(name if required else f"{name}={usual}")
+        return ", ".join(words)
+
+    def _sources(self):
+        words = list(self.names)
+        if self.sized:
+            words[words.index("last")] = "None if out is None else out.shape[-1]"
+        return ", ".join(words) + ","
+
+    def _runner(self, positional, function):
+        words = []
+        for place, name in enumerate(row[0] for row in ROWS[self.name][1]):
+            if name in self.names:
+                words.append(name if place < positional else f"{name}={name}")
+        if self.sized:
+            first = self.names[self.first]
+            words.append(f"out={first}.new_empty((*{first}.shape[:-1], last))")
+        return eval(f"lambda {', '.join(self.names)}: function({', '.join(words)})",
+                    {"function": function})
+
+    def schema(self):
+        """The operator in the language of torch.library."""
+        words = []
+        for name, kind, _, required, preset in self.parameters:
+            if kind == "INPUT":
+                words.append(f"Tensor {name}" if required else f"Tensor? {name}=None")
+            elif kind == "WANT":
+                words.append(f"bool {name}={preset}")
+            else:
+                type = _TYPES[kind]
+                words.append(f"{type.rstrip('?')} {name}" if required else f"{type} {name}=None")
+        results = ["Tensor"] * len(self.outputs)
+        result = results[0] if len(results) == 1 else f"({', '.join(results)})"
+        return f"{self.name}({', '.join(words)}) -> {result}"
+
+    # ---- Values ----
+
+    def plain(self, values):
+        """The values as torch.ops takes them: lists for shapes, numbers and flags for the rest."""
+        plain = list(values)
+        for place, kind in enumerate(self.kinds):
+            value = plain[place]
+            if kind == "WANT":
+                plain[place] = value is not None and value is not False
+            elif kind == "SHAPE" and not isinstance(value, (list, tuple)):
+                plain[place] = [value]
+            elif kind in ("SHAPE", "INTS"):
+                plain[place] = list(value)
+            elif kind == "INT" and isinstance(value, bool):
+                plain[place] = int(value)
+        return plain
+
+    def filled(self, values):
+        """The values with the defaults that torch's dispatcher leaves out."""
+        return [*values, *self.usual[len(values):]]
+
+    def wanted(self, values):
+        """The places of the outputs that a call has."""
+        return [place for place, output in enumerate(self.outputs)
+                if output.want is None or values[output.want]]
+
+    def tensors(self, values):
+        """The inputs that are there."""
+        return [values[place] for place in self.inputs.values() if values[place] is not None]
+
+    # ---- Running ----
+
+    def run(self, values, anywhere=False):
+        """Runs a call: a list of its outputs, None where one is not wanted.
+
+        It runs here and now, or anywhere: as kiln.NAME, which sees what the tensors are.
+        """
+        results = (self._anywhere if anywhere else self._here)(*values)
+        if len(self.outputs) == 1:
+            return [results]
+        places = self.wanted(values)
+        whole = [None] * len(self.outputs)
+        if len(places) == 1:
+            whole[places[0]] = results
+        else:
+            for place, result in zip(places, results):
+                whole[place] = result
+        return whole
+
+    def kernel(self, *values):
+        """torch.ops.kiln.NAME: an output that is not wanted has no elements."""
+        values = self.filled(values)
+        results = self.run(values)
+        if len(results) == 1:
+            return results[0]
+        empty = values[self.first].new_empty
+        return tuple(empty((0,)) if result is None else result for result in results)
+
+    def fake(self, *values):
+        """The same without memory: by the rules of the row."""
+        values = self.filled(values)
+        wanted = self.wanted(values)
+        first = values[self.first]
+        results = tuple(
+            first.new_empty(self._shape(output, values), dtype=self._dtype(output, values))
+            if place in wanted else first.new_empty((0,))
+            for place, output in enumerate(self.outputs))
+        return results[0] if len(results) == 1 else results
+
+    def _shape(self, output, values):
+        shape = values[self.first].shape
+        split = len(shape) - (1 if self.shape_at is None else len(values[self.shape_at]))
+        if output.shape == "trailing":
+            return shape[split:]
+        if output.shape == "leading":
+            return shape[:split]
+        if output.shape == "one":
+            return ()
+        if output.shape == "last":
+            return (*shape[:-1], values[self.names.index("last")] if self.sized else
+                    self._of_rule("lists", values)[0].shape[-1])
+        return shape if self.order_at is None else [shape[axis] for axis in values[self.order_at]]
+
+    def _of_rule(self, shape, values):
+        return [values[place] for name, place in self.inputs.items()
+                if self.rules[name][0] == shape and values[place] is not None]
+
+    def _dtype(self, output, values):
+        first = values[self.first].dtype
+        if output.dtype == "computed":
+            return torch.float64 if first == torch.float64 else torch.float32
+        if output.dtype == "i64":
+            return torch.int64
+        if output.dtype == "own":
+            # A gradient of a factor has the factor's type.
+            factors = self._of_rule("trailing", values)
+            return factors[0].dtype if factors else first
+        return first

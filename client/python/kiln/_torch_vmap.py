@@ -1,0 +1,80 @@
+"""torch.vmap of the operators: a batch is one more leading dimension, where the rows' rules leave
+one free; else the calls of a batch are made one after the other.
+"""
+import torch
+
+# An operand of these shapes has a place for a batch only if all of the batch share it.
+_SHARED = ("trailing", "lists", "per_box", "boundaries", "one")
+
+
+def _is_free(operator, dims, values):
+    for name, place in operator.inputs.items():
+        if dims[place] is not None and operator.rules[name][0] in _SHARED:
+            return False
+    outputs = [operator.outputs[place] for place in operator.wanted(values)]
+    return all(output.shape not in ("trailing", "one") for output in outputs)
+
+
+def _in_front(tensor, dim, size, rank):
+    """The tensor with its batch as first dimension, and ones behind it up to a rank."""
+    if dim is None:
+        tensor = tensor.unsqueeze(0).expand(size, *tensor.shape)
+    else:
+        tensor = tensor.movedim(dim, 0)
+    while tensor.dim() < rank:
+        tensor = tensor.unsqueeze(1)
+    return tensor
+
+
+def _as_one(operator, size, dims, values):
+    """The values of the one call that does the whole batch."""
+    values = list(values)
+    rank = values[operator.first].dim() + (dims[operator.first] is None)
+    for name, place in operator.inputs.items():
+        shape = operator.rules[name][0]
+        if values[place] is None or shape in _SHARED:
+            continue
+        if shape != "mask":
+            values[place] = _in_front(values[place], dims[place], size, 0)
+        elif dims[place] is not None:
+            lengths = values[operator.names.index("kind")] == "lengths"
+            values[place] = _in_front(values[place], dims[place], size, rank - lengths)
+    if "dim" in operator.names:
+        place = operator.names.index("dim")
+        if values[place] is not None and values[place] >= 0:
+            values[place] += 1
+    if operator.order_at is not None:
+        axes = values[operator.order_at]
+        values[operator.order_at] = [0] + [axis % (rank - 1) + 1 for axis in axes]
+    return values
+
+
+def _one_by_one(operator, size, dims, values):
+    results = []
+    for at in range(size):
+        results.append(operator.op(*(
+            value if dim is None else value.select(dim, at) for value, dim in zip(values, dims))))
+    if len(operator.outputs) == 1:
+        return torch.stack(results)
+    return tuple(torch.stack(column) for column in zip(*results))
+
+
+def batched(operator):
+    """What torch.library.register_vmap() wants of an operator."""
+    many = len(operator.outputs) > 1
+
+    def rule(info, dims, *values):
+        values = operator.filled(values)
+        dims = [*dims, *[None] * (len(values) - len(dims))]
+        dims = [dim if isinstance(dim, int) else None for dim in dims]
+        if not _is_free(operator, dims, values):
+            results = _one_by_one(operator, info.batch_size, dims, values)
+            return results, (0,) * len(results) if many else 0
+        results = operator.op(*_as_one(operator, info.batch_size, dims, values))
+        if not many:
+            return results, 0
+        # An output that is not wanted has no batch.
+        wanted = operator.wanted(values)
+        return results, tuple(0 if at in wanted else None for at in range(len(results)))
+
+    return rule

@@ -1,0 +1,178 @@
+"""test_torch_ops.py: torch.ops.kiln.NAME, and what reaches it: torch.compile, export, vmap."""
+import unittest
+
+import support  # noqa: F401  a daemon of the tests' own
+from torch_cases import cases, leaves, normal, prepared, torch
+
+import kiln
+
+
+def both(function, *args):
+    """What a function gives plainly and compiled, with the gradients of both."""
+    def run(function):
+        inputs = [value.detach().requires_grad_(value.requires_grad) for value in args]
+        results = function(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        loss = sum((one.double() * one.double().cos()).sum() for one in results)
+        if loss.requires_grad:
+            loss.backward()
+        return [*results, *(one.grad for one in inputs if one.requires_grad)]
+    return run(function), run
+
+
+class Operators(unittest.TestCase):
+    def test_opcheck(self):
+        for name, args, named in cases():
+            operator = kiln.torch.OPERATORS[name]
+            args, named = prepared(name, args, named)
+            with self.subTest(name, **named):
+                values, _ = operator.bind(*args, **named)
+                torch.library.opcheck(operator.op, tuple(operator.plain(values)))
+
+    def test_gradients(self):
+        # Through the dispatcher, with the statistics that the call did not ask for.
+        for name, args, named in cases():
+            operator = kiln.torch.OPERATORS[name]
+            args, named = prepared(name, args, named)
+            inputs = leaves(args, named)
+            values, _ = operator.bind(*args, **named)
+            with self.subTest(name, **named):
+                got = operator.op(*operator.plain(values))
+                got = got[0] if isinstance(got, tuple) else got
+                expected = getattr(kiln, name)(*args, **named)
+                expected = expected[0] if isinstance(expected, tuple) else expected
+                torch.testing.assert_close(got, expected, rtol=0, atol=0)
+                dy = torch.randn_like(got)
+                for one, other in zip(torch.autograd.grad(got, inputs, dy),
+                                      torch.autograd.grad(expected, inputs, dy)):
+                    torch.testing.assert_close(one, other)
+
+    def test_all_are_there(self):
+        for name in kiln._operators.__all__:
+            self.assertTrue(hasattr(torch.ops.kiln, name))
+
+    def test_second_derivative(self):
+        x = normal(3, 5).requires_grad_()
+        grad, = torch.autograd.grad(torch.ops.kiln.softmax(x).square().sum(), x,
+                                    create_graph=True)
+        with self.assertRaisesRegex(kiln.NotSupported, "no second ones"):
+            grad.sum().backward()
+
+
+class Traced(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+
+    def compare(self, function, *args, **how):
+        plain, run = both(function, *args)
+        for got, expected in zip(run(torch.compile(function, fullgraph=True, **how)), plain):
+            torch.testing.assert_close(got, expected)
+
+    def test_compile(self):
+        x, w = normal(3, 4, 5).requires_grad_(), normal(5).requires_grad_()
+
+        def block(x, w):
+            y, total = kiln.layer_norm(x * 2, x.shape[-1:], w, residual=x, sum=True)
+            z = kiln.rms_norm(total, 5, w, 1e-3) + kiln.softmax(y, dim=1, scale=0.5)
+            return kiln.permute(z, (2, 0, 1)), kiln.masked_softmax(y[..., :4], kind="causal")
+
+        self.compare(block, x, w, backend="aot_eager")
+        self.compare(block, x.detach(), w.detach(), backend="aot_eager")
+
+    def test_compile_for_any_size(self):
+        function = torch.compile(lambda x: kiln.rms_norm(kiln.softmax(x), x.shape[-1]),
+                                 fullgraph=True, dynamic=True, backend="aot_eager")
+        for rows in (3, 7):
+            x = normal(rows, rows + 2)
+            torch.testing.assert_close(function(x), kiln.rms_norm(kiln.softmax(x), rows + 2))
+
+    def test_compile_writes(self):
+        def function(x):
+            out = torch.zeros_like(x)
+            y, mean = kiln.layer_norm(x, 5, out=out, mean=True)
+            return y + out, mean
+
+        self.compare(function, normal(4, 5), backend="aot_eager")
+
+    def test_inductor(self):
+        x = normal(4, 5).float().requires_grad_()
+        self.compare(lambda x: kiln.softmax(x * 2) + 1, x)
+
+    def test_autocast(self):
+        def function(x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return kiln.softmax(x @ x)
+
+        self.compare(function, normal(5, 5).float(), backend="aot_eager")
+
+    def test_export(self):
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return kiln.softmax(kiln.layer_norm(x, x.shape[-1:]))
+
+        x = normal(4, 5)
+        for strict in (False, True):
+            program = torch.export.export(Model(), (x,), strict=strict)
+            called = {str(node.target) for node in program.graph.nodes}
+            self.assertLessEqual({"kiln.softmax.default", "kiln.layer_norm.default"}, called)
+            torch.testing.assert_close(program.module()(x), Model()(x))
+
+    def test_make_fx(self):
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        for mode in ("real", "fake", "symbolic"):
+            graph = make_fx(lambda x: kiln.softmax(x, 0), tracing_mode=mode)(normal(3, 5))
+            self.assertIn("kiln.softmax.default", graph.code)
+            x = normal(3, 5)
+            torch.testing.assert_close(graph(x), torch.softmax(x, 0))
+
+    def test_no_memory(self):
+        y, rstd = kiln.rms_norm(torch.empty(3, 5, device="meta", dtype=torch.half), 5, rstd=True)
+        self.assertEqual((y.shape, y.dtype, rstd.shape, rstd.dtype, y.device.type),
+                         ((3, 5), torch.half, (3,), torch.float, "meta"))
+        with self.assertRaisesRegex(kiln.NotSupported, "dense tensors.*sparse_coo"):
+            kiln.softmax(torch.eye(3).to_sparse())
+
+
+class Vmap(unittest.TestCase):
+    def compare(self, function, dims, *args):
+        size = next(value.shape[dim] for value, dim in zip(args, dims) if dim is not None)
+        expected = torch.stack([function(*(value if dim is None else value.select(dim, at)
+                                           for value, dim in zip(args, dims)))
+                                for at in range(size)])
+        torch.testing.assert_close(torch.vmap(function, in_dims=dims)(*args), expected)
+
+    def test_operators(self):
+        x, w, b = normal(3, 4, 5), normal(4, 5), normal(4, 5)
+        index = torch.tensor([[4, 0], [1, 1], [2, 3]], dtype=torch.int32)
+        mask = torch.rand(4, 5) > 0.5
+        self.compare(kiln.softmax, (1,), x)
+        self.compare(lambda x: kiln.log_softmax(x, 0), (2,), x)
+        self.compare(lambda x: kiln.cumsum(x, -2), (0,), x)
+        self.compare(lambda x: kiln.permute(x, (1, 0)), (1,), x)
+        self.compare(lambda x, m: kiln.masked_softmax(x, m), (1, 0), x, mask)
+        self.compare(lambda x, m: kiln.masked_softmax(x, m), (0, None), x, mask)
+        self.compare(lambda x, m: kiln.masked_softmax(x, m), (None, 0), x[0], mask[:, None])
+        self.compare(lambda x, w: kiln.layer_norm(x, 5, w), (0, None), x, w[0])
+        self.compare(lambda x, w: kiln.layer_norm(x, 5, w), (1, 0), x, w)
+        self.compare(lambda x, r: kiln.rms_norm(x, 5, residual=r, sum=True)[1], (0, None), x, b)
+        self.compare(lambda s, i: kiln.gather(s, i), (1, None), x.movedim(1, 0)[:, :, None],
+                     index[:1])
+        self.compare(lambda s, i: kiln.gather(s, i), (None, 0), x[:1, :3],
+                     torch.stack([index, index.flip(0)]))
+
+    def test_gradients(self):
+        x = normal(3, 5).requires_grad_()
+        got, = torch.autograd.grad(torch.vmap(kiln.softmax)(x)[0, 1], x)
+        torch.testing.assert_close(got, torch.autograd.grad(torch.softmax(x, -1)[0, 1], x)[0])
+        # A batch of gradients of one recorded call.
+        for y in (kiln.softmax(x), torch.ops.kiln.softmax(x)):
+            rows, = torch.autograd.grad(y, x, torch.eye(15).double().reshape(15, 3, 5),
+                                        is_grads_batched=True)
+            torch.testing.assert_close(
+                rows.reshape(3, 5, 3, 5),
+                torch.autograd.functional.jacobian(lambda x: torch.softmax(x, -1), x))
+
+
+if __name__ == "__main__":
+    unittest.main()

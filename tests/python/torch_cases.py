@@ -1,0 +1,72 @@
+"""torch_cases.py: one or more calls of each operator that has a gradient, in f64, on odd shapes."""
+import absent  # noqa: F401  stands in for CUDA libraries that nothing calls
+import torch
+
+import kiln.torch
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.double)
+
+
+def boxes(*shape):
+    low, size = torch.rand(2, *shape, 2, dtype=torch.double)
+    return torch.cat([low * 4, low * 4 + size + 0.5], -1)
+
+
+def cases():
+    """Triples of a name, positional arguments and named ones; what is floating gets a gradient."""
+    torch.manual_seed(11)
+    x, w, b = normal(3, 4, 5), normal(5), normal(5)
+    index = torch.tensor([[4, 0], [1, 1], [2, 3], [0, 4]], dtype=torch.int32)
+    mask = torch.rand(4, 5) > 0.6
+    target = boxes(2, 7).float()
+    target[0, 2] = 0
+    return [
+        ("softmax", (x,), {}),
+        ("softmax", (x.transpose(0, 2), 1), {"scale": 0.5}),
+        ("log_softmax", (x, 0), {"scale": 2.0}),
+        ("masked_softmax", (x, mask), {}),
+        ("masked_softmax", (x[:, :, :4],), {"kind": "causal", "scale": 0.5}),
+        ("masked_softmax", (x, torch.tensor([[5], [1], [3]], dtype=torch.int32)),
+         {"kind": "lengths"}),
+        ("masked_softmax", (x, normal(4, 5)), {"kind": "additive", "scale": 0.5}),
+        ("layer_norm", (x, (5,), w, b), {}),
+        ("layer_norm", (x, (4, 5)), {"eps": 1e-3}),
+        ("layer_norm", (x, 5, None, b), {"residual": normal(3, 4, 5), "sum": True}),
+        ("rms_norm", (x, (5,), w), {}),
+        ("rms_norm", (x[::2, :, :], 5), {"residual": normal(2, 4, 5), "bias": b}),
+        ("permute", (x, (2, 0, 1)), {}),
+        ("cumsum", (x, 1), {}),
+        ("cumsum_backward", (x,), {"dim": 1}),
+        ("gather", (x, index), {}),
+        ("giou", (boxes(2, 7), target), {}),
+        ("giou_loss", (boxes(2, 7), target), {}),
+        ("giou_loss", (boxes(2, 7), target.double()), {"clamp": True, "count": True}),
+    ]
+
+
+NO_GRADIENT = ("mask", "target")  # of those that are floating, but a bias
+
+
+def prepared(name, args, named):
+    """The arguments again, detached, with requires_grad where a gradient is."""
+    operator = kiln.torch.OPERATORS[name]
+
+    def leaf(parameter, value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        wanted = value.is_floating_point() and (
+            parameter not in NO_GRADIENT or named.get("kind") == "additive")
+        # A layout is kept: as_strided() of a copy of what lies below it.
+        return value.detach().requires_grad_(wanted)
+
+    places = [row[0] for row in operator.parameters]
+    return (tuple(leaf(place, value) for place, value in zip(places, args)),
+            {key: leaf(key, value) for key, value in named.items()})
+
+
+def leaves(args, named):
+    """The tensors that require grad."""
+    return [value for value in (*args, *named.values())
+            if isinstance(value, torch.Tensor) and value.requires_grad]
