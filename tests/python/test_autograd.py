@@ -112,6 +112,10 @@ class Gradients(unittest.TestCase):
             kiln.giou(x, target)
         with self.assertRaisesRegex(kiln.NotSupported, "is not recorded"):
             kiln.softmax(x, out=torch.empty(3, 4))
+        with self.assertRaisesRegex(kiln.NotSupported, "map: x requires grad"):
+            kiln.map("y[i,j] = x[i,j] * 2", x=x)
+        with torch.no_grad():
+            torch.testing.assert_close(kiln.map("y[i,j] = x[i,j] * 2", x=x), x * 2)
 
 
 class Autocast(unittest.TestCase):

@@ -1,6 +1,16 @@
 """kiln.map: a kernel of one statement (docs/map.md is the language)."""
+import sys
+
 from . import _kiln
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, NotSupported
+
+
+def _refuse_grad(operands):
+    torch = sys.modules.get("torch")
+    for name, value in operands.items():
+        if getattr(value, "requires_grad", False) and torch and torch.is_grad_enabled():
+            raise NotSupported(f"map: {name} requires grad, and a statement has no gradient: "
+                               f"use torch.no_grad(), or detach() {name}")
 
 
 def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
@@ -19,6 +29,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
         out = operands.pop(name, None)
     elif operands.pop(name, None) is not None:
         raise InvalidArgument(f"{name} is passed twice, by its name and as out")
+    _refuse_grad(operands)
     scalars = {key: value for key, value in operands.items() if isinstance(value, (int, float))}
     names = [key for key in operands if key not in scalars]
     attributes = {"statement": statement, "names": ",".join([*names, name])}
