@@ -221,8 +221,11 @@ class Bench:
             return
         if way not in self.daemons:
             self.daemons[way] = Daemon()
-        parts = "first" if again else "first,train,lengths,prompts,generate"
-        rows, wrong = child(self.arguments(way, parts), self.daemons[way].variables,
+        parts = ["first"] if again else ["first", "train", "lengths", "prompts", "generate"]
+        if way == "kiln" and not importlib.util.find_spec("kiln.torch"):
+            table.say(f"{name}: this kiln has no kiln.torch, so it trains nothing")
+            parts = ["generate"] if again else ["prompts", "generate"]
+        rows, wrong = child(self.arguments(way, ",".join(parts)), self.daemons[way].variables,
                             min(self.left(), self.options.most))
         figures = {row["figure"]: row["value"] for row in rows}
         if wrong:
