@@ -185,19 +185,22 @@ class Growth(unittest.TestCase):
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
         # A fifth of the calls shows as few bytes a call.
-        calls, most = (100000, 2 << 20) if os.environ.get("KILN_TEST_ALL") else (20000, 1 << 19)
+        calls, most = (100000, 1 << 20) if os.environ.get("KILN_TEST_ALL") else (20000, 1 << 18)
         x = rand((4, 8))
         out = numpy.empty_like(x)
         for _ in range(2000):
             kiln.softmax(x)
             kiln.softmax(x, out=out)
-        before, references = resident(), [sys.getrefcount(thing) for thing in (x, out, kiln.softmax)]
-        for _ in range(calls // 2):
-            kiln.softmax(x)
-            kiln.softmax(x, out=out)
+        references, grown = [sys.getrefcount(thing) for thing in (x, out, kiln.softmax)], []
+        for _ in range(2):
+            before = resident()
+            for _ in range(calls // 4):
+                kiln.softmax(x)
+                kiln.softmax(x, out=out)
+            grown.append(resident() - before)
         self.assertEqual([sys.getrefcount(thing) for thing in (x, out, kiln.softmax)], references)
-        # AddressSanitizer keeps what is freed.
-        self.assertLess(resident() - before, 64 << 20 if os.environ.get("KILN_SANITIZE") else most)
+        # Growth that does not come again is no leak.  AddressSanitizer keeps what is freed.
+        self.assertLess(min(grown), 64 << 20 if os.environ.get("KILN_SANITIZE") else most, grown)
 
     def test_failures_leave_nothing(self):
         wrong, right = numpy.ones((2, 2), "i4"), rand((2, 2))
