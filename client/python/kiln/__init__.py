@@ -7,7 +7,7 @@ The first call connects to the daemon, and starts it if none runs.  Importing th
 load; NumPy and torch are imported by nobody but the caller.
 """
 from . import _late
-from ._client import Client, connect
+from ._client import Client, connect, synchronize
 from ._errors import (
     CompileError,
     ConnectionLost,
@@ -23,7 +23,7 @@ from ._errors import (
 )
 from ._kiln import version as __version__
 from ._map import map
-from ._memory import empty
+from ._memory import empty, lend
 from ._operators import *
 from ._operators import __all__ as _names
 from ._patch import patch, unpatch
@@ -32,7 +32,8 @@ from ._raw import RawKernel
 __all__ = [
     "Client", "CompileError", "ConnectionLost", "DeviceError", "Error", "Frozen",
     "IndexOutOfRange", "InvalidArgument", "NotSupported", "OutOfMemory", "RawKernel", "Timeout",
-    "WrongType", "connect", "empty", "map", "patch", "unpatch",
+    "WrongType", "connect", "empty", "lend", "map", "patch", "synchronize",
+    "unpatch",
 ] + _names
 
 

@@ -1,29 +1,46 @@
 """Connections: what those are made with that calls open on demand, and clients of one's own."""
 from . import _kiln
+from ._errors import InvalidArgument
 
 _AUTOSTART = 1
 _BACKGROUND = 2
 
 
-def _settings(socket, device, daemon, timeout, autostart, background, on_miss):
+_MODES = {"local": 0, "daemon": 1}
+
+
+def _settings(socket, device, daemon, timeout, autostart, background, on_miss, mode):
+    if mode not in _MODES:
+        raise InvalidArgument(f'mode is "local" or "daemon", not {mode!r}')
     milliseconds = 0 if timeout is None else max(1, round(timeout * 1000))
     flags = (_AUTOSTART if autostart else 0) | (_BACKGROUND if background else 0)
     path = [None if text is None else str(text) for text in (socket, daemon)]
     return {"socket": path[0], "device": device, "daemon": path[1], "on_miss": on_miss,
-            "timeout_ms": milliseconds, "flags": flags}
+            "timeout_ms": milliseconds, "flags": flags, "mode": _MODES[mode]}
 
 
 def connect(socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
-            background=False, on_miss=None):
+            background=False, on_miss=None, mode="local"):
     """Sets what connections are made with from now on, in all threads, and makes this thread's.
 
     socket: the daemon's; device: of all calls, where a tensor's own is not meant ("cpu", "cuda:0");
     daemon: the kilnd to start; timeout: seconds that a call may wait (30); autostart: a daemon is
     started if none answers; background: nobody waits for these compiles; on_miss: "compile",
-    "warn", "fallback" or "error", where a kernel is not compiled yet.
+    "warn", "fallback" or "error", where a kernel is not compiled yet; mode: who launches calls on
+    CUDA tensors, "local" this process, or "daemon" on tensors that are lent to it by lend().
     """
-    _kiln.configure(**_settings(socket, device, daemon, timeout, autostart, background, on_miss))
+    _kiln.configure(**_settings(socket, device, daemon, timeout, autostart, background, on_miss,
+                                mode))
     _kiln.current()
+
+
+def synchronize(device=0):
+    """Waits for the calls on a CUDA device that this thread has begun in mode "daemon".
+
+    Raises the first failure of one.  Work on the tensors' stream needs no such wait: it comes after
+    the calls.  Without it a later call raises the failure.
+    """
+    _kiln.current(device).synchronize()
 
 
 class Client:
@@ -37,9 +54,9 @@ class Client:
     """
 
     def __init__(self, socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
-                 background=False, on_miss=None):
+                 background=False, on_miss=None, mode="local"):
         self._connection = _kiln.Connection(
-            **_settings(socket, device, daemon, timeout, autostart, background, on_miss))
+            **_settings(socket, device, daemon, timeout, autostart, background, on_miss, mode))
         self._before = []
 
     def __enter__(self):
@@ -59,6 +76,10 @@ class Client:
         import json
 
         return json.loads(self._connection.request(request, arguments))
+
+    def synchronize(self):
+        """Waits for the calls that mode "daemon" has begun, and raises the first failure."""
+        self._connection.synchronize()
 
     def close(self):
         """Ends the connection."""

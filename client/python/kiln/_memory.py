@@ -1,4 +1,4 @@
-"""Memory that this process and the daemon's device cpu share."""
+"""Memory that this process and the daemon share."""
 from . import _kiln
 
 
@@ -17,3 +17,13 @@ def empty(shape, dtype="float32"):
         count *= extent
     memory = numpy.asarray(_kiln.Shared(count * dtype.itemsize))
     return memory.view(dtype).reshape(shape)
+
+
+def lend(tensor):
+    """Lends the memory of a CUDA tensor to the daemon, for calls of mode "daemon" on any part of it.
+
+    It is lent until the object that this returns is closed (close(), or the end of `with`) or gone;
+    it keeps the tensor.  Only calls of this thread, or of the client that is chosen by `with`, can
+    use it.  kiln.NotSupported says of memory that cannot be lent what to use instead.
+    """
+    return _kiln.Lent(tensor)

@@ -3,18 +3,15 @@
  * are made on demand.
  */
 #include "connection.h"
-#include "cuda.h"
-#include "deadlines.h"
-#include "errand.h"
 #include "errors.h"
+#include "lent.h"
+#include "opening.h"
+#include "run.h"
 #include "view.h"
 
-#include <ctype.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DEVICES 65 /* VIEW_HOST and 64 GPUs */
 
@@ -44,7 +41,7 @@ static void count_fork(void)
 
 /* ---- Settings ---- */
 
-static void settings_free(struct settings *settings)
+void settings_free(struct settings *settings)
 {
 	free(settings->socket);
 	free(settings->device);
@@ -58,24 +55,26 @@ static char *copy(const char *text)
 	return text ? strdup(text) : NULL;
 }
 
-static void settings_copy(const struct settings *from, struct settings *to)
+void settings_copy(const struct settings *from, struct settings *to)
 {
 	*to = (struct settings){copy(from->socket),  copy(from->device), copy(from->daemon),
-							copy(from->on_miss), from->timeout_ms,   from->flags};
+							copy(from->on_miss), from->timeout_ms,   from->flags,
+							from->mode};
 }
 
-/* socket, device, daemon, on_miss: texts or None; timeout_ms, flags: numbers. */
+/* socket, device, daemon, on_miss: texts or None; timeout_ms, flags, mode: numbers. */
 static int settings_parse(PyObject *args, PyObject *named, struct settings *out)
 {
-	static char *names[] = {"socket", "device", "daemon", "on_miss", "timeout_ms", "flags", NULL};
+	static char *names[] = {"socket",     "device", "daemon", "on_miss",
+							"timeout_ms", "flags",  "mode",   NULL};
 	const char *socket = NULL, *device = NULL, *daemon = NULL, *on_miss = NULL;
-	int timeout_ms = 0;
+	int timeout_ms = 0, mode = MODE_LOCAL;
 	unsigned flags = KILN_CONNECT_AUTOSTART;
-	if (!PyArg_ParseTupleAndKeywords(args, named, "|zzzziI", names, &socket, &device, &daemon,
-									 &on_miss, &timeout_ms, &flags))
+	if (!PyArg_ParseTupleAndKeywords(args, named, "|zzzziIi", names, &socket, &device, &daemon,
+									 &on_miss, &timeout_ms, &flags, &mode))
 		return RAISED;
-	*out = (struct settings){copy(socket),  copy(device), copy(daemon),
-							 copy(on_miss), timeout_ms,   flags};
+	*out = (struct settings){copy(socket), copy(device), copy(daemon), copy(on_miss),
+							 timeout_ms,   flags,        mode};
 	return 0;
 }
 
@@ -92,103 +91,6 @@ PyObject *module_configure(PyObject *module, PyObject *args, PyObject *named)
 }
 
 /* ---- Opening ---- */
-
-struct opening {
-	struct errand errand;
-	struct settings settings;
-	int device;
-	bool demanded;
-	kiln_client *client;
-};
-
-static int connect_to(struct opening *opening, const char *device)
-{
-	kiln_connect_options options = {.size = sizeof(options),
-									.socket = opening->settings.socket,
-									.device = device,
-									.daemon = opening->settings.daemon,
-									.timeout_ms = opening->settings.timeout_ms,
-									.flags = opening->settings.flags,
-									.on_miss = opening->settings.on_miss};
-	return kiln_connect(&options, &opening->client);
-}
-
-/* Compares the digits of two UUIDs; dashes and a prefix are no digits. */
-static bool same_uuid(const char *text, const char *digits)
-{
-	if (strncmp(text, "GPU-", 4) == 0)
-		text += 4;
-	for (; *text; text++)
-		if (*text != '-' && (*digits == 0 || tolower((unsigned char)*text) != *digits++))
-			return false;
-	return *digits == 0;
-}
-
-/* The daemon may count its GPUs otherwise than this process: the UUID says which is meant. */
-static int follow_uuid(struct opening *opening)
-{
-	char uuid[33], path[64], name[64] = "";
-	kiln_reply *reply = NULL;
-	if (!cuda_uuid(opening->device, uuid) ||
-		kiln_request(opening->client, "devices", NULL, 0, &reply) != KILN_OK)
-		return KILN_OK;
-	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
-		snprintf(path, sizeof(path), "rows[%d].uuid", i);
-		if (!same_uuid(kiln_reply_str(reply, path), uuid))
-			continue;
-		snprintf(path, sizeof(path), "rows[%d].name", i);
-		snprintf(name, sizeof(name), "%s", kiln_reply_str(reply, path));
-	}
-	kiln_reply_free(reply);
-	if (name[0] == 0 || strcmp(name, kiln_device(opening->client)) == 0)
-		return KILN_OK;
-	kiln_close(opening->client);
-	opening->client = NULL;
-	return connect_to(opening, name);
-}
-
-static int open_once(struct opening *opening)
-{
-	char device[32] = "cpu";
-	if (!opening->demanded || opening->settings.device)
-		return connect_to(opening, opening->settings.device);
-	if (opening->device != VIEW_HOST)
-		snprintf(device, sizeof(device), "cuda:%d", opening->device);
-	int status = connect_to(opening, device);
-	/* A daemon of GPUs has no device cpu, and one may number its GPUs otherwise. */
-	if (status != KILN_OK && status != KILN_ECONN && status != KILN_ETIMEDOUT &&
-		status != KILN_EVERSION)
-		status = connect_to(opening, NULL);
-	if (status == KILN_OK && opening->device != VIEW_HOST)
-		status = follow_uuid(opening);
-	return status;
-}
-
-/* A daemon that was killed may leave its socket open for as long as its children live. */
-#define OPEN_TRIES 3
-
-static int opening_work(struct errand *errand)
-{
-	struct opening *opening = (struct opening *)errand;
-	const struct timespec pause = {.tv_nsec = PAUSE_SIGNALS_MS * 1000000L};
-	int status = open_once(opening);
-	for (int i = 1; i < OPEN_TRIES && status == KILN_ECONN; i++) {
-		if (!(opening->settings.flags & KILN_CONNECT_AUTOSTART))
-			break;
-		nanosleep(&pause, NULL);
-		status = open_once(opening);
-	}
-	return status;
-}
-
-static void opening_drop(struct errand *errand)
-{
-	struct opening *opening = (struct opening *)errand;
-	kiln_close(opening->client);
-	settings_free(&opening->settings);
-	errand_end(errand);
-	free(opening);
-}
 
 /* Helps a daemon that is to be started to find NVRTC among the packages of this Python. */
 static int prepare_environment(void)
@@ -232,9 +134,16 @@ void connection_lost(struct connection *connection, bool keep_calls)
 		prepared_clear(&connection->prepared);
 		kiln_close(connection->client);
 	}
+	lent_forget(connection); /* once it is closed nothing waits */
+	connection->ticket_count = 0;
 	connection->client = NULL;
 	if (connection->state == CONNECTION_OPEN)
 		connection->state = CONNECTION_NEW;
+}
+
+bool connection_keeps_calls(const struct connection *connection)
+{
+	return !connection->on_host && connection->settings.mode == MODE_LOCAL;
 }
 
 int connection_open(struct connection *connection)
@@ -250,16 +159,10 @@ int connection_open(struct connection *connection)
 	}
 	if (prepare_environment() != 0)
 		return RAISED;
-	struct opening *opening = calloc(1, sizeof(*opening));
-	if (!opening) {
-		PyErr_NoMemory();
+	struct opening *opening =
+		opening_new(&connection->settings, connection->device, connection->demanded);
+	if (!opening)
 		return RAISED;
-	}
-	opening->errand.work = opening_work;
-	opening->errand.drop = opening_drop;
-	opening->device = connection->device;
-	opening->demanded = connection->demanded;
-	settings_copy(&connection->settings, &opening->settings);
 	int status = errand_run(&opening->errand);
 	if (status == ERRAND_ABANDONED)
 		return RAISED;
@@ -272,7 +175,7 @@ int connection_open(struct connection *connection)
 	} else if (status != KILN_OK) {
 		errand_raise(&opening->errand);
 	}
-	opening_drop(&opening->errand);
+	opening->errand.drop(&opening->errand);
 	return status == KILN_OK ? 0 : RAISED;
 }
 
@@ -365,6 +268,14 @@ static PyObject *method_close(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+static PyObject *method_synchronize(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	if (run_synchronize((struct connection *)self) != 0)
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 static PyObject *get_device(PyObject *self, void *unused)
 {
 	struct connection *connection = (struct connection *)self;
@@ -431,6 +342,8 @@ static PyObject *method_request(PyObject *self, PyObject *args)
 static PyMethodDef connection_methods[] = {
 	{"open", method_open, METH_NOARGS, "Connects, if that has not happened yet."},
 	{"close", method_close, METH_NOARGS, "Ends the connection and frees what was prepared."},
+	{"synchronize", method_synchronize, METH_NOARGS,
+	 "Waits until the daemon has done all calls, and raises the first failure."},
 	{"request", method_request, METH_VARARGS, "Sends a request; the reply as JSON."},
 	{NULL, NULL, 0, NULL},
 };
@@ -446,7 +359,7 @@ static PyType_Slot connection_slots[] = {
 	{Py_tp_dealloc, connection_free},
 	{Py_tp_methods, connection_methods},
 	{Py_tp_getset, connection_members},
-	{Py_tp_doc, "Connection(socket, device, daemon, on_miss, timeout_ms, flags)"},
+	{Py_tp_doc, "Connection(socket, device, daemon, on_miss, timeout_ms, flags, mode)"},
 	{0, NULL},
 };
 

@@ -15,7 +15,14 @@ struct settings {
 	char *socket, *device, *daemon, *on_miss; /* NULL: libkiln's defaults */
 	int timeout_ms;
 	unsigned flags; /* KILN_CONNECT_* */
+	int mode;       /* enum mode */
 };
+
+void settings_free(struct settings *settings);
+void settings_copy(const struct settings *from, struct settings *to);
+
+/* Who launches calls on CUDA tensors: this process, or the daemon on memory that is lent to it. */
+enum mode { MODE_LOCAL, MODE_DAEMON };
 
 enum connection_state { CONNECTION_NEW, CONNECTION_OPEN, CONNECTION_CLOSED };
 
@@ -25,6 +32,8 @@ struct shared_range {
 	uint64_t bytes;
 	kiln_buffer *buffer;
 };
+
+#define TICKETS_MOST 64 /* calls that the daemon has and whose end nobody has asked for */
 
 struct connection {
 	PyObject_HEAD enum connection_state state;
@@ -42,6 +51,9 @@ struct connection {
 	uint64_t arena_bytes;
 	struct shared_range *ranges;
 	int range_count;
+	struct lent *lent;
+	kiln_ticket tickets[TICKETS_MOST]; /* of mode daemon, the oldest at ticket_first */
+	int ticket_first, ticket_count;
 };
 
 /* Returns the connection for tensors of a device, a new reference. */
@@ -51,6 +63,8 @@ int connection_open(struct connection *connection);
 /* The daemon is gone: the next connection_open() connects anew.  Calls that launch by themselves
  * stay usable: keep_calls. */
 void connection_lost(struct connection *connection, bool keep_calls);
+/* Whether prepared calls outlive the daemon. */
+bool connection_keeps_calls(const struct connection *connection);
 void connection_close(struct connection *connection);
 /* Finds the buffer that has the bytes, and its offset there; NULL: none. */
 kiln_buffer *connection_shared(const struct connection *connection, const char *data,

@@ -30,6 +30,7 @@ int errors_init(void);
 int connection_init(PyObject *module);
 int shared_init(PyObject *module);
 int raw_init(PyObject *module);
+int lent_init(PyObject *module);
 int operators_init(PyObject *module);
 
 /* Functions of the module, each documented in module.c's table. */

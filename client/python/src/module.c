@@ -36,7 +36,8 @@ __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__kiln(void)
 	if (!module)
 		return NULL;
 	if (words_init() != 0 || errors_init() != 0 || connection_init(module) != 0 ||
-		shared_init(module) != 0 || raw_init(module) != 0 || operators_init(module) != 0 ||
+		shared_init(module) != 0 || lent_init(module) != 0 || raw_init(module) != 0 ||
+		operators_init(module) != 0 ||
 		PyModule_AddStringConstant(module, "version", kiln_version()) != 0) {
 		Py_DECREF(module);
 		return NULL;

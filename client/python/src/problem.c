@@ -279,6 +279,16 @@ static PyObject *result(struct problem *problem)
 	return tuple;
 }
 
+static int run(struct problem *problem, struct connection *connection, struct prepared *prepared,
+			   bool last)
+{
+	if (problem->device == VIEW_HOST)
+		return run_copied(problem, connection, prepared, last);
+	if (connection->settings.mode == MODE_DAEMON)
+		return run_daemon(problem, connection, prepared, last);
+	return run_local(problem, connection, prepared, last);
+}
+
 /* One attempt: KILN_OK, KILN_ECONN without an exception where another one may help, or RAISED. */
 static int attempt(struct problem *problem, struct connection *connection, bool last)
 {
@@ -294,8 +304,7 @@ static int attempt(struct problem *problem, struct connection *connection, bool 
 	}
 	int status = make_outputs(problem, prepared);
 	if (status == 0)
-		status = problem->device == VIEW_HOST ? run_copied(problem, connection, prepared, last)
-											  : run_local(problem, connection, prepared, last);
+		status = run(problem, connection, prepared, last);
 	prepared_unref(prepared);
 	return status;
 }

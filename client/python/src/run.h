@@ -1,6 +1,6 @@
 /*
- * run.h: what a call needs of a daemon, and how it runs: launched in this process on CUDA, or by
- * device cpu on copies.
+ * run.h: what a call needs of a daemon, and how it runs: launched in this process on CUDA, by the
+ * daemon on lent memory, or by device cpu on copies.
  *
  * Each returns KILN_OK; RAISED; or, unless last, KILN_ECONN without an exception where the daemon
  * went away and the connection is ready to be opened anew.
@@ -18,6 +18,10 @@ int run_prepare(struct problem *problem, struct connection *connection, const st
 				bool last, struct prepared **out);
 int run_local(struct problem *problem, struct connection *connection, struct prepared *prepared,
 			  bool last);
+int run_daemon(struct problem *problem, struct connection *connection, struct prepared *prepared,
+			   bool last);
+/* Waits for what run_daemon() has begun; 0 or RAISED, with the first failure. */
+int run_synchronize(struct connection *connection);
 int run_copied(struct problem *problem, struct connection *connection, struct prepared *prepared,
 			   bool last);
 /* The arena of host operands: a status of libkiln, also without the GIL. */

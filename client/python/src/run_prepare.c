@@ -17,6 +17,10 @@ unsigned run_place(const struct connection *connection, const struct view *view,
 	uint64_t offset;
 	if (role != ROLE_INPUT && role != ROLE_GIVEN)
 		return 0;
+	if (view->device != VIEW_HOST && connection->settings.mode == MODE_DAEMON) {
+		unsigned low = (unsigned)((uintptr_t)view->data & 15);
+		return PLACE_SHARED | (low ? low & -low : 16u) << 8;
+	}
 	if (view->device != VIEW_HOST)
 		return 16u << 8; /* kiln_launch_local() keeps a variant for each alignment by itself */
 	if (connection->range_count == 0)
@@ -295,7 +299,7 @@ int run_failed(struct connection *connection, int status, bool last)
 	bool gone = is_gone(status);
 
 	if (gone)
-		connection_lost(connection, !connection->on_host);
+		connection_lost(connection, connection_keeps_calls(connection));
 	return gone && !last ? KILN_ECONN : error_raise_kiln(status);
 }
 
@@ -321,13 +325,13 @@ int run_prepare(struct problem *problem, struct connection *connection, const st
 	int status = errand_run(&preparing->errand);
 	if (status == ERRAND_ABANDONED) {
 		/* The thread is still inside the client, so nobody else may use it. */
-		connection_lost(connection, !connection->on_host);
+		connection_lost(connection, connection_keeps_calls(connection));
 		return RAISED;
 	}
 	if (status == KILN_OK) {
 		status = keep(problem, connection, key, preparing, out);
 	} else if (is_gone(status)) {
-		connection_lost(connection, !connection->on_host);
+		connection_lost(connection, connection_keeps_calls(connection));
 		status = last ? errand_raise(&preparing->errand) : KILN_ECONN;
 	} else {
 		status = errand_raise(&preparing->errand);

@@ -14,13 +14,14 @@ struct CUctx_st {
 static struct CUctx_st contexts[FAKE_CONTEXTS];
 static unsigned long long last_id;
 /* The properties of the GPU. */
-enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, TRAITS };
+enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, GPUS, TRAITS };
 static const struct {
 	const char *name;
 	int usual;
 } traits[TRAITS] = {
-	{"capability", 90}, {"uuid", 0}, {"model", 0}, {"mps", 132}, {"memory", FAKE_MEMORY >> 20}};
-static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20};
+	{"capability", 90}, {"uuid", 0}, {"model", 0}, {"mps", 132}, {"memory", FAKE_MEMORY >> 20},
+	{"gpus", 1}};
+static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20, 1};
 static _Thread_local CUcontext pushed[MOST_PUSHED]; /* the last is current */
 static _Thread_local int depth;
 
@@ -88,15 +89,16 @@ CUresult cuGetErrorString(CUresult result, const char **out)
 CUresult cuDeviceGetCount(int *out)
 {
 	ENTER();
-	*out = 1;
+	*out = gpu[GPUS];
 	return CUDA_SUCCESS;
 }
 
+/* A process uses one of them; only their UUIDs tell them apart. */
 CUresult cuDeviceGet(CUdevice *out, int ordinal)
 {
 	ENTER();
-	*out = 0;
-	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	*out = ordinal;
+	return ordinal >= 0 && ordinal < gpu[GPUS] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char *out, int size, CUdevice device)
@@ -110,9 +112,8 @@ CUresult cuDeviceGetName(char *out, int size, CUdevice device)
 CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
 {
 	ENTER();
-	(void)device;
 	for (int i = 0; i < 16; i++)
-		out->bytes[i] = (char)(i * 17 + gpu[UUID]);
+		out->bytes[i] = (char)(i * 17 + gpu[UUID] + device);
 	return CUDA_SUCCESS;
 }
 
