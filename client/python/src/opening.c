@@ -66,8 +66,8 @@ static int move_to(struct opening *opening, const char *device)
 	return connect_to(opening, device);
 }
 
-/* The daemon may count its GPUs otherwise than this process: the UUID says which is meant.  Of a GPU
- * that nobody has used the daemon knows none, until somebody connects to it. */
+/* The daemon may count its GPUs otherwise than this process: the UUID says which is meant.  Of a
+ * GPU that nobody has used the daemon knows none, until somebody connects to it. */
 static int follow_uuid(struct opening *opening)
 {
 	char uuid[33], first[64], name[64];

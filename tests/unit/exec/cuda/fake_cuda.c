@@ -7,8 +7,8 @@
  * test decides when work ends.  Shared memory is a memfd, so handles and descriptors really cross
  * processes.  $KILN_FAKE_CUDA ("cuInit=100,cuModuleLoadData=209") makes functions fail in processes
  * that a test cannot reach; so does the file $KILN_FAKE_CUDA_FILE, which is read again before each
- * call.  In both "uuid=1,model=1,capability=80,mps=108,memory=64,gpus=2" says what the GPU is.  With
- * $KILN_FAKE_CUDA_IMAGES any image is taken, and its kernels do nothing.  With
+ * call.  In both "uuid=1,model=1,capability=80,mps=108,memory=64,gpus=2" says what the GPUs are.
+ * With $KILN_FAKE_CUDA_IMAGES any image is taken, and its kernels do nothing.  With
  * $KILN_FAKE_CUDA_STREAMS streams get on by themselves (fake_cuda_order.c).
  */
 #include "fake_cuda_state.h"
