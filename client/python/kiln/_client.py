@@ -40,7 +40,7 @@ def synchronize(device=0):
     Raises the first failure of one.  Work on the tensors' stream needs no such wait: it comes after
     the calls.  Without it a later call raises the failure.
     """
-    _kiln.current(device).synchronize()
+    _kiln.synchronize(_kiln.current(device))
 
 
 class Client:
@@ -79,7 +79,7 @@ class Client:
 
     def synchronize(self):
         """Waits for the calls that mode "daemon" has begun, and raises the first failure."""
-        self._connection.synchronize()
+        _kiln.synchronize(self._connection)
 
     def close(self):
         """Ends the connection."""

@@ -6,7 +6,6 @@
 #include "errors.h"
 #include "lent.h"
 #include "opening.h"
-#include "run.h"
 #include "view.h"
 
 #include <pthread.h>
@@ -41,25 +40,9 @@ static void count_fork(void)
 
 /* ---- Settings ---- */
 
-void settings_free(struct settings *settings)
-{
-	free(settings->socket);
-	free(settings->device);
-	free(settings->daemon);
-	free(settings->on_miss);
-	*settings = (struct settings){0};
-}
-
 static char *copy(const char *text)
 {
 	return text ? strdup(text) : NULL;
-}
-
-void settings_copy(const struct settings *from, struct settings *to)
-{
-	*to = (struct settings){copy(from->socket),  copy(from->device), copy(from->daemon),
-							copy(from->on_miss), from->timeout_ms,   from->flags,
-							from->mode};
 }
 
 /* socket, device, daemon, on_miss: texts or None; timeout_ms, flags, mode: numbers. */
@@ -113,6 +96,16 @@ static void forget_memory(struct connection *connection)
 	connection->range_count = 0;
 }
 
+/* The client is closed, or its daemon is gone: what is lent is lent anew. */
+static void forget_lent(struct connection *connection)
+{
+	for (struct lent *lent = connection->lent; lent; lent = lent->next) {
+		(void)kiln_free(lent->buffer);
+		lent->buffer = NULL;
+		lent->state = LENT_HELD;
+	}
+}
+
 static void free_lost(struct connection *connection)
 {
 	while (connection->lost) {
@@ -134,7 +127,7 @@ void connection_lost(struct connection *connection, bool keep_calls)
 		prepared_clear(&connection->prepared);
 		kiln_close(connection->client);
 	}
-	lent_forget(connection); /* once it is closed nothing waits */
+	forget_lent(connection); /* once it is closed nothing waits */
 	connection->ticket_count = 0;
 	connection->client = NULL;
 	if (connection->state == CONNECTION_OPEN)
@@ -268,14 +261,6 @@ static PyObject *method_close(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-static PyObject *method_synchronize(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	if (run_synchronize((struct connection *)self) != 0)
-		return NULL;
-	Py_RETURN_NONE;
-}
-
 static PyObject *get_device(PyObject *self, void *unused)
 {
 	struct connection *connection = (struct connection *)self;
@@ -342,8 +327,6 @@ static PyObject *method_request(PyObject *self, PyObject *args)
 static PyMethodDef connection_methods[] = {
 	{"open", method_open, METH_NOARGS, "Connects, if that has not happened yet."},
 	{"close", method_close, METH_NOARGS, "Ends the connection and frees what was prepared."},
-	{"synchronize", method_synchronize, METH_NOARGS,
-	 "Waits until the daemon has done all calls, and raises the first failure."},
 	{"request", method_request, METH_VARARGS, "Sends a request; the reply as JSON."},
 	{NULL, NULL, 0, NULL},
 };

@@ -18,9 +18,6 @@ struct settings {
 	int mode;       /* enum mode */
 };
 
-void settings_free(struct settings *settings);
-void settings_copy(const struct settings *from, struct settings *to);
-
 /* Who launches calls on CUDA tensors: this process, or the daemon on memory that is lent to it. */
 enum mode { MODE_LOCAL, MODE_DAEMON };
 

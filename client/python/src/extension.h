@@ -38,6 +38,7 @@ PyObject *module_call(PyObject *module, PyObject *args);
 PyObject *module_forget_kinds(PyObject *module, PyObject *unused);
 PyObject *module_configure(PyObject *module, PyObject *args, PyObject *named);
 PyObject *module_current(PyObject *module, PyObject *args);
+PyObject *module_synchronize(PyObject *module, PyObject *connection);
 PyObject *module_use(PyObject *module, PyObject *connection);
 
 #endif

@@ -9,19 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum lent_state { LENT_HELD, LENT_LENT, LENT_ENDED };
-
-struct lent {
-	PyObject_HEAD enum lent_state state;
-	struct lent *next;             /* of the connection */
-	struct connection *connection; /* of the thread that lent it */
-	PyObject *tensor;
-	char *data;
-	uint64_t bytes;
-	int device;
-	kiln_buffer *buffer; /* LENT */
-};
-
 struct lent *lent_find(const struct connection *connection, const char *data, uint64_t bytes)
 {
 	for (struct lent *lent = connection->lent; lent; lent = lent->next)
@@ -54,15 +41,6 @@ int lent_buffer(struct lent *lent, const char *data, kiln_operand *out)
 	}
 	*out = (kiln_operand){lent->buffer, (uint64_t)(data - lent->data)};
 	return KILN_OK;
-}
-
-void lent_forget(struct connection *connection)
-{
-	for (struct lent *lent = connection->lent; lent; lent = lent->next) {
-		(void)kiln_free(lent->buffer);
-		lent->buffer = NULL;
-		lent->state = LENT_HELD;
-	}
 }
 
 /* The advice of libkiln is for programs in C. */

@@ -11,14 +11,23 @@
 
 #include "connection.h"
 
-struct lent;
+enum lent_state { LENT_HELD, LENT_LENT, LENT_ENDED };
+
+struct lent {
+	PyObject_HEAD enum lent_state state;
+	struct lent *next;             /* of the connection */
+	struct connection *connection; /* of the thread that lent it */
+	PyObject *tensor;
+	char *data;
+	uint64_t bytes;
+	int device;
+	kiln_buffer *buffer; /* LENT */
+};
 
 /* Finds what has the bytes; NULL: none. */
 struct lent *lent_find(const struct connection *connection, const char *data, uint64_t bytes);
 /* Writes the buffer and where data lies in it, and lends anew to a daemon that came after.  A
  * status of libkiln. */
 int lent_buffer(struct lent *lent, const char *data, kiln_operand *out);
-/* The connection's client is closed, or its daemon is gone. */
-void lent_forget(struct connection *connection);
 
 #endif

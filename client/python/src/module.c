@@ -12,6 +12,8 @@ static PyMethodDef functions[] = {
 	 "Sets what connections that are made on demand are made with, from now on."},
 	{"current", module_current, METH_VARARGS,
 	 "current(device=-1): this thread's connection for tensors of a CUDA device, -1: of the host."},
+	{"synchronize", module_synchronize, METH_O,
+	 "Waits until the daemon has done all calls of a connection, and raises the first failure."},
 	{"use", module_use, METH_O,
 	 "Makes a connection this thread's for all tensors, or none by None; the one before."},
 	{"forget_kinds", module_forget_kinds, METH_NOARGS,

@@ -12,6 +12,31 @@
 #include <string.h>
 #include <time.h>
 
+/* ---- Settings ---- */
+
+void settings_free(struct settings *settings)
+{
+	free(settings->socket);
+	free(settings->device);
+	free(settings->daemon);
+	free(settings->on_miss);
+	*settings = (struct settings){0};
+}
+
+static char *copy(const char *text)
+{
+	return text ? strdup(text) : NULL;
+}
+
+void settings_copy(const struct settings *from, struct settings *to)
+{
+	*to = (struct settings){copy(from->socket),  copy(from->device), copy(from->daemon),
+							copy(from->on_miss), from->timeout_ms,   from->flags,
+							from->mode};
+}
+
+/* ---- Connecting ---- */
+
 static int connect_to(struct opening *opening, const char *device)
 {
 	kiln_connect_options options = {.size = sizeof(options),

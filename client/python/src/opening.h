@@ -19,4 +19,8 @@ struct opening {
  * exception. */
 struct opening *opening_new(const struct settings *settings, int device, bool demanded);
 
+/* Frees the texts, and makes it empty. */
+void settings_free(struct settings *settings);
+void settings_copy(const struct settings *from, struct settings *to);
+
 #endif

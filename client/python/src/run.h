@@ -20,8 +20,6 @@ int run_local(struct problem *problem, struct connection *connection, struct pre
 			  bool last);
 int run_daemon(struct problem *problem, struct connection *connection, struct prepared *prepared,
 			   bool last);
-/* Waits for what run_daemon() has begun; 0 or RAISED, with the first failure. */
-int run_synchronize(struct connection *connection);
 int run_copied(struct problem *problem, struct connection *connection, struct prepared *prepared,
 			   bool last);
 /* The arena of host operands: a status of libkiln, also without the GIL. */

@@ -52,9 +52,16 @@ static int wait_until(struct connection *connection, int most)
 	return 0;
 }
 
-int run_synchronize(struct connection *connection)
+PyObject *module_synchronize(PyObject *module, PyObject *connection)
 {
-	return wait_until(connection, 0);
+	(void)module;
+	if (!connection_check(connection)) {
+		error_raise_type("synchronize() takes a Connection");
+		return NULL;
+	}
+	if (wait_until((struct connection *)connection, 0) != 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 /* Takes what has ended, and waits where too much is under way. */
@@ -78,8 +85,8 @@ static int raise_not_lent(const struct problem *problem, const struct problem_op
 }
 
 /* An operand without elements has the place of another one.  A status of libkiln, or RAISED. */
-static int find_operands(const struct problem *problem, const struct connection *connection,
-						 const struct prepared *prepared, kiln_operand *operands)
+static int find_lent(const struct problem *problem, const struct connection *connection,
+					 const struct prepared *prepared, kiln_operand *operands)
 {
 	kiln_buffer *any = NULL;
 	for (int i = 0; i < problem->count; i++) {
@@ -129,7 +136,7 @@ int run_daemon(struct problem *problem, struct connection *connection, struct pr
 	if (kind_stream(problem->kind, problem->device, &options.cuda_stream) != 0 ||
 		collect(connection) != 0)
 		return RAISED;
-	int status = find_operands(problem, connection, prepared, operands);
+	int status = find_lent(problem, connection, prepared, operands);
 	if (status == RAISED && PyErr_Occurred())
 		return RAISED;
 	if (status == KILN_OK) {
