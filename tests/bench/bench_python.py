@@ -39,9 +39,9 @@ SECTIONS = ["import", "softmax", "out", "layer_norm", "rms_norm", "permute", "au
 BESIDE = ["compiled", "triton", "cupy"]
 
 SOURCE = r"""
-extern "C" __global__ void add(const float *x, float *y, int n)
+extern "C" __global__ void add(const float *x, float *y, long long n)
 {
-	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
 	if (i < n)
 		y[i] = x[i] + 1.0f;
 }
@@ -263,10 +263,10 @@ class Bench:
         if "cupy" in self.beside:
             cupy = self.modules["cupy"]
             theirs, a = cupy.RawKernel(SOURCE, "add"), cupy.from_dlpack(x)
-            b, number = cupy.empty_like(a), cupy.int32(count)
+            b = cupy.empty_like(a)
 
             def others():
-                theirs(grid, block, (a, b, number))
+                theirs(grid, block, (a, b, count))
                 return b
 
             contenders.append(("CuPy's RawKernel", others))
