@@ -124,6 +124,9 @@ class Others(Case):
             got = kiln.permute(x, (2, 0, 1))
             numpy.testing.assert_array_equal(got, x.transpose(2, 0, 1))
             self.assertEqual(got.dtype, x.dtype)
+        numpy.testing.assert_array_equal(kiln.permute(x, (-1, 0, -2)), x.transpose(-1, 0, -2))
+        with self.assertRaisesRegex(ValueError, "perm"):
+            kiln.permute(x, (0, 1, -4))
 
     def test_cumsum(self):
         x = rand((3, 50), "f8")

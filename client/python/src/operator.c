@@ -126,6 +126,10 @@ static int read_value(struct problem *problem, const struct parameter *parameter
 	case PARAMETER_INTS:
 		attr->count = read_list(value, problem->op, parameter->name, problem->ints);
 		attr->ints = problem->ints;
+		/* Lists are of dimensions, which torch counts from the end where they are negative. */
+		for (int i = 0; i < attr->count; i++)
+			if (problem->ints[i] < 0)
+				problem->ints[i] += problem->operands[0].view.rank;
 		return attr->count < 0 ? RAISED : 0;
 	default:
 		return read_trailing(problem, parameter, value, attr);
