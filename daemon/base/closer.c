@@ -6,9 +6,10 @@
  */
 #include "closer.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 struct item {
 	int fd;
 	bool is_socket; /* of a client */
+	pid_t thread;   /* that closes it */
 	uint64_t began_us;
 	struct item *next;
 };
@@ -111,6 +113,7 @@ static struct item *pop(struct account *account)
 	closer.waiting--;
 	closer.closing++;
 	item->began_us = util_now_us();
+	item->thread = gettid();
 	item->next = account->closing;
 	account->closing = item;
 	if (!closer.waiting)
@@ -135,12 +138,33 @@ static void done(struct account *account, struct item *item)
 	}
 }
 
+#ifdef KILN_TEST_HOOKS
+static _Atomic uint64_t spin_us; /* see closer_spin() */
+
+void closer_spin(uint64_t micros)
+{
+	spin_us = micros;
+}
+
+/* A thread that the system makes wait just before its close(). */
+static void spin(void)
+{
+	for (uint64_t end = util_now_us() + spin_us; util_now_us() < end;)
+		;
+}
+#else
+static void spin(void)
+{
+}
+#endif
+
 /* Closes until nothing waits; the thread counts as a server already. */
 static void serve(struct account *account)
 {
 	while (account->head) {
 		struct item *item = pop(account);
 		pthread_mutex_unlock(&closer.lock);
+		spin();
 		close(item->fd);
 		pthread_mutex_lock(&closer.lock);
 		done(account, item);
@@ -326,14 +350,44 @@ bool closer_is_full(uint32_t uid)
 	return full;
 }
 
+/* close() takes the descriptor out of the process's table before it sleeps, and the thread does not
+ * sleep before it calls close().  So while the thread runs, or wants to, the table may still have
+ * the descriptor.  The system is asked for the thread: to ask for the descriptor could make the
+ * loop its last user, which closes it. */
+static bool is_in_table(const struct item *item)
+{
+	char path[64], stat[256];
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)item->thread);
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return false;
+	ssize_t size = read(file, stat, sizeof(stat) - 1);
+	close(file);
+	stat[size > 0 ? size : 0] = 0;
+	const char *name_end = strrchr(stat, ')');
+	return name_end && name_end[1] && name_end[2] == 'R';
+}
+
+/* Called with the lock. */
+static bool is_settled(void)
+{
+	for (const struct account *account = closer.accounts; account; account = account->next)
+		for (const struct item *item = account->closing; item; item = item->next)
+			if (is_in_table(item))
+				return false;
+	return closer.waiting == 0;
+}
+
 bool closer_settle(void)
 {
-	const struct timespec until = thread_after_us(DEADLINE_CLOSER_SETTLE_US);
-	int status = 0;
+	const uint64_t end = util_now_us() + DEADLINE_CLOSER_SETTLE_US;
 	pthread_mutex_lock(&closer.lock);
-	while (closer.waiting && status != ETIMEDOUT)
-		status = pthread_cond_timedwait(&closer.settled, &closer.lock, &until);
-	bool settled = !closer.waiting;
+	bool settled = is_settled();
+	while (!settled && util_now_us() < end) {
+		const struct timespec soon = thread_after_us(PAUSE_CLOSER_SETTLE_US);
+		pthread_cond_timedwait(&closer.settled, &closer.lock, &soon);
+		settled = is_settled();
+	}
 	pthread_mutex_unlock(&closer.lock);
 	return settled;
 }

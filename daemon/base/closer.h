@@ -49,7 +49,8 @@ void closer_put(uint32_t uid, int fd);
 void closer_put_socket(int sock);
 /* Whether the sessions of this uid are to read no more, until relieved() is called. */
 bool closer_is_full(uint32_t uid);
-/* Waits until no descriptor waits, for DEADLINE_CLOSER_SETTLE_US at most; false: some do. */
+/* Waits until none of the descriptors is in the process's table, so that a child inherits none; for
+ * DEADLINE_CLOSER_SETTLE_US at most.  False: some are. */
 bool closer_settle(void);
 /* Whether close() of the descriptor waits for nobody: it is memory of the kernel, or a device of
  * NVIDIA's driver.  The question itself never waits. */
@@ -63,6 +64,8 @@ bool closer_is_crowded(uint32_t *uid);
 #ifdef KILN_TEST_HOOKS
 /* Lowers the limit of closer_is_crowded() to this many sockets; 0: CLOSER_SOCKETS again. */
 void closer_crowd(int sockets);
+/* Makes threads use the processor for so long just before they close. */
+void closer_spin(uint64_t micros);
 #endif
 
 /* Closes descriptors of queues that the daemon made itself and others may have filled. */

@@ -9,7 +9,7 @@ tmp=$(mktemp -d /tmp/kiln-hooks.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' INT TERM
 hooks='misdeed_name|cache_fault|cache_corrupt|cache_drop_memory|cache_db_flip|serve_debug'
-hooks="$hooks|child_spare|closer_crowd|admit_rights"
+hooks="$hooks|child_spare|closer_crowd|closer_spin|admit_rights"
 
 # tests/run.sh has built it already.
 set -- "-DKILN_WERROR=ON"
