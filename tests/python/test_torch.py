@@ -32,6 +32,15 @@ class Torch(unittest.TestCase):
         self.assertEqual((y.dtype, mean.dtype, rstd.shape), (torch.half, torch.float32, (6, 5)))
         self.assertTrue(kiln.permute(x, (1, 0, 2)).is_contiguous())
 
+    def test_autograd_sees_outputs_that_were_given(self):
+        kept = torch.randn(3, 4, requires_grad=True).exp()
+        kiln.softmax(torch.randn(3, 4), out=kept.detach())
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            kept.sum().backward()
+        with torch.inference_mode():
+            out = torch.empty(3, 4)
+            self.assertIs(kiln.softmax(torch.randn(3, 4), out=out), out)
+
     def test_outputs_of_another_shape(self):
         x = torch.randn(6, 5, 8)
         for _ in range(3):  # the first call makes what later ones make outputs like

@@ -11,7 +11,8 @@ calls (autograd, tracing), register a function that describes its types:
                                         # makes any other output of, or None; it is kept
             "new_empty": True,          # like.new_empty(shape) makes an output of like's dtype
             "empty": empty,             # empty(like, shape, dtype): any other output
-            "stream": stream,           # stream(device): the address of the current CUDA stream
+            "written": written,         # written(tensor): a call has written it, and did not make it
+        "stream": stream,           # stream(device): the address of the current CUDA stream
             "when": "grad",             # "never", "grad": an input requires it, "always"
             "redirect": redirect,       # redirect(name, args, named) is called then: a result, or
                                         # NotImplemented for the usual way
@@ -85,10 +86,15 @@ def of_torch(type):
         # Without elements its strides would not be those of a new tensor.
         return None if 0 in shape else empty(like, (), dtype).expand(shape)
 
+    def written(tensor):
+        # Autograd refuses to use what it kept of a tensor that was written since.
+        if not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)
+
     dispatches = type.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
     return {"read": "exchange" if exchange else "attributes", "new_empty": True,
-            "empty_like": torch.empty_like, "empty": empty, "pattern": pattern,
+            "empty_like": torch.empty_like, "empty": empty, "pattern": pattern, "written": written,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
             "when": "always" if dispatches else "grad",
             "asks": torch._C._len_torch_dispatch_stack, "asks_half": torch.is_autocast_enabled}

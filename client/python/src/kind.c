@@ -81,6 +81,7 @@ static struct kind *describe(PyObject *type)
 	kind->pattern = member(description, "pattern");
 	kind->empty = member(description, "empty");
 	kind->stream = member(description, "stream");
+	kind->written = member(description, "written");
 	kind->redirect = member(description, "redirect");
 	kind->dispatch = member(description, "dispatch");
 	kind->asks = member(description, "asks");
@@ -121,6 +122,15 @@ int kind_stream(const struct kind *kind, int device, void **out)
 	*out = PyLong_AsVoidPtr(stream);
 	Py_DECREF(stream);
 	return PyErr_Occurred() ? RAISED : 0;
+}
+
+int kind_tell_written(const struct kind *kind, PyObject *tensor)
+{
+	if (!kind->written)
+		return 0;
+	PyObject *done = PyObject_CallFunctionObjArgs(kind->written, tensor, NULL);
+	Py_XDECREF(done);
+	return done ? 0 : RAISED;
 }
 
 PyObject *kind_pattern(const struct kind *kind, PyObject *like, PyObject *shape, kiln_dtype dtype)

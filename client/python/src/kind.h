@@ -33,6 +33,8 @@ struct kind {
 						  output of, or None; NULL: there is none */
 	PyObject *empty;   /* empty(like, shape, dtype name): an output */
 	PyObject *stream;  /* stream(device number): an address as an int; NULL: the default stream */
+	PyObject *written; /* written(tensor): a call has written a tensor that was there before;
+						   NULL: the library need not know */
 	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented */
 	PyObject
 		*dispatch;  /* the same, for tensors that have no memory to read; NULL: there are none */
@@ -45,6 +47,8 @@ struct kind {
 const struct kind *kind_of(PyObject *object);
 /* Returns the stream on which the library works now; RAISED or 0. */
 int kind_stream(const struct kind *kind, int device, void **out);
+/* Tells the library that a call has written a tensor which was there before; RAISED or 0. */
+int kind_tell_written(const struct kind *kind, PyObject *tensor);
 /* What an output has in common with the tensor like which it is made. */
 enum likeness { LIKE_NOT, LIKE_DTYPE, LIKE_WHOLE /* shape and dtype, contiguous */ };
 /* Makes what outputs are made like by kind_like(), or NULL, without an exception where there is no

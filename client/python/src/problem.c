@@ -309,6 +309,19 @@ static int attempt(struct problem *problem, struct connection *connection, bool 
 	return status;
 }
 
+static int tell_written(const struct problem *problem)
+{
+	for (int i = 0; i < problem->count; i++) {
+		PyObject *object = problem->operands[i].object;
+		if (problem->operands[i].role != ROLE_GIVEN)
+			continue;
+		const struct kind *kind = kind_of(object);
+		if (!kind || kind_tell_written(kind, object) != 0)
+			return RAISED;
+	}
+	return 0;
+}
+
 PyObject *problem_run(struct problem *problem)
 {
 	for (int i = 0; i < ATTEMPTS; i++) {
@@ -318,7 +331,7 @@ PyObject *problem_run(struct problem *problem)
 		int status = attempt(problem, connection, i == ATTEMPTS - 1);
 		Py_DECREF(connection);
 		if (status == KILN_OK)
-			return result(problem);
+			return tell_written(problem) == 0 ? result(problem) : NULL;
 		if (status != KILN_ECONN)
 			return NULL;
 	}
