@@ -23,11 +23,9 @@ static const char *const renamed[][2] = {
 	{"dbeta", "dbias"}, {"axis", "dim"},     {"perm", "dims"}, {"axes", "normalized_shape"},
 };
 
-/* Arguments by position, where torch has the function. */
+/* Arguments by position, where torch has the function.  Others that go along a dimension of their one
+ * input have torch's order as well: input, dim. */
 static const char *const torch_order[][2] = {
-	{"softmax", "input dim"},
-	{"log_softmax", "input dim"},
-	{"cumsum", "input dim"},
 	{"permute", "input dims"},
 	{"layer_norm", "input normalized_shape weight bias eps"},
 	{"rms_norm", "input normalized_shape weight eps"},
@@ -153,9 +151,21 @@ static void add_outputs(struct python_function *function)
 }
 
 /* Puts torch's order first, and nothing else by position. */
+static bool goes_along(const struct python_function *function)
+{
+	int needed = 0;
+	bool along = false, one = false;
+	for (int i = 0; i < function->count; i++) {
+		needed += !function->parameters[i].usual[0];
+		one = one || strcmp(function->parameters[i].name, "input") == 0;
+		along = along || strcmp(function->parameters[i].name, "dim") == 0;
+	}
+	return needed == 1 && one && along;
+}
+
 static void order(struct python_function *function)
 {
-	const char *words = NULL;
+	const char *words = goes_along(function) ? "input dim" : NULL;
 	int placed = 0;
 	for (size_t i = 0; i < sizeof(torch_order) / sizeof(torch_order[0]); i++)
 		if (strcmp(torch_order[i][0], function->op->name) == 0)

@@ -18,14 +18,13 @@ from ._torch_vmap import batched
 OPERATORS = {name: Operator(name) for name in ROWS}
 find(OPERATORS)
 
-# An operator is cast under autocast where torch casts the like of it.
+# An operator is cast under autocast where torch casts its own of that name, or the like of it.
 _CAST_LIKE = {"softmax": "softmax.int", "log_softmax": "log_softmax.int",
-              "masked_softmax": "softmax.int", "layer_norm": "layer_norm",
-              "rms_norm": "rms_norm", "cumsum": "cumsum"}
+              "masked_softmax": "softmax.int"}
 _CAST = {name: [device for device in ("cuda", "cpu")
                 if torch._C._dispatch_has_kernel_for_dispatch_key(
-                    "aten::" + like, "Autocast" + device.upper())]
-         for name, like in _CAST_LIKE.items()}
+                    "aten::" + _CAST_LIKE.get(name, name), "Autocast" + device.upper())]
+         for name in OPERATORS if name in _CAST_LIKE or hasattr(torch.ops.aten, name)}
 
 _no_torch_dispatch = torch._C._disabled_torch_dispatch_impl
 _modes = torch._C._len_torch_dispatch_stack
