@@ -23,8 +23,8 @@ static const char *const renamed[][2] = {
 	{"dbeta", "dbias"}, {"axis", "dim"},     {"perm", "dims"}, {"axes", "normalized_shape"},
 };
 
-/* Arguments by position, where torch has the function.  Others that go along a dimension of their one
- * input have torch's order as well: input, dim. */
+/* Arguments by position, where torch has the function.  Others that go along a dimension of their
+ * one input have torch's order as well: input, dim. */
 static const char *const torch_order[][2] = {
 	{"permute", "input dims"},
 	{"layer_norm", "input normalized_shape weight bias eps"},

@@ -21,10 +21,11 @@ find(OPERATORS)
 # An operator is cast under autocast where torch casts its own of that name, or the like of it.
 _CAST_LIKE = {"softmax": "softmax.int", "log_softmax": "log_softmax.int",
               "masked_softmax": "softmax.int"}
-_CAST = {name: [device for device in ("cuda", "cpu")
-                if torch._C._dispatch_has_kernel_for_dispatch_key(
-                    "aten::" + _CAST_LIKE.get(name, name), "Autocast" + device.upper())]
-         for name in OPERATORS if name in _CAST_LIKE or hasattr(torch.ops.aten, name)}
+_CAST = {name: devices for name in OPERATORS
+         if name in _CAST_LIKE or hasattr(torch.ops.aten, name)
+         if (devices := [device for device in ("cuda", "cpu")
+                         if torch._C._dispatch_has_kernel_for_dispatch_key(
+                             "aten::" + _CAST_LIKE.get(name, name), "Autocast" + device.upper())])}
 
 _no_torch_dispatch = torch._C._disabled_torch_dispatch_impl
 _modes = torch._C._len_torch_dispatch_stack
