@@ -82,8 +82,9 @@ endless() {
 	return $status
 }
 # Compiled before: a busy machine takes longer for that than the deadline.
-"$KILN" run raw "$DIR/endless.cu" --entry endless --grid 1 --block 1 --random i32:1 --check >out ||
-	fails "a kernel that ends: $(cat out)"
+"$KILN" run raw "$DIR/endless.cu" --entry endless --grid 1 --block 1 --random i32:1 \
+	--check >"$DIR/out" ||
+	fails "a kernel that ends: $(cat "$DIR/out")"
 prints 1 endless <<'END'
 kiln:
 run raw:

@@ -21,6 +21,15 @@ class Errors(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "input has element type"):
             kiln.softmax(numpy.array(["a"]))
 
+    def test_a_refused_connect_changes_nothing(self):
+        x = rand((2, 3))
+        before = kiln.softmax(x)
+        for wrong in [{"device": "foo"}, {"on_miss": "foo"}, {"timeout": 0}, {"timeout": "a"},
+                      {"mode": "foo"}]:
+            with self.assertRaises(kiln.Error):
+                kiln.connect(**wrong)
+            numpy.testing.assert_array_equal(kiln.softmax(x), before)
+
     def test_arguments(self):
         x = rand((2, 3))
         for call, words in [(lambda: kiln.softmax(), "softmax.. needs input"),

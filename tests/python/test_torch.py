@@ -1,5 +1,6 @@
 """test_torch.py: tensors of torch on the CPU, by the C exchange table and by attributes."""
 import unittest
+import warnings
 
 from support import kiln, numpy
 
@@ -31,6 +32,37 @@ class Torch(unittest.TestCase):
         y, mean, rstd = kiln.layer_norm(x.half(), (8,), mean=True, rstd=True)
         self.assertEqual((y.dtype, mean.dtype, rstd.shape), (torch.half, torch.float32, (6, 5)))
         self.assertTrue(kiln.permute(x, (1, 0, 2)).is_contiguous())
+
+    def test_bits_that_torch_reads_late(self):
+        c = torch.randn(3, 4, dtype=torch.complex64)
+        self.assertTrue(torch.equal(kiln.permute(c.conj(), (1, 0)), c.conj().T))
+        self.assertTrue(c.conj().imag.is_neg())
+        torch.testing.assert_close(kiln.softmax(c.conj().imag), torch.softmax(-c.imag, -1))
+        out = torch.zeros(4, 3, dtype=torch.complex64).conj()
+        kiln.permute(c, (1, 0), out=out)
+        self.assertTrue(torch.equal(out, c.T))
+        with self.assertRaisesRegex(kiln.NotSupported, "resolve_neg"):
+            kiln.map("y[i,j] = x[i,j] * 2", x=c.conj().imag)
+
+    def test_tensors_with_and_without_memory(self):
+        with self.assertRaisesRegex(ValueError, "layer_norm.. got .* device meta"):
+            kiln.layer_norm(torch.randn(3, 8), (8,), torch.ones(8, device="meta"))
+
+    def test_forward_derivatives_are_refused(self):
+        x = torch.randn(3, 4)
+        with self.assertRaisesRegex(kiln.NotSupported, "softmax.. has no forward derivative"):
+            torch.func.jvp(kiln.softmax, (x,), (torch.ones_like(x),))
+        with torch.autograd.forward_ad.dual_level():
+            with self.assertRaisesRegex(kiln.NotSupported, "softmax.. has no forward derivative"):
+                kiln.softmax(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+            torch.testing.assert_close(kiln.softmax(x), torch.softmax(x, -1))
+
+    def test_jit_trace(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(lambda a: kiln.softmax(a, -1), torch.randn(3, 4))
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(traced(x), torch.softmax(x, -1))
 
     def test_autograd_sees_outputs_that_were_given(self):
         kept = torch.randn(3, 4, requires_grad=True).exp()

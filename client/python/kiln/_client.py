@@ -12,11 +12,17 @@ _MODES = {"local": 0, "daemon": 1}
 def _settings(socket, device, daemon, timeout, autostart, background, on_miss, mode):
     if mode not in _MODES:
         raise InvalidArgument(f'mode is "local" or "daemon", not {mode!r}')
-    milliseconds = 0 if timeout is None else max(1, round(timeout * 1000))
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise InvalidArgument(f"timeout is a number of seconds above 0, not {timeout!r}")
+    milliseconds = 0 if timeout is None else max(1, round(min(timeout * 1000, 2**31 - 1)))
     flags = (_AUTOSTART if autostart else 0) | (_BACKGROUND if background else 0)
     path = [None if text is None else str(text) for text in (socket, daemon)]
     return {"socket": path[0], "device": device, "daemon": path[1], "on_miss": on_miss,
             "timeout_ms": milliseconds, "flags": flags, "mode": _MODES[mode]}
+
+
+# Settings with which a connection was made last, or those of the library.
+_standing = _settings(None, None, None, None, True, False, None, "local")
 
 
 def connect(socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
@@ -28,10 +34,17 @@ def connect(socket=None, device=None, *, daemon=None, timeout=None, autostart=Tr
     started if none answers; background: nobody waits for these compiles; on_miss: "compile",
     "warn", "fallback" or "error", where a kernel is not compiled yet; mode: who launches calls on
     CUDA tensors, "local" this process, or "daemon" on tensors that are lent to it by lend().
+    Where no connection can be made so, everything stays as it was.
     """
-    _kiln.configure(**_settings(socket, device, daemon, timeout, autostart, background, on_miss,
-                                mode))
-    _kiln.current()
+    global _standing
+    wanted = _settings(socket, device, daemon, timeout, autostart, background, on_miss, mode)
+    _kiln.configure(**wanted)
+    try:
+        _kiln.current()
+    except BaseException:
+        _kiln.configure(**_standing)
+        raise
+    _standing = wanted
 
 
 def synchronize(device=0):

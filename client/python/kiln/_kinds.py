@@ -91,13 +91,21 @@ def of_torch(type):
         if not tensor.is_inference():
             torch.autograd.graph.increment_version(tensor)
 
+    modes, tracing = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
+    forward = torch.autograd.forward_ad
+
+    def asks():
+        # A mode, torch.jit.trace() or forward differentiation must see the call.
+        return modes() or forward._current_level >= 0 or tracing() is not None
+
     dispatches = type.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
     return {"read": "exchange" if exchange else "attributes", "new_empty": True,
             "empty_like": torch.empty_like, "empty": empty, "pattern": pattern, "written": written,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
             "when": "always" if dispatches else "grad",
-            "asks": torch._C._len_torch_dispatch_stack, "asks_half": torch.is_autocast_enabled}
+            "asks": asks, "asks_half": torch.is_autocast_enabled,
+            "negated": torch.Tensor.is_neg, "conjugated": torch.Tensor.is_conj}
 
 
 _NUMPY = {"f16": "f2", "f32": "f4", "f64": "f8", "i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2",

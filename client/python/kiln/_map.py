@@ -5,9 +5,12 @@ from . import _kiln
 from ._errors import InvalidArgument, NotSupported
 
 
-def _refuse_grad(operands):
+def _refuse_what_torch_follows(operands):
     torch = sys.modules.get("torch")
     for name, value in operands.items():
+        if torch and isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj()):
+            raise NotSupported(f"map: the memory of {name} is to be read negated or conjugated: pass "
+                               f"{name}.resolve_neg().resolve_conj()")
         if getattr(value, "requires_grad", False) and torch and torch.is_grad_enabled():
             raise NotSupported(f"map: {name} requires grad, and a statement has no gradient: "
                                f"use torch.no_grad(), or detach() {name}")
@@ -29,7 +32,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
         out = operands.pop(name, None)
     elif operands.pop(name, None) is not None:
         raise InvalidArgument(f"{name} is passed twice, by its name and as out")
-    _refuse_grad(operands)
+    _refuse_what_torch_follows(operands)
     scalars = {key: value for key, value in operands.items() if isinstance(value, (int, float))}
     names = [key for key in operands if key not in scalars]
     attributes = {"statement": statement, "names": ",".join([*names, name])}

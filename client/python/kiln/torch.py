@@ -9,7 +9,7 @@ Nobody need import this: the first call that asks for it does, and so does torch
 import torch
 
 from . import _kinds, _operators
-from ._errors import NotSupported
+from ._errors import InvalidArgument, NotSupported
 from ._rows import ROWS
 from ._torch_gradient import find
 from ._torch_operator import Operator
@@ -31,6 +31,7 @@ _no_torch_dispatch = torch._C._disabled_torch_dispatch_impl
 _modes = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
 _HALF = (torch.float16, torch.bfloat16)
+_forward = torch.autograd.forward_ad
 
 
 def _watched():
@@ -227,6 +228,15 @@ def dispatch(name, args, named):
         if tensor.layout != torch.strided:
             raise NotSupported(f"{name}() takes dense tensors, and one has the layout "
                                f"{tensor.layout}: to_dense() it")
+    if _forward._current_level >= 0:
+        for tensor in tensors:
+            if _forward.unpack_dual(tensor).tangent is not None:
+                raise NotSupported(f"{name}() has no forward derivative: Kiln has gradients, and "
+                                   "torch's own operators have both")
+    metas = sum(tensor.device.type == "meta" for tensor in tensors)
+    if 0 < metas < len(tensors):
+        raise InvalidArgument(f"{name}() got tensors of memory and tensors of device meta, which "
+                              "have none: all tensors of a call are on one device")
     device = tensors[0].device.type
     casts = device in ("cuda", "cpu") and torch.is_autocast_enabled(device)
     if not casts or _watched() or not all(map(_is_plain, tensors)) or \

@@ -85,6 +85,8 @@ static struct kind *describe(PyObject *type)
 	kind->redirect = member(description, "redirect");
 	kind->dispatch = member(description, "dispatch");
 	kind->asks = member(description, "asks");
+	kind->negated = member(description, "negated");
+	kind->conjugated = member(description, "conjugated");
 	kind->asks_half = member(description, "asks_half");
 	Py_DECREF(description);
 	if (kind->read == KIND_EXCHANGE && read_exchange(kind) != 0) {

@@ -39,6 +39,9 @@ struct kind {
 	PyObject
 		*dispatch;  /* the same, for tensors that have no memory to read; NULL: there are none */
 	PyObject *asks; /* asks(): is the library watching calls now? then all go to dispatch */
+	PyObject *negated,
+		*conjugated;     /* of a tensor: is its memory to be read so? then the call goes to
+									  dispatch; NULL: never */
 	PyObject *asks_half; /* the same, for a first tensor of f16 or bf16 */
 };
 

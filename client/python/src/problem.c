@@ -65,14 +65,26 @@ static int leave_unread(struct problem *problem, const struct kind *kind)
 	return 0;
 }
 
-static int ask(PyObject *function, bool *yes)
+/* tensor: the argument, or NULL for none. */
+static int ask(PyObject *function, PyObject *tensor, bool *yes)
 {
-	PyObject *answer = function ? PyObject_CallNoArgs(function) : NULL;
+	PyObject *answer = function ? PyObject_CallFunctionObjArgs(function, tensor, NULL) : NULL;
 	if (!answer)
 		return function ? RAISED : 0;
 	*yes = *yes || PyObject_IsTrue(answer) == 1;
 	Py_DECREF(answer);
 	return 0;
+}
+
+/* Elements may be other than their bytes say until somebody needs them. */
+static int ask_lazy(const struct kind *kind, const struct problem_operand *operand, bool *yes)
+{
+	kiln_dtype dtype = operand->view.dtype;
+	bool is_complex = dtype == KILN_C64 || dtype == KILN_C128;
+	bool is_part = dtype == KILN_F16 || dtype == KILN_F32 || dtype == KILN_F64;
+	if ((is_complex || is_part) && ask(kind->negated, operand->object, yes) != 0)
+		return RAISED;
+	return is_complex ? ask(kind->conjugated, operand->object, yes) : 0;
 }
 
 /* Reads a tensor that was passed, and compares its device with the others'. */
@@ -83,7 +95,7 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 		return RAISED;
 	bool first = !problem->kind, half;
 	bool taken = !problem->settled && kind->when == REDIRECT_ALWAYS && kind->redirect;
-	if (!problem->settled && first && ask(kind->asks, &taken) != 0)
+	if (!problem->settled && first && ask(kind->asks, NULL, &taken) != 0)
 		return RAISED;
 	if (taken)
 		return leave_unread(problem, kind);
@@ -95,7 +107,9 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 		return leave_unread(problem, kind);
 	}
 	half = operand->view.dtype == KILN_F16 || operand->view.dtype == KILN_BF16;
-	if (!problem->settled && first && half && ask(kind->asks_half, &taken) != 0)
+	if (!problem->settled && first && half && ask(kind->asks_half, NULL, &taken) != 0)
+		return RAISED;
+	if (!problem->settled && ask_lazy(kind, operand, &taken) != 0)
 		return RAISED;
 	if (taken)
 		return leave_unread(problem, kind);
