@@ -3,6 +3,7 @@
  * is context 0, and another.  Which is current is a thread's own affair, and none is at first.
  */
 #include "fake_cuda_state.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct CUctx_st {
 };
 static struct CUctx_st contexts[FAKE_CONTEXTS];
 static unsigned long long last_id;
+static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER; /* threads ask at once */
 /* The properties of the GPU. */
 enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, GPUS, TRAITS };
 static const struct {
@@ -231,8 +233,10 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *out)
 	ENTER();
 	if (!is_context(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&id_lock);
 	context->id = context->id ? context->id : ++last_id;
 	*out = context->id;
+	pthread_mutex_unlock(&id_lock);
 	return CUDA_SUCCESS;
 }
 
