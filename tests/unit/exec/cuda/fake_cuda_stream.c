@@ -3,6 +3,7 @@
  * somebody looks.
  */
 #include "fake_cuda_state.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,8 +75,12 @@ struct op *fake_add_op(CUstream stream, enum op_kind kind)
 		fake_graph_add(stream->capture, op);
 		return op;
 	}
+	/* Threads launch on the default stream at once. */
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	pthread_mutex_lock(&lock);
 	*stream->tail = op;
 	stream->tail = &op->next;
+	pthread_mutex_unlock(&lock);
 	return op;
 }
 
