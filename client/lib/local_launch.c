@@ -137,19 +137,23 @@ static int find_way(kiln_call *call, uint64_t alignments, struct local_way **out
 
 /* ---- Launching ---- */
 
+int local_check_device(const kiln_call *call, const char *what, const char *instead)
+{
+	if (strncmp(call->client->device, "cuda", 4) == 0)
+		return KILN_OK;
+	return error_set(KILN_ENOTSUP,
+					 "%s of device %s cannot be launched in a CUDA context: connect with "
+					 "device \"cuda:0\", or use %s()",
+					 what, call->client->device, instead);
+}
+
 static int check_kind(const kiln_call *call)
 {
 	if (call->raw) {
 		return error_set(KILN_ENOTSUP, "the call is a kernel of the program's own: it is launched "
 									   "with kiln_launch_local_raw() or kiln_submit_raw()");
 	}
-	if (strncmp(call->client->device, "cuda", 4) != 0) {
-		return error_set(KILN_ENOTSUP,
-						 "a call of device %s cannot be launched in a CUDA context: connect with "
-						 "device \"cuda:0\", or use kiln_submit()",
-						 call->client->device);
-	}
-	return KILN_OK;
+	return local_check_device(call, "a call", "kiln_submit");
 }
 
 static int launch_local_way(kiln_call *call, const kiln_place *operands, int count, void *stream)

@@ -85,6 +85,9 @@ void local_way_free(struct local_way *way);
 /* Unloads and frees all ways of the call.  forked: the driver is not called. */
 void local_forget(struct kiln_call *call, bool forked);
 
+/* Refuses a call of a device that is no GPU; what: "a call", instead: the function to use then. */
+int local_check_device(const kiln_call *call, const char *what, const char *instead);
+
 /* ---- local_module.c ---- */
 
 struct local_use;

@@ -222,7 +222,7 @@ static CUresult local_module_launch(const struct local_template *is, CUfunction 
 							   NULL);
 }
 
-/* What is launched on a stream that captures goes into a graph.  Where the driver answers with an
+/* A launch on a stream that captures goes into a graph.  Where the driver answers with an
  * error, the launch has the same one. */
 static void mark_captured(struct local_use *use, CUstream stream)
 {

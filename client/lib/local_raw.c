@@ -18,12 +18,9 @@ static int check_raw_launch(const kiln_call *call, const kiln_launch *launch)
 		return error_set(KILN_EINVAL, "the call was prepared with kiln_prepare(): it is launched "
 									  "with kiln_launch_local()");
 	}
-	if (strncmp(call->client->device, "cuda", 4) != 0) {
-		return error_set(KILN_ENOTSUP,
-						 "a kernel of device %s cannot be launched in a CUDA context: connect with "
-						 "device \"cuda:0\", or use kiln_submit_raw()",
-						 call->client->device);
-	}
+	int status = local_check_device(call, "a kernel", "kiln_submit_raw");
+	if (status != KILN_OK)
+		return status;
 	if (!launch || launch->size < sizeof(*launch)) {
 		return error_set(KILN_EINVAL,
 						 "launch is %s; its size must be set to sizeof(kiln_launch), which is %zu",

@@ -18,7 +18,7 @@ struct settings {
 	int mode;       /* enum mode */
 };
 
-/* Who launches calls on CUDA tensors: this process, or the daemon on memory that is lent to it. */
+/* Calls on CUDA tensors are launched by this process, or by the daemon on memory lent to it. */
 enum mode { MODE_LOCAL, MODE_DAEMON };
 
 enum connection_state { CONNECTION_NEW, CONNECTION_OPEN, CONNECTION_CLOSED };

@@ -24,6 +24,9 @@ extern PyObject *word_requires_grad, *word_new_empty, *word_array_interface, *wo
 /* Loads the module kiln.NAME and returns one of its members; a new reference. */
 PyObject *package_member(const char *module, const char *name);
 
+/* Makes a type and adds it to the module: 0 or RAISED. */
+int module_add_type(PyObject *module, const char *name, PyType_Spec *spec);
+
 /* Adds the types and functions of each file to the module: 0 or RAISED. */
 int words_init(void);
 int errors_init(void);

@@ -52,7 +52,7 @@ const struct kind *kind_of(PyObject *object);
 int kind_stream(const struct kind *kind, int device, void **out);
 /* Tells the library that a call has written a tensor which was there before; RAISED or 0. */
 int kind_tell_written(const struct kind *kind, PyObject *tensor);
-/* What an output has in common with the tensor like which it is made. */
+/* An output shares this with the tensor like which it is made. */
 enum likeness { LIKE_NOT, LIKE_DTYPE, LIKE_WHOLE /* shape and dtype, contiguous */ };
 /* Makes what outputs are made like by kind_like(), or NULL, without an exception where there is no
  * such thing. */

@@ -190,6 +190,5 @@ static PyType_Spec lent_spec = {"kiln._kiln.Lent", sizeof(struct lent), 0, Py_TP
 
 int lent_init(PyObject *module)
 {
-	PyObject *type = PyType_FromSpec(&lent_spec);
-	return type ? PyModule_AddObject(module, "Lent", type) : RAISED;
+	return module_add_type(module, "Lent", &lent_spec);
 }

@@ -69,14 +69,7 @@ static int read_list(PyObject *value, const char *op, const char *name, int64_t 
 		return error_raise_type("%s(): %s is a list of at most %d integers", op, name,
 								KILN_MAX_RANK);
 	}
-	for (Py_ssize_t i = 0; i < count; i++) {
-		PyObject *item = PySequence_GetItem(value, i);
-		out[i] = item ? PyLong_AsLongLong(item) : -1;
-		Py_XDECREF(item);
-		if (out[i] == -1 && PyErr_Occurred())
-			return RAISED;
-	}
-	return (int)count;
+	return view_integers(value, count, out) == 0 ? (int)count : RAISED;
 }
 
 /* normalized_shape: must be the trailing dimensions of the first operand. */
@@ -104,7 +97,8 @@ static int read_trailing(struct problem *problem, const struct parameter *parame
 	return 0;
 }
 
-/* Of the type that is computed in, as torch has it: f16 and bf16 are computed in f32. */
+/* Returns the epsilon of the type that is computed in, as torch does: f16 and bf16 are computed in
+ * f32. */
 static double epsilon_of(kiln_dtype dtype)
 {
 	return dtype == KILN_F64 ? 0x1p-52 : 0x1p-23;

@@ -307,6 +307,5 @@ static PyType_Spec raw_spec = {"kiln._kiln.Raw", sizeof(struct raw), 0,
 
 int raw_init(PyObject *module)
 {
-	PyObject *type = PyType_FromSpec(&raw_spec);
-	return type ? PyModule_AddObject(module, "Raw", type) : RAISED;
+	return module_add_type(module, "Raw", &raw_spec);
 }

@@ -122,6 +122,5 @@ static PyType_Spec shared_spec = {"kiln._kiln.Shared", sizeof(struct shared), 0,
 
 int shared_init(PyObject *module)
 {
-	PyObject *type = PyType_FromSpec(&shared_spec);
-	return type ? PyModule_AddObject(module, "Shared", type) : RAISED;
+	return module_add_type(module, "Shared", &shared_spec);
 }

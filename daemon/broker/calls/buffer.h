@@ -17,7 +17,7 @@ enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD, 
  * kernels. */
 enum buffer_where { BUFFER_HOME, BUFFER_OWN, BUFFER_PLACES };
 
-/* What a device process needs to import the memory; kept so that a new process gets it again. */
+/* A device process needs this to import the memory; it is kept for the next process. */
 struct buffer_memory {
 	unsigned char handle[64];
 	uint64_t bufid, pool, span, offset;

@@ -43,7 +43,7 @@ struct graph {
 	struct graph_part parts[];
 };
 
-/* What a session owns. */
+/* A session owns one of these. */
 struct owned {
 	struct map buffers, calls; /* by id */
 	uint64_t held_bytes;

@@ -15,7 +15,7 @@
 #include "daemon/broker/devices/pool/alt_compiler.h"
 #include "tuned.h"
 
-/* What a row of the cache keeps to compile its kernel once more. */
+/* A row of the cache keeps this to compile its kernel once more. */
 struct kernel_unit {
 	struct compile_again again; /* points into the texts */
 	char *key_text, *source;

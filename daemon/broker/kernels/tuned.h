@@ -12,7 +12,7 @@
 
 #include "daemon/broker/broker.h"
 
-/* What the table says about one plan. */
+/* The table says this about one plan. */
 struct tuned_note {
 	/* Model, target and signature find the row.  An empty signature: the table is not asked, for
 	 * the problem has no kernel, or names its choice.  An empty choice: the table has no row. */

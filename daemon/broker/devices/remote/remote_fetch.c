@@ -28,7 +28,7 @@
 
 enum fetch_state { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
 
-/* Who has the claim of the key, as the last answer in CLAIM says. */
+/* The claim of the key is held by one of these, as the last answer in CLAIM says. */
 enum claimant { CLAIMANT_OTHER, CLAIMANT_NOBODY, CLAIMANT_US };
 
 struct remote_fetch {
