@@ -18,6 +18,25 @@ def in_child(queue, x):
     queue.put(answer(x))
 
 
+def ended(pid):
+    """The exit status of a child, which has two minutes."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child did not end in two minutes")
+
+
+# The C library takes the locks of malloc() around a fork; AddressSanitizer of g++ 12 does not, and
+# a thread that is just ending may hold one for ever in the child.
+forks = unittest.skipIf("address" in os.environ.get("KILN_SANITIZE", ""),
+                        "AddressSanitizer's malloc() does not survive a fork beside a thread")
+
+
 class Threads(unittest.TestCase):
     def test_many(self):
         results = {}
@@ -80,6 +99,7 @@ class Threads(unittest.TestCase):
 
 
 class Processes(unittest.TestCase):
+    @forks
     def test_fork(self):
         x = rand((2, 2))
         expected = answer(x)
@@ -93,22 +113,28 @@ class Processes(unittest.TestCase):
                 status = 0
             finally:
                 os._exit(status)
-        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        self.assertEqual(ended(pid), 0)
         self.assertEqual(os.read(reading, 1), b"y")
         self.assertEqual(answer(x), expected)
         os.close(reading)
         os.close(writing)
 
-    def test_multiprocessing(self):
+    def multiprocess(self, method):
         x = rand((2, 2))
-        for method in ["fork", "spawn"]:
-            context = multiprocessing.get_context(method)
-            queue = context.Queue()
-            process = context.Process(target=in_child, args=(queue, x))
-            process.start()
-            self.assertEqual(queue.get(timeout=120), answer(x))
-            process.join()
-            self.assertEqual(process.exitcode, 0)
+        context = multiprocessing.get_context(method)
+        queue = context.Queue()
+        process = context.Process(target=in_child, args=(queue, x))
+        process.start()
+        self.assertEqual(queue.get(timeout=120), answer(x))
+        process.join(120)
+        self.assertEqual(process.exitcode, 0)
+
+    @forks
+    def test_multiprocessing_fork(self):
+        self.multiprocess("fork")
+
+    def test_multiprocessing_spawn(self):
+        self.multiprocess("spawn")
 
     def test_exit_with_threads(self):
         run("import kiln, numpy, threading\n"
