@@ -2,6 +2,7 @@
  * fake_cuda_module.c: the fake's modules and launches, and what its kernels do.
  */
 #include "fake_cuda_state.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,8 +70,11 @@ void fake_run_kernel(const struct op *op)
 
 /* ---- Modules and launches ---- */
 
+/* Threads load and launch at once. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUmodule modules;
 
+/* The lock is held. */
 static void drop_module(CUmodule module)
 {
 	CUmodule *link = &modules;
@@ -83,11 +87,13 @@ static void drop_module(CUmodule module)
 
 void fake_drop_modules(CUcontext context)
 {
+	pthread_mutex_lock(&lock);
 	for (CUmodule module = modules, next; module; module = next) {
 		next = module->next;
 		if (module->context == context)
 			drop_module(module);
 	}
+	pthread_mutex_unlock(&lock);
 }
 
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
@@ -99,9 +105,11 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 	*out = calloc(1, sizeof(**out));
 	(*out)->idle = idle;
 	(*out)->context = fake_current();
+	pthread_mutex_lock(&lock);
 	(*out)->next = modules;
 	modules = *out;
 	fake_live[FAKE_LIVE_MODULES]++;
+	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }
 
@@ -109,7 +117,9 @@ CUresult cuModuleUnload(CUmodule module)
 {
 	if (module->context != fake_current())
 		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&lock);
 	drop_module(module);
+	pthread_mutex_unlock(&lock);
 	return fake_enter(__func__);
 }
 
@@ -189,6 +199,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 		return CUDA_ERROR_INVALID_VALUE;
 	struct op *op = fake_add_op(stream, OP_KERNEL);
 	op->function = function;
+	pthread_mutex_lock(&lock);
 	fake_kernels.last_launch = (struct fake_launch){.grid = {gx, gy, gz},
 													.block = {bx, by, bz},
 													.shared = shared,
@@ -198,6 +209,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 	for (int i = 0; i < fake_kernels.noted_values && function->kernel == KERNEL_IDLE; i++)
 		memcpy(&fake_kernels.last_launch.values[i], params[i],
 			   sizeof(fake_kernels.last_launch.values[i]));
+	pthread_mutex_unlock(&lock);
 	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
 		if (param_sizes[function->kernel][i])
 			memcpy(&op->values[i], params[i], param_sizes[function->kernel][i]);
@@ -206,7 +218,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 
 void fake_modules_reset(void)
 {
+	pthread_mutex_lock(&lock);
 	while (modules)
 		drop_module(modules);
+	pthread_mutex_unlock(&lock);
 	fake_kernels = (struct fake_kernels){.last_launch = fake_kernels.last_launch};
 }
