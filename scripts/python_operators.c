@@ -150,7 +150,7 @@ static void add_outputs(struct python_function *function)
 	}
 }
 
-/* Puts torch's order first, and nothing else by position. */
+/* Does it go along a dimension of its one input? */
 static bool goes_along(const struct python_function *function)
 {
 	int needed = 0;
@@ -163,6 +163,7 @@ static bool goes_along(const struct python_function *function)
 	return needed == 1 && one && along;
 }
 
+/* Puts torch's order first, and nothing else by position. */
 static void order(struct python_function *function)
 {
 	const char *words = goes_along(function) ? "input dim" : NULL;
@@ -191,6 +192,15 @@ static void order(struct python_function *function)
 		function->positional++;
 }
 
+/* torch's functions that go along a dimension of their one input cast it before, where asked. */
+static void add_dtype(struct python_function *function)
+{
+	if (!goes_along(function))
+		return;
+	struct python_parameter *made = add(function, "dtype", "DTYPE", "Any", "None");
+	made->help = "the element type that input is cast to before";
+}
+
 static void describe(const struct plan_op *op, struct python_function *function)
 {
 	*function = (struct python_function){.op = op};
@@ -198,6 +208,7 @@ static void describe(const struct plan_op *op, struct python_function *function)
 	add_attributes(function, true);
 	add_inputs(function, false);
 	add_attributes(function, false);
+	add_dtype(function);
 	add_outputs(function);
 	order(function);
 }
@@ -314,7 +325,7 @@ static void print_parts(const struct python_function *function)
 	const struct plan_op *op = function->op;
 	printf("static const struct operator_operand %s_operands[] = {\n", op->name);
 	for (int i = 0; op->operands[i].name; i++)
-		printf("\t{\"%s\", %s, %s, %s},\n", python_name(op->operands[i].name),
+		printf("\t{\"%s\", %s, %s, %s},\n", op->operands[i].name,
 			   op->operands[i].data == OP_WRITTEN ? "true" : "false", shape_rule(&op->operands[i]),
 			   dtype_rule(&op->operands[i]));
 	printf("};\nstatic const struct parameter %s_parameters[] = {\n", op->name);

@@ -36,16 +36,67 @@ class Errors(unittest.TestCase):
                             (lambda: kiln.softmax(x, -1, 1.0), "takes 2 positional"),
                             (lambda: kiln.softmax(x, axis=1), "no parameter axis"),
                             (lambda: kiln.softmax(x, -1, dim=1), "got dim twice"),
-                            (lambda: kiln.permute(x, 3), "dims is a list"),
-                            (lambda: kiln.masked_softmax(x, kind=3), "kind is a text")]:
-            with self.assertRaisesRegex(TypeError, words):
+                            (lambda: kiln.permute(x, 3), r"permute\(\): dims is 3; .* list"),
+                            (lambda: kiln.masked_softmax(x, kind=3), "kind is 3; .* a text"),
+                            (lambda: kiln.softmax(x, "last"), r"softmax\(\): dim is 'last'; .*int"),
+                            (lambda: kiln.softmax(x, 1.0), r"dim is 1\.0; .*integer"),
+                            (lambda: kiln.softmax(x, scale="a"), "scale is 'a'; .* number"),
+                            (lambda: kiln.softmax(3), r"softmax\(\): input is of type .*int, which"),
+                            (lambda: kiln.softmax(x, dtype="none"), "dtype is 'none'"),
+                            (lambda: kiln.permute(x, (0, 1.0)), r"dims\[1\] is 1\.0"),
+                            (lambda: kiln.layer_norm(x, 3, "w"), r"layer_norm\(\): weight is of type"),
+                            (lambda: kiln.map(3), r"map\(\): statement is 3"),
+                            (lambda: kiln.map("y[i] = x[i]", x="a"), r"map\(\): x is 'a'"),
+                            (lambda: kiln.map("y[i] = x[i]", x=[1]), r"map\(\): x is of type .*list"),
+                            (lambda: kiln.patch(3), r"patch\(\): model is 3"),
+                            (lambda: kiln.unpatch(None), r"unpatch\(\): model is None"),
+                            (lambda: kiln.lend(3), r"lend\(\): tensor is of type"),
+                            (lambda: kiln.empty(1.5), r"empty\(\): shape is 1\.5"),
+                            (lambda: kiln.empty(3, "O"), r"empty\(\): dtype is 'O'"),
+                            (lambda: kiln.connect(device=3), r"connect\(\): device is 3"),
+                            (lambda: kiln.connect(3), r"connect\(\): socket is 3"),
+                            (lambda: kiln.synchronize("a"), r"synchronize\(\): device is 'a'")]:
+            with self.assertRaisesRegex(TypeError, words) as caught:
                 call()
-        with self.assertRaises(TypeError):
-            kiln.softmax(x, "last")
-        with self.assertRaisesRegex(ValueError, "axis"):
-            kiln.softmax(x, 5)
+            self.assertIsInstance(caught.exception, kiln.Error)
         with self.assertRaisesRegex(ValueError, "9 dimensions"):
             kiln.softmax(numpy.ones((1,) * 9, "f4"))
+
+    def test_values_that_do_not_fit(self):
+        x = rand((2, 3))
+        for call, words in [(lambda: kiln.softmax(x, 2**70), r"dim is 1180591620717411303424; .* 64"),
+                            (lambda: kiln.layer_norm(x, 2**70), "normalized_shape is 118.* 64 bits"),
+                            (lambda: kiln.softmax(x, scale=10**400), "scale is 1000.*a double"),
+                            (lambda: kiln.softmax(x, 10**9999), "dim is an integer of 332.* bits"),
+                            (lambda: kiln.layer_norm(x, (5, 3)), r"is \(5, 3\); .* input's shape \(2, 3\)$"),
+                            (lambda: kiln.layer_norm(x, ()), r"is \(\); .* shape \(2, 3\), and not empty$"),
+                            (lambda: kiln.map("y[i] = x[i] * s", x=x[0], s=2**70), "s is 118.* 64 b"),
+                            (lambda: kiln.map("3", x=x), "statement is '3'"),
+                            (lambda: kiln.empty((-1,)), r"empty\(\): shape is \(-1,\)"),
+                            (lambda: kiln.empty((2**40, 2**40)), r"empty\(\): shape is \(10.*2\*\*63"),
+                            (lambda: kiln.empty(2**50), r"empty\(\): shape is 11.* the most is")]:
+            with self.assertRaisesRegex(ValueError, words) as caught:
+                call()
+            self.assertEqual(caught.exception.status, "KILN_EINVAL")
+
+    def test_sentences_have_the_names_of_the_parameters(self):
+        x = rand((2, 3))
+        for call, words in [
+                (lambda: kiln.softmax(x, 5), "softmax(): dim is 5; it may be -2 to 1"),
+                (lambda: kiln.permute(x, (0, 0)),
+                 "permute(): dims names dimension 0 twice; each comes once"),
+                (lambda: kiln.layer_norm(x, 3, x[0].astype("i4")),
+                 "layer_norm(): weight is i32; it must be f16, bf16, f32 or f64"),
+                (lambda: kiln.softmax(x, out=rand((1, 3))),
+                 "softmax(): dimension 0 has size 2 in input and 1 in out; they must agree"),
+                (lambda: kiln.softmax_backward(x, rand((2, 4))),
+                 "softmax_backward(): dimension 1 has size 3 in y and 4 in dy; they must agree"),
+                # What a caller passed is no name.
+                (lambda: kiln.masked_softmax(x, kind="x"),
+                 'masked_softmax(): kind is "x"; it may be one of: bool, lengths, causal, additive')]:
+            with self.assertRaises(ValueError) as caught:
+                call()
+            self.assertEqual(str(caught.exception), words)
 
     def test_classes(self):
         for error, base in [(kiln.InvalidArgument, ValueError), (kiln.WrongType, TypeError),
@@ -65,7 +116,7 @@ class Errors(unittest.TestCase):
 
     def test_signatures(self):
         self.assertEqual(str(inspect.signature(kiln.softmax)),
-                         "(input, dim=-1, *, scale=1, out=None)")
+                         "(input, dim=-1, *, scale=1, dtype=None, out=None)")
         self.assertTrue(str(inspect.signature(kiln.layer_norm)).startswith(
             "(input, normalized_shape, weight=None, bias=None, eps=1e-05, *,"))
         for name in kiln.__all__:

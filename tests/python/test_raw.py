@@ -231,7 +231,7 @@ class Refusals(unittest.TestCase):
                 ((x, x, one), ValueError, "4 arguments and was given 3"),
                 ((x, x, 1.0, 10), ValueError, "argument 2 .* has 4 bytes and was given 8"),
                 ((x, x, one, 2 ** 64), ValueError, "argument 3 is an integer of more than 64 bits"),
-                ((x, "x", one, 10), TypeError, "str is no tensor"),
+                ((x, "x", one, 10), TypeError, "str, which is no tensor"),
                 ((x, x[::-1], one, 10), ValueError, "argument 1 has a negative stride"),
                 ((x,) * 65, ValueError, "65 arguments; 64 are the most"),
                 ((x,) * 17, ValueError, "17 tensors; 16 are the most"),
@@ -248,8 +248,13 @@ class Refusals(unittest.TestCase):
     def test_making(self):
         with self.assertRaisesRegex(kiln.InvalidArgument, "no folder to include from"):
             kiln.RawKernel(AXPY, "axpy<float>", include_dirs=["/nowhere/at/all"])
-        with self.assertRaisesRegex(kiln.InvalidArgument, "not one text"):
-            kiln.RawKernel(AXPY, "axpy<float>", options="-DX")
+        for words, named in [("options is '-DX'; it must be a tuple", {"options": "-DX"}),
+                             (r"options\[0\] is 3", {"options": (3,)}),
+                             ("include_dirs is '/'", {"include_dirs": "/"}),
+                             (r"headers\['a.h'\] is b''", {"headers": {"a.h": b""}}),
+                             ("name is 3", {"name": 3}), ("source is b''", {"source": b""})]:
+            with self.assertRaisesRegex(kiln.WrongType, r"RawKernel\(\): " + words):
+                kiln.RawKernel(**{"source": AXPY, "name": "axpy<float>", **named})
         with self.assertRaisesRegex(kiln.Error, "--wrong"):
             kiln.RawKernel(AXPY, "axpy<float>", options=("--wrong",)).compile()
 

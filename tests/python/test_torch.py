@@ -23,6 +23,21 @@ class Torch(unittest.TestCase):
             self.assertEqual((type(y), y.dtype, y.shape), (torch.Tensor, dtype, x.shape))
             torch.testing.assert_close(y, torch.softmax(x, -1))
 
+    def test_dtype_and_rank_0(self):
+        x = torch.randn(4, 5, dtype=torch.bfloat16, requires_grad=True)
+        point = torch.tensor(2.0, requires_grad=True)
+        for mine, theirs in [(kiln.softmax, torch.softmax), (kiln.cumsum, torch.cumsum),
+                             (kiln.log_softmax, torch.log_softmax)]:
+            results = [function(x, 1, dtype=torch.float32) for function in (mine, theirs)]
+            results += [function(point, 0) for function in (mine, theirs)]
+            grads = [torch.autograd.grad(result.sin().sum(), of)[0]
+                     for result, of in zip(results, [x, x, point, point])]
+            for place in (0, 2):
+                torch.testing.assert_close(results[place], results[place + 1])
+                torch.testing.assert_close(grads[place], grads[place + 1])
+        with self.assertRaisesRegex(TypeError, "dtype is 'f4'; it must be a torch.dtype"):
+            kiln.softmax(x, dtype="f4")
+
     def test_layouts_and_outputs(self):
         x = torch.randn(6, 5, 8)
         torch.testing.assert_close(kiln.softmax(x.permute(2, 0, 1), 1),

@@ -79,6 +79,12 @@ class Traced(unittest.TestCase):
         self.compare(block, x, w, backend="aot_eager")
         self.compare(block, x.detach(), w.detach(), backend="aot_eager")
 
+    def test_compile_with_a_dtype(self):
+        x = normal(3, 4)
+        compiled = torch.compile(lambda x: kiln.softmax(x, 1, dtype=torch.float64), fullgraph=True,
+                                 backend="eager")
+        torch.testing.assert_close(compiled(x), torch.softmax(x, 1, dtype=torch.float64))
+
     def test_compile_for_any_size(self):
         function = torch.compile(lambda x: kiln.rms_norm(kiln.softmax(x), x.shape[-1]),
                                  fullgraph=True, dynamic=True, backend="aot_eager")
@@ -149,7 +155,10 @@ class Vmap(unittest.TestCase):
         self.compare(kiln.softmax, (1,), x)
         self.compare(lambda x: kiln.log_softmax(x, 0), (2,), x)
         self.compare(lambda x: kiln.cumsum(x, -2), (0,), x)
-        self.compare(lambda x: kiln.permute(x, (1, 0)), (1,), x)
+        self.compare(lambda x: kiln.permute(x, (1, -2)), (1,), x)
+        self.compare(lambda x: kiln.cumsum(x, 0), (0,), x[0, 0])  # one element each
+        with self.assertRaisesRegex(ValueError, "dim is -2; it may be -1 to 0"):
+            torch.vmap(lambda x: kiln.cumsum(x, -2))(x[0])
         self.compare(lambda x, m: kiln.masked_softmax(x, m), (1, 0), x, mask)
         self.compare(lambda x, m: kiln.masked_softmax(x, m), (0, None), x, mask)
         self.compare(lambda x, m: kiln.masked_softmax(x, m), (None, 0), x[0], mask[:, None])

@@ -1,6 +1,8 @@
 """Connections: what those are made with that calls open on demand, and clients of one's own."""
+from os import PathLike, fspath
+
 from . import _kiln
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, check
 
 _AUTOSTART = 1
 _BACKGROUND = 2
@@ -10,13 +12,17 @@ _MODES = {"local": 0, "daemon": 1}
 
 
 def _settings(socket, device, daemon, timeout, autostart, background, on_miss, mode):
+    for name, value in [("socket", socket), ("daemon", daemon)]:
+        check("connect", name, value, (str, PathLike, type(None)), "a path or None")
+    for name, value in [("device", device), ("on_miss", on_miss)]:
+        check("connect", name, value, (str, type(None)), "a text or None")
     if mode not in _MODES:
         raise InvalidArgument(f'mode is "local" or "daemon", not {mode!r}')
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise InvalidArgument(f"timeout is a number of seconds above 0, not {timeout!r}")
     milliseconds = 0 if timeout is None else max(1, round(min(timeout * 1000, 2**31 - 1)))
     flags = (_AUTOSTART if autostart else 0) | (_BACKGROUND if background else 0)
-    path = [None if text is None else str(text) for text in (socket, daemon)]
+    path = [None if text is None else fspath(text) for text in (socket, daemon)]
     return {"socket": path[0], "device": device, "daemon": path[1], "on_miss": on_miss,
             "timeout_ms": milliseconds, "flags": flags, "mode": _MODES[mode]}
 
@@ -53,7 +59,8 @@ def synchronize(device=0):
     Raises the first failure of one.  Work on the tensors' stream needs no such wait: it comes after
     the calls.  Without it a later call raises the failure.
     """
-    _kiln.synchronize(_kiln.current(device))
+    check("synchronize", "device", device, int, "the number of a CUDA device")
+    _kiln.synchronize(_kiln.current(max(-2, min(device, 2**31 - 1))))
 
 
 class Client:

@@ -69,6 +69,30 @@ _CLASSES = {
 _TYPE = 1  # no status of the library: errors.c has it for arguments of a wrong type
 
 
+def shown(value):
+    """What a sentence calls an argument that was passed: the value, or of which type it is."""
+    if isinstance(value, (int, float, complex, str, bytes, tuple, list, dict, type(None))):
+        try:
+            text = " ".join(repr(value).split())
+        except ValueError:  # more digits than Python prints
+            text = "an integer of %d bits" % value.bit_length() if isinstance(value, int) else ""
+        if text:
+            return text if len(text) <= 60 else text[:57] + "..."
+    return f"of type {type(value).__module__}.{type(value).__qualname__}"
+
+
+def refusal(function, name, value, rule, wrong_type=True):
+    """The exception for an argument: function and name as the caller wrote them, what must be."""
+    sentence = f"{function}(): {name} is {shown(value)}; it must be {rule}"
+    return WrongType(sentence) if wrong_type else InvalidArgument(sentence, "KILN_EINVAL")
+
+
+def check(function, name, value, types, rule):
+    """Refuses a value that is none of the types."""
+    if not isinstance(value, types):
+        raise refusal(function, name, value, rule)
+
+
 def make(number, status, sentence, log):
     """The exception for a status; the extension raises it."""
     if number == _TYPE:

@@ -24,7 +24,7 @@ calls (autograd, tracing), register a function that describes its types:
 """
 import sys
 
-from ._errors import WrongType
+from ._errors import NotSupported, WrongType, check, refusal
 
 _registered = {}
 
@@ -43,8 +43,23 @@ def describe(type):
         description = function(type)
         if description is not None:
             return description
-    raise WrongType(f"{type.__module__}.{type.__qualname__} is no tensor: Kiln takes tensors of "
-                    "torch, NumPy, CuPy, and of what has __dlpack__")
+    raise WrongType(f"is of type {type.__module__}.{type.__qualname__}, which is no tensor: Kiln takes "
+                    "tensors of torch, NumPy, CuPy, and of what has __dlpack__")
+
+
+def cast(function, tensor, dtype):
+    """The tensor with elements of the dtype; function: who asks for it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        check(function, "dtype", dtype, torch.dtype, "a torch.dtype, as input is of torch")
+        return tensor.to(dtype)
+    if not hasattr(tensor, "astype"):
+        raise NotSupported(f"{function}(): dtype is for tensors of torch, NumPy and CuPy; cast input "
+                           "before the call")
+    try:
+        return tensor.astype(dtype, copy=False)
+    except TypeError:
+        raise refusal(function, "dtype", dtype, "an element type of NumPy") from None
 
 
 def _is_of(type, module):

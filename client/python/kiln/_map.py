@@ -2,7 +2,7 @@
 import sys
 
 from . import _kiln
-from ._errors import InvalidArgument, NotSupported
+from ._errors import InvalidArgument, NotSupported, check, refusal
 
 
 def _refuse_what_torch_follows(operands):
@@ -25,23 +25,32 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
     side is made, unless it is passed by its name or as out.  bounds: "check", "clamp" or "zero", for
     subscripts that are out of range; checked: the first of them is named.
     """
-    name = statement.partition("[")[0].strip()
+    check("map", "statement", statement, str, 'a text, "y[i] = x[i] * s"')
+    # The left side may have no subscripts: its rank is 0 then.
+    name = statement.partition("=")[0].partition("[")[0].strip()
     if not name.isidentifier():
-        raise InvalidArgument(f"{statement!r} does not begin with NAME[...] =")
+        raise refusal("map", "statement", statement, "NAME[i,j] = ..., or NAME = ...",
+                      wrong_type=False)
     if out is None:
         out = operands.pop(name, None)
     elif operands.pop(name, None) is not None:
         raise InvalidArgument(f"{name} is passed twice, by its name and as out")
+    for key, value in operands.items():
+        if value is None or isinstance(value, str):
+            raise refusal("map", key, value, "a tensor or a number")
     _refuse_what_torch_follows(operands)
     scalars = {key: value for key, value in operands.items() if isinstance(value, (int, float))}
     names = [key for key in operands if key not in scalars]
     attributes = {"statement": statement, "names": ",".join([*names, name])}
     if bounds is not None:
+        check("map", "bounds", bounds, str, '"check", "clamp" or "zero"')
         attributes["bounds"] = bounds
     if checked is not None:
+        check("map", "checked", checked, int, "True or False")
         attributes["checked"] = int(checked)
     # A whole number goes with integers, too.
     for key, value in scalars.items():
         whole = isinstance(value, float) and value.is_integer() and abs(value) <= 2.0 ** 53
         attributes[key] = int(value) if whole or isinstance(value, bool) else value
-    return _kiln.call("map", tuple(operands[key] for key in names), (out,), attributes)
+    return _kiln.call("map", tuple(operands[key] for key in names), (out,), attributes,
+                      (*names, name))

@@ -1,5 +1,9 @@
 """Memory that this process and the daemon share."""
+from math import prod
+from operator import index
+
 from . import _kiln
+from ._errors import Error, refusal, shown
 
 
 def empty(shape, dtype="float32"):
@@ -10,13 +14,26 @@ def empty(shape, dtype="float32"):
     """
     import numpy
 
-    dtype = numpy.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    count = 1
-    for extent in shape:
-        count *= extent
-    memory = numpy.asarray(_kiln.Shared(count * dtype.itemsize))
-    return memory.view(dtype).reshape(shape)
+    try:
+        element = numpy.dtype(dtype)
+    except TypeError:
+        element = None
+    if element is None or element.hasobject or element.itemsize == 0:
+        raise refusal("empty", "dtype", dtype, "an element type of NumPy, no object and not empty")
+    try:
+        extents = (index(shape),) if hasattr(shape, "__index__") else tuple(map(index, shape))
+    except TypeError:
+        raise refusal("empty", "shape", shape, "an integer, or a tuple of integers") from None
+    memory_bytes = prod(extents) * element.itemsize
+    if any(extent < 0 for extent in extents) or memory_bytes >= 2**63 or len(extents) > 32:
+        raise refusal("empty", "shape", shape, "at most 32 sizes from 0 on, of less than 2**63 bytes "
+                      "in all", wrong_type=False)
+    try:
+        memory = numpy.asarray(_kiln.Shared(memory_bytes))
+    except Error as error:
+        error.args = (f"empty(): shape is {shown(shape)}: {error}",)
+        raise
+    return memory.view(element).reshape(extents)
 
 
 def lend(tensor):

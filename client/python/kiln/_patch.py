@@ -9,6 +9,7 @@ import sys
 import weakref
 
 from . import _operators as operators
+from ._errors import refusal
 
 _KILN_RUNS_ON = ("cpu", "cuda")  # a tensor of another device goes the way that it went before
 _FAMILIES = ("bert", "llama", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "vit")
@@ -42,6 +43,13 @@ class Replaced(dict):
         return "\n".join(lines) or "nothing to replace"
 
 
+def _check(function, model):
+    # Who has a module has imported torch.
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise refusal(function, "model", model, "a torch.nn.Module")
+
+
 def patch(model):
     """Puts Kiln's operators into a model of torch, in place; says what it replaced.
 
@@ -52,6 +60,7 @@ def patch(model):
     Returns a Replaced, {name: operator}, which prints as what was replaced and what was left; a
     module that is patched already is not in it.  unpatch(model) undoes it.
     """
+    _check("patch", model)
     import torch
 
     mixins = {torch.nn.LayerNorm: _LayerNorm, torch.nn.RMSNorm: _RMSNorm, torch.nn.Softmax: _Softmax}
@@ -75,6 +84,7 @@ def patch(model):
 
 def unpatch(model):
     """Undoes patch(model): each module has its own class again.  Returns the names of the modules."""
+    _check("unpatch", model)
     names = []
     for name, module in model.named_modules():
         if isinstance(module, _Patched):

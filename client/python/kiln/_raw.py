@@ -3,7 +3,7 @@ import os
 import sys
 
 from . import _kiln
-from ._errors import InvalidArgument, OutOfMemory
+from ._errors import InvalidArgument, OutOfMemory, check
 
 
 def is_by_value(type):
@@ -38,6 +38,22 @@ def _settings(options, include_dirs):
     return macros, folders, others
 
 
+def _check(source, name, options, include_dirs, headers, file):
+    """Refuses arguments that are not of the types that they must be."""
+    for argument, value in [("source", source), ("name", name), ("file", file)]:
+        check("RawKernel", argument, value, str, "a text")
+    for argument, values, types, rule in [
+            ("options", options, str, "a tuple of texts"),
+            ("include_dirs", include_dirs, (str, os.PathLike), "a tuple of paths")]:
+        check("RawKernel", argument, values, (tuple, list), rule)
+        for place, value in enumerate(values):
+            check("RawKernel", f"{argument}[{place}]", value, types, "a " + rule[len("a tuple of "):-1])
+    check("RawKernel", "headers", headers, dict, "a dictionary of texts by their names")
+    for header, text in headers.items():
+        check("RawKernel", "a name of headers", header, str, "a text")
+        check("RawKernel", f"headers[{header!r}]", text, str, "a text")
+
+
 class RawKernel(_kiln.Raw):
     """A kernel of CUDA C++, called as kernel(grid, block, args, shared_mem=0).
 
@@ -69,8 +85,7 @@ class RawKernel(_kiln.Raw):
         return super().__new__(cls)
 
     def __init__(self, source, name, *, options=(), include_dirs=(), headers={}, file="raw.cu"):
-        if isinstance(options, str) or isinstance(include_dirs, (str, os.PathLike)):
-            raise InvalidArgument("options and include_dirs are tuples, not one text")
+        _check(source, name, options, include_dirs, headers, file)
         # Importing it costs more than the rest of the package.
         from . import _headers
 

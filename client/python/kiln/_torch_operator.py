@@ -26,7 +26,8 @@ class Operator:
     def __init__(self, name):
         operands, parameters, positional = ROWS[name]
         self.name = name
-        self.parameters = [row for row in parameters if row[1] != "OUT"]
+        self.parameters = [row for row in parameters if row[1] not in ("OUT", "DTYPE")]
+        self.casts = len(self.parameters) < sum(row[1] != "OUT" for row in parameters)
         # How long the rows of such an output are is said by nothing but the output.
         self.sized = any(row[1:3] == ("out", "last") for row in operands) and \
             operands[0][0].startswith("d")
@@ -67,6 +68,8 @@ class Operator:
 
     def _sources(self):
         words = list(self.names)
+        if self.casts:
+            words[0] = f"{words[0]} if dtype is None else {words[0]}.to(dtype)"
         if self.sized:
             words[words.index("last")] = "None if out is None else out.shape[-1]"
         return ", ".join(words) + ","

@@ -3,11 +3,16 @@ one free; else the calls of a batch are made one after the other.
 """
 import torch
 
+from ._errors import InvalidArgument
+
 # An operand of these shapes has a place for a batch only if all of the batch share it.
 _SHARED = ("trailing", "lists", "per_box", "boundaries", "one")
 
 
 def _is_free(operator, dims, values):
+    if "dim" in operator.names and values[operator.first].dim() == 1 and \
+            dims[operator.first] is not None:
+        return False  # one element each, which has no dimension to go along but its own
     for name, place in operator.inputs.items():
         if dims[place] is not None and operator.rules[name][0] in _SHARED:
             return False
@@ -26,6 +31,14 @@ def _in_front(tensor, dim, size, rank):
     return tensor
 
 
+def _behind_batch(operator, name, dim, rank):
+    """The number of a dimension of one sample, which has the rank, in the whole batch."""
+    if not -rank <= dim < rank:
+        raise InvalidArgument(f"{operator.name}(): {name} is {dim}; it may be {-rank} to {rank - 1}",
+                              "KILN_EINVAL")
+    return dim + 1 if dim >= 0 else dim
+
+
 def _as_one(operator, size, dims, values):
     """The values of the one call that does the whole batch."""
     values = list(values)
@@ -41,11 +54,12 @@ def _as_one(operator, size, dims, values):
             values[place] = _in_front(values[place], dims[place], size, rank - lengths)
     if "dim" in operator.names:
         place = operator.names.index("dim")
-        if values[place] is not None and values[place] >= 0:
-            values[place] += 1
+        if values[place] is not None:
+            values[place] = _behind_batch(operator, "dim", values[place], rank - 1)
     if operator.order_at is not None:
         axes = values[operator.order_at]
-        values[operator.order_at] = [0] + [axis % (rank - 1) + 1 for axis in axes]
+        values[operator.order_at] = [0] + [
+            _behind_batch(operator, "dims", axis, rank - 1) % rank for axis in axes]
     return values
 
 

@@ -2,6 +2,7 @@
  * call.c: _kiln.call(), the operators by name: for kiln.map, and for what is written in Python on
  * top of the core.
  */
+#include "argument.h"
 #include "errors.h"
 #include "problem.h"
 
@@ -17,41 +18,47 @@ static int add_value(struct problem *problem, const char *name, PyObject *value)
 										   : KILN_ATTR_INTS);
 	if (!attr)
 		return RAISED;
-	if (text) {
-		attr->s = PyUnicode_AsUTF8AndSize(value, NULL);
-		return attr->s ? 0 : RAISED;
-	}
+	if (text)
+		return argument_text(problem->op, name, value, &attr->s);
 	if (real)
-		attr->f = PyFloat_AsDouble(value);
-	else if (whole)
-		attr->i = PyLong_AsLongLong(value);
-	if (real || whole)
-		return PyErr_Occurred() ? RAISED : 0;
-	attr->count = PyTuple_Check(value) ? (int)PyTuple_Size(value) : -1;
-	if (attr->count < 0 || attr->count > KILN_MAX_RANK)
-		return error_raise_type("%s(): %s is a text, a number, or a tuple of at most %d integers",
-								problem->op, name, KILN_MAX_RANK);
-	for (int i = 0; i < attr->count; i++)
-		problem->ints[i] = PyLong_AsLongLong(PyTuple_GetItem(value, i));
+		return argument_real(problem->op, name, value, &attr->f);
+	if (whole)
+		return argument_integer(problem->op, name, value, &attr->i);
+	if (!PyTuple_Check(value))
+		return error_raise_argument(problem->op, name, value, true,
+									"a text, a number, or a tuple of integers");
+	attr->count = argument_integers(problem->op, name, value, problem->ints);
 	attr->ints = problem->ints;
-	return PyErr_Occurred() ? RAISED : 0;
+	return attr->count < 0 ? RAISED : 0;
 }
 
-static int fill(struct problem *problem, PyObject *inputs, PyObject *outputs, PyObject *attrs)
+/* Operand number at has this name in messages; names is a tuple of texts, or NULL. */
+static const char *operand_name(PyObject *names, Py_ssize_t at, const char *usual)
+{
+	bool there = names && at < PyTuple_Size(names);
+	const char *name = there ? PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, at), NULL) : NULL;
+	PyErr_Clear();
+	return name ? name : usual;
+}
+
+static int fill(struct problem *problem, PyObject *inputs, PyObject *outputs, PyObject *attrs,
+				PyObject *names)
 {
 	PyObject *name, *value;
 	Py_ssize_t at = 0;
 
 	for (Py_ssize_t i = 0; i < PyTuple_Size(inputs); i++) {
 		PyObject *object = PyTuple_GetItem(inputs, i);
-		int status = object == Py_None ? problem_left_out(problem, "an input")
-									   : problem_input(problem, object, "an input");
+		const char *called = operand_name(names, i, "an input");
+		int status = object == Py_None ? problem_left_out(problem, called)
+									   : problem_input(problem, object, called);
 		if (status != 0)
 			return RAISED;
 	}
 	for (Py_ssize_t i = 0; i < PyTuple_Size(outputs); i++) {
 		PyObject *object = PyTuple_GetItem(outputs, i);
-		if (problem_output(problem, object == Py_None ? NULL : object, "an output", SHAPE_PLANNED,
+		const char *called = operand_name(names, PyTuple_Size(inputs) + i, "an output");
+		if (problem_output(problem, object == Py_None ? NULL : object, called, SHAPE_PLANNED,
 						   DTYPE_FIRST) != 0)
 			return RAISED;
 	}
@@ -67,17 +74,17 @@ static int fill(struct problem *problem, PyObject *inputs, PyObject *outputs, Py
 
 PyObject *module_call(PyObject *module, PyObject *args)
 {
-	PyObject *inputs, *outputs, *attrs, *result = NULL;
+	PyObject *inputs, *outputs, *attrs, *names = NULL, *result = NULL;
 	struct problem problem;
 	const char *op;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "sO!O!O!", &op, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
-						  &PyDict_Type, &attrs))
+	if (!PyArg_ParseTuple(args, "sO!O!O!|O!", &op, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
+						  &PyDict_Type, &attrs, &PyTuple_Type, &names))
 		return NULL;
 	problem_begin(&problem, op);
 	problem.settled = true;
-	if (fill(&problem, inputs, outputs, attrs) == 0)
+	if (fill(&problem, inputs, outputs, attrs, names) == 0)
 		result = problem_run(&problem);
 	problem_end(&problem);
 	return result;

@@ -5,24 +5,34 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TYPE_STATUS 1 /* no status of the library: the argument has the wrong Python type */
 
-static PyObject *make; /* kiln._errors.make */
+#define SENTENCE_MOST 2048
+
+static PyObject *make, *refusal, *base; /* members of kiln._errors */
 
 int errors_init(void)
 {
 	make = package_member("_errors", "make");
-	return make ? 0 : RAISED;
+	refusal = package_member("_errors", "refusal");
+	base = package_member("_errors", "Error");
+	return make && refusal && base ? 0 : RAISED;
+}
+
+static void set_error(PyObject *error)
+{
+	if (error)
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_XDECREF(error);
 }
 
 void *error_raise_text(int status, const char *sentence, const char *log)
 {
 	PyObject *error = PyObject_CallFunction(make, "izzz", status, kiln_status_name(status),
 											sentence, log && log[0] ? log : NULL);
-	if (error)
-		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-	Py_XDECREF(error);
+	set_error(error);
 	return NULL;
 }
 
@@ -57,4 +67,53 @@ int error_raise_value(const char *format, ...)
 	raise_format(KILN_EINVAL, format, values);
 	va_end(values);
 	return RAISED;
+}
+
+int error_raise_argument(const char *function, const char *name, PyObject *value, bool wrong_type,
+						 const char *rule)
+{
+	PyErr_Clear();
+	set_error(
+		PyObject_CallFunction(refusal, "ssOsi", function, name, value, rule, (int)wrong_type));
+	return RAISED;
+}
+
+/* ---- Sentences written anew ---- */
+
+int error_rewrite(error_writer *write, const void *by)
+{
+	PyObject *type, *error, *trace;
+	char to[SENTENCE_MOST];
+
+	PyErr_Fetch(&type, &error, &trace);
+	PyErr_NormalizeException(&type, &error, &trace);
+	PyObject *sentence =
+		error && PyObject_IsInstance(error, base) == 1 ? PyObject_Str(error) : NULL;
+	const char *from = sentence ? PyUnicode_AsUTF8AndSize(sentence, NULL) : NULL;
+	if (from && strlen(from) < sizeof(to) / 2) {
+		write(from, to, sizeof(to), by);
+		PyObject *args = Py_BuildValue("(s)", to);
+		if (args)
+			(void)PyObject_SetAttrString(error, "args", args);
+		Py_XDECREF(args);
+	}
+	Py_XDECREF(sentence);
+	PyErr_Clear();
+	PyErr_Restore(type, error, trace);
+	return RAISED;
+}
+
+static void put_before(const char *from, char *to, size_t size, const void *by)
+{
+	snprintf(to, size, "%s%s", (const char *)by, from);
+}
+
+int error_prefix(const char *format, ...)
+{
+	char words[128];
+	va_list values;
+	va_start(values, format);
+	vsnprintf(words, sizeof(words), format, values);
+	va_end(values);
+	return error_rewrite(put_before, words);
 }

@@ -66,8 +66,10 @@ static int lend(struct lent *lent, PyObject *tensor)
 	const struct kind *kind = kind_of(tensor);
 	kiln_operand operand;
 	struct view view;
-	if (!kind || view_read(kind, tensor, "the tensor", &view) != 0)
-		return RAISED;
+	if (!kind)
+		return error_prefix("lend(): tensor ");
+	if (view_read(kind, tensor, "tensor", &view) != 0)
+		return error_prefix("lend(): ");
 	lent->data = view.data;
 	lent->bytes = view_span(&view);
 	lent->device = view.device;

@@ -11,9 +11,10 @@ int module_add_type(PyObject *module, const char *name, PyType_Spec *spec)
 
 static PyMethodDef functions[] = {
 	{"call", module_call, METH_VARARGS,
-	 "call(op, inputs, outputs, attributes): runs an operator by its name.  inputs and outputs "
-	 "are\n"
-	 "tuples of tensors; None is an input that is left out, or an output to be made."},
+	 "call(op, inputs, outputs, attributes, names=()): runs an operator by its name.  inputs and "
+	 "outputs are\n"
+	 "tuples of tensors; None is an input that is left out, or an output to be made.  names: of "
+	 "the\noperands, for messages."},
 	{"configure", (PyCFunction)(void (*)(void))module_configure, METH_VARARGS | METH_KEYWORDS,
 	 "Sets what connections that are made on demand are made with, from now on."},
 	{"current", module_current, METH_VARARGS,

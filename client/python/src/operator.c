@@ -2,14 +2,21 @@
  * operator.c: binds the arguments of a call to the parameters of its operator.
  */
 #include "operator.h"
+#include "argument.h"
 #include "errors.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SHAPE_TEXT 256 /* KILN_MAX_RANK numbers of 64 bits, and what is between them */
 
 struct operator
 {
 	const struct operator_row *row;
+	bool along;   /* it goes along a dimension */
+	int dtype_at; /* the parameter that the input is cast to; -1: there is none */
 	PyMethodDef method, here;
 	PyObject *names[PARAMETERS_MOST]; /* interned */
 };
@@ -61,15 +68,14 @@ static int bind(const struct operator* op, PyObject *const *args, Py_ssize_t cou
 
 /* ---- Attributes ---- */
 
-static int read_list(PyObject *value, const char *op, const char *name, int64_t *out)
+/* "(2, 3)" and "(5,)", as Python writes a tuple. */
+static void print_shape(const int64_t *shape, int rank, char text[SHAPE_TEXT])
 {
-	Py_ssize_t count = PySequence_Check(value) ? PySequence_Size(value) : -1;
-	if (count < 0 || count > KILN_MAX_RANK) {
-		PyErr_Clear();
-		return error_raise_type("%s(): %s is a list of at most %d integers", op, name,
-								KILN_MAX_RANK);
-	}
-	return view_integers(value, count, out) == 0 ? (int)count : RAISED;
+	size_t used = (size_t)snprintf(text, SHAPE_TEXT, "(");
+	for (int i = 0; i < rank; i++)
+		used += (size_t)snprintf(text + used, SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
+								 (long long)shape[i]);
+	snprintf(text + used, SHAPE_TEXT - used, rank == 1 ? ",)" : ")");
 }
 
 /* normalized_shape: must be the trailing dimensions of the first operand. */
@@ -77,24 +83,25 @@ static int read_trailing(struct problem *problem, const struct parameter *parame
 						 PyObject *value, kiln_attr *attr)
 {
 	const struct view *first = &problem->operands[0].view;
+	char given[SHAPE_TEXT], whole[SHAPE_TEXT];
 	int64_t shape[KILN_MAX_RANK];
-	int count = 1;
-
-	if (PyLong_Check(value)) {
-		shape[0] = PyLong_AsLongLong(value);
-	} else {
-		count = read_list(value, problem->op, parameter->name, shape);
-		if (count < 0)
-			return RAISED;
-	}
+	bool one = PyIndex_Check(value) && !PySequence_Check(value);
+	int count = !one ? argument_integers(problem->op, parameter->name, value, shape)
+				: argument_integer(problem->op, parameter->name, value, shape) == 0 ? 1
+																					: RAISED;
+	if (count < 0)
+		return RAISED;
 	bool fits = count >= 1 && count <= first->rank;
 	for (int i = 0; fits && i < count; i++)
 		fits = shape[i] == first->shape[first->rank - count + i];
-	if (!fits)
-		return error_raise_value("%s(): %s is not the end of the shape of %s", problem->op,
-								 parameter->name, problem->operands[0].name);
 	attr->i = count;
-	return 0;
+	if (fits)
+		return 0;
+	print_shape(shape, count, given);
+	print_shape(first->shape, first->rank, whole);
+	return error_raise_value("%s(): %s is %s; it must be the end of %s's shape %s%s", problem->op,
+							 parameter->name, given, problem->operands[0].name, whole,
+							 count == 0 ? ", and not empty" : "");
 }
 
 /* Returns the epsilon of the type that is computed in, as torch does: f16 and bf16 are computed in
@@ -109,16 +116,13 @@ static int read_value(struct problem *problem, const struct parameter *parameter
 {
 	switch (parameter->kind) {
 	case PARAMETER_INT:
-		attr->i = PyLong_AsLongLong(value);
-		return attr->i == -1 && PyErr_Occurred() ? RAISED : 0;
+		return argument_integer(problem->op, parameter->name, value, &attr->i);
 	case PARAMETER_REAL:
-		attr->f = PyFloat_AsDouble(value);
-		return attr->f == -1.0 && PyErr_Occurred() ? RAISED : 0;
+		return argument_real(problem->op, parameter->name, value, &attr->f);
 	case PARAMETER_TEXT:
-		attr->s = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, NULL) : NULL;
-		return attr->s ? 0 : error_raise_type("%s(): %s is a text", problem->op, parameter->name);
+		return argument_text(problem->op, parameter->name, value, &attr->s);
 	case PARAMETER_INTS:
-		attr->count = read_list(value, problem->op, parameter->name, problem->ints);
+		attr->count = argument_integers(problem->op, parameter->name, value, problem->ints);
 		attr->ints = problem->ints;
 		/* Lists are of dimensions, which torch counts from the end where they are negative. */
 		for (int i = 0; i < attr->count; i++)
@@ -180,6 +184,7 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 	const struct operator_row *row = op->row;
 	int of[KILN_MAX_OPERANDS];
 
+	problem->along = op->along;
 	for (int i = 0; i < row->parameter_count; i++)
 		if (row->parameters[i].kind <= PARAMETER_OUT)
 			of[row->parameters[i].operand] = i;
@@ -194,6 +199,58 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 			add_attribute(problem, &row->parameters[i], slots[i]) != 0)
 			return RAISED;
 	return 0;
+}
+
+/* ---- The planner's sentences ---- */
+
+/* The name that the function has for a name of the planner, or the same. */
+static const char *python_name(const struct operator_row *row, const char *word)
+{
+	for (int i = 0; i < row->parameter_count; i++) {
+		const struct parameter *at = &row->parameters[i];
+		const char *planned = at->attribute;
+		if (at->kind <= PARAMETER_OUT)
+			planned = row->operands[at->operand].name;
+		if (planned && strcmp(planned, word) == 0)
+			return at->name;
+	}
+	return word;
+}
+
+/* Puts the function's names for the planner's into a sentence of the planner, which begins with the
+ * operator's name.  What stands in quotes is the caller's, and stays. */
+static void write_python_names(const char *from, char *to, size_t size, const void *by)
+{
+	const struct operator_row *row = by;
+	size_t length = strlen(row->name), used = 0;
+	bool quoted = false;
+
+	if (strncmp(from, row->name, length) != 0 || from[length] != ':') {
+		snprintf(to, size, "%s", from);
+		return;
+	}
+	used = (size_t)snprintf(to, size, "%s()", row->name);
+	for (from += length; *from && used < size; from += length) {
+		char word[32];
+		for (length = 0; isalnum((unsigned char)from[length]) || from[length] == '_';)
+			length++;
+		bool name = length > 0 && length < sizeof(word) && !quoted;
+		quoted ^= *from == '"';
+		length += length == 0;
+		snprintf(word, sizeof(word), "%.*s", (int)length, from);
+		used +=
+			(size_t)snprintf(to + used, size - used, "%.*s", name ? (int)sizeof(word) : (int)length,
+							 name ? python_name(row, word) : from);
+	}
+}
+
+/* Runs a call that is filled in; a refusal has the function's names. */
+static PyObject *run_named(const struct operator* op, struct problem *problem)
+{
+	PyObject *result = problem_run(problem);
+	if (!result)
+		error_rewrite(write_python_names, op->row);
+	return result;
 }
 
 /* Gives the call, as it came, to a tensor's kind: a result, NotImplemented, or NULL. */
@@ -225,7 +282,7 @@ static PyObject *run_here(const struct operator* op, PyObject *const *slots)
 	problem_begin(&problem, op->row->name);
 	problem.settled = true;
 	if (fill(op, slots, &problem) == 0)
-		result = problem_run(&problem);
+		result = run_named(op, &problem);
 	problem_end(&problem);
 	return result;
 }
@@ -241,6 +298,40 @@ static PyObject *call_here(PyObject *self, PyObject *const *args, Py_ssize_t cou
 	return run_here(op, slots);
 }
 
+static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+
+/* Makes the call again, with its first parameter cast as the one for that says. */
+static PyObject *call_cast(PyObject *self, const struct operator* op, PyObject **slots)
+{
+	PyObject *function = package_member("_kinds", "cast"), *result = NULL;
+	PyObject *input = function ? PyObject_CallFunction(function, "sOO", op->row->name, slots[0],
+													   slots[op->dtype_at])
+							   : NULL;
+	PyObject *names = NULL, *values[PARAMETERS_MOST];
+	int count = 0;
+
+	slots[0] = input;
+	slots[op->dtype_at] = NULL;
+	for (int i = 0; i < op->row->parameter_count; i++)
+		count += slots[i] != NULL;
+	if (input)
+		names = PyTuple_New(count);
+	count = 0;
+	for (int i = 0; names && i < op->row->parameter_count; i++) {
+		if (!slots[i])
+			continue;
+		Py_INCREF(op->names[i]);
+		PyTuple_SetItem(names, count, op->names[i]);
+		values[count++] = slots[i];
+	}
+	if (names)
+		result = call(self, values, 0, names);
+	Py_XDECREF(names);
+	Py_XDECREF(input);
+	Py_XDECREF(function);
+	return result;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
 	const struct operator* op = PyCapsule_GetPointer(self, "kiln operator");
@@ -249,10 +340,12 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 
 	if (!op || bind(op, args, count, keywords, slots) != 0)
 		return NULL;
+	if (op->dtype_at >= 0 && slots[op->dtype_at])
+		return call_cast(self, op, slots);
 	problem_begin(&problem, op->row->name);
 	if (fill(op, slots, &problem) == 0)
 		result = problem.redirect ? redirect(op, &problem, args, count, keywords)
-								  : problem_run(&problem);
+								  : run_named(op, &problem);
 	problem_end(&problem);
 	if (result != Py_NotImplemented)
 		return result;
@@ -276,10 +369,15 @@ static int make_here(PyObject *here, struct operator* op)
 static int make_function(PyObject *module, struct operator* op, const struct operator_row *row)
 {
 	op->row = row;
+	op->dtype_at = -1;
 	for (int i = 0; i < row->parameter_count; i++) {
 		op->names[i] = PyUnicode_InternFromString(row->parameters[i].name);
 		if (!op->names[i])
 			return RAISED;
+		const char *attribute = row->parameters[i].attribute;
+		if (row->parameters[i].kind == PARAMETER_DTYPE)
+			op->dtype_at = i;
+		op->along = op->along || (attribute && strcmp(attribute, "axis") == 0);
 	}
 	op->method = (PyMethodDef){row->name, (PyCFunction)(void (*)(void))call,
 							   METH_FASTCALL | METH_KEYWORDS, row->documentation};

@@ -15,6 +15,7 @@ enum parameter_kind {
 	PARAMETER_REAL,
 	PARAMETER_TEXT,
 	PARAMETER_INTS,
+	PARAMETER_DTYPE, /* what the first operand is cast to before the call */
 	PARAMETER_SHAPE, /* the trailing dimensions of the first operand, of which the attribute is the
 						number */
 };
@@ -24,14 +25,14 @@ struct parameter {
 	enum parameter_kind kind;
 	bool required;
 	int operand;           /* of tensors: its place */
-	const char *attribute; /* of the others */
+	const char *attribute; /* of the others: the planner's name */
 	const char *preset;    /* NULL: nothing is passed where the caller passes nothing;
 							  "epsilon": of the type computed in; else a text; of
 							  PARAMETER_WANT "True" */
 };
 
 struct operator_operand {
-	const char *name;
+	const char *name; /* the planner's, which its sentences have */
 	bool written;
 	enum shape_rule shape; /* SHAPE_PLANNED: the planner says */
 	enum dtype_rule dtype;

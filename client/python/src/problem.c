@@ -19,6 +19,8 @@ void problem_begin(struct problem *problem, const char *op)
 	problem->redirect = NULL;
 	problem->unread = false;
 	problem->settled = false;
+	problem->along = false;
+	problem->point = false;
 	problem->count = 0;
 	problem->attr_count = 0;
 }
@@ -92,7 +94,7 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 {
 	const struct kind *kind = kind_of(operand->object);
 	if (!kind)
-		return RAISED;
+		return error_prefix("%s(): %s ", problem->op, operand->name);
 	bool first = !problem->kind, half;
 	bool taken = !problem->settled && kind->when == REDIRECT_ALWAYS && kind->redirect;
 	if (!problem->settled && first && ask(kind->asks, NULL, &taken) != 0)
@@ -102,9 +104,14 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 	if (view_read(kind, operand->object, operand->name, &operand->view) != 0) {
 		operand->view.owner = NULL;
 		if (problem->settled || !kind->dispatch)
-			return RAISED;
+			return error_prefix("%s(): ", problem->op);
 		PyErr_Clear();
 		return leave_unread(problem, kind);
+	}
+	if (problem->along && operand->view.rank == 0) {
+		operand->view.rank = 1;
+		operand->view.shape[0] = operand->view.stride[0] = 1;
+		problem->point = problem->point || first;
 	}
 	half = operand->view.dtype == KILN_F16 || operand->view.dtype == KILN_BF16;
 	if (!problem->settled && first && half && ask(kind->asks_half, NULL, &taken) != 0)
@@ -214,7 +221,8 @@ static void make_key(const struct problem *problem, const struct connection *con
 {
 	key->count = 0;
 	key_put_text(key, problem->op);
-	key_put(key, (uint64_t)problem->count << 32 | (uint64_t)problem->attr_count);
+	key_put(key, (uint64_t)problem->point << 48 | (uint64_t)problem->count << 32 |
+					 (uint64_t)problem->attr_count);
 	for (int i = 0; i < problem->count; i++)
 		put_operand(key, &problem->operands[i],
 					run_place(connection, &problem->operands[i].view, problem->operands[i].role));

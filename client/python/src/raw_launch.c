@@ -85,7 +85,7 @@ static int add_tensor(struct raw_launch *launch, int i, PyObject *object)
 	PyOS_snprintf(name, sizeof(name), "argument %d", i);
 	view->owner = NULL;
 	if (!kind)
-		return RAISED;
+		return error_prefix("%s ", name);
 	launch->tensors[launch->tensor_count++] = i;
 	if (view_read(kind, object, name, view) != 0)
 		return RAISED;

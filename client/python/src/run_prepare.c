@@ -263,7 +263,11 @@ static int keep_operand(const struct problem *problem, const struct preparing *p
 	kept->packed = !kept->made && tensor->contiguous && !view_contiguous(&operand->view);
 	kept->room = prepared->arena_bytes;
 	prepared->arena_bytes += (kept->bytes + 63) & ~UINT64_C(63);
-	if (kept->made && !(kept->shape = tuple_of(tensor)))
+	if (kept->made && problem->point)
+		kept->shape = PyTuple_New(0);
+	else if (kept->made)
+		kept->shape = tuple_of(tensor);
+	if (kept->made && !kept->shape)
 		return RAISED;
 	return 0;
 }

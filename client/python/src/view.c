@@ -170,8 +170,12 @@ static kiln_dtype dtype_of_text(const char *text, PyObject *object)
 	return is ? KILN_BF16 : KILN_DTYPE_NONE;
 }
 
-int view_integers(PyObject *sequence, Py_ssize_t count, int64_t *values)
+/* Writes a tuple or list of integers; how many, or RAISED. */
+static int read_ints(PyObject *sequence, int64_t values[KILN_MAX_RANK], const char *name)
 {
+	Py_ssize_t count = PySequence_Size(sequence);
+	if (count < 0 || check_rank(count, name) != 0)
+		return RAISED;
 	for (Py_ssize_t i = 0; i < count; i++) {
 		PyObject *item = PySequence_GetItem(sequence, i);
 		values[i] = item ? PyLong_AsLongLong(item) : -1;
@@ -179,16 +183,7 @@ int view_integers(PyObject *sequence, Py_ssize_t count, int64_t *values)
 		if (values[i] == -1 && PyErr_Occurred())
 			return RAISED;
 	}
-	return 0;
-}
-
-/* Writes a tuple or list of integers; how many, or RAISED. */
-static int read_ints(PyObject *sequence, int64_t values[KILN_MAX_RANK], const char *name)
-{
-	Py_ssize_t count = PySequence_Size(sequence);
-	if (count < 0 || check_rank(count, name) != 0)
-		return RAISED;
-	return view_integers(sequence, count, values) == 0 ? (int)count : RAISED;
+	return (int)count;
 }
 
 static int read_dictionary(PyObject *dictionary, PyObject *object, const char *name,

@@ -24,8 +24,6 @@ struct view {
 int view_read(const struct kind *kind, PyObject *object, const char *name, struct view *out);
 void view_end(struct view *view);
 
-/* Writes so many integers of a sequence; 0 or RAISED. */
-int view_integers(PyObject *sequence, Py_ssize_t count, int64_t *values);
 int64_t view_count(const struct view *view); /* elements */
 bool view_contiguous(const struct view *view);
 /* Bytes from the first element to behind the last; 0 without elements.  Strides must be >= 0. */
