@@ -33,9 +33,26 @@ class Package(unittest.TestCase):
         self.assertIn("cpu", done.stdout)
 
     def test_usage(self):
-        done = subprocess.run([sys.executable, "-m", "kiln", "nonsense"], capture_output=True,
-                              text=True, timeout=60)
-        self.assertEqual(done.returncode, 2)
+        # Help needs no daemon, and starts none.
+        place = dict(os.environ, KILN_SOCKET="/nonexistent/kiln.sock")
+        for arguments, status, words in [
+                (["nonsense"], 2, "no command"), ([], 2, "usage:"), (["info", "x"], 2, "usage:"),
+                (["--help"], 0, "usage:"), (["-h"], 0, "usage:"), (["info", "--help"], 0, "usage:"),
+                (["devices", "--help"], 0, "usage:"), (["warm", "-h"], 0, "usage:"),
+                (["status", "--help"], 0, "usage:"), (["help"], 0, "stop the daemon"),
+                (["status"], 1, "no kilnd answers")]:
+            done = subprocess.run([sys.executable, "-m", "kiln", *arguments], capture_output=True,
+                                  text=True, timeout=60, env=place)
+            self.assertEqual(done.returncode, status, (arguments, done.stdout, done.stderr))
+            self.assertIn(words, done.stderr if status else done.stdout)
+
+    def test_programs_of_the_package(self):
+        # What the console scripts of a wheel call.
+        for name, function in [("kiln", "main"), ("kilnd", "daemon")]:
+            done = subprocess.run([sys.executable, "-c", f"from kiln import _tool; _tool.{function}()",
+                                   "--version"], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout.split()[:2]),
+                             (0, [name, kiln.__version__]))
 
     def test_stubs_have_all(self):
         folder = os.path.dirname(kiln.__file__)

@@ -1,4 +1,4 @@
-"""python -m kiln info | devices | warm MANIFEST...: what this package is, has and can warm."""
+"""python -m kiln COMMAND: what this package is, and the commands of kiln, wherever PATH leads."""
 import os
 import sys
 
@@ -22,16 +22,34 @@ def info():
         print(f"{name:10} {value}")
 
 
+USAGE = """usage: python -m kiln COMMAND [ARGUMENT]...
+
+info             what this package is, which NVRTC a daemon finds, and which daemon answers
+devices          the devices of the daemon, which is started if none runs
+warm [MANIFEST]  compile what a manifest lists, by the daemon, which is started if none runs
+COMMAND          any other of the command kiln: status, stop, cache, ...; `python -m kiln help`
+
+python -m kiln COMMAND --help explains one and exits.
+"""
+INFO = "usage: python -m kiln info\n\n" + info.__doc__
+
+
 def main(arguments):
-    command = arguments[0] if arguments else ""
-    if command == "info" and len(arguments) == 1:
-        info()
-    elif command in ("devices", "warm"):
-        Client().device  # the command itself may not start a daemon
-        _tool.run(arguments)
-    else:
-        print("usage: python -m kiln info | devices | warm MANIFEST...", file=sys.stderr)
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    asks = any(word in ("-h", "--help") for word in rest)
+    if command in ("-h", "--help"):
+        print(USAGE, end="")
+    elif not command or (command == "info" and rest and not asks):
+        print(USAGE, end="", file=sys.stderr)
         return 2
+    elif command == "info" and asks:
+        print(INFO)
+    elif command == "info":
+        info()
+    else:
+        if command in ("devices", "warm") and not asks:
+            Client().device  # the command itself may not start a daemon
+        _tool.run(["--help" if word == "-h" else word for word in arguments])
     return 0
 
 

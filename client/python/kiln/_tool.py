@@ -26,5 +26,12 @@ def run(arguments):
 
 
 def main():
-    """The console script."""
+    """The console script kiln."""
     run(sys.argv[1:])
+
+
+def daemon():
+    """The console script kilnd."""
+    _nvrtc.prepare()
+    path = program("kilnd")
+    os.execv(path, [path, *sys.argv[1:]])
