@@ -279,6 +279,29 @@ class Refusals(unittest.TestCase):
         kiln.RawKernel(AXPY, "axpy<float>")(1, 64, (x, y, numpy.float32(1), 10))
         numpy.testing.assert_array_equal(x, y)
 
+    def test_ctrl_c_ends_the_wait_for_a_call(self):
+        waiter = kiln.RawKernel("""
+            extern "C" __global__ void until(volatile int *flag, float *shared, float *copied)
+            {
+                *flag = 1;
+                while (*flag == 1)
+                    ;
+                shared[0] = copied[0] = 7;
+            }""", "until")
+        waiter.compile()
+        flag, shared, copied = kiln.empty(1, "i4"), kiln.empty(1), numpy.zeros(1, "f4")
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        start = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            waiter(1, 1, (flag, shared, copied))
+        # A second is what is promised; a loaded machine may need more, and the deadline is 30.
+        self.assertLess(time.monotonic() - start, 5)
+        numpy.testing.assert_allclose(kiln.softmax(rand(10)).sum(), 1, rtol=1e-5)
+        # What both share has what the kernel wrote until then, and is there still.
+        self.assertEqual((flag[0], shared[0], copied[0]), (1, 0, 0))
+        flag[0] = 2
+        self.assertEqual(kiln.map("y[i] = x[i] * 2", x=flag)[0], 4)
+
 
 @unittest.skipUnless(GPU, "torch has no GPU here")
 class Cuda(unittest.TestCase):

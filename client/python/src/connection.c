@@ -119,7 +119,6 @@ static void free_lost(struct connection *connection)
 void connection_lost(struct connection *connection, bool keep_calls)
 {
 	struct lost_client *lost = keep_calls ? malloc(sizeof(*lost)) : NULL;
-	forget_memory(connection);
 	if (lost) {
 		*lost = (struct lost_client){connection->lost, connection->client};
 		connection->lost = lost;
@@ -127,7 +126,9 @@ void connection_lost(struct connection *connection, bool keep_calls)
 		prepared_clear(&connection->prepared);
 		kiln_close(connection->client);
 	}
-	forget_lent(connection); /* once it is closed nothing waits */
+	/* Once it is closed nothing waits for a call that is under way. */
+	forget_memory(connection);
+	forget_lent(connection);
 	connection->ticket_count = 0;
 	connection->client = NULL;
 	if (connection->state == CONNECTION_OPEN)
