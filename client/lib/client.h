@@ -53,9 +53,11 @@ struct kiln_client {
 	struct ticket_table tickets;
 	struct lane *lane;
 	struct signatures *signatures; /* the calls that kiln_run() keeps */
+	struct local_way *local_found; /* ways that a better kernel was found for */
 	struct late *late;             /* requests that timed out, whose reply may still come */
 	size_t late_count;
-	int staging; /* the memfd of kiln_read() and kiln_write(); -1: none */
+	struct question *questions; /* posted requests whose reply somebody takes */
+	int staging;                /* the memfd of kiln_read() and kiln_write(); -1: none */
 	void *staging_map;
 	size_t staging_bytes;
 	bool debug; /* KILN_DEBUG=wire */

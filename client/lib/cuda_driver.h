@@ -41,6 +41,7 @@
 	X(cuFuncSetAttribute)                \
 	X(cuStreamSynchronize)               \
 	X(cuStreamIsCapturing)               \
+	X(cuStreamQuery)                     \
 	X(cuStreamGetCtx)                    \
 	X(cuThreadExchangeStreamCaptureMode) \
 	X(cuMemHostRegister)                 \

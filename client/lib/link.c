@@ -39,9 +39,40 @@ static void show_sent(const struct kiln_client *client, const struct wire_out *o
 	}
 }
 
+/* ---- Questions ---- */
+
+void link_expect(struct kiln_client *client, struct question *question)
+{
+	question->next = client->questions;
+	client->questions = question;
+}
+
+void link_withdraw(struct kiln_client *client, const struct question *question)
+{
+	struct question **link = &client->questions;
+	while (*link && *link != question)
+		link = &(*link)->next;
+	if (*link)
+		*link = question->next;
+}
+
+/* Hands the reply to its question; false: it answers none. */
+static bool answer_question(struct kiln_client *client, uint64_t id, int64_t status,
+							struct answer *answer)
+{
+	struct question *question = client->questions;
+	while (question && question->id != id)
+		question = question->next;
+	if (!question)
+		return false;
+	link_withdraw(client, question);
+	question->take(question, status, answer);
+	return true;
+}
+
 /* ---- The end ---- */
 
-/* Ends the link and every ticket. */
+/* Ends the link, every ticket and every question. */
 static int lost(struct kiln_client *client, int status, const char *how)
 {
 	char text[sizeof(client->dead_text) + 96];
@@ -52,6 +83,8 @@ static int lost(struct kiln_client *client, int status, const char *how)
 			 client->dead_text);
 	lane_lost(client, KILN_ECONN, text);
 	ticket_finish_all(&client->tickets, KILN_ECONN, text);
+	while (client->questions)
+		(void)answer_question(client, client->questions->id, KILN_ECONN, NULL);
 	frame_queue_free(&client->queue);
 	return status;
 }
@@ -161,7 +194,7 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 		lane_answer(client, id, &got);
 		ticket_finish(&client->tickets, ticket, (int)st, st < 0 ? answer_str(&got, "err") : NULL,
 					  st < 0 ? answer_str(&got, "log") : NULL);
-	} else if (reply) {
+	} else if (reply && !answer_question(client, id, st, &got)) {
 		late_reply(client, &got, id, st);
 	}
 	if (!reply)

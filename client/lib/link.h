@@ -32,6 +32,16 @@ struct answer {
 	struct wire_in in;
 };
 
+/* A posted request whose reply somebody takes, whenever it comes.  The asker owns the struct. */
+struct question {
+	struct question *next; /* in client->questions */
+	uint64_t id;           /* of the request */
+	void *asker;
+	/* Takes the reply, which stays the link's, once; answer is NULL where the link is dead.  Must
+	 * not use the link. */
+	void (*take)(struct question *question, int64_t status, struct answer *answer);
+};
+
 static inline void answer_free(struct answer *answer)
 {
 	wire_in_free(&answer->in);
@@ -49,6 +59,10 @@ int link_ask(struct kiln_client *client, struct request *request, int64_t deadli
 			 struct answer *answer);
 /* Sends or queues the request and does not wait.  Frees request->out in any case. */
 int link_post(struct kiln_client *client, struct request *request, size_t queue_limit);
+/* Adds a question that was posted to those that wait; link_withdraw() ends that before the reply
+ * has come. */
+void link_expect(struct kiln_client *client, struct question *question);
+void link_withdraw(struct kiln_client *client, const struct question *question);
 /* Handles what has arrived, without waiting.  KILN_OK, or KILN_ECONN once the link is dead. */
 int link_drain(struct kiln_client *client);
 /* Waits until something arrives, and handles it.  KILN_OK, KILN_ETIMEDOUT (sets no message),

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEFT_OUT 15u
-
 /* ---- Operands ---- */
 
 static int check_count(const kiln_call *call, const kiln_place *operands, int count)
@@ -40,7 +38,7 @@ static uint64_t alignments_of(const kiln_call *call, const kiln_place *operands,
 	uint64_t all = 0;
 	for (int i = 0; i < count; i++) {
 		uint64_t one = call->left_out >> i & 1
-						   ? LEFT_OUT
+						   ? LOCAL_LEFT_OUT
 						   : (unsigned)__builtin_ctzll(operands[i].address | 16);
 		all |= one << (4 * i);
 	}
@@ -85,37 +83,18 @@ static int check_places(const struct local_template *is, const kiln_place *opera
 
 /* ---- Ways ---- */
 
-/* One variant may serve several alignments; then it is kept, and loaded, once. */
-static struct local_way *local_launch_keep(struct local_ways *ways, struct local_way *way)
-{
-	for (struct local_way *one = ways->all; one != NULL; one = one->next) {
-		if (memcmp(&one->is, &way->is, sizeof(way->is)) == 0) {
-			local_way_free(way);
-			return one;
-		}
-	}
-	way->next = ways->all;
-	ways->all = way;
-	return way;
-}
-
 static int local_launch_ask(kiln_call *call, uint64_t alignments, struct local_way **out)
 {
-	int64_t bytes[KILN_MAX_OPERANDS];
 	struct local_way *way = NULL;
 	if (!call->local)
 		call->local = calloc(1, sizeof(*call->local));
 	struct local_ways *ways = call->local;
 	if (!ways)
 		return error_set(KILN_ENOMEM, "no memory for a launch");
-	for (int i = 0; i < call->tensor_count; i++) {
-		unsigned one = alignments >> (4 * i) & 15;
-		bytes[i] = one == LEFT_OUT ? 0 : INT64_C(1) << one;
-	}
-	int status = local_ask(call, bytes, &way);
+	int status = local_ask(call, alignments, &way);
 	if (status != KILN_OK)
 		return status;
-	*out = local_launch_keep(ways, way);
+	*out = local_keep(ways, way);
 	ways->known[ways->known_next].alignments = alignments;
 	ways->known[ways->known_next].way = *out;
 	ways->known_next = (ways->known_next + 1) % LOCAL_KNOWN;
@@ -169,7 +148,13 @@ static int launch_local_way(kiln_call *call, const kiln_place *operands, int cou
 		status = find_way(call, alignments_of(call, operands, count), &way);
 	if (status == KILN_OK)
 		status = check_places(&way->is, operands, count);
-	return status == KILN_OK ? local_start(way, &current, operands, count, stream) : status;
+	if (status != KILN_OK)
+		return status;
+	if (call->client->questions || call->client->local_found)
+		local_tier_tend(call->client, &current, stream);
+	if (way->tier.state != LOCAL_TIER_LAST)
+		way = local_tier_choose(way, &current);
+	return local_start(way, &current, operands, count, stream);
 }
 
 int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,

@@ -31,6 +31,13 @@ int local_load(struct local_way *way, const struct local_context *current, struc
 	return local_current(&none);
 }
 
+int local_load_quietly(struct local_way *way, const struct local_context *current, void *stream)
+{
+	struct local_context none = *current;
+	(void)way, (void)stream;
+	return local_current(&none);
+}
+
 int local_start_raw(struct local_use *use, const kiln_launch *launch, void **values, void *stream)
 {
 	struct local_context none;
@@ -175,6 +182,14 @@ void local_unload(struct local_way *way, bool forked)
 		local_module_drop(use->module, forked);
 		free(use);
 	}
+}
+
+int local_load_quietly(struct local_way *way, const struct local_context *current, void *stream)
+{
+	struct local_use *use = NULL;
+	if (way->is.kind != LOCAL_KERNEL)
+		return KILN_OK;
+	return local_stream_is_idle(stream) ? find_use(way, current, &use) : KILN_EAGAIN;
 }
 
 /* ---- Scratch memory ---- */

@@ -160,17 +160,17 @@ void local_way_free(struct local_way *way)
 	free(way);
 }
 
-void local_forget(kiln_call *call, bool forked)
+struct local_way *local_keep(struct local_ways *ways, struct local_way *way)
 {
-	struct local_ways *ways = call->local;
-	while (ways && ways->all) {
-		struct local_way *way = ways->all;
-		ways->all = way->next;
-		local_unload(way, forked);
-		local_way_free(way);
+	for (struct local_way *one = ways->all; one != NULL; one = one->next) {
+		if (memcmp(&one->is, &way->is, sizeof(way->is)) == 0) {
+			local_way_free(way);
+			return one;
+		}
 	}
-	free(ways);
-	call->local = NULL;
+	way->next = ways->all;
+	ways->all = way;
+	return way;
 }
 
 /* ---- Asking ---- */
@@ -185,30 +185,60 @@ static bool suits(const struct local_template *is, const int64_t *alignments, in
 	return is->operand_count >= count;
 }
 
-int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_way **out)
+/* Unpacks alignments into bytes; 0: the operand is left out. */
+static void unpack(const kiln_call *call, uint64_t alignments, int64_t bytes[KILN_MAX_OPERANDS])
+{
+	for (int i = 0; i < call->tensor_count; i++) {
+		unsigned one = alignments >> (4 * i) & 15;
+		bytes[i] = one == LOCAL_LEFT_OUT ? 0 : INT64_C(1) << one;
+	}
+}
+
+static void put_question(struct request *request, const kiln_call *call, uint64_t alignments)
+{
+	int64_t bytes[KILN_MAX_OPERANDS];
+	unpack(call, alignments, bytes);
+	link_begin(call->client, request, "object");
+	wire_put_uint(&request->out, "call", call->id);
+	wire_put_ints(&request->out, "alignments", bytes, call->tensor_count);
+	wire_put_bool(&request->out, "generic", true);
+}
+
+struct local_way *local_read(kiln_call *call, uint64_t alignments, struct answer *answer)
+{
+	const msgpack_object *root = &answer->in.root;
+	const char *entry = wire_get_str(&answer->in, root, "entry");
+	int64_t bytes[KILN_MAX_OPERANDS];
+	struct local_way *way = calloc(1, sizeof(*way));
+	if (!way)
+		return NULL;
+	unpack(call, alignments, bytes);
+	way->entry = strdup(entry ? entry : "");
+	way->tier.call = call;
+	way->tier.alignments = alignments;
+	way->tier.most = wire_get_uint(root, "again", 0);
+	way->tier.next = way->tier.most < 2 ? way->tier.most : 2;
+	way->tier.state = way->tier.most > 0 ? LOCAL_TIER_GENERIC : LOCAL_TIER_LAST;
+	if (way->entry && read_template(&answer->in, &way->is) &&
+		suits(&way->is, bytes, call->tensor_count) &&
+		(way->is.kind != LOCAL_KERNEL || map_object(&answer->frame, way)))
+		return way;
+	local_way_free(way);
+	return NULL;
+}
+
+int local_ask(kiln_call *call, uint64_t alignments, struct local_way **out)
 {
 	struct kiln_client *client = call->client;
 	struct request request;
 	struct answer answer;
-	struct local_way *way = calloc(1, sizeof(*way));
-	if (!way)
-		return error_set(KILN_ENOMEM, "no memory for a launch");
-	link_begin(client, &request, "object");
-	wire_put_uint(&request.out, "call", call->id);
-	wire_put_ints(&request.out, "alignments", alignments, call->tensor_count);
+	put_question(&request, call, alignments);
 	int status = link_ask(client, &request, client_deadline(client), &answer);
-	if (status != KILN_OK) {
-		free(way);
+	if (status != KILN_OK)
 		return status;
-	}
-	const char *entry = wire_get_str(&answer.in, &answer.in.root, "entry");
-	way->entry = strdup(entry ? entry : "");
-	bool good = way->entry && read_template(&answer.in, &way->is) &&
-				suits(&way->is, alignments, call->tensor_count) &&
-				(way->is.kind != LOCAL_KERNEL || map_object(&answer.frame, way));
+	struct local_way *way = local_read(call, alignments, &answer);
 	answer_free(&answer);
-	if (!good) {
-		local_way_free(way);
+	if (!way) {
 		return error_set(KILN_EPROTO,
 						 "kilnd at %s gave an object that cannot be used, or there is no memory "
 						 "for it",
@@ -216,4 +246,17 @@ int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_wa
 	}
 	*out = way;
 	return KILN_OK;
+}
+
+int local_ask_again(struct local_way *way)
+{
+	struct local_tier *tier = &way->tier;
+	struct request request;
+	put_question(&request, tier->call, tier->alignments);
+	wire_put_uint(&request.out, "launches", tier->launches);
+	tier->question.id = request.id;
+	int status = link_post(tier->call->client, &request, LINK_QUEUE_MAX);
+	if (status == KILN_OK)
+		link_expect(tier->call->client, &tier->question);
+	return status;
 }

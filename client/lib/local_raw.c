@@ -79,12 +79,11 @@ static int place_values(const kiln_call *call, const struct local_way *way,
 /* A kernel of the program's own has one way, whatever the addresses are. */
 static int find_raw_way(kiln_call *call, struct local_way **out)
 {
-	const int64_t none[1] = {0};
 	if (!call->local)
 		call->local = calloc(1, sizeof(*call->local));
 	if (!call->local)
 		return error_set(KILN_ENOMEM, "no memory for a launch");
-	int status = call->local->all ? KILN_OK : local_ask(call, none, &call->local->all);
+	int status = call->local->all ? KILN_OK : local_ask(call, 0, &call->local->all);
 	*out = call->local->all;
 	return status;
 }

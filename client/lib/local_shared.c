@@ -61,6 +61,19 @@ static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 			   : CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
+bool local_stream_is_idle(CUstream stream)
+{
+	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+	/* A query of a stream that captures would spoil the graph. */
+	if (cuda.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
+		capture != CU_STREAM_CAPTURE_STATUS_NONE)
+		return false;
+	CUstreamCaptureMode mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	CUresult result = cuda.cuStreamQuery(stream);
+	(void)relax(mode);
+	return result == CUDA_SUCCESS;
+}
+
 /* Asks for dynamic shared memory beyond the default, which the kernel's static shared memory is
  * part of.  Other ways that share the kernel keep what they were granted. */
 static int grant_shared(struct local_module *module, uint32_t bytes)

@@ -94,9 +94,12 @@
 	X("raw.explain", "F", "raw, target?; memfd of its texts",                                      \
 	  "plan: map, text, key, cached, failed, status?, error?, near")                               \
 	X("raw.submit", "", "call, grid, block, shared, timeout, args, after", "micros")               \
-	X("object", "", "call, alignments: [bytes, for each operand; 0: left out]",                    \
+	X("object", "",                                                                                \
+	  "call, alignments: [bytes, for each operand; 0: left out], generic? (a generic kernel will " \
+	  "do), launches? (of the generic kernel that it has, since it last said)",                    \
 	  "key, target, entry, template: map; where a kernel is launched: with the memfd of its "      \
-	  "object, sealed")                                                                            \
+	  "object, sealed; of a generic kernel again: after how many launches to ask for a better "    \
+	  "one, 0: none comes; with launches, where there is no better one yet: only again")           \
 	X("release", "", "call", "")                                                                   \
 	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
 	X("cache.ls", "", "limit?, sort?, next? (a key, with sort key)",                               \

@@ -16,8 +16,10 @@
  *
  * Results     KILN_OK or a status with its sentence in kiln_errmsg(): EINVAL, before anything is
  *             compiled, for shapes, dtypes, strides or attributes that do not fit and for tensors
- *             that reach beyond their buffers; ECOMPILE, EDEVICE and the rest as kiln.h says.  The
- *             same input gives the same bits, and a row's bits do not depend on how many there are.
+ *             that reach beyond their buffers; ECOMPILE, EDEVICE and the rest as kiln.h says.
+ *             A kernel gives the same bits for the same input, and a row's bits do not depend on
+ *             how many there are.  The exact kernel of a shape may follow a generic one, whose
+ *             floats agree with its own to the tolerance (docs/tiers.md).
  *
  * Nothing     Zero elements are a success.  Sums over no rows are written, as zeros.
  */

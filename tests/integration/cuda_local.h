@@ -97,16 +97,22 @@ static inline kiln_call *prepare_transpose(kiln_client *client)
 	return call;
 }
 
-static inline void scene_open(struct scene *scene, void **state)
+/* options: the daemon's, with its devices. */
+static inline void scene_open_with(struct scene *scene, void **state, const char *const *options)
 {
 	fake->reset();
 	scene->daemon = *state;
-	kilnd_start(scene->daemon, OPTIONS("--device", "cpu,cuda:0"));
+	kilnd_start(scene->daemon, options);
 	scene->client = connect_cuda(scene->daemon);
 	assert_int_equal(cu.set_current(fake->context(0)), CUDA_SUCCESS);
 	assert_int_equal(cu.stream_create(&scene->stream, 0), CUDA_SUCCESS);
 	scene->x = allocate(BYTES + 64);
 	scene->y = allocate(BYTES + 64);
+}
+
+static inline void scene_open(struct scene *scene, void **state)
+{
+	scene_open_with(scene, state, OPTIONS("--device", "cpu,cuda:0"));
 }
 
 static inline void scene_close(struct scene *scene)

@@ -50,15 +50,9 @@ static kiln_call *prepare_softmax(kiln_client *client, int64_t rows, int64_t col
 /* The shapes of one generic kernel; each launch has its own arguments all the same. */
 static void shapes_of_a_generic_kernel(void **state)
 {
-	struct scene scene = {.daemon = *state};
+	struct scene scene;
 	kiln_call *calls[8];
-	fake->reset();
-	kilnd_start(scene.daemon, OPTIONS("--device", "cpu,cuda:0", "--specialize", "never"));
-	scene.client = connect_cuda(scene.daemon);
-	assert_int_equal(cu.set_current(fake->context(0)), CUDA_SUCCESS);
-	assert_int_equal(cu.stream_create(&scene.stream, 0), CUDA_SUCCESS);
-	scene.x = allocate(BYTES + 64);
-	scene.y = allocate(BYTES + 64);
+	scene_open_with(&scene, state, OPTIONS("--device", "cpu,cuda:0", "--specialize", "never"));
 	kiln_call_free(prepare_transpose(scene.client)); /* skips without NVRTC */
 	const void *function = NULL;
 	uint32_t grids = 0;

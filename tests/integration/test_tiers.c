@@ -3,6 +3,7 @@
  * an exact kernel takes over, and that no launch is lost, doubled or moved when it does.
  * test_tiers_faults has what goes wrong meanwhile.
  */
+#include "peer.h"
 #include "tier_scene.h"
 
 #include <kiln/ops.h>
@@ -224,6 +225,53 @@ static void graphs_are_exact(void **state)
 	cube_finish(daemon, &cube);
 }
 
+static void ask_for_object(struct peer *peer, uint64_t call, bool generic)
+{
+	const int64_t alignments[2] = {16, 16};
+	struct wire_out out;
+	peer_begin(peer, &out, "object");
+	wire_put_uint(&out, "call", call);
+	wire_put_ints(&out, "alignments", alignments, 2);
+	if (generic)
+		wire_put_bool(&out, "generic", true);
+	peer_expect(peer, &out, -1, KILN_OK, "");
+}
+
+/* A library that does not say that it takes generic kernels waits for the exact one. */
+static void libraries_of_before_have_exact_objects(void **state)
+{
+	const int64_t shape[3] = {SIDE + 1, SIDE + 1, SIDE + 1}, perm[3] = {1, 2, 0};
+	struct kilnd *daemon = *state;
+	struct peer peer;
+	struct cube cube;
+	struct wire_out out;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
+
+	peer_open(&peer, daemon, "");
+	peer_begin(&peer, &out, "prepare");
+	wire_put_str(&out, "op", "permute");
+	wire_list_begin(&out, "tensors");
+	for (int i = 0; i < 2; i++) {
+		wire_map_begin(&out, NULL);
+		wire_put_int(&out, "d", KILN_F32);
+		wire_put_ints(&out, "s", shape, 3);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	wire_map_begin(&out, "attrs");
+	wire_put_ints(&out, "perm", perm, 3);
+	wire_map_end(&out);
+	peer_expect(&peer, &out, -1, KILN_OK, "");
+	const uint64_t call = peer.made;
+	ask_for_object(&peer, call, true);
+	assert_int_equal(tier_counter(client, "jobs"), 1);
+	ask_for_object(&peer, call, false);
+	assert_int_equal(tier_counter(client, "jobs"), 2);
+	assert_int_equal(tier_counter(client, "objects"), 2);
+	peer_close(&peer);
+	cube_finish(daemon, &cube);
+}
+
 /* Shapes that go on differing are not compiled for ever. */
 static void a_budget_of_exact_kernels(void **state)
 {
@@ -356,6 +404,7 @@ int main(void)
 		HARNESS_TEST(from_the_cache),
 		HARNESS_TEST(never),
 		HARNESS_TEST(graphs_are_exact),
+		HARNESS_TEST(libraries_of_before_have_exact_objects),
 		HARNESS_TEST(a_budget_of_exact_kernels),
 		HARNESS_TEST(fallback_has_what_is_there),
 		HARNESS_TEST(none_for_a_process_of_ones_own),

@@ -31,6 +31,7 @@
  *   tier.c         the choice between the two kernels of a launch
  *   tier_fetch.c   the background: looks, compiles, loads, takes over
  *   tier_warm.c    generic kernels from the start
+ *   tier_object.c  the choice for launches in a program's own context
  *   tier_budget.c  the axes that a session's shapes vary in, and its budget of exact kernels
  */
 #ifndef KILN_DAEMON_TIER_H
@@ -105,8 +106,8 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref);
 /* Chooses the kernel of a launch: ref itself or its generic kernel. */
 struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref);
-/* Like tier_choose(), but for graphs and objects, which are made once and launched often: they wait
- * for the exact kernel where there may be one. */
+/* Like tier_choose(), but for graphs, which are made once and launched often, and for programs that
+ * know nothing of generic kernels: they wait for the exact kernel where there may be one. */
 struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_ref *ref);
 /* A job has given the kernel of ref: from now on it is found without hashing its sources. */
 void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes);
@@ -122,6 +123,17 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref);
 void tier_explain(struct session *session, const struct kernel_problem *problem,
 				  const struct kernel_limits *limits, const struct kernel_ref *ref,
 				  struct wire_out *out, char *text, size_t size);
+
+/* ---- tier_object.c ---- */
+
+/* Chooses the kernel of launches in the program's own context.  TIER_EXACT: the cache should have
+ * the exact kernel; TIER_WAIT: it may, and the generic one is not there. */
+enum tier_answer tier_choose_object(struct session *session, struct kernel_ref *ref);
+/* After how many launches of the generic kernel in its own context the program asks again; 0: no
+ * better kernel comes. */
+uint64_t tier_again(struct session *session, const struct kernel_ref *ref);
+/* The cache has lost the exact kernel. */
+void tier_missed(struct kernel_ref *ref);
 
 /* ---- tier_warm.c ---- */
 
@@ -156,6 +168,8 @@ void shapes_free(struct session *session);
 
 #define TIER_FETCHES 4   /* under way at a time */
 #define TIER_MIN_USES 16 /* launches before a compile may pay */
+#define TIER_SELDOM \
+	1000000000 /* launches until a program asks again where an exact kernel gains nothing */
 
 struct tiers {
 	struct map kernels; /* by name */

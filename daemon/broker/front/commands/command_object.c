@@ -1,7 +1,8 @@
 /*
  * command_object.c: object gives a prepared call to its program, which launches it in its own
  * context: the description of a launch, and the compiled kernel, which comes the same way as for a
- * launch here.
+ * launch here.  A program that says so gets the generic kernel first, and asks again for the exact
+ * one, by the number of its launches.
  */
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #include "daemon/broker/calls/launch_encode.h"
 #include "daemon/broker/calls/operands.h"
 #include "planned.h"
+
+#define LAUNCHES_MOST 1000000000 /* that one request counts */
 
 /* ---- What a launch is ---- */
 
@@ -46,41 +49,100 @@ static void put_template(struct wire_out *out, const struct kernel_plan *plan)
 	wire_map_end(out);
 }
 
-/* row: NULL for a plan that needs no kernel. */
-static void object_answer(struct kernel_request *asked, const struct cache_row *row)
+/* A request for a kernel to be launched by the program. */
+struct object_request {
+	struct kernel_request base; /* ref: the variant */
+	struct kernel_ref *kernel;  /* base.ref or its generic kernel: the one that is resolved */
+	bool looking;               /* only the cache is asked for it */
+	bool takes_generic;         /* the program asks again for a better one */
+	bool asks_again;            /* it has the generic kernel */
+};
+
+/* The program goes on with the generic kernel. */
+static void answer_again(struct object_request *asking)
 {
-	struct session *session = asked->request.session;
+	struct session *session = asking->base.request.session;
+	struct wire_out out;
+	reply_begin(&out, asking->base.request.id);
+	wire_put_uint(&out, "again", tier_again(session, asking->base.ref));
+	reply_send(session, &out, NULL, 0);
+	kernel_request_end(&asking->base);
+}
+
+/* row: NULL for a plan that needs no kernel. */
+static void object_answer(struct object_request *asking, const struct cache_row *row)
+{
+	struct session *session = asking->base.request.session;
+	uint64_t id = asking->base.request.id;
 	struct wire_out out;
 	int fd = row ? frame_sealed("kiln-object", row->object, row->object_bytes) : -1;
 	if (row && fd < 0) {
-		reply_error(session, asked->request.id, KILN_ENOMEM,
-					"out of memory for an object of %llu bytes",
+		reply_error(session, id, KILN_ENOMEM, "out of memory for an object of %llu bytes",
 					(unsigned long long)row->object_bytes);
-		kernel_request_end(asked);
+		kernel_request_end(&asking->base);
 		return;
 	}
-	asked->broker->counters.objects++;
-	reply_begin(&out, asked->request.id);
+	asking->base.broker->counters.objects++;
+	reply_begin(&out, id);
 	wire_put_str(&out, "key", row ? row->key : "");
-	wire_put_str(&out, "target", asked->ref->target);
+	wire_put_str(&out, "target", asking->kernel->target);
 	wire_put_str(&out, "entry", row ? row->entry : "");
-	put_template(&out, &asked->ref->plan);
+	put_template(&out, &asking->kernel->plan);
+	if (asking->takes_generic && asking->kernel != asking->base.ref)
+		wire_put_uint(&out, "again", tier_again(session, asking->base.ref));
 	reply_send(session, &out, &fd, row ? 1 : 0);
 	if (fd >= 0)
 		close(fd);
-	kernel_request_end(asked);
+	kernel_request_end(&asking->base);
+}
+
+static void object_resolve(struct object_request *asking, struct kernel_ref *kernel, bool look);
+
+/* Where no cache has the exact kernel, the generic one serves.  Where that fails, too, the exact
+ * one is compiled. */
+static bool object_try_other(struct object_request *asking, const struct job_answer *found)
+{
+	struct kernel_ref *ref = asking->base.ref;
+	if (asking->looking) {
+		if (found->status == KILN_ENOENT)
+			tier_missed(ref);
+		if (asking->asks_again)
+			answer_again(asking);
+		else
+			object_resolve(asking, ref->tier->generic, false);
+	} else if (asking->takes_generic && asking->kernel != ref && found->status != KILN_EFROZEN) {
+		object_resolve(asking, ref, false);
+	} else {
+		return false;
+	}
+	return true;
 }
 
 static void on_object_answer(void *arg, const struct job_answer *found)
 {
-	struct kernel_request *asked = arg;
-	kernel_request_arrived(asked);
+	struct object_request *asking = arg;
+	kernel_request_arrived(&asking->base);
 	if (found->status == KILN_OK) {
-		object_answer(asked, found->row);
+		if (asking->base.ref->tier)
+			tier_know(asking->base.broker, asking->kernel, (int64_t)found->row->object_bytes);
+		object_answer(asking, found->row);
 		return;
 	}
-	reply_error(asked->request.session, asked->request.id, found->status, "%s", found->error);
-	kernel_request_end(asked);
+	if (object_try_other(asking, found))
+		return;
+	reply_error(asking->base.request.session, asking->base.request.id, found->status, "%s",
+				found->error);
+	kernel_request_end(&asking->base);
+}
+
+static void object_resolve(struct object_request *asking, struct kernel_ref *kernel, bool look)
+{
+	struct job_terms terms = job_terms_of(asking->base.request.session);
+	if (look)
+		terms.purpose = JOB_LOOK;
+	asking->kernel = kernel;
+	asking->looking = look;
+	kernel_request_resolve(&asking->base, kernel, &terms, on_object_answer);
 }
 
 /* ---- Asking ---- */
@@ -148,6 +210,25 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 	return status == KILN_OK ? check_report(call_problem(call), &(*out)->plan, error) : status;
 }
 
+/* launches: of the generic kernel, since the program last said. */
+static void object_choose(struct object_request *asking, uint64_t launches)
+{
+	struct session *session = asking->base.request.session;
+	struct kernel_ref *ref = asking->base.ref;
+	tier_used(session, ref, launches < LAUNCHES_MOST ? launches : LAUNCHES_MOST);
+	enum tier_answer answer = tier_choose_object(session, ref);
+	if (answer == TIER_NONE)
+		object_resolve(asking, ref, false);
+	else if (answer == TIER_EXACT)
+		object_resolve(asking, ref, true);
+	else if (asking->asks_again)
+		answer_again(asking);
+	else if (answer == TIER_WAIT)
+		object_resolve(asking, ref, true);
+	else
+		object_resolve(asking, ref->tier->generic, false);
+}
+
 void serve_object(struct session *session, struct wire_in *message)
 {
 	uint64_t id = wire_id(message);
@@ -159,14 +240,16 @@ void serve_object(struct session *session, struct wire_in *message)
 		kernel_drop(ref);
 		return;
 	}
-	struct kernel_ref *lasting = kernel_hold(tier_choose_lasting(session, ref));
-	kernel_drop(ref);
-	struct kernel_request *asked = kernel_request_open(session, id, lasting, sizeof(*asked));
-	if (!asked)
+	struct object_request *asking = kernel_request_open(session, id, ref, sizeof(*asking));
+	if (!asking)
 		return;
-	const struct job_terms terms = job_terms_of(session);
-	if (lasting->plan.kind == KERNEL_LAUNCH)
-		kernel_request_resolve(asked, lasting, &terms, on_object_answer);
+	asking->kernel = ref;
+	asking->takes_generic = wire_get_bool(&message->root, "generic", false);
+	asking->asks_again = asking->takes_generic && wire_get(&message->root, "launches");
+	if (ref->plan.kind != KERNEL_LAUNCH)
+		object_answer(asking, NULL);
+	else if (!asking->takes_generic)
+		object_resolve(asking, tier_choose_lasting(session, ref), false);
 	else
-		object_answer(asked, NULL);
+		object_choose(asking, wire_get_uint(&message->root, "launches", 0));
 }

@@ -1,0 +1,47 @@
+/* tier_object.c: chooses between the two kernels of a launch in a program's own context, where no
+ * device process has to load them: the exact one serves as soon as the cache has it. */
+#include "tier.h"
+
+/* Says whether the exact kernel is, or may soon be, in the cache. */
+static bool is_coming(const struct tier_kernel *exact)
+{
+	return exact->stage == TIER_READY || exact->fetch != TIER_FETCH_NONE;
+}
+
+enum tier_answer tier_choose_object(struct session *session, struct kernel_ref *ref)
+{
+	struct broker *broker = session->broker;
+	const struct tier *tier = ref->tier;
+	if (!tier)
+		return TIER_NONE;
+	struct tier_kernel *exact = tier->exact;
+	if (tier_policy(session) == OPTIONS_NEVER)
+		return TIER_GENERIC;
+	if (tier->state == TIER_PROMOTED || exact->stage == TIER_READY)
+		return TIER_EXACT;
+	/* A variant beyond those that a call keeps is attached to none. */
+	if (exact->stage == TIER_NEW)
+		tier_enqueue(session, ref, JOB_LOOK);
+	const struct tier_kernel *generic = tier_find(broker, tier->generic);
+	bool there = generic && tier_module(broker, session->executor, generic);
+	return there || exact->stage != TIER_NEW ? TIER_GENERIC : TIER_WAIT;
+}
+
+uint64_t tier_again(struct session *session, const struct kernel_ref *ref)
+{
+	const struct tier *tier = ref->tier;
+	if (!tier || tier->state == TIER_PROMOTED || tier->exact->stage == TIER_FAILED ||
+		tier_policy(session) == OPTIONS_NEVER)
+		return 0;
+	uint64_t notice = tier_notice(session, ref);
+	if (is_coming(tier->exact))
+		return notice > 0 ? notice : TIER_SELDOM;
+	return shapes_widened(session, ref->plan.op) ? 0 : notice;
+}
+
+void tier_missed(struct kernel_ref *ref)
+{
+	struct tier *tier = ref->tier;
+	if (tier->state != TIER_PROMOTED && tier->exact->stage == TIER_READY)
+		tier->exact->stage = TIER_MISSING;
+}
