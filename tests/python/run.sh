@@ -1,13 +1,23 @@
 #!/bin/sh
-# run.sh [--python VERSION] TEST...: files of tests of the Python package, on the package of a build
-# tree (BUILD_DIR).  It must not install anything: scripts/setup.sh --tests makes the environments.
+# run.sh [--python VERSION | --torch] TEST...: files of tests of the Python package, on the package
+# of a build tree (BUILD_DIR).  It must not install anything: scripts/setup.sh --tests makes the
+# environments.
 #
 # --python  by another CPython, 3.10 or 3.13: the extension is built once for all of them
+# --torch   where torch is, for tests that also run without
+#
+# KILN_PYTHON_DAEMON is the file of a daemon that daemon.sh started; without it the tests start one
+# of their own.
 #
 # Exit status: that of the tests; 77 where there is no environment for them, 2 usage.
 set -eu
 
 version=
+torch=
+if [ "${1:-}" = --torch ]; then
+	torch=1
+	shift
+fi
 if [ "${1:-}" = --python ] && [ $# -gt 2 ]; then
 	version=$2
 	shift 2
@@ -18,15 +28,9 @@ root=$(cd "$here/../.." && pwd)
 environment=$root/build/venv-python${version:+-$version}
 path=$BUILD_DIR/python:$here
 case $1 in
-test_torch* | test_autograd | test_patch)
-	environment=$root/build/venv-torch
-	path=$path:$root/tests/torch
-	;;
-test_docs | test_examples)
-	# What needs torch is skipped where it is not.
-	[ ! -e "$root/build/venv-torch/stamp" ] || environment=$root/build/venv-torch
-	;;
+test_torch* | test_autograd* | test_patch*) torch=1 ;;
 esac
+[ -z "$torch" ] || environment=$root/build/venv-torch
 if ! [ -e "$environment/stamp" ]; then
 	[ -z "$version" ] || {
 		echo "run.sh: CPython $version is neither on PATH nor at pyenv's place, or has no NumPy"
@@ -49,5 +53,9 @@ case ${KILN_SANITIZE:-} in
 	;;
 esac
 cd "$here"
+[ -z "${KILN_PYTHON_DAEMON:-}" ] || {
+	KILN_PYTHON_TESTS=$(cat "$KILN_PYTHON_DAEMON")
+	export KILN_PYTHON_TESTS
+}
 export PYTHONPATH="$path" PYTHONDONTWRITEBYTECODE=1
 exec "$environment/bin/python" -m unittest -v "$@"

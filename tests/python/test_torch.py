@@ -5,10 +5,6 @@ import warnings
 from support import kiln, numpy
 
 try:
-    import absent  # tests/torch: stands in for CUDA libraries that nothing calls
-except ImportError:
-    absent = None
-try:
     import torch
 except ImportError:
     torch = None

@@ -1,5 +1,4 @@
 """torch_cases.py: one or more calls of each operator that has a gradient, in f64, on odd shapes."""
-import absent  # noqa: F401  stands in for CUDA libraries that nothing calls
 import torch
 
 import kiln.torch
@@ -17,10 +16,10 @@ def boxes(*shape):
 def cases():
     """Triples of a name, positional arguments and named ones; what is floating gets a gradient."""
     torch.manual_seed(11)
-    x, w, b = normal(3, 4, 5), normal(5), normal(5)
-    index = torch.tensor([[4, 0], [1, 1], [2, 3], [0, 4]], dtype=torch.int32)
-    mask = torch.rand(4, 5) > 0.6
-    target = boxes(2, 7).float()
+    x, w, b = normal(3, 2, 5), normal(5), normal(5)
+    index = torch.tensor([[4, 0], [1, 1]], dtype=torch.int32)
+    mask = torch.rand(2, 5) > 0.6
+    target = boxes(2, 3).float()
     target[0, 2] = 0
     return [
         ("softmax", (x,), {}),
@@ -30,19 +29,19 @@ def cases():
         ("masked_softmax", (x[:, :, :4],), {"kind": "causal", "scale": 0.5}),
         ("masked_softmax", (x, torch.tensor([[5], [1], [3]], dtype=torch.int32)),
          {"kind": "lengths"}),
-        ("masked_softmax", (x, normal(4, 5)), {"kind": "additive", "scale": 0.5}),
+        ("masked_softmax", (x, normal(2, 5)), {"kind": "additive", "scale": 0.5}),
         ("layer_norm", (x, (5,), w, b), {}),
-        ("layer_norm", (x, (4, 5)), {"eps": 1e-3}),
-        ("layer_norm", (x, 5, None, b), {"residual": normal(3, 4, 5), "sum": True}),
+        ("layer_norm", (x, (2, 5)), {"eps": 1e-3}),
+        ("layer_norm", (x, 5, None, b), {"residual": normal(3, 2, 5), "sum": True}),
         ("rms_norm", (x, (5,), w), {}),
-        ("rms_norm", (x[::2, :, :], 5), {"residual": normal(2, 4, 5), "bias": b}),
+        ("rms_norm", (x[::2, :, :], 5), {"residual": normal(2, 2, 5), "bias": b}),
         ("permute", (x, (2, 0, 1)), {}),
         ("cumsum", (x, 1), {}),
         ("cumsum_backward", (x,), {"dim": 1}),
         ("gather", (x, index), {}),
-        ("giou", (boxes(2, 7), target), {}),
-        ("giou_loss", (boxes(2, 7), target), {}),
-        ("giou_loss", (boxes(2, 7), target.double()), {"clamp": True, "count": True}),
+        ("giou", (boxes(2, 3), target), {}),
+        ("giou_loss", (boxes(2, 3), target), {}),
+        ("giou_loss", (boxes(2, 3), target.double()), {"clamp": True, "count": True}),
     ]
 
 

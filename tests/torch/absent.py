@@ -63,4 +63,5 @@ def main():
     print(f"absent: {len(functions)} functions of {len(libraries)} libraries are stood in for")
 
 
-main()
+if __name__ == "__main__":
+    main()

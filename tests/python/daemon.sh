@@ -1,0 +1,49 @@
+#!/bin/sh
+# daemon.sh start|stop: one daemon for the Python tests that ask for none of their own, so that each
+# kernel is compiled once for all of them, and kept for the next run in BUILD_DIR/kernels-python.
+# BUILD_DIR/python-daemon names the folder of its socket.  It must not know a test.
+set -eu
+
+noted=$BUILD_DIR/python-daemon
+folder=$(cat "$noted" 2>/dev/null) || folder=
+
+# Stops a daemon, which may be that of a run that was interrupted, and waits until it has gone.
+stop() {
+	[ -n "$folder" ] || return 0
+	KILN_SOCKET=$folder/kiln.sock "$KILN" stop >/dev/null 2>&1 || true
+	tries=0
+	while kill -0 "$(cat "$folder/pid" 2>/dev/null)" 2>/dev/null; do
+		tries=$((tries + 1))
+		[ $tries -le 300 ] || {
+			echo "daemon.sh: the daemon of $folder has not ended in 30 s"
+			exit 1
+		}
+		sleep 0.1
+	done
+	rm -rf "$folder" "$noted"
+}
+
+case ${1:-} in
+stop)
+	grep -E 'ERROR|Sanitizer' "$folder/log" && wrong=1 || wrong=0
+	stop
+	exit $wrong
+	;;
+start) stop ;;
+*) exit 2 ;;
+esac
+folder=$(mktemp -d /tmp/kiln-python-XXXXXX)
+export KILN_SOCKET="$folder/kiln.sock" KILN_CACHE_DIR="$BUILD_DIR/kernels-python"
+setsid "$KILND" --cache-bytes 67108864 --idle-exit 900 >/dev/null 2>"$folder/log" </dev/null &
+echo $! >"$folder/pid"
+echo "$folder" >"$noted"
+tries=0
+until "$KILN" status >/dev/null 2>&1; do
+	tries=$((tries + 1))
+	if [ $tries -gt 300 ] || ! kill -0 "$(cat "$folder/pid")" 2>/dev/null; then
+		echo "daemon.sh: the daemon does not answer:"
+		cat "$folder/log"
+		exit 1
+	fi
+	sleep 0.1
+done
