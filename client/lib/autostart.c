@@ -27,6 +27,9 @@
 
 extern char **environ;
 
+#define PATH_ROOM sizeof(((struct sockaddr_un *)0)->sun_path)
+#define LOG_READ 8192 /* the last bytes of the log, in which an error is looked for */
+
 /* The message that the grandchild sends over the pipe before it becomes the daemon. */
 struct news {
 	pid_t pid;
@@ -79,23 +82,45 @@ static int above_standard(int fd)
 	return moved;
 }
 
-/* Makes the socket's directory if it is missing; opens the log in it. */
-static int open_log(const char *path, int *log)
+/* Writes the directory of a socket. */
+static void directory_of(const char *path, char directory[PATH_ROOM])
 {
-	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)], name[sizeof(directory) + 16];
-	struct stat found;
 	const char *slash = strrchr(path, '/');
 	int n = slash ? (int)(slash - path) : 0;
-
-	snprintf(directory, sizeof(directory), "%.*s", n, path);
+	snprintf(directory, PATH_ROOM, "%.*s", n, path);
 	if (!slash || n == 0)
-		snprintf(directory, sizeof(directory), "%s", !slash ? "." : "/");
-	/* kilnd makes the directory like this, too: the sticky bit tells it that the mode is its own to
-	 * set. */
-	if (mkdir(directory, 0700 | S_ISVTX) != 0 && errno != EEXIST) {
+		snprintf(directory, PATH_ROOM, "%s", !slash ? "." : "/");
+}
+
+/* A directory that somebody named is there, or the name is wrong.  kilnd makes its own like this,
+ * too: the sticky bit tells it that the mode is its own to set. */
+static int need_directory(const char *path, const char *directory, bool usual)
+{
+	struct stat found;
+	if (!usual && stat(directory, &found) != 0) {
+		return error_set(
+			KILN_ENOENT,
+			"the directory %s of the socket %s cannot be used: %s: correct the path, or "
+			"make the directory",
+			directory, path, strerror(errno));
+	}
+	if (usual && mkdir(directory, 0700 | S_ISVTX) != 0 && errno != EEXIST) {
 		return error_set(KILN_EIO, "the directory %s of the socket cannot be made: %s", directory,
 						 strerror(errno));
 	}
+	return KILN_OK;
+}
+
+/* Opens the log in the socket's directory. */
+static int open_log(const char *path, bool usual, int *log)
+{
+	char directory[PATH_ROOM], name[sizeof(directory) + 16];
+	struct stat found;
+
+	directory_of(path, directory);
+	int status = need_directory(path, directory, usual);
+	if (status != KILN_OK)
+		return status;
 	if (strncmp(directory, "/tmp/kiln-", 10) == 0 &&
 		(lstat(directory, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != getuid())) {
 		return error_set(KILN_EPERM,
@@ -197,11 +222,11 @@ static int hear(int pipe, const char *program, int64_t deadline, pid_t *pid)
 	}
 }
 
-int autostart(const char *path, const char *daemon, int64_t deadline, int *watch)
+int autostart(const char *path, const char *daemon, bool usual, int64_t deadline,
+			  struct started *started)
 {
 	char found[PATH_MAX];
 	int log = -1, null = -1, pipe[2] = {-1, -1};
-	pid_t pid = 0;
 
 	if (!daemon) {
 		if (!find_daemon(found)) {
@@ -213,9 +238,13 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 		}
 		daemon = found;
 	}
-	int status = open_log(path, &log);
+	/* Nothing is made for a daemon that cannot be started. */
+	if (access(daemon, X_OK) != 0)
+		return error_set(KILN_ECONN, "kilnd (%s) cannot be started: %s", daemon, strerror(errno));
+	int status = open_log(path, usual, &log);
 	if (status != KILN_OK)
 		return status;
+	started->log = lseek(log, 0, SEEK_END);
 	null = above_standard(open("/dev/null", O_RDWR | O_CLOEXEC));
 	if (null < 0 || pipe2(pipe, O_CLOEXEC) != 0 || (pipe[1] = above_standard(pipe[1])) < 0) {
 		status = error_set(KILN_EIO, "kilnd cannot be started: %s", strerror(errno));
@@ -228,12 +257,11 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 	close(pipe[1]);
 	pipe[1] = -1;
 	if (status == KILN_OK)
-		status = hear(pipe[0], daemon, deadline, &pid);
+		status = hear(pipe[0], daemon, deadline, &started->pid);
 #ifdef SYS_pidfd_open
-	if (status == KILN_OK) {
-		*watch = (int)syscall(SYS_pidfd_open, pid,
-							  0); /* -1 on old kernels, where only the deadline ends the wait */
-	}
+	/* -1 on old kernels, where only the deadline ends the wait */
+	if (status == KILN_OK)
+		started->watch = (int)syscall(SYS_pidfd_open, started->pid, 0);
 #endif
 out:
 	for (int i = 0; i < 2; i++)
@@ -243,4 +271,47 @@ out:
 		close(null);
 	close(log);
 	return status;
+}
+
+bool autostart_ended(const struct started *started, int64_t deadline)
+{
+	struct pollfd end = {.fd = started->watch, .events = POLLIN};
+	int ready = -1;
+	if (started->watch < 0)
+		return false;
+	do {
+		ready = poll(&end, 1, time_left(deadline));
+	} while (ready < 0 && errno == EINTR);
+	return ready > 0;
+}
+
+void autostart_reason(const char *path, const struct started *started, char *text, size_t size)
+{
+	char directory[PATH_ROOM], name[PATH_ROOM + 16], lines[LOG_READ + 1], mark[48];
+	struct stat log;
+
+	directory_of(path, directory);
+	snprintf(name, sizeof(name), "%s/kilnd.log", directory);
+	snprintf(text, size, "%s says why", name);
+	int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &log) != 0)
+		log.st_size = 0;
+	off_t from = log.st_size - started->log > LOG_READ ? log.st_size - LOG_READ : started->log;
+	ssize_t n = fd >= 0 ? pread(fd, lines, LOG_READ, from) : -1;
+	if (fd >= 0)
+		close(fd);
+	lines[n > 0 ? n : 0] = 0;
+	/* Other daemons may write there, too. */
+	snprintf(mark, sizeof(mark), "kilnd[%d] error ", (int)started->pid);
+	for (const char *at = lines; (at = strstr(at, mark)) != NULL;) {
+		at += strlen(mark);
+		snprintf(text, size, "%.*s", (int)strcspn(at, "\n"), at);
+	}
+}
+
+void autostart_end(struct started *started)
+{
+	if (started->watch >= 0)
+		close(started->watch);
+	started->watch = -1;
 }

@@ -183,9 +183,9 @@ static const char *env(const char *name)
 }
 
 /* Finds the socket's path.  *shared: its directory is in /tmp, where another user may have made it.
- */
+ * *usual: nobody has named the path. */
 static int find_path(const char *given, char path[sizeof(((struct sockaddr_un *)0)->sun_path)],
-					 bool *shared)
+					 bool *shared, bool *usual)
 {
 	char text[4200];
 	size_t room = sizeof(((struct sockaddr_un *)0)->sun_path);
@@ -194,6 +194,7 @@ static int find_path(const char *given, char path[sizeof(((struct sockaddr_un *)
 	*shared = false;
 	if (!given)
 		given = env("KILN_SOCKET");
+	*usual = given == NULL;
 	if (given) {
 		snprintf(text, sizeof(text), "%s", given);
 	} else if (runtime) {
@@ -271,48 +272,52 @@ static int nobody(const struct kiln_client *client, int error)
 					 client->path, strerror(error), client->path);
 }
 
+#define REASON_SIZE 700
+
 static void nap(int ms)
 {
 	struct timespec t = {.tv_nsec = (long)ms * 1000000};
 	nanosleep(&t, NULL);
 }
 
+static int ended_at_once(const struct kiln_client *client, const struct started *started)
+{
+	char why[REASON_SIZE];
+	autostart_reason(client->path, started, why, sizeof(why));
+	return error_set(KILN_ECONN, "the kilnd that was started for %s ended at once: %s",
+					 client->path, why);
+}
+
 /* Waits for the daemon that was started.  If that one ends, another daemon may have won the race
  * for the socket, so connecting goes on for a moment. */
-static int connect_started(struct kiln_client *client, int watch, int64_t deadline)
+static int connect_started(struct kiln_client *client, const struct started *started,
+						   int64_t deadline)
 {
 	int64_t patience = TIME_NEVER;
-	const char *slash = strrchr(client->path, '/');
-	int directory = slash ? (int)(slash - client->path) + 1 : 0; /* with the slash */
+	char why[REASON_SIZE];
 	for (int pause = PAUSE_CONNECT_FIRST_MS;;
 		 pause = pause * 2 < PAUSE_CONNECT_LAST_MS ? pause * 2 : PAUSE_CONNECT_LAST_MS) {
 		int status = try_connect(client);
 		int error = errno;
-		struct pollfd end = {.fd = watch, .events = POLLIN};
 		if (status != KILN_EAGAIN)
 			return status;
-		if (patience == TIME_NEVER && watch >= 0 && poll(&end, 1, 0) > 0)
+		if (patience == TIME_NEVER && autostart_ended(started, 0))
 			patience = time_deadline(DEADLINE_AUTOSTART_MS);
-		if (time_left(patience) == 0) {
-			return error_set(
-				KILN_ECONN,
-				"the kilnd that was started for %s ended at once: %.*skilnd.log says why",
-				client->path, directory, client->path);
-		}
+		if (time_left(patience) == 0)
+			return ended_at_once(client, started);
 		if (time_left(deadline) == 0) {
-			return error_set(
-				KILN_ETIMEDOUT,
-				"the kilnd that was started for %s does not answer (%s): see %.*skilnd.log",
-				client->path, strerror(error), directory, client->path);
+			autostart_reason(client->path, started, why, sizeof(why));
+			return error_set(KILN_ETIMEDOUT,
+							 "the kilnd that was started for %s does not answer (%s): %s",
+							 client->path, strerror(error), why);
 		}
 		nap(pause);
 	}
 }
 
-static int open_socket(struct kiln_client *client, const kiln_connect_options *options,
-					   int64_t deadline)
+static int open_socket(struct kiln_client *client, const kiln_connect_options *options, bool usual,
+					   int64_t deadline, struct started *started)
 {
-	int watch = -1;
 	int status = try_connect(client);
 	while (status == KILN_EAGAIN && (errno == EAGAIN || errno == EINTR) &&
 		   time_left(deadline) != 0) {
@@ -324,12 +329,8 @@ static int open_socket(struct kiln_client *client, const kiln_connect_options *o
 	if ((options->flags & KILN_CONNECT_AUTOSTART) == 0 || errno == EAGAIN)
 		return nobody(client, errno);
 	const char *daemon = options->daemon ? options->daemon : env("KILN_DAEMON");
-	status = autostart(client->path, daemon, deadline, &watch);
-	if (status == KILN_OK)
-		status = connect_started(client, watch, deadline);
-	if (watch >= 0)
-		close(watch);
-	return status;
+	status = autostart(client->path, daemon, usual, deadline, started);
+	return status == KILN_OK ? connect_started(client, started, deadline) : status;
 }
 
 /* Anybody may have put a socket there, so its server must be this user or root. */
@@ -445,7 +446,8 @@ static bool debug_wire(void)
 int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 {
 	kiln_connect_options options;
-	bool shared = false;
+	struct started started = {.watch = -1};
+	bool shared = false, usual = false;
 
 	int status = client_read_options(given, &options);
 	if (status != KILN_OK)
@@ -469,13 +471,18 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 		return error_set(KILN_ENOMEM, "no memory for a client");
 	}
 	int64_t deadline = client_deadline(client);
-	status = find_path(options.socket, client->path, &shared);
+	status = find_path(options.socket, client->path, &shared, &usual);
 	if (status == KILN_OK)
-		status = open_socket(client, &options, deadline);
+		status = open_socket(client, &options, usual, deadline, &started);
 	if (status == KILN_OK && shared)
 		status = check_peer(client);
 	if (status == KILN_OK)
 		status = hello(client, &options, deadline);
+	/* A daemon that listened already may end before it serves: the reason is in its log. */
+	if (status == KILN_ECONN && client->link != LINK_OPEN && client->sock >= 0 &&
+		autostart_ended(&started, time_deadline(DEADLINE_AUTOSTART_MS)))
+		status = ended_at_once(client, &started);
+	autostart_end(&started);
 	if (status != KILN_OK) {
 		kiln_close(client);
 		return status;

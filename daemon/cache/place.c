@@ -89,8 +89,8 @@ static int say_owner(const struct cache_place *place, char error[KERNEL_ERROR_MA
 	if (pid > 0)
 		snprintf(owner, sizeof(owner), "the process with pid %ld", pid);
 	return FAIL(KILN_EBUSY,
-				"the cache directory %.150s is in use by %s: a cache has one daemon; choose "
-				"another with --cache-dir",
+				"the cache directory %.150s is in use by %s: a cache has one daemon; stop "
+				"that one, or choose another with --cache-dir or KILN_CACHE_DIR",
 				place->directory, owner);
 }
 

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 from support import SOCKET, daemon_pid, kiln, numpy, rand, run
 
@@ -63,6 +64,10 @@ class Releases(Place):
         deadline = time.monotonic() + 60
         while not os.path.exists(self.socket) and time.monotonic() < deadline:
             time.sleep(0.01)
+        # The daemon that the client starts has this one's cache: that of the run has its owner.
+        place = unittest.mock.patch.dict(os.environ, KILN_CACHE_DIR=self.cache)
+        place.start()
+        self.addCleanup(place.stop)
         x = rand((3, 4))
         with kiln.Client(self.socket, "cpu") as client:
             first = kiln.softmax(x)
@@ -90,9 +95,25 @@ class Homes(Place):
         said = run(ANSWER.replace("print", "try: print") +
                    "except kiln.ConnectionLost as error: print(error)\n",
                    KILN_SOCKET=self.socket, KILN_CACHE_DIR="", **self.HOME)
-        self.assertRegex(said, "kilnd .*(ended at once|went away)")
-        with open(self.path("kilnd.log")) as file:
-            self.assertRegex(file.read(), "cache directory /proc/nowhere/.* cannot be made")
+        self.assertRegex(said, f"kilnd .* {self.socket} ended at once: the cache directory "
+                         "/proc/nowhere/.* cannot be made")
+
+    def test_a_cache_of_another_daemon(self):
+        kiln.softmax(rand((2, 2)))
+        with self.assertRaises(kiln.ConnectionLost) as caught:
+            kiln.Client(self.socket, "cpu").device
+        self.assertIn(f" ended at once: the cache directory {os.environ['KILN_CACHE_DIR']} is in use "
+                      f"by the process with pid {daemon_pid()}: ", str(caught.exception))
+
+    def test_a_socket_in_no_directory(self):
+        for path in [self.path("nowhere/kiln.sock"), "/nonexistent/a/kiln.sock"]:
+            with self.assertRaisesRegex(ValueError, f"directory {os.path.dirname(path)} of .* {path}"):
+                kiln.connect(path)
+            self.assertFalse(os.path.exists(os.path.dirname(path)))
+        os.mkdir(self.path("there"))
+        with self.assertRaisesRegex(ConnectionError, "/nonexistent/kilnd.* cannot be started: No such"):
+            kiln.connect(self.path("there/kiln.sock"), daemon="/nonexistent/kilnd")
+        self.assertEqual(os.listdir(self.path("there")), [])
 
 
 @unittest.skipUnless("KILN_DAEMON" in os.environ, "KILND does not name the daemon to copy")

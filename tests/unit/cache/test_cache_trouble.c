@@ -121,7 +121,7 @@ static void one_owner(void **state)
 	struct cache *cache = open_cache(0, 0);
 	snprintf(expected, sizeof(expected),
 			 "the cache directory %s is in use by the process with pid %ld: a cache has one "
-			 "daemon; choose another with --cache-dir",
+			 "daemon; stop that one, or choose another with --cache-dir or KILN_CACHE_DIR",
 			 directory, (long)getpid());
 	assert_int_equal(refused(directory), KILN_EBUSY);
 	assert_string_equal(error, expected);

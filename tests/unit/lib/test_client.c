@@ -125,13 +125,53 @@ static bool read_when_there(const char *path, char *text, size_t size)
 	return false;
 }
 
+/* Writes a program of sh. */
+static void write_program(const char *path, const char *format, ...)
+{
+	char text[512] = "#!/bin/sh\n";
+	va_list values;
+	va_start(values, format);
+	vsnprintf(text + strlen(text), sizeof(text) - strlen(text), format, values);
+	va_end(values);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* The sentence has the last error of the daemon that was started, and of no other one. */
+static void test_reason(void **state)
+{
+	(void)state;
+	kiln_client *client = NULL;
+	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], daemon[64], log[64], expected[128];
+	kiln_connect_options options = {.size = sizeof(options),
+									.socket = path,
+									.daemon = daemon,
+									.timeout_ms = 15000,
+									.flags = KILN_CONNECT_AUTOSTART};
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/kiln.sock", directory);
+	snprintf(daemon, sizeof(daemon), "%s/daemon", directory);
+	snprintf(log, sizeof(log), "%s/kilnd.log", directory);
+	write_program(daemon, "echo \"x kilnd[$$] error first\" >&2\n"
+						  "echo \"x kilnd[$$] error the cache is taken\" >&2\n"
+						  "echo \"x kilnd[1] error of another\" >&2\n");
+	assert_int_equal(kiln_connect(&options, &client), KILN_ECONN);
+	snprintf(expected, sizeof(expected), "%s ended at once: the cache is taken", path);
+	SAYS(expected);
+	unlink(log);
+	unlink(daemon);
+	rmdir(directory);
+}
+
 /* The daemon that is started gets the agreed arguments, and the library notices its end at once. */
 static void test_autostart(void **state)
 {
 	(void)state;
 	kiln_client *client = NULL;
 	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], daemon[64], noted[64], log[64];
-	char text[256], expected[256];
+	char text[512], expected[256];
 	struct stat made;
 	kiln_connect_options options = {.size = sizeof(options),
 									.socket = path,
@@ -145,19 +185,25 @@ static void test_autostart(void **state)
 	assert_int_equal(kiln_connect(&options, &client), KILN_ECONN);
 	SAYS("is no socket");
 	options.flags = KILN_CONNECT_AUTOSTART;
-	snprintf(path, sizeof(path), "%s/in/s", directory);
+	snprintf(path, sizeof(path), "%s/kiln/kiln.sock", directory);
 	snprintf(daemon, sizeof(daemon), "%s/daemon", directory);
 	snprintf(noted, sizeof(noted), "%s/noted", directory);
-	snprintf(log, sizeof(log), "%s/in/kilnd.log", directory);
+	snprintf(log, sizeof(log), "%s/kiln/kilnd.log", directory);
 	assert_int_equal(kiln_connect(&options, &client), KILN_ECONN);
 	SAYS("cannot be started");
 	SAYS(daemon);
 
-	int fd = open(daemon, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
-	int n = snprintf(text, sizeof(text),
-					 "#!/bin/sh\necho to the log >&2\necho \"$*\" >%s\nexit 3\n", noted);
-	assert_int_equal(write(fd, text, (size_t)n), n);
-	close(fd);
+	write_program(daemon, "echo to the log >&2\necho \"$*\" >%s\nexit 3\n", noted);
+	/* A name that nobody has made is wrong; the place that the library chooses is made. */
+	assert_int_equal(kiln_connect(&options, &client), KILN_ENOENT);
+	SAYS(path);
+	SAYS("/kiln of the socket");
+	assert_int_equal(stat(log, &made), -1);
+	snprintf(expected, sizeof(expected), "%s/kiln", directory);
+	assert_int_equal(stat(expected, &made), -1);
+	unsetenv("KILN_SOCKET");
+	setenv("XDG_RUNTIME_DIR", directory, 1);
+	options.socket = NULL;
 	assert_int_equal(kiln_connect(&options, &client), KILN_ECONN);
 	SAYS(log);
 	SAYS("ended at once");
@@ -172,7 +218,7 @@ static void test_autostart(void **state)
 	unlink(log);
 	unlink(noted);
 	unlink(daemon);
-	snprintf(path, sizeof(path), "%s/in", directory);
+	snprintf(path, sizeof(path), "%s/kiln", directory);
 	assert_int_equal(stat(path, &made), 0);
 	assert_int_equal(made.st_mode & 0777, 0700);
 	rmdir(path);
@@ -506,12 +552,12 @@ static void test_fork(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hello),   cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_nobody),  cmocka_unit_test(test_autostart),
-		cmocka_unit_test(test_silent),  cmocka_unit_test(test_turned_away),
-		cmocka_unit_test(test_dead),    cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_chatter), cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_hello),       cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_nobody),      cmocka_unit_test(test_autostart),
+		cmocka_unit_test(test_reason),      cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_turned_away), cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_ends),        cmocka_unit_test(test_chatter),
+		cmocka_unit_test(test_busy),        cmocka_unit_test(test_fork),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");
