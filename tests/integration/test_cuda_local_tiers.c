@@ -239,29 +239,39 @@ static void never(void **state)
 	scene_close(&scene);
 }
 
+static kiln_client *connect_frozen(const struct scene *scene, const char *on_miss)
+{
+	const kiln_connect_options options = {.size = sizeof(options),
+										  .socket = scene->daemon->socket,
+										  .device = "cuda:0",
+										  .timeout_ms = CALL_TIMEOUT_MS,
+										  .on_miss = on_miss};
+	kiln_client *client = NULL;
+	assert_ok(kiln_connect(&options, &client));
+	return client;
+}
+
 static void frozen(void **state)
 {
 	struct scene scene;
 	lazy_open(&scene, state);
-	kiln_close(scene.client);
-	kilnd_stop(scene.daemon);
-	scene_open_with(&scene, state, OPTIONS(LAZY, "--on-miss", "fallback"));
-	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, NULL);
+	kiln_client *fallback = connect_frozen(&scene, "fallback"),
+				*error = connect_frozen(&scene, "error");
+	kiln_call *call = prepare_columns(fallback, COLUMNS - 3, "generic");
 	launch_generic_alone(&scene, call);
 	kiln_call_free(call);
-	kiln_close(scene.client);
-	kilnd_stop(scene.daemon);
-	/* Those who want the exact kernel or none are refused, as before. */
-	scene_open(&scene, state);
-	kiln_call_free(prepare_transpose(scene.client));
-	kiln_close(scene.client);
-	kilnd_stop(scene.daemon);
-	scene_open_with(&scene, state, OPTIONS(LAZY, "--on-miss", "error"));
-	call = prepare_transpose(scene.client);
-	assert_ok(launch(&scene, call));
+	/* The exact kernel of another shape is in the cache, for those who want that or none. */
+	kiln_call *other = prepare_columns(scene.client, COLUMNS, "generic");
+	const void *generic = find_exact(&scene, other, 1);
+	fake->hold(0);
+	call = prepare_columns(error, COLUMNS, "hit");
+	assert_ptr_not_equal(launch_some(&scene, call, 1), generic);
 	assert_refused(launch_at(&scene, call, scene.x + 4, scene.y), KILN_EFROZEN,
 				   "is not in the cache");
+	kiln_call_free(other);
 	kiln_call_free(call);
+	kiln_close(fallback);
+	kiln_close(error);
 	scene_close(&scene);
 }
 
@@ -322,8 +332,9 @@ static void what_was_found_is_not_loaded(void **state)
 	lazy_open(&scene, state);
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	find_exact(&scene, call, 1);
-	kiln_call_free(call);
 	fake->hold(0);
+	assert_int_equal(cu.synchronize(scene.stream), CUDA_SUCCESS);
+	kiln_call_free(call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	assert_int_equal(fake->calls("cuModuleLoadData"), 1);
 	/* The driver refuses it: the generic one serves on. */

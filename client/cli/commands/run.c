@@ -22,118 +22,7 @@
 
 #define WARM_CALLS 5 /* or fewer, if they take WARM_US */
 #define WARM_US 2e6
-#define LONG_BYTES (64ull << 20)  /* from so many bytes on, steps are announced */
-#define PIECE_BYTES (16ull << 20) /* bytes that are compared at once */
-#define POISON 0xA5 /* fills outputs before a call, so that an element not written shows */
-
-/* ---- Data ---- */
-
-/* Counts elements and bytes; false if a product leaves the range of memory. */
-static bool measure(struct check_operand *operand)
-{
-	const kiln_tensor *tensor = &operand->tensor;
-	uint64_t size = kiln_dtype_size(tensor->dtype), last = 0, reach;
-
-	operand->elements = 1;
-	for (int k = 0; k < tensor->rank; k++)
-		if (__builtin_mul_overflow(operand->elements, tensor->shape[k], &operand->elements))
-			return false;
-	for (int k = 0; k < tensor->rank && operand->elements; k++)
-		if (__builtin_mul_overflow(tensor->stride[k], tensor->shape[k] - 1, &reach) ||
-			__builtin_add_overflow(last, reach, &last))
-			return false;
-	return !__builtin_mul_overflow(operand->elements ? last + 1 : 0, size, &operand->bytes) &&
-		   !__builtin_add_overflow(operand->bytes, tensor->offset, &operand->bytes) &&
-		   operand->bytes <= PTRDIFF_MAX;
-}
-
-static int take_operands(struct run *run)
-{
-	run->check.problem = &run->problem;
-	run->check.count = run->problem.tensor_count;
-	for (int i = 0; i < run->check.count; i++) {
-		struct check_operand *operand = &run->check.operands[i];
-		operand->name = run->problem.row->operands[i].name;
-		operand->tensor = run->problem.tensors[i];
-		operand->written = cli_problem_written(&run->problem, i);
-		if (!run_has(run, i))
-			continue;
-		if (!measure(operand) || __builtin_add_overflow(run->bytes, operand->bytes, &run->bytes) ||
-			run->bytes > PTRDIFF_MAX)
-			return cli_usage("run: --shape and --stride describe more bytes than an address can "
-							 "name");
-	}
-	return CLI_OK;
-}
-
-static int make_data(struct run *run)
-{
-	for (int i = 0; i < run->check.count; i++) {
-		struct check_operand *operand = &run->check.operands[i];
-		struct file *file = files_in(&run->files, operand->name);
-		if (!run_has(run, i))
-			continue;
-		if (file) {
-			operand->data = file->array.data;
-			file->array.data = NULL;
-			continue;
-		}
-		operand->data = malloc(operand->bytes ? operand->bytes : 1);
-		if (!operand->data) {
-			fprintf(stderr,
-					"kiln: run: no memory for %" PRIu64
-					" bytes of data; --shape is too large here\n",
-					run->bytes);
-			return CLI_FAILED;
-		}
-		if (!operand->written)
-			data_operand(&run->problem, i, operand->data, operand->bytes, (uint64_t)run->seed);
-	}
-	return CLI_OK;
-}
-
-/* ---- Buffers ---- */
-
-static int poison(struct run *run)
-{
-	uint8_t *data = malloc(PIECE_BYTES);
-	int status = KILN_OK;
-
-	if (!data) {
-		fputs("kiln: run: no memory to fill outputs with\n", stderr);
-		return CLI_FAILED;
-	}
-	memset(data, POISON, PIECE_BYTES);
-	for (int i = 0; i < run->check.count; i++) {
-		uint64_t bytes = run->check.operands[i].bytes, piece;
-		if (!run_has(run, i) || !run->check.operands[i].written)
-			continue;
-		for (uint64_t at = 0; !status && at < bytes; at += piece) {
-			piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-			status = kiln_write(run->buffers[i], at, data, piece);
-		}
-	}
-	free(data);
-	return status ? cli_failed(run->cli, status, "run: filling outputs") : CLI_OK;
-}
-
-static int make_buffers(struct run *run)
-{
-	for (int i = 0; i < run->check.count; i++) {
-		const struct check_operand *operand = &run->check.operands[i];
-		int status;
-		if (!run_has(run, i))
-			continue;
-		status = kiln_alloc(run->client, operand->bytes, 0, operand->name, &run->buffers[i]);
-		if (status)
-			return cli_failed(run->cli, status, "run: allocating %s", operand->name);
-		if (!operand->written && operand->bytes)
-			status = kiln_write(run->buffers[i], 0, operand->data, operand->bytes);
-		if (status)
-			return cli_failed(run->cli, status, "run: filling %s", operand->name);
-	}
-	return poison(run);
-}
+#define LONG_BYTES (64ull << 20) /* from so many bytes on, steps are announced */
 
 /* ---- Running ---- */
 
@@ -188,61 +77,43 @@ static int warm_calls(struct run *run)
 
 /* ---- Results ---- */
 
-static int read_results(struct run *run)
+static int verify(struct run *run)
 {
-	for (int i = 0; i < run->check.count; i++) {
-		struct check_operand *operand = &run->check.operands[i];
-		int status = KILN_OK;
-		if (!run_has(run, i) || !operand->written)
-			continue;
-		memset(operand->data, (uint8_t)~POISON, operand->bytes);
-		if (operand->bytes)
-			status = kiln_read(run->buffers[i], 0, operand->data, operand->bytes);
-		if (status)
-			return cli_failed(run->cli, status, "run: reading %s", operand->name);
-	}
-	return CLI_OK;
-}
-
-static int compare_piece(struct run *run, int i, uint64_t at, uint64_t bytes, uint8_t *again)
-{
-	const struct check_operand *operand = &run->check.operands[i];
-	size_t size = kiln_dtype_size(operand->tensor.dtype);
-	int status = kiln_read(run->buffers[i], at, again, bytes);
+	int status = run_read_results(run);
 
 	if (status)
-		return cli_failed(run->cli, status, "run: reading %s", operand->name);
-	if (!memcmp(operand->data + at, again, bytes))
-		return CLI_OK;
-	while (!memcmp(operand->data + at, again, size)) {
-		at += size;
-		again += size;
-	}
-	fprintf(stderr,
-			"kiln: run %s: wrong result: element %" PRIu64
-			" of %s has other bits in a later call\n",
-			run->problem.op, at / size, operand->name);
-	return CLI_FAILED;
+		return status;
+	run->check.verified = 0;
+	check_results(&run->check);
+	return run->check.wrong ? CLI_FAILED : CLI_OK;
 }
 
-/* Compares the outputs of the last call with those of the first, bit for bit. */
-static int compare_again(struct run *run)
+/* Compares the outputs of the last call with those of the first, bit for bit.  The exact kernel may
+ * have taken over from the generic one: then the results are right, and those of the next call are
+ * the same. */
+static int verify_later_calls(struct run *run)
 {
-	uint8_t *again = malloc(PIECE_BYTES);
-	int status = again ? CLI_OK : CLI_FAILED;
+	struct run_difference difference;
+	double took, device;
+	int status = run_compare(run, &difference);
 
-	if (!again)
-		fputs("kiln: run: no memory to compare results in\n", stderr);
-	for (int i = 0; i < run->check.count; i++) {
-		uint64_t bytes = run->check.operands[i].bytes, piece;
-		if (!run_has(run, i) || !run->check.operands[i].written)
-			continue;
-		for (uint64_t at = 0; !status && at < bytes; at += piece) {
-			piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-			status = compare_piece(run, i, at, piece, again);
-		}
+	if (status || !difference.name)
+		return status;
+	status = verify(run);
+	if (!status)
+		status = run_poison(run);
+	if (!status)
+		status = call_once(run, &took, &device);
+	if (!status)
+		status = run_compare(run, &difference);
+	if (!status && difference.name) {
+		fprintf(stderr,
+				"kiln: run %s: wrong result: element %" PRIu64
+				" of %s has other bits in a later call\n",
+				run->problem.op, difference.element, difference.name);
+		status = CLI_FAILED;
 	}
-	free(again);
+	run->kernel_changed = true;
 	return status;
 }
 
@@ -280,7 +151,7 @@ static int run_read_options(struct cli *cli, describe_function *describe, struct
 		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
 	if (!status && calls && calls[0])
 		status = cli_integer("--time", calls, 1, 1000000, &run->warm_calls);
-	return status ? status : take_operands(run);
+	return status ? status : run_take_operands(run);
 }
 
 static int run_problem(struct run *run)
@@ -294,28 +165,24 @@ static int run_problem(struct run *run)
 	if (status)
 		return cli_failed(run->cli, status, "run %s", problem->op);
 	tell(run, "making the data, and calling");
-	status = make_data(run);
+	status = run_make_data(run);
 	if (!status)
-		status = make_buffers(run);
+		status = run_make_buffers(run);
 	if (!status)
 		status = call_once(run, &run->first_us, &device);
 	run->first_us += run->prepare_us;
 	if (!status) {
 		tell(run, "verifying by plain loops");
-		status = read_results(run);
-	}
-	if (!status) {
-		check_results(&run->check);
-		status = run->check.wrong ? CLI_FAILED : CLI_OK;
+		status = verify(run);
 	}
 	if (!status) {
 		tell(run, "calling again, for the times");
-		status = poison(run);
+		status = run_poison(run);
 	}
 	if (!status)
 		status = warm_calls(run);
 	if (!status)
-		status = compare_again(run);
+		status = verify_later_calls(run);
 	return status ? status : write_files(run);
 }
 

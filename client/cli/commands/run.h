@@ -1,6 +1,6 @@
 /*
- * run.h: what the files of 'kiln run' share: run.c (the call, its results and times) and
- * run_report.c (the output).
+ * run.h: what the files of 'kiln run' share: run.c (the call and its times), run_data.c (operands
+ * and results) and run_report.c (the output).
  */
 #ifndef KILN_CLI_RUN_H
 #define KILN_CLI_RUN_H
@@ -19,6 +19,7 @@ struct run {
 	int64_t seed, warm_calls; /* warm_calls: most warm calls, then how many there were */
 	int timeout_ms;           /* most time of one call */
 	double enough_us;         /* most time of warm calls; 0: all are made */
+	bool kernel_changed;      /* between the calls: later results have other bits, and are right */
 	double prepare_us, first_us, warm_us, best_us, device_us;
 };
 
@@ -27,6 +28,24 @@ static inline bool run_has(const struct run *run, int operand)
 {
 	return run->check.operands[operand].tensor.dtype != KILN_DTYPE_NONE;
 }
+
+/* Sets the operands of the problem; CLI_OK, or a sentence was said. */
+int run_take_operands(struct run *run);
+int run_make_data(struct run *run);
+/* Makes and fills the buffers; outputs are poisoned. */
+int run_make_buffers(struct run *run);
+/* Fills outputs with what no call leaves there. */
+int run_poison(struct run *run);
+/* Reads the outputs into the operands' data. */
+int run_read_results(struct run *run);
+
+/* An element that has other bits than those that were read; name NULL: there is none. */
+struct run_difference {
+	const char *name;
+	uint64_t element;
+};
+/* Compares the outputs with the operands' data. */
+int run_compare(struct run *run, struct run_difference *out);
 
 void run_print_json(const struct run *run);
 /* timed: prints the bytes moved in a second, too. */

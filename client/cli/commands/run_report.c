@@ -80,6 +80,7 @@ void run_print_json(const struct run *run)
 	json_int("warm_calls", run->warm_calls);
 	json_int("verified", run->check.verified);
 	json_number("largest_error", run->check.worst);
+	json_int("kernel_changed", run->kernel_changed);
 	check_print_json(run->cli, run->client);
 	json_end();
 }
@@ -151,6 +152,8 @@ void run_print_report(const struct run *run, bool timed)
 	print_files(run);
 	print_pair("origin", "%s", kiln_call_origin(run->call));
 	print_verified(run);
+	if (run->kernel_changed)
+		print_pair("later calls", "other bits, verified, too: another kernel took over");
 	print_pair("first call", "%s, of it %s to prepare", figure_micros(run->first_us, a),
 			   figure_micros(run->prepare_us, b));
 	print_pair("warm call", "%s, best %s of %" PRId64, figure_micros(run->warm_us, a),
