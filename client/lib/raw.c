@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define SOURCE_MOST ((size_t)1 << 20)
-#define TEXTS_MOST ((size_t)4 << 20)
+#define TEXTS_MOST ((size_t)16 << 20)
 
 static size_t text_bytes(const char *text, size_t bytes)
 {

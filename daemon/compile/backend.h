@@ -29,6 +29,7 @@ struct scan_line {
 	size_t bytes;            /* with its newline, if it has one */
 	size_t mark, mark_bytes; /* ONCE, INCLUDE: the directive itself, without what follows */
 	char name[KERNEL_TARGET_MAX * 8]; /* INCLUDE; FOREIGN: of <name>, else "" */
+	bool is_test;                     /* #if, #elif */
 };
 
 void scan_begin(struct scan *scan, const struct compile_file *file);
@@ -134,6 +135,18 @@ int library_open(struct library *out, char reason[KERNEL_ERROR_MAX]);
 /* Loads the builtins that belong to it, so that NVRTC finds them although they are not on the
  * loader's path. */
 void library_open_builtins(struct library *library, int major, int minor);
+
+/* ---- nvrtc_headers.c ---- */
+
+/* The headers of a job by name: texts that end with a zero byte. */
+struct headers {
+	int count;
+	const char **texts, **names;
+	char *room;
+};
+/* job: NULL for none.  False without memory; headers_free() is fine then. */
+bool headers_make(const struct compile_job *job, struct headers *out);
+void headers_free(struct headers *headers);
 
 /* ---- usage.c ---- */
 

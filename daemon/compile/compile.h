@@ -12,7 +12,7 @@
  *   key.c       everything that can change the bits, as a text and its hash; and back
  *   key_diff.c  what two such texts differ in, in words; template_diff.c: two template-ids
  *   reproduce.c what a compiler was told, from a key
- *   nvrtc.c     CUDA C++ to cubin; nvrtc_library.c finds libnvrtc
+ *   nvrtc.c     CUDA C++ to cubin; nvrtc_library.c finds libnvrtc, nvrtc_headers.c gives it headers
  *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
  *   identity.c  who a compiler is, by the content of its files
  *   job.c       the messages between broker and worker
@@ -28,11 +28,12 @@
 
 /* ---- Sources ---- */
 
-#define COMPILE_MAX_HEADERS 64
+#define COMPILE_MAX_HEADERS 64 /* files of a shipped kernel */
 
 struct compile_file {
 	const char *name; /* as written in #include: "common/vec.cuh" */
-	const char *text; /* bytes of them; not zero-terminated when it came in a message */
+	/* bytes of them; not zero-terminated when it came in a message; NULL: in the job's texts_fd */
+	const char *text;
 	size_t bytes;
 	const char *hash; /* of text, as the key has it; NULL: whoever needs it makes it */
 };
@@ -80,6 +81,11 @@ struct compile_job {
 	/* 0: a template of ours, and files follow one another.  Else the last so many files are a
 	 * user's: the source, and then what it may include; those before stand for the device. */
 	int user_files;
+	/* The compiler finds a user's headers by their names; else they are put in place.  For target
+	 * cpu they are put in place all the same, and __has_include is answered. */
+	bool by_name;
+	/* Unless -1 or 0: a sealed memfd with the files that have no text here, one after another. */
+	int texts_fd;
 	const struct compile_macro *macros; /* a user's */
 	int macro_count;
 	const char *const *options; /* a user's, allowed by compile_check_user */
@@ -90,6 +96,8 @@ struct compile_job {
 	int test_misdeed;  /* test-only: an enum misdeed (daemon/base/misdeed.h) */
 };
 
+#define COMPILE_MAX_FILES 2176 /* of a job: 2048 headers of a user, and what comes with kilnd */
+#define COMPILE_MAX_TEXTS (32u << 20) /* bytes of texts_fd */
 #define COMPILE_MAX_MACROS 64
 #define COMPILE_MAX_USER_OPTIONS 16
 #define COMPILE_MAX_UNIT (16u << 20) /* bytes of a user's unit, all includes in place */
@@ -97,8 +105,14 @@ struct compile_job {
 /* Checks the names, macros and options of a user's job.  KILN_OK or KILN_EINVAL with a sentence. */
 int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX]);
 
-/* The whole text for the compiler, malloc'd.  KILN_OK, KILN_EINVAL (what of the job is wrong),
- * KILN_ENOMEM. */
+#define COMPILE_PLACED_MOST 48 /* 32 headers, the source, and short forms of the system's headers */
+#define COMPILE_PLACED_BYTES ((size_t)512 << 10)
+/* Must a job be by_name?  Where headers are many or long, and where an include depends on macros or
+ * on __has_include, no text in which they are put in place stands for them. */
+bool compile_wants_names(const struct compile_job *job);
+
+/* The whole text for the compiler, malloc'd; without the headers of a job by name.  KILN_OK,
+ * KILN_EINVAL (what of the job is wrong), KILN_ENOMEM. */
 int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
 
 struct compile_result {
@@ -219,7 +233,8 @@ void hostcc_close(void);
  *    "host": {...}}
  * Broker -> worker:
  *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "user",
- *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "misdeed"}
+ *    "names", "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "misdeed"}
+ *   A file with "c", its bytes, in place of "b" lies in the memfd that comes along.
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
  *    "spill", "local", "us", "grew"}
@@ -232,12 +247,15 @@ int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains
 void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_job *job);
 /* Room for what a job points to, which all is in the message. */
 struct compile_job_room {
-	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct compile_file files[COMPILE_MAX_FILES];
 	struct compile_macro macros[COMPILE_MAX_MACROS];
 	const char *options[COMPILE_MAX_USER_OPTIONS];
 };
 int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 					 struct compile_job_room *room);
+/* Reads the files that lie in the descriptor: *texts, malloc'd, or NULL where there are none.
+ * KILN_OK, KILN_EPROTO or KILN_ENOMEM. */
+int compile_job_texts(int fd, struct compile_job *job, struct compile_job_room *room, char **texts);
 void compile_result_write(struct wire_out *out, uint64_t id, const struct compile_result *result);
 int compile_result_read(struct wire_in *in, uint64_t *id,
 						struct compile_result *result); /* copies */

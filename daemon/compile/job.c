@@ -4,6 +4,7 @@
  */
 #include "backend.h"
 
+#include <client/wire/frame.h>
 #include <client/wire/wire.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,7 @@ int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains
 static void user_write(struct wire_out *out, const struct compile_job *job)
 {
 	wire_put_int(out, "user", job->user_files);
+	wire_put_bool(out, "names", job->by_name);
 	wire_list_begin(out, "macros");
 	for (int i = 0; i < job->macro_count; i++)
 		wire_put_macro(out, job->macros[i].name, job->macros[i].value);
@@ -80,7 +82,10 @@ void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_j
 	for (int i = 0; i < job->file_count; i++) {
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "n", job->files[i].name);
-		wire_put_bin(out, "b", job->files[i].text, job->files[i].bytes);
+		if (job->files[i].text)
+			wire_put_bin(out, "b", job->files[i].text, job->files[i].bytes);
+		else
+			wire_put_uint(out, "c", job->files[i].bytes);
 		wire_map_end(out);
 	}
 	wire_list_end(out);
@@ -95,12 +100,14 @@ void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_j
 static bool file_read(struct wire_in *in, const msgpack_object *map, struct compile_file *out)
 {
 	out->name = wire_get_str(in, map, "n");
+	uint64_t bytes = wire_get_uint(map, "c", UINT64_MAX);
 	out->text = wire_get_bin(map, "b", &out->bytes);
 	if (!out->text) {
-		out->text = "";
-		out->bytes = 0;
+		bool aside = bytes <= COMPILE_MAX_TEXTS;
+		out->text = aside ? NULL : "";
+		out->bytes = aside ? (size_t)bytes : 0;
 	}
-	return out->name && out->name[0] && wire_get(map, "b");
+	return out->name && out->name[0] && (wire_get(map, "b") || !out->text);
 }
 
 static bool user_read(struct wire_in *in, struct compile_job *job, struct compile_job_room *room)
@@ -123,6 +130,7 @@ static bool user_read(struct wire_in *in, struct compile_job *job, struct compil
 		if ((room->options[i] = wire_get_str(in, wire_at(options, i), "o")) == NULL)
 			return false;
 	job->user_files = (int)files;
+	job->by_name = wire_get_bool(&in->root, "names", false);
 	job->macros = room->macros;
 	job->macro_count = (int)macro_count;
 	job->options = room->options;
@@ -141,7 +149,7 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 
 	if (strcmp(wire_type(in), "job") != 0 || !list || list->type != MSGPACK_OBJECT_ARRAY)
 		return KILN_EPROTO;
-	if (!target || strlen(target) >= sizeof(read.target) || count > COMPILE_MAX_HEADERS)
+	if (!target || strlen(target) >= sizeof(read.target) || count > COMPILE_MAX_FILES)
 		return KILN_EPROTO;
 	copy_text(read.target, sizeof(read.target), target);
 	read.source = wire_get_str(in, &in->root, "source");
@@ -160,6 +168,36 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 	read.test_misdeed = (int)(wire_get_uint(&in->root, "misdeed", 0) & 0xff);
 	*id = wire_id(in);
 	*job = read;
+	return KILN_OK;
+}
+
+int compile_job_texts(int fd, struct compile_job *job, struct compile_job_room *room, char **texts)
+{
+	size_t all = 0, at = 0;
+	bool aside = false;
+	*texts = NULL;
+	for (int i = 0; i < job->file_count; i++)
+		if (!room->files[i].text) {
+			aside = true;
+			all += room->files[i].bytes;
+		}
+	if (!aside)
+		return KILN_OK;
+	if (all > COMPILE_MAX_TEXTS || !frame_fd_is_safe(fd, all))
+		return KILN_EPROTO;
+	*texts = malloc(all + 1);
+	if (!*texts)
+		return KILN_ENOMEM;
+	if (!frame_read_fd(fd, *texts, all)) {
+		free(*texts);
+		*texts = NULL;
+		return KILN_EPROTO;
+	}
+	for (int i = 0; i < job->file_count; i++)
+		if (!room->files[i].text) {
+			room->files[i].text = *texts + at;
+			at += room->files[i].bytes;
+		}
 	return KILN_OK;
 }
 

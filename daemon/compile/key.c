@@ -48,6 +48,8 @@ static void add_options(struct util_text *text, const struct compile_job *job)
 static void add_user(struct util_text *text, const struct compile_job *job)
 {
 	util_text_add(text, "user %d\n", job->user_files);
+	if (job->by_name)
+		util_text_add(text, "headers by name\n");
 	for (int i = 0; i < job->option_count; i++)
 		add_value(text, "option", job->options[i]);
 	for (int i = 0; i < job->macro_count; i++) {
@@ -169,6 +171,8 @@ static void read_line(struct compile_again *out, char *line)
 		job->instantiation = value;
 	else if (value_of(line, "user"))
 		job->user_files = 1;
+	else if (value_of(line, "headers"))
+		job->by_name = true;
 	else if ((value = value_of(line, "option")) && job->option_count < COMPILE_MAX_USER_OPTIONS)
 		out->options[job->option_count++] = value;
 }

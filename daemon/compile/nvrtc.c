@@ -2,7 +2,8 @@
  * nvrtc: CUDA C++ to a cubin, by libnvrtc, on the calling thread.  The only file that sees nvrtc.h;
  * the library is loaded at run time, so a build has the types and no need of the library.
  *
- * It reads no header: the unit has none left, and the worker takes its file descriptors away.
+ * It opens no header: the unit has none left, or they are given to it, and the worker takes its
+ * file descriptors away.
  */
 #include "backend.h"
 
@@ -178,7 +179,8 @@ static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out
 {
 	const char *options[NVRTC_MAX_OPTIONS];
 	char arch[KERNEL_TARGET_MAX + 8];
-	nvrtcResult result;
+	nvrtcResult result = NVRTC_ERROR_OUT_OF_MEMORY;
+	struct headers headers;
 	int count = 0;
 
 	snprintf(arch, sizeof(arch), "-arch=%s", what->target);
@@ -189,10 +191,15 @@ static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out
 			options[count++] = options_nvrtc[i].text;
 	for (int i = 0; what->job && i < what->job->option_count && count < NVRTC_MAX_OPTIONS; i++)
 		options[count++] = what->job->options[i];
-	result = api.create(out, what->text, what->name, 0, NULL, NULL);
+	if (headers_make(what->job, &headers))
+		result =
+			api.create(out, what->text, what->name, headers.count, headers.texts, headers.names);
 	if (result == NVRTC_SUCCESS && what->instantiation)
 		result = api.add_name(*out, what->instantiation);
-	return result == NVRTC_SUCCESS ? api.compile(*out, count, options) : result;
+	if (result == NVRTC_SUCCESS)
+		result = api.compile(*out, count, options);
+	headers_free(&headers);
+	return result;
 }
 
 static char *read_log(nvrtcProgram program)

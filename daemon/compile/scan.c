@@ -100,6 +100,7 @@ static enum scan_kind read_directive(const char *end, struct scan_line *line)
 	at = skip_blanks(at + 1, end);
 	if ((next = skip_word(at, end, "include")))
 		return read_include(next, end, line);
+	line->is_test = skip_word(at, end, "if") || skip_word(at, end, "elif");
 	if (skip_word(at, end, "endif") || skip_word(at, end, "else") || skip_word(at, end, "elif") ||
 		skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef"))
 		return SCAN_BRANCH;

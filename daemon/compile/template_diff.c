@@ -94,7 +94,7 @@ static const char *parameters_end(const char *at, const char *end)
 static bool find_parameters(const struct compile_file *file, struct span name, struct span *out)
 {
 	static const char word[] = "template <";
-	const char *at = file->text, *end = file->text + file->bytes;
+	const char *at = file->text, *end = file->text ? file->text + file->bytes : NULL;
 	while (at < end && (at = memmem(at, (size_t)(end - at), word, sizeof(word) - 1))) {
 		const char *first = at + sizeof(word) - 1, *last = parameters_end(first, end);
 		if (!last)

@@ -22,9 +22,9 @@ static int check_unit(const struct compile_job *job, char error[KERNEL_ERROR_MAX
 	if (!job->instantiation || job->instantiation[0] == 0 || !is_line(job->instantiation))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "the instantiation must be one line that is not empty");
-	if (job->file_count < 1 || job->file_count > COMPILE_MAX_HEADERS)
+	if (job->file_count < 1 || job->file_count > COMPILE_MAX_FILES)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a kernel has 1 to %d source files, not %d", COMPILE_MAX_HEADERS,
+						 "a kernel has 1 to %d source files, not %d", COMPILE_MAX_FILES,
 						 job->file_count);
 	for (int i = 0; i < job->file_count; i++) {
 		const struct compile_file *file = &job->files[i];
@@ -34,6 +34,9 @@ static int check_unit(const struct compile_job *job, char error[KERNEL_ERROR_MAX
 				error, KERNEL_ERROR_MAX, KILN_EINVAL,
 				"the name of a kernel source has only letters, digits and _-+./: %.80s",
 				file->name);
+		if (!file->text)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "the text of %.80s did not come with it", file->name);
 		if (file->bytes && memchr(file->text, 0, file->bytes))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "kernel source %s has a zero byte in it", file->name);

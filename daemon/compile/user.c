@@ -1,11 +1,12 @@
 /*
  * user: the part of a unit that a user wrote.  Includes are put in place here, from what came with
  * the source, so that no compiler looks for a file; each line keeps the name and number that its
- * author knows it by.
+ * author knows it by.  NVRTC gets many headers, and some others, by name instead.
  */
 #include "backend.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- What may be in a job ---- */
@@ -39,6 +40,26 @@ static bool is_macro(const char *name)
 	return *name == 0 || (*name == '(' && name[strlen(name) - 1] == ')' && is_line(name));
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Headers have names of their own; one may have that of the source. */
+static int check_names(const struct compile_file *headers, int count, char error[KERNEL_ERROR_MAX])
+{
+	const char *names[COMPILE_MAX_FILES];
+
+	for (int i = 0; i < count; i++)
+		names[i] = headers[i].name;
+	qsort(names, (size_t)(count > 0 ? count : 0), sizeof(*names), by_text);
+	for (int i = 1; i < count; i++)
+		if (strcmp(names[i - 1], names[i]) == 0)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "there are two headers %.*s; names differ", PLAIN_CUT(names[i], 80));
+	return KILN_OK;
+}
+
 int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
 {
 	const struct compile_file *files = job->files + job->file_count - job->user_files;
@@ -52,12 +73,9 @@ int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MA
 		if (files[i].bytes && memchr(files[i].text, 0, files[i].bytes))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%.*s has a zero byte in it",
 							 PLAIN_CUT(files[i].name, 80));
-		for (int j = 0; j < i; j++)
-			if (j > 0 && strcmp(files[i].name, files[j].name) == 0)
-				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-								 "there are two headers %.*s; names differ",
-								 PLAIN_CUT(files[i].name, 80));
 	}
+	if (check_names(files + 1, job->user_files - 1, error) != KILN_OK)
+		return KILN_EINVAL;
 	for (int i = 0; i < job->macro_count; i++)
 		if (!is_macro(job->macros[i].name) || !is_line(job->macros[i].value))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -80,8 +98,9 @@ int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MA
 struct placing {
 	const struct compile_file *files; /* the source, then the headers */
 	int count;
-	bool once[COMPILE_MAX_HEADERS]; /* has #pragma once */
-	bool open[COMPILE_MAX_HEADERS]; /* is being placed */
+	bool once[COMPILE_MAX_FILES]; /* has #pragma once */
+	bool open[COMPILE_MAX_FILES]; /* is being placed */
+	bool answers;                 /* __has_include */
 	struct util_text *text;
 };
 
@@ -126,6 +145,33 @@ static void place_include(struct placing *placing, int number, const struct scan
 		util_text_add(text, "\n");
 }
 
+/* Answers __has_include(name) in a directive: the compiler would look for a file. */
+static void add_directive(struct placing *placing, const struct scan_line *line)
+{
+	static const char test[] = "__has_include(";
+	const char *at = line->text, *end = line->text + line->bytes, *found;
+
+	while ((found = memmem(at, (size_t)(end - at), test, sizeof(test) - 1))) {
+		const char *name = found + sizeof(test) - 1;
+		const char *close = name < end ? memchr(name, ')', (size_t)(end - name)) : NULL;
+		size_t bytes = close ? (size_t)(close - name) : 0;
+		bool quoted = bytes > 2 && ((name[0] == '"' && close[-1] == '"') ||
+									(name[0] == '<' && close[-1] == '>'));
+		char asked[sizeof(line->name)] = "";
+
+		util_text_bytes(placing->text, at, (size_t)(found - at));
+		if (quoted && bytes < sizeof(asked)) {
+			memcpy(asked, name + 1, bytes - 2);
+			util_text_add(placing->text, "(%d", find_placed(placing, asked) >= 0);
+			at = close;
+		} else {
+			util_text_bytes(placing->text, found, sizeof(test) - 1);
+			at = name;
+		}
+	}
+	util_text_bytes(placing->text, at, (size_t)(end - at));
+}
+
 static bool goes_on(const struct scan *scan, const struct scan_line *line)
 {
 	size_t end = line->bytes;
@@ -161,6 +207,8 @@ static void place(struct placing *placing, int number)
 		} else if (kind == SCAN_ONCE) {
 			util_text_bytes(text, line.text + line.mark + line.mark_bytes,
 							line.bytes - line.mark - line.mark_bytes);
+		} else if (placing->answers && line.is_test) {
+			add_directive(placing, &line);
 		} else {
 			util_text_bytes(text, line.text, line.bytes);
 		}
@@ -191,7 +239,8 @@ static bool has_once(const struct compile_file *file)
 static void place_all(const struct compile_job *job, const struct compile_file *files,
 					  struct util_text *text)
 {
-	struct placing placing = {.files = files, .count = job->user_files, .text = text};
+	struct placing placing = {
+		.files = files, .count = job->user_files, .answers = job->by_name, .text = text};
 
 	if (job->macro_count)
 		util_text_add(text, "#line 1 \"macros\"\n");
@@ -199,14 +248,54 @@ static void place_all(const struct compile_job *job, const struct compile_file *
 		util_text_add(text, "#define %s %s\n", job->macros[i].name, job->macros[i].value);
 	for (int i = 1; i < placing.count; i++)
 		placing.once[i] = has_once(&files[i]);
-	place(&placing, 0);
+	if (job->by_name && !options_is_cpu(job->target)) {
+		util_text_add(text, "#line 1 \"%s\"\n", files[0].name);
+		util_text_bytes(text, files[0].text, files[0].bytes);
+		util_text_add(text, "\n");
+	} else {
+		place(&placing, 0);
+	}
+}
+
+/* Is there an include that is neither "name" nor <name>? */
+static bool includes_by_macro(const struct compile_file *file)
+{
+	struct scan scan;
+	struct scan_line line;
+	enum scan_kind kind;
+
+	scan_begin(&scan, file);
+	while ((kind = scan_next(&scan, &line)) != SCAN_END)
+		if (kind == SCAN_FOREIGN && !line.name[0])
+			return true;
+	return false;
+}
+
+bool compile_wants_names(const struct compile_job *job)
+{
+	const struct compile_file *files = job->files + job->file_count - job->user_files;
+
+	bool cpu = options_is_cpu(job->target);
+	size_t bytes = 0;
+
+	if (job->user_files < 2)
+		return false;
+	for (int i = 0; i < job->user_files; i++)
+		bytes += files[i].bytes;
+	if (!cpu && (job->user_files > COMPILE_PLACED_MOST || bytes > COMPILE_PLACED_BYTES))
+		return true;
+	for (int i = 0; i < job->user_files; i++)
+		if (memmem(files[i].text, files[i].bytes, "__has_include", strlen("__has_include")) ||
+			(!cpu && includes_by_macro(&files[i])))
+			return true;
+	return false;
 }
 
 int user_add(const struct compile_job *job, struct util_text *text, char error[KERNEL_ERROR_MAX])
 {
 	const struct compile_file *given = job->files + job->file_count - job->user_files;
-	struct compile_file files[COMPILE_MAX_HEADERS];
-	struct util_text rewritten[COMPILE_MAX_HEADERS] = {{0}};
+	struct compile_file files[COMPILE_MAX_FILES];
+	struct util_text rewritten[COMPILE_MAX_FILES] = {{0}};
 	bool cpu = options_is_cpu(job->target);
 	int status = KILN_OK;
 

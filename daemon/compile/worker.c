@@ -262,6 +262,7 @@ static int do_job(int sock, const struct frame *frame, bool *usable)
 	struct compile_job job;
 	struct wire_in in;
 	uint64_t id, before;
+	char *texts = NULL;
 	int status;
 
 	status = wire_parse(&in, frame->data, frame->size);
@@ -270,6 +271,8 @@ static int do_job(int sock, const struct frame *frame, bool *usable)
 		return status;
 	}
 	status = compile_job_read(&in, &id, &job, &room);
+	if (status == KILN_OK)
+		status = compile_job_texts(frame->fd_count ? frame->fds[0] : -1, &job, &room, &texts);
 	if (status != KILN_OK) {
 		util_log(UTIL_ERROR, "compiler worker: a message that is no job");
 		wire_in_free(&in);
@@ -277,6 +280,7 @@ static int do_job(int sock, const struct frame *frame, bool *usable)
 	}
 	delay(job.delay_ms);
 	if (misdeed_do((enum misdeed)job.test_misdeed, sock, "result", id)) {
+		free(texts);
 		wire_in_free(&in);
 		return KILN_OK;
 	}
@@ -290,6 +294,7 @@ static int do_job(int sock, const struct frame *frame, bool *usable)
 	*usable = result.status != KILN_ENOMEM && hostcc_is_current();
 	status = send_message(sock, &out);
 	compile_result_free(&result);
+	free(texts);
 	wire_in_free(&in);
 	return status;
 }

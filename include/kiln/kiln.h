@@ -521,12 +521,12 @@ typedef struct kiln_text {
 typedef struct kiln_raw {
 	size_t size;         /* sizeof(kiln_raw): lets the structure grow */
 	const char *name;    /* what messages call the source: "scale.cu"; NULL: "raw.cu" */
-	const char *source;  /* at most 1 MiB; with the headers at most 4 MiB */
+	const char *source;  /* at most 1 MiB; with at most 2048 headers at most 16 MiB */
 	size_t source_bytes; /* 0: up to its zero byte */
 	const char *entry;   /* a __global__ function, or a template-id: "scale<float, 4>" */
 	/* #include finds these headers by name, in "" or <>, and short forms of stdint.h, stddef.h,
-	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  The
-	 * compiler opens no file. */
+	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  The name is
+	 * compared as it is written, wherever the directive stands.  The compiler opens no file. */
 	const kiln_text *headers;
 	int header_count;
 	const kiln_text *macros;

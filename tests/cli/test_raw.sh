@@ -126,10 +126,10 @@ END
 prints 1 raw . --entry k --grid 1 --block 1 <<'END'
 ! kiln: run raw: . cannot be read: Is a directory
 END
-head -c 4194305 /dev/zero >"$DIR/long.h"
+head -c 16777217 /dev/zero >"$DIR/long.h"
 prints 1 raw k.cu --entry k --grid 1 --block 1 --include long.h --json <<'END'
-{"error":"KILN_ELIMIT","message":"run raw: long.h has over 4194304 bytes"}
-! kiln: run raw: long.h has over 4194304 bytes
+{"error":"KILN_ELIMIT","message":"run raw: long.h has over 16777216 bytes"}
+! kiln: run raw: long.h has over 16777216 bytes
 END
 prints 1 raw k.cu --entry k --grid 1 --block 1 --in none.npy <<'END'
 ! kiln: run raw: none.npy cannot be opened: No such file or directory

@@ -61,7 +61,7 @@ static void read_job(struct wire_in *in)
 	uint64_t id[2];
 	if (compile_job_read(in, &id[0], &job[0], &room[0]) != KILN_OK)
 		return;
-	require(job[0].file_count <= COMPILE_MAX_HEADERS && job[0].user_files <= job[0].file_count &&
+	require(job[0].file_count <= COMPILE_MAX_FILES && job[0].user_files <= job[0].file_count &&
 				job[0].macro_count <= COMPILE_MAX_MACROS &&
 				job[0].option_count <= COMPILE_MAX_USER_OPTIONS,
 			"more of a job than there is room for");

@@ -414,10 +414,54 @@ static void test_wrapper(void **state)
 	assert_string_equal(text, "status 4\nstatus 0\nstatus 0\n");
 }
 
+/* ---- Long texts, which the daemon lets go when they are compiled ---- */
+
+static void test_long_texts_are_let_go(void **state)
+{
+	static char header[(600 << 10) + 1];
+	const kiln_text texts[] = {{"empty.h", "", 0}, {"long.h", header, 0}};
+	struct kilnd *daemon = *state;
+	kiln_raw raw = {.size = sizeof(raw),
+					.name = "long.cu",
+					.source = "#include \"long.h\"\n__global__ void add(unsigned *x, unsigned n)\n"
+							  "{\n\tx[threadIdx.x] += BY * n;\n}\n",
+					.entry = "add",
+					.headers = texts,
+					.header_count = 2};
+	struct user user;
+	kiln_buffer *x;
+	int64_t freed;
+
+	memset(header, '\n', sizeof(header) - 1);
+	memcpy(header, "#define BY 3", 12);
+	kilnd_start(daemon, NULL);
+	user_open(&user, daemon);
+	kiln_call_free(user.add);
+	assert_ok(kiln_prepare_raw(user.client, &raw, &user.add));
+	assert_ok(kiln_alloc(user.client, BYTES, 0, "x", &x));
+	assert_ok(run(&user, user.add, x));
+	/* A new process takes the kernel from the cache. */
+	assert_int_equal(run(&user, user.endless, x), KILN_ETIMEDOUT);
+	assert_ok(run(&user, user.add, x));
+	assert_true(cache_clear(user.client, &freed) > 0);
+	assert_int_equal(run(&user, user.endless, x), KILN_ETIMEDOUT);
+	assert_int_equal(run(&user, user.add, x), KILN_ENOENT);
+	assert_sentence("its texts were let go when it had been compiled: prepare it again");
+	kiln_call_free(user.add);
+	assert_ok(kiln_prepare_raw(user.client, &raw, &user.add));
+	assert_string_equal(kiln_call_origin(user.add), "compiled");
+	assert_ok(run(&user, user.add, x));
+	assert_words(x, 9);
+	kiln_free(x);
+	user_close(&user);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_others_go_on),
+		HARNESS_TEST(test_long_texts_are_let_go),
 		HARNESS_TEST(test_memory_survives),
 		HARNESS_TEST(test_order_over_both_processes),
 		HARNESS_TEST(test_a_queued_launch_is_canceled),

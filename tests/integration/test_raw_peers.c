@@ -71,12 +71,12 @@ static void test_kernels(void **state)
 	begin_kernel(&peer, &out, UINT64_MAX);
 	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "a source may have 1048576 bytes");
 	begin_kernel(&peer, &out, bytes);
-	put_headers(&out, 33, "a.h", 0);
-	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "32 headers");
+	put_headers(&out, 2049, "a.h", 0);
+	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "2048 headers");
 	/* Sums that would wrap around. */
 	begin_kernel(&peer, &out, bytes);
 	put_headers(&out, 2, "a.h", UINT64_MAX / 2 + 1);
-	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "with its headers 4194304");
+	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "with its headers 16777216");
 	begin_kernel(&peer, &out, bytes);
 	put_headers(&out, 1, "a.h", 1);
 	expect_kernel(&peer, &out, peer.texts, KILN_EPROTO, "of at least 46 bytes");
@@ -181,6 +181,44 @@ static void test_texts_are_read_aside(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Texts that wait take the daemon's memory.  Here one memfd is all of them. */
+static void test_texts_have_a_budget(void **state)
+{
+	const uint64_t bytes = 16 << 20, header = bytes - sizeof(source) + 1;
+	struct kilnd *daemon = *state;
+	struct wire_out out;
+	struct peer peer;
+	uint64_t id;
+	int texts = frame_memfd("texts", bytes);
+
+	kilnd_start(daemon, NULL);
+	kiln_client *observer = client_open(daemon);
+	await_info(observer, "workers.idle", 1);
+	peer_open(&peer, daemon, source);
+	debug_int(observer, "delay-store", "ms", 2000);
+	for (int i = 0; i <= 16; i++) {
+		begin_kernel(&peer, &out, sizeof(source) - 1);
+		put_headers(&out, 1, "a.h", header);
+		wire_map_end(&out);
+		peer_send(&peer, &out, texts);
+	}
+	assert_int_equal(peer_take(&peer, &id), KILN_ELIMIT);
+	assert_int_equal(id, peer.id);
+	assert_non_null(strstr(peer.sentence, "holds 256 MiB of texts of this session's kernels"));
+	/* Others have budgets of their own, and those of a session that ends are free again. */
+	peer_close(&peer);
+	await_info(observer, "server.sessions", 1);
+	debug_int(observer, "delay-store", "ms", 0);
+	peer_open(&peer, daemon, source);
+	begin_kernel(&peer, &out, sizeof(source) - 1);
+	put_headers(&out, 1, "a.h", header);
+	expect_kernel(&peer, &out, texts, KILN_EINVAL, "has a zero byte in it");
+	close(texts);
+	peer_close(&peer);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
 /* ---- Launches ---- */
 
 static void begin_launch(struct peer *peer, struct wire_out *out, uint64_t call, int64_t grid)
@@ -280,6 +318,7 @@ int main(void)
 		HARNESS_TEST(test_kernels),
 		HARNESS_TEST(test_huge_pages),
 		HARNESS_TEST(test_texts_are_read_aside),
+		HARNESS_TEST(test_texts_have_a_budget),
 		HARNESS_TEST(test_launches),
 	};
 	harness_begin(100);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MOST ((size_t)4 << 20) /* bytes of a source or header; the library takes no more */
+#define TEXT_MOST ((size_t)16 << 20) /* bytes of a source or header; the library takes no more */
 
 /* ---- Source and headers ---- */
 

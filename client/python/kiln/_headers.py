@@ -1,34 +1,130 @@
-"""The headers that a source includes: found as a compiler finds them, and read."""
+"""The headers that a source includes: found as a compiler finds them, and read.
+
+No condition is evaluated: what any branch includes is sent, and the compiler takes what it needs.
+The compiler knows a header by one name and looks into no folder, so a directive that says it in
+another way ("../x.h", or the second x.h of two folders) gets that name.
+"""
 import os
+import posixpath
 import re
 import sys
 
+from . import _kiln
 from ._errors import InvalidArgument, OutOfMemory
 
-MOST = {"headers": 32, "source": 1 << 20, "all": 4 << 20}  # of one kernel, as the daemon has it
+MOST = {"headers": 2048, "source": 1 << 20, "all": 16 << 20}  # of one kernel, as the daemon has it
 # Headers that the daemon has itself, in a short form, unless a folder has them.
 _STANDARD = {"stdint.h", "cstdint", "stddef.h", "cstddef", "float.h", "cfloat", "limits.h",
-             "climits", "math.h", "cmath", "stdio.h", "cstdio", "cuda_fp16.h", "cuda_bf16.h",
-             "cuda_runtime.h"}
+             "climits", "math.h", "cmath", "stdio.h", "cstdio", "cuda_runtime.h"}
+# The same, but other headers of the toolkit need the toolkit's.
+_SHORT = {"cuda_fp16.h", "cuda_bf16.h"}
 
 # A comment, or a text in quotes, which may look like a comment.
 _TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)|R"(?P<raw>[^\s()\\]{0,16})\(.*?\)(?P=raw)"'
                     r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
-_DIRECTIVE = re.compile(r'[ \t]*#[ \t]*include[ \t]*\Z')
+_NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*" + _NAME, re.M)
+_TEST = re.compile(r"has_include[ \t]*\([ \t]*" + _NAME, re.I)
+_BY_MACRO = re.compile(r"^[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*)", re.M)
+# A macro whose value may be a part of a header's name.
+_DEFINE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([<"]?[\w./+-]+[>"]?)[ \t]*(?:$|/[/*])',
+                     re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(?:include|define[ \t]+\w+)[ \t]*\Z|"
+                        r".*has_include[ \t]*\([ \t]*\Z", re.I)
+_VALUES_MOST = 64  # of an include by a macro
+_MISSED = re.compile(r'open source file "([^"]+)"|"([^"]+)" is not among the headers')
 
 
-def _includes(text):
-    """The names that a source includes, each with whether it stands in quotes."""
+def _blank(text):
+    """The text with comments and what is in quotes made blanks, all else where it was."""
     def blank(match):
         token = match[0]
-        if token[0] == "/":
-            return " " + "\n" * token.count("\n")
         line = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
-        return token if token[0] == '"' and _DIRECTIVE.match(line) else '""'
+        if token[0] == '"' and _DIRECTIVE.match(line):
+            return token
+        return re.sub(r"[^\n]", " ", token)
 
-    plain = _TOKEN.sub(blank, text)
-    return [(match[1] or match[2], match[1] is not None) for match in _INCLUDE.finditer(plain)]
+    return _TOKEN.sub(blank, text)
+
+
+def _is_doubtful(text, at):
+    """May a directive stand in a comment?"""
+    return text.rfind("/*", 0, at) > text.rfind("*/", 0, at) or text[at - 2:at] == "\\\n"
+
+
+class _Text:
+    """A text, and what it includes."""
+
+    __slots__ = ("text", "size", "names", "macros", "by_macro", "renamed")
+
+    def __init__(self, text):
+        self.text = text
+        self.size = len(text) if text.isascii() else len(text.encode())
+        self.macros = None
+        self.renamed = {}
+        plain = text
+        if "include" in text:
+            found = [match.start() for match in _INCLUDE.finditer(text)]
+            if 'R"' in text or any(_is_doubtful(text, at) for at in found):
+                plain = _blank(text)
+        places = list(_INCLUDE.finditer(plain)) + list(_TEST.finditer(plain))
+        # (name, in quotes?, where it begins)
+        self.names = [(match[1] or match[2], match[1] is not None, match.start(match.lastindex))
+                      for match in places]
+        self.by_macro = _BY_MACRO.findall(plain)
+
+    def defined(self):
+        """The macros of the text that may be parts of names: (macro, value)."""
+        if self.macros is None:
+            self.macros = _DEFINE.findall(self.text) if "define" in self.text else ()
+        return self.macros
+
+    def with_names(self, names):
+        """The text with other names in its directives: {place: (old, new)}."""
+        if not names:
+            return self.text
+        pieces, at = [], 0
+        for place, (old, new) in sorted(names.items()):
+            pieces += [self.text[at:place], new]
+            at = place + len(old)
+        return "".join(pieces) + self.text[at:]
+
+    def to_send(self, names):
+        """The same as a text that kernels share."""
+        key = tuple(sorted(names.items()))
+        if key not in self.renamed:
+            self.renamed.clear()  # one tree of headers names it in one way
+            self.renamed[key] = _kiln.Text(self.with_names(names))
+        return self.renamed[key]
+
+
+_read_texts = {}  # of this process, by path: (what stat() says, the text)
+
+
+def _read(path, status):
+    stamp = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev)
+    known = _read_texts.get(path)
+    if known and known[0] == stamp:
+        return known[1]
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        text = file.read()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{path} is no UTF-8 text") from None
+    known = _Text(text)
+    _read_texts[path] = stamp, known
+    return known
+
+
+def _status(path):
+    """What stat() says of a file; None: there is no such file."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status if status.st_mode & 0o170000 == 0o100000 else None
 
 
 def _toolkit():
@@ -44,71 +140,202 @@ def _toolkit():
     return []
 
 
-def _read(path):
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read()
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"{path} is no UTF-8 text") from None
-    return text
+class _Header:
+    """A header among those of one source."""
+
+    def __init__(self, text, folder, label):
+        self.text, self.folder, self.label = text, folder, label
+        self.names = {}  # what its directives are to say: {place: (old, new)}
 
 
 class Headers:
     """The headers of one source, found as a compiler finds them."""
 
-    def __init__(self, folders, given):
+    def __init__(self, folders, given, macros=()):
         self.folders = [os.fspath(folder) for folder in folders]
+        self.given = {name: _Text(text) for name, text in given.items()}
+        self.macros = macros  # of the options
         self.toolkit = None  # looked for when nothing else has a header
-        self.texts = dict(given)  # by the name that an #include has
-        self.paths = {}
+        self._begin(False)
+
+    def _begin(self, whole):
+        self.whole = whole  # does the toolkit give what has a short form?
+        self.has_toolkit = self.has_short = False
+        self.headers = {}  # by the name that the compiler gets
+        self.by_file = {}  # (device, inode): that name
+        self.places = {}  # found before: {(folder, name): (path, status, where)}
+        self.missing = {}  # {name: label of the first that includes it}
+        self.values = set()  # of macros that includes have: (name, folder)
+        self.waiting = []
+        self.size = 0
+
+    # ---- Finding ----
 
     def _find(self, name, folder):
-        """The path of a header, or None.  folder: of the file that includes it, in quotes."""
-        for place in ([folder] if folder else []) + self.folders:
+        """(path, status, "beside", "folder" or "toolkit") or None, from within a folder."""
+        key = folder, name
+        if key not in self.places:
+            self.places[key] = self._look(name, folder)
+        return self.places[key]
+
+    def _look(self, name, folder):
+        places = [(folder, "beside")] if folder else []
+        places += [(place, "folder") for place in self.folders]
+        for place, where in places:
             path = os.path.join(place, name)
-            if os.path.isfile(path):
-                return path
+            status = _status(path)
+            if status:
+                return path, status, where
         if name in _STANDARD:
+            return None
+        if name in _SHORT and not self.whole:
+            self.has_short = True
             return None
         if self.toolkit is None:
             self.toolkit = _toolkit()
         for place in self.toolkit:
             path = os.path.join(place, name)
-            if os.path.isfile(path):
-                return path
+            status = _status(path)
+            if status:
+                return path, status, "toolkit"
         return None
 
-    def add(self, text, folder, of):
-        """Adds all that a text includes; of: what messages call it."""
-        waiting = [(text, folder, of)]
-        while waiting:
-            text, folder, of = waiting.pop()
-            for name, quoted in _includes(text):
-                found = self._find(name, folder if quoted else None)
-                if name in self.texts:
-                    # A name stands for one file, whoever includes it.
-                    if found and self.paths.get(name) and \
-                            not os.path.samefile(found, self.paths[name]):
-                        raise InvalidArgument(
-                            f"{of} includes {name}, which is {found} there and "
-                            f"{self.paths[name]} elsewhere: one of them needs another name")
-                    if name not in self.paths:
-                        self.paths[name] = None
-                        waiting.append((self.texts[name], None, name))
-                elif found:
-                    self.paths[name] = found
-                    self.texts[name] = _read(found)
-                    self.check()
-                    waiting.append((self.texts[name], os.path.dirname(found), found))
-        return self.texts
+    def _name(self, path, status, where, spelled, includer):
+        """The name of a file that has none yet."""
+        name = spelled
+        if where == "beside":
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(includer), spelled))
+            for folder in self.folders + (self.toolkit or []):
+                below = os.path.relpath(path, folder)
+                found = None if below.startswith(os.pardir) else self._find(below, None)
+                if found and os.path.samestat(found[1], status):
+                    name = below
+                    break
+        number = 2
+        unique = name
+        while unique in self.headers or unique in self.given:
+            unique = f"{name}@{number}"
+            number += 1
+        return unique
 
-    def check(self):
-        """Are they as few, and as short, as a kernel may bring?"""
-        size = sum(len(text) for text in self.texts.values())
-        if len(self.texts) > MOST["headers"] or size > MOST["all"]:
-            first = next((name for name, path in self.paths.items() if path), "")
-            raise OutOfMemory(
-                f"the source includes more than {MOST['headers']} headers or {MOST['all'] >> 20} "
-                f"MiB of them, beginning with {first}: include less, or one header that has it all",
-                "KILN_ELIMIT")
+    def _resolve(self, name, folder, includer):
+        """The name of the header that an include finds, which is among the others then; or None."""
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
+        for given in (beside, name):
+            if given in self.given:
+                if given not in self.headers:
+                    self._add(given, _Header(self.given[given], None, given))
+                return given
+        found = self._find(name, folder)
+        if not found:
+            return None
+        path, status, where = found
+        self.has_toolkit = self.has_toolkit or where == "toolkit"
+        file = status.st_dev, status.st_ino
+        if file not in self.by_file:
+            known = self.by_file[file] = self._name(path, status, where, name, includer)
+            self._add(known, _Header(_read(path, status), os.path.dirname(path), path))
+        return self.by_file[file]
+
+    # ---- Adding ----
+
+    def _add(self, name, header):
+        self.headers[name] = header
+        self.size += header.text.size
+        self.waiting.append((name, header))
+        if len(self.headers) > MOST["headers"] or self.size > MOST["all"]:
+            self._refuse()
+
+    def _add_includes(self, name, header):
+        for spelled, quoted, place in header.text.names:
+            known = self._resolve(spelled, header.folder if quoted else None,
+                                  name if quoted else "")
+            if known is None:
+                self.missing.setdefault(spelled, header.label)
+            elif known != spelled:
+                header.names[place] = spelled, known
+
+    def _values(self, macros, word, within=()):
+        """All that a word may become, whatever the conditions around its definitions."""
+        if word in within or word not in macros:
+            return [word]
+        found = []
+        for value in macros[word]:
+            pieces = [""]
+            at = 0
+            for match in _WORD.finditer(value):
+                ends = self._values(macros, match[0], (*within, word))
+                pieces = [piece + value[at:match.start()] + end
+                          for piece in pieces for end in ends][:_VALUES_MOST]
+                at = match.end()
+            found += [piece + value[at:] for piece in pieces]
+        return found[:_VALUES_MOST]
+
+    def _add_values(self, main):
+        """Adds the headers that an include by a macro may name."""
+        headers = [main, *self.headers.values()]
+        users = [header for header in headers if header.text.by_macro]
+        if not users:
+            return
+        macros = {}
+        for name, value in self.macros:
+            macros.setdefault(name, []).append(value)
+        for header in headers:
+            for name, value in header.text.defined():
+                values = macros.setdefault(name, [])
+                if value not in values:
+                    values.append(value)
+        for header in users:
+            for word in header.text.by_macro:
+                for value in self._values(macros, word):
+                    if value[:1] + value[-1:] in ('""', "<>"):
+                        self._add_value(value[1:-1], header.folder if value[0] == '"' else None)
+
+    def _add_value(self, spelled, folder):
+        if (spelled, folder) in self.values:
+            return
+        self.values.add((spelled, folder))
+        known = self._resolve(spelled, folder, "")
+        # No directive can be changed, so the header has this name as well.
+        if known and known != spelled and spelled not in self.headers:
+            same = self.headers[known]
+            self._add(spelled, _Header(same.text, same.folder, same.label))
+
+    def _add_all(self, main):
+        self.waiting.append(("", main))
+        while self.waiting:
+            while self.waiting:
+                self._add_includes(*self.waiting.pop())
+            self._add_values(main)
+
+    def add(self, source, of):
+        """Finds all that a source includes: its text, and those of its headers by their names.
+
+        of: what messages call the source.
+        """
+        for whole in (False, True):
+            self._begin(whole)
+            main = _Header(_Text(source), None, of)
+            self._add_all(main)
+            if not (self.has_toolkit and self.has_short):
+                break
+        return main.text.with_names(main.names), {
+            name: header.text.to_send(header.names) for name, header in self.headers.items()}
+
+    def _refuse(self):
+        first = next(iter(self.headers.values())).label
+        raise OutOfMemory(
+            f"the source includes more than {MOST['headers']} headers or {MOST['all'] >> 20} MiB "
+            f"of them, beginning with {first}: include less, or one header that has it all",
+            "KILN_ELIMIT")
+
+    def explain(self, log):
+        """A sentence about the headers that a compiler missed; "" without one."""
+        folders = self.folders + (self.toolkit or [])
+        for match in _MISSED.finditer(log):
+            name = match[1] or match[2]
+            if name in self.missing:
+                where = f"is in none of {', '.join(folders)}" if folders else \
+                    "is not in headers, and there are no include_dirs"
+                return f"{self.missing[name]} includes {name}, which {where}"
+        return ""

@@ -96,11 +96,14 @@ class RawKernel(_kiln.Raw):
         if len(source) > _headers.MOST["source"]:
             raise OutOfMemory(f"{file} has {len(source)} characters; {_headers.MOST['source']} are "
                               "the most", "KILN_ELIMIT")
-        found = _headers.Headers(folders, headers)
-        texts = found.add(source, None, file)
-        found.check()
+        self._headers = _headers.Headers(folders, headers, macros)
+        source, texts = self._headers.add(source, file)
         super().__init__((file, source, name), tuple(texts.items()), tuple(macros), tuple(others))
         self.name = name
+
+    def _explain(self, error):
+        more = self._headers.explain(error.log)
+        return type(error)(f"{error}: {more}", error.status, error.log) if more else error
 
     def __repr__(self):
         return f"<kiln.RawKernel {self.name}>"

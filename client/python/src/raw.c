@@ -11,19 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADERS_MOST 1024
+#define TEXTS_MOST 4096
 #define ATTEMPTS 3 /* the first may meet a daemon that is gone, the second a connection that is */
-
-/* ---- What is sent ---- */
-
-/* The texts of a kernel.  A compile that was abandoned needs them without the GIL, so the count is
- * atomic. */
-struct raw_texts {
-	int refs;
-	kiln_raw raw; /* all it points to is in this block */
-	kiln_text *headers, *macros;
-	const char **options;
-};
 
 struct raw {
 	PyObject_HEAD struct raw_texts *texts;
@@ -32,83 +21,6 @@ struct raw {
 
 static uint64_t numbers;
 
-static void texts_unref(struct raw_texts *texts)
-{
-	if (texts && __atomic_sub_fetch(&texts->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		free(texts);
-}
-
-static size_t tuple_texts(PyObject *tuple, int members, Py_ssize_t *count)
-{
-	size_t bytes = 0;
-	*count = PyTuple_Size(tuple);
-	for (Py_ssize_t i = 0; i < *count; i++) {
-		PyObject *item = PyTuple_GetItem(tuple, i);
-		for (int k = 0; k < members; k++) {
-			Py_ssize_t size = 0;
-			PyObject *text = members == 1 ? item : PyTuple_GetItem(item, k);
-			if (!text || !PyUnicode_AsUTF8AndSize(text, &size))
-				return SIZE_MAX;
-			bytes += (size_t)size + 1;
-		}
-	}
-	return bytes;
-}
-
-static const char *append(char **at, PyObject *text)
-{
-	Py_ssize_t size = 0;
-	const char *from = PyUnicode_AsUTF8AndSize(text, &size);
-	char *copy = *at;
-	memcpy(copy, from, (size_t)size + 1);
-	*at += size + 1;
-	return copy;
-}
-
-/* Copies the texts of the tuple (name, source, entry) and of the others into one block. */
-static struct raw_texts *texts_make(PyObject *main, PyObject *headers, PyObject *macros,
-									PyObject *options)
-{
-	Py_ssize_t mains, header_count, macro_count, option_count;
-	size_t bytes[] = {tuple_texts(main, 1, &mains), tuple_texts(headers, 2, &header_count),
-					  tuple_texts(macros, 2, &macro_count), tuple_texts(options, 1, &option_count)};
-	size_t all = sizeof(struct raw_texts) +
-				 (size_t)(header_count + macro_count) * sizeof(kiln_text) +
-				 (size_t)option_count * sizeof(char *);
-	for (int i = 0; i < 4; i++) {
-		if (bytes[i] == SIZE_MAX)
-			return NULL;
-		all += bytes[i];
-	}
-	struct raw_texts *texts = calloc(1, all);
-	if (!texts)
-		return (void *)PyErr_NoMemory();
-	texts->refs = 1;
-	texts->headers = (kiln_text *)(texts + 1);
-	texts->macros = texts->headers + header_count;
-	texts->options = (const char **)(texts->macros + macro_count);
-	char *at = (char *)(texts->options + option_count);
-	texts->raw =
-		(kiln_raw){.size = sizeof(kiln_raw), .name = append(&at, PyTuple_GetItem(main, 0))};
-	texts->raw.source = append(&at, PyTuple_GetItem(main, 1));
-	texts->raw.entry = append(&at, PyTuple_GetItem(main, 2));
-	for (int i = 0; i < header_count + macro_count; i++) {
-		PyObject *item = i < header_count ? PyTuple_GetItem(headers, i)
-										  : PyTuple_GetItem(macros, i - header_count);
-		texts->headers[i].name = append(&at, PyTuple_GetItem(item, 0));
-		texts->headers[i].text = append(&at, PyTuple_GetItem(item, 1));
-	}
-	for (int i = 0; i < option_count; i++)
-		texts->options[i] = append(&at, PyTuple_GetItem(options, i));
-	texts->raw.headers = texts->headers;
-	texts->raw.header_count = (int)header_count;
-	texts->raw.macros = texts->macros;
-	texts->raw.macro_count = (int)macro_count;
-	texts->raw.options = texts->options;
-	texts->raw.option_count = (int)option_count;
-	return texts;
-}
-
 /* ---- Compiling ---- */
 
 struct raw_preparing {
@@ -116,62 +28,123 @@ struct raw_preparing {
 	kiln_client *client;
 	struct raw_texts *texts;
 	unsigned flags;
+	char *target; /* compiled for, and not prepared; NULL: prepared */
 	kiln_call *call;
 };
 
 static int raw_preparing_work(struct errand *errand)
 {
 	struct raw_preparing *preparing = (struct raw_preparing *)errand;
-	kiln_raw raw = preparing->texts->raw;
+	kiln_raw raw = *raw_texts_read(preparing->texts);
 	raw.flags = preparing->flags;
-	return kiln_prepare_raw(preparing->client, &raw, &preparing->call);
+	if (!preparing->target)
+		return kiln_prepare_raw(preparing->client, &raw, &preparing->call);
+	kiln_reply *reply = NULL;
+	int status = kiln_compile_raw(preparing->client, &raw, preparing->target, &reply);
+	kiln_reply_free(reply);
+	return status;
 }
 
 static void raw_preparing_drop(struct errand *errand)
 {
 	struct raw_preparing *preparing = (struct raw_preparing *)errand;
 	kiln_call_free(preparing->call);
-	texts_unref(preparing->texts);
+	free(preparing->target);
+	raw_texts_unref(preparing->texts);
 	errand_end(errand);
 	free(preparing);
 }
 
-static int prepare(struct raw *kernel, struct connection *connection, const struct key *key,
-				   bool local, bool last, struct prepared **out)
+/* Lets kiln/_raw.py say more of a compile error: it knows which folders were looked into. */
+static void explain(struct raw *kernel)
+{
+	PyObject *type, *error, *trace;
+	PyErr_Fetch(&type, &error, &trace);
+	PyErr_NormalizeException(&type, &error, &trace);
+	PyObject *better = PyObject_CallMethod((PyObject *)kernel, "_explain", "O", error);
+	if (better)
+		PyErr_SetObject((PyObject *)Py_TYPE(better), better);
+	Py_XDECREF(better);
+	Py_XDECREF(type);
+	Py_XDECREF(error);
+	Py_XDECREF(trace);
+}
+
+static struct raw_preparing *raw_preparing_new(const struct raw *kernel,
+											   const struct connection *connection)
 {
 	struct raw_preparing *preparing = calloc(1, sizeof(*preparing));
-	if (!preparing) {
-		PyErr_NoMemory();
-		return RAISED;
-	}
+	if (!preparing)
+		return (void *)PyErr_NoMemory();
 	preparing->errand.work = raw_preparing_work;
 	preparing->errand.drop = raw_preparing_drop;
 	preparing->client = connection->client;
-	preparing->texts = kernel->texts;
-	preparing->flags = local ? KILN_RAW_LOCAL : 0;
-	__atomic_add_fetch(&kernel->texts->refs, 1, __ATOMIC_RELAXED);
+	preparing->texts = raw_texts_hold(kernel->texts);
+	return preparing;
+}
+
+/* Runs the errand: KILN_OK, RAISED when it is gone, KILN_ECONN without an exception where another
+ * attempt may help, or another status that was raised. */
+static int ask(struct raw *kernel, struct connection *connection, struct raw_preparing *preparing,
+			   bool last)
+{
 	int status = errand_run(&preparing->errand);
 	if (status == ERRAND_ABANDONED) {
 		/* The thread is still inside the client, so nobody else may use it. */
 		connection_lost(connection, !connection->on_host);
 		return RAISED;
 	}
-	if (status == KILN_OK) {
-		struct prepared *prepared = *out = prepared_new(key, 0);
-		status = prepared ? KILN_OK : RAISED;
-		if (prepared) {
-			prepared->call = preparing->call;
-			prepared->client = preparing->client;
-			preparing->call = NULL;
-			prepared_add(&connection->prepared, prepared);
-		}
-	} else if (status == KILN_ECONN) {
+	if (status == KILN_OK)
+		return status;
+	if (status == KILN_ECONN)
 		connection_lost(connection, !connection->on_host);
-		status = last ? errand_raise(&preparing->errand) : KILN_ECONN;
-	} else {
-		status = errand_raise(&preparing->errand);
+	if (status != KILN_ECONN || last) {
+		errand_raise(&preparing->errand);
+		if (status == KILN_ECOMPILE)
+			explain(kernel);
+		status = KILN_EIO;
 	}
 	raw_preparing_drop(&preparing->errand);
+	return status == KILN_ECONN ? KILN_ECONN : RAISED;
+}
+
+static int prepare(struct raw *kernel, struct connection *connection, const struct key *key,
+				   bool local, bool last, struct prepared **out)
+{
+	struct raw_preparing *preparing = raw_preparing_new(kernel, connection);
+	if (!preparing)
+		return RAISED;
+	preparing->flags = local ? KILN_RAW_LOCAL : 0;
+	int status = ask(kernel, connection, preparing, last);
+	if (status != KILN_OK)
+		return status;
+	struct prepared *prepared = *out = prepared_new(key, 0);
+	if (prepared) {
+		prepared->call = preparing->call;
+		prepared->client = preparing->client;
+		preparing->call = NULL;
+		prepared_add(&connection->prepared, prepared);
+	}
+	raw_preparing_drop(&preparing->errand);
+	return prepared ? KILN_OK : RAISED;
+}
+
+/* Compiles into the daemon's cache, for a target that no device here need have. */
+static int compile_for(struct raw *kernel, struct connection *connection, const char *target,
+					   bool last)
+{
+	struct raw_preparing *preparing = raw_preparing_new(kernel, connection);
+	if (!preparing)
+		return RAISED;
+	preparing->target = strdup(target);
+	if (!preparing->target) {
+		PyErr_NoMemory();
+		raw_preparing_drop(&preparing->errand);
+		return RAISED;
+	}
+	int status = ask(kernel, connection, preparing, last);
+	if (status == KILN_OK)
+		raw_preparing_drop(&preparing->errand);
 	return status;
 }
 
@@ -192,9 +165,11 @@ static int find(struct raw *kernel, struct connection *connection, bool local, b
 /* ---- Calling ---- */
 
 /* One attempt: KILN_OK, KILN_ECONN without an exception where another one may help, or RAISED. */
-static int attempt(struct raw *kernel, struct raw_launch *launch, struct connection *connection,
-				   bool last)
+static int attempt(struct raw *kernel, struct raw_launch *launch, const char *target,
+				   struct connection *connection, bool last)
 {
+	if (target)
+		return compile_for(kernel, connection, target, last);
 	bool local = launch && launch->device != VIEW_HOST;
 	struct prepared *prepared;
 	if (local && connection->on_host)
@@ -210,8 +185,8 @@ static int attempt(struct raw *kernel, struct raw_launch *launch, struct connect
 	return status;
 }
 
-/* launch: NULL to compile alone. */
-static PyObject *run(struct raw *kernel, struct raw_launch *launch, int device)
+/* launch: NULL to compile alone, for target unless that is NULL. */
+static PyObject *run(struct raw *kernel, struct raw_launch *launch, const char *target, int device)
 {
 	if (!kernel->texts) {
 		error_raise_value("the kernel was not made: RawKernel.__init__() has not been called");
@@ -221,7 +196,7 @@ static PyObject *run(struct raw *kernel, struct raw_launch *launch, int device)
 		struct connection *connection = connection_for(device);
 		if (!connection)
 			return NULL;
-		int status = attempt(kernel, launch, connection, i == ATTEMPTS - 1);
+		int status = attempt(kernel, launch, target, connection, i == ATTEMPTS - 1);
 		Py_DECREF(connection);
 		if (status == KILN_OK)
 			Py_RETURN_NONE;
@@ -243,15 +218,26 @@ static PyObject *raw_call(PyObject *self, PyObject *args, PyObject *named)
 	raw_launch_begin(&launch);
 	PyObject *result = NULL;
 	if (raw_launch_fill(&launch, grid, block, arguments, shared) == 0)
-		result = run((struct raw *)self, &launch, launch.device);
+		result = run((struct raw *)self, &launch, NULL, launch.device);
 	raw_launch_end(&launch);
 	return result;
 }
 
-static PyObject *raw_compile(PyObject *self, PyObject *unused)
+static PyObject *raw_compile(PyObject *self, PyObject *args, PyObject *named)
 {
-	(void)unused;
-	return run((struct raw *)self, NULL, VIEW_HOST);
+	static char *names[] = {"target", NULL};
+	const char *target = NULL;
+	if (!PyArg_ParseTupleAndKeywords(args, named, "|z:compile", names, &target))
+		return NULL;
+	return run((struct raw *)self, NULL, target, VIEW_HOST);
+}
+
+/* kiln/_raw.py has a better one. */
+static PyObject *raw_explain(PyObject *self, PyObject *error)
+{
+	(void)self;
+	Py_INCREF(error);
+	return error;
 }
 
 /* ---- The type Raw ---- */
@@ -267,13 +253,12 @@ static int raw_start(PyObject *self, PyObject *args, PyObject *named)
 	if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyTuple_Type, &main, &PyTuple_Type, &headers,
 						  &PyTuple_Type, &macros, &PyTuple_Type, &options))
 		return RAISED;
-	if (PyTuple_Size(headers) + PyTuple_Size(macros) + PyTuple_Size(options) > HEADERS_MOST)
-		return error_raise_value("a kernel has at most %d headers, macros and options",
-								 HEADERS_MOST);
-	struct raw_texts *texts = texts_make(main, headers, macros, options);
+	if (PyTuple_Size(headers) + PyTuple_Size(macros) + PyTuple_Size(options) > TEXTS_MOST)
+		return error_raise_value("a kernel has at most %d headers, macros and options", TEXTS_MOST);
+	struct raw_texts *texts = raw_texts_make(main, headers, macros, options);
 	if (!texts)
 		return RAISED;
-	texts_unref(kernel->texts);
+	raw_texts_unref(kernel->texts);
 	kernel->texts = texts;
 	kernel->number = ++numbers;
 	return 0;
@@ -282,14 +267,17 @@ static int raw_start(PyObject *self, PyObject *args, PyObject *named)
 static void raw_free(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
-	texts_unref(((struct raw *)self)->texts);
+	raw_texts_unref(((struct raw *)self)->texts);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
 
 static PyMethodDef raw_methods[] = {
-	{"compile", raw_compile, METH_NOARGS,
-	 "Compiles for the device of tensors of the host, or of kiln.connect(), without a launch."},
+	{"compile", (PyCFunction)(void (*)(void))raw_compile, METH_VARARGS | METH_KEYWORDS,
+	 "compile(target=None): compiles without a launch, for the device of tensors of the host or "
+	 "of\n"
+	 "kiln.connect(), or into the daemon's cache for a target such as \"sm_90\"."},
+	{"_explain", raw_explain, METH_O, "Returns the exception of a compile error, said better."},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -307,5 +295,5 @@ static PyType_Spec raw_spec = {"kiln._kiln.Raw", sizeof(struct raw), 0,
 
 int raw_init(PyObject *module)
 {
-	return module_add_type(module, "Raw", &raw_spec);
+	return raw_texts_init(module) == 0 ? module_add_type(module, "Raw", &raw_spec) : RAISED;
 }

@@ -25,6 +25,17 @@ struct raw_launch {
 	int tensor_count;
 };
 
+/* The texts of a kernel: copied, but for those of headers, which kernels share.  Held and dropped
+ * without the GIL, too. */
+struct raw_texts;
+/* Of the tuple (name, source, entry) and tuples of (name, text); NULL with an exception. */
+struct raw_texts *raw_texts_make(PyObject *main, PyObject *headers, PyObject *macros,
+								 PyObject *options);
+struct raw_texts *raw_texts_hold(struct raw_texts *texts);
+void raw_texts_unref(struct raw_texts *texts);
+const kiln_raw *raw_texts_read(const struct raw_texts *texts);
+int raw_texts_init(PyObject *module);
+
 void raw_launch_begin(struct raw_launch *launch);
 /* grid, block: one to three integers; arguments: a tuple or a list.  0 or RAISED. */
 int raw_launch_fill(struct raw_launch *launch, PyObject *grid, PyObject *block, PyObject *arguments,

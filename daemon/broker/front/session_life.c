@@ -11,6 +11,7 @@
 #include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/devices/pool/alt_compiler.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/broker/requests/request.h"
 #include "peer.h"
@@ -40,6 +41,7 @@ static void free_owned(struct session *session)
 	works_free(session);
 	shapes_free(session);
 	owned_free(session);
+	raw_close_budget(session);
 	alt_compiler_close(session->alt_compiler);
 	session->alt_compiler = NULL;
 	if (session->own)

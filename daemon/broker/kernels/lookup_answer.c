@@ -155,6 +155,8 @@ void wait_answer(struct job_wait *wait, struct job_answer *answer)
 		if (wait->terms.purpose != JOB_WARM)
 			note_usage(broker, wait->ref, answer);
 	}
+	if (answer->status == KILN_OK)
+		raw_let_go(wait->ref);
 	wait->done(wait->arg, answer);
 	wait_forget(wait);
 	wait_free(wait);

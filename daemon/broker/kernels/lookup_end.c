@@ -6,6 +6,7 @@
 
 #include "failed_keys.h"
 #include "freeze.h"
+#include "raw.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/requests/session.h"
@@ -171,6 +172,39 @@ void lookup_join(struct job_wait *wait)
 		pool_join(lookup->broker, lookup->job, wait->terms.priority, owner, &wait->place);
 }
 
+/* A kernel whose texts were let go cannot be compiled; another wait's may have its own. */
+static bool has_texts(struct lookup *lookup)
+{
+	const struct job_wait *wait = lookup->waits;
+	while (wait && raw_is_gone(lookup->ref)) {
+		if (!raw_is_gone(wait->ref)) {
+			kernel_drop(lookup->ref);
+			lookup->ref = kernel_hold(wait->ref);
+		}
+		wait = wait->next;
+	}
+	return !raw_is_gone(lookup->ref);
+}
+
+/* What lookup_compile() says where it cannot begin, with its status; NULL: it has begun. */
+static const char *lookup_begin(struct lookup *lookup, int *status)
+{
+	struct broker *broker = lookup->broker;
+	*status = KILN_ENOENT;
+	if (!has_texts(lookup))
+		return "the cache has lost this kernel, and its texts were let go when it had been "
+			   "compiled: prepare it again";
+	/* The compiler changed meanwhile: the key is stale. */
+	*status = KILN_EIO;
+	if (strcmp(lookup->compiler, job_compiler(broker, lookup->ref->target)) != 0)
+		return "the compiler was replaced while the kernel was looked for: ask again";
+	*status = KILN_ENOMEM;
+	lookup->job = pool_submit(broker, &lookup->ref->job, compiled, lookup);
+	for (struct job_wait *wait = lookup->waits; wait && lookup->job; wait = wait->next)
+		lookup_join(wait);
+	return lookup->job ? NULL : "out of memory for a compile job";
+}
+
 void lookup_compile(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
@@ -198,20 +232,13 @@ void lookup_compile(struct lookup *lookup)
 		alt_compiler_submit(lookup->alt, &lookup->ref->job, compiled, lookup);
 		return;
 	}
-	/* The compiler changed meanwhile: the key is stale. */
-	bool replaced = strcmp(lookup->compiler, job_compiler(broker, lookup->ref->target)) != 0;
-	if (!replaced)
-		lookup->job = pool_submit(broker, &lookup->ref->job, compiled, lookup);
-	for (struct job_wait *wait = lookup->waits; wait && lookup->job; wait = wait->next)
-		lookup_join(wait);
-	if (lookup->job)
+	int status;
+	const char *why = lookup_begin(lookup, &status);
+	if (!why)
 		return;
 	broker->counters.jobs_failed++;
 	remote_not_compiled(broker, lookup->key);
 	lookup_unlink(lookup);
-	lookup_finish(lookup, replaced ? KILN_EIO : KILN_ENOMEM, JOB_COMPILED,
-				  replaced ? "the compiler was replaced while the kernel was looked for: ask again"
-						   : "out of memory for a compile job",
-				  "");
+	lookup_finish(lookup, status, JOB_COMPILED, why, "");
 	lookup_free(lookup);
 }

@@ -1,31 +1,16 @@
 /* raw.c: makes a planned kernel of the source that a user sends. */
-#include "raw.h"
+#include "raw_state.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "daemon/base/closer.h"
 #include "cli_line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
 #define SHIM "cpu/shim.cuh"
-#define STRINGS_MOST (RAW_MAX_HEADERS + 2 * COMPILE_MAX_MACROS + COMPILE_MAX_USER_OPTIONS + 2)
-
-#define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
-
-struct raw_source {
-	int fd; /* the client's memfd with the texts; -1: none */
-	uint64_t bytes;
-	char *texts; /* source and headers, one after another */
-	int first;   /* index of the source among the job's files; its headers follow */
-	struct compile_macro macros[COMPILE_MAX_MACROS];
-	const char *options[COMPILE_MAX_USER_OPTIONS];
-	char *strings[STRINGS_MOST];
-	int string_count;
-	int standard; /* how many of the job's files, at the end, come with kilnd */
-};
+#define LINE_HEADERS 32 /* a command with more is not one that people type */
 
 /* Short forms of the headers that nearly every kernel includes.  A user's header of the same name
  * takes precedence. */
@@ -42,17 +27,6 @@ static const struct {
 	{"cuda_runtime.h", "std/empty.cuh"},
 };
 
-void raw_source_free(struct raw_source *source)
-{
-	if (!source)
-		return;
-	for (int i = 0; i < source->string_count; i++)
-		free(source->strings[i]);
-	closer_put(getuid(), source->fd);
-	free(source->texts);
-	free(source);
-}
-
 static const char *raw_keep(struct raw_source *source, const char *text)
 {
 	char *copy = util_strdup(text);
@@ -61,33 +35,6 @@ static const char *raw_keep(struct raw_source *source, const char *text)
 }
 
 /* ---- The texts ---- */
-
-static int take_texts(struct frame *frame, uint64_t bytes, struct raw_source *source,
-					  char error[KERNEL_ERROR_MAX])
-{
-	int fd = frame->fd_count > 0 ? frame->fds[0] : -1;
-	if (fd < 0 || !frame_fd_is_safe(fd, bytes))
-		return ERROR(KILN_EPROTO,
-					 "the source must come in a memfd sealed against shrinking, without huge "
-					 "pages, of at least %llu bytes",
-					 (unsigned long long)bytes);
-	source->fd = frame_take_fd(frame, 0);
-	source->bytes = bytes;
-	return KILN_OK;
-}
-
-/* Copies the texts first, for the client can still write to its memfd. */
-static int read_texts(struct raw_source *source, char error[KERNEL_ERROR_MAX])
-{
-	source->texts = malloc(source->bytes + 1);
-	if (!source->texts)
-		return ERROR(KILN_ENOMEM, "out of memory for a source of %llu bytes",
-					 (unsigned long long)source->bytes);
-	if (!frame_read_fd(source->fd, source->texts, source->bytes))
-		return ERROR(KILN_EPROTO, "the memfd of the source cannot be read");
-	source->texts[source->bytes] = 0;
-	return KILN_OK;
-}
 
 static int count_texts(const msgpack_object *raw, uint64_t *all, char error[KERNEL_ERROR_MAX])
 {
@@ -125,13 +72,28 @@ static bool has_header(const struct kernel_ref *ref, int first, int end, const c
 	return false;
 }
 
-/* An #include names the header, so it needs a name. */
-static bool is_named(const struct kernel_ref *ref, int first, int end, const char *name)
+#define STANDARDS (sizeof(standard) / sizeof(*standard))
+
+/* Finds those of the standard headers that a text names, as bits, for an #include needs the name.
+ */
+static unsigned find_named(const struct compile_file *file)
 {
-	for (int i = first; i < end; i++)
-		if (memmem(ref->files[i].text, ref->files[i].bytes, name, strlen(name)))
-			return true;
-	return false;
+	unsigned first[256] = {0}, second[256] = {0}, found = 0;
+	for (unsigned k = 0; k < STANDARDS; k++) {
+		first[(unsigned char)standard[k].name[0]] |= 1u << k;
+		second[(unsigned char)standard[k].name[1]] |= 1u << k;
+	}
+	const unsigned char *at = (const unsigned char *)file->text;
+	for (size_t i = 0; i + 1 < file->bytes; i++) {
+		unsigned may = first[at[i]] & second[at[i + 1]] & ~found;
+		for (; may; may &= may - 1) {
+			unsigned k = (unsigned)__builtin_ctz(may);
+			size_t bytes = strlen(standard[k].name);
+			if (bytes <= file->bytes - i && !memcmp(at + i, standard[k].name, bytes))
+				found |= 1u << k;
+		}
+	}
+	return found;
 }
 
 /* Lists the source and its headers, without their texts. */
@@ -141,6 +103,7 @@ static int add_user_files(struct wire_in *message, struct kernel_ref *ref,
 	const msgpack_object *raw = wire_get(&message->root, "raw"),
 						 *headers = wire_get(raw, "headers");
 	ref->raw->first = ref->job.file_count;
+	ref->raw->own = 1 + (int)wire_count(headers);
 	add_file(ref, raw_keep(ref->raw, ref->plan.source), NULL, wire_get_uint(raw, "bytes", 0));
 	for (uint32_t i = 0; i < wire_count(headers); i++) {
 		const char *header = wire_get_str(message, wire_at(headers, i), "n");
@@ -160,10 +123,15 @@ static void place_texts(const struct compile_sources *sources, struct kernel_ref
 		ref->files[i].text = text;
 		text += ref->files[i].bytes;
 	}
-	for (size_t i = 0; i < sizeof(standard) / sizeof(*standard); i++) {
+	/* Many texts, and long ones, get all of them: looking for names would take longer. */
+	bool all = own - first > LINE_HEADERS + 1 || ref->raw->bytes > COMPILE_PLACED_BYTES;
+	unsigned named = all ? UINT_MAX : 0;
+	for (int i = first; i < own && !all; i++)
+		named |= find_named(&ref->files[i]);
+	for (size_t i = 0; i < STANDARDS; i++) {
 		const struct compile_file *file = compile_sources_find(sources, standard[i].file);
 		const char *wanted = standard[i].name;
-		if (file && is_named(ref, first, own, wanted) && !has_header(ref, first + 1, own, wanted))
+		if (file && (named >> i & 1) && !has_header(ref, first + 1, own, wanted))
 			add_file(ref, wanted, file->text, file->bytes);
 	}
 	ref->job.user_files = ref->job.file_count - first;
@@ -210,10 +178,6 @@ static int add_shim(struct broker *broker, struct kernel_ref *ref, char error[KE
 		return KILN_OK;
 	int status =
 		compile_sources_closure(broker->sources, SHIM, ref->job.target, files, &count, error);
-	if (status == KILN_OK &&
-		(size_t)count + 1 + RAW_MAX_HEADERS + sizeof(standard) / sizeof(*standard) >
-			COMPILE_MAX_HEADERS)
-		status = ERROR(KILN_EINTERNAL, "%s includes too many files", SHIM);
 	for (int i = 0; i < count && status == KILN_OK; i++)
 		ref->files[ref->job.file_count++] = *files[i];
 	return status;
@@ -231,23 +195,40 @@ void raw_explain(const struct kernel_ref *ref, char *text, size_t size)
 						   job->macros[i].value);
 }
 
-static int fill_raw_job(struct broker *broker, struct wire_in *message, struct frame *frame,
-						struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+static int fill_raw_job(struct session *session, struct wire_in *message, struct kernel_ref *ref,
+						char error[KERNEL_ERROR_MAX])
 {
 	uint64_t bytes = 0;
 	int status = count_texts(wire_get(&message->root, "raw"), &bytes, error);
 	if (status == KILN_OK)
-		status = take_texts(frame, bytes, ref->raw, error);
+		status = raw_take_texts(session, bytes, ref->raw, error);
 	if (status == KILN_OK)
-		status = add_shim(broker, ref, error);
+		status = add_shim(session->broker, ref, error);
 	if (status == KILN_OK)
 		status = add_user_files(message, ref, error);
 	return status == KILN_OK ? add_settings(message, ref, error) : status;
 }
 
-int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame,
-			 const struct kernel_limits *limits, struct kernel_ref **out,
-			 char error[KERNEL_ERROR_MAX])
+static bool make_raw(struct kernel_ref *ref, const msgpack_object *raw)
+{
+	size_t headers = wire_count(wire_get(raw, "headers"));
+	headers = headers < RAW_MAX_HEADERS ? headers : RAW_MAX_HEADERS;
+	size_t strings = headers + 2 * (size_t)COMPILE_MAX_MACROS + COMPILE_MAX_USER_OPTIONS + 1;
+	size_t files = COMPILE_MAX_HEADERS + 1 + headers + sizeof(standard) / sizeof(*standard);
+	_Static_assert(COMPILE_MAX_HEADERS + 1 + RAW_MAX_HEADERS +
+						   sizeof(standard) / sizeof(*standard) <=
+					   COMPILE_MAX_FILES,
+				   "a job has room for all");
+	_Static_assert(RAW_MAX_TEXTS <= COMPILE_MAX_TEXTS, "a compiler takes them");
+	ref->raw = calloc(1, sizeof(*ref->raw) + strings * sizeof(*ref->raw->strings));
+	ref->files = calloc(files, sizeof(*ref->files));
+	if (ref->raw)
+		ref->raw->fd = ref->raw->sealed = -1;
+	return ref->raw && ref->files;
+}
+
+int raw_open(struct session *session, struct wire_in *message, const struct kernel_limits *limits,
+			 struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *raw = wire_get(&message->root, "raw");
 	const char *name = wire_get_str(message, raw, "name");
@@ -257,15 +238,13 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 	if (status != KILN_OK)
 		return status;
 	struct kernel_ref *ref = kernel_new(&plan, limits);
-	if (!ref || !(ref->raw = calloc(1, sizeof(*ref->raw))) ||
-		!(ref->files = calloc(COMPILE_MAX_HEADERS, sizeof(*ref->files)))) {
+	if (!ref || !make_raw(ref, raw)) {
 		kernel_drop(ref);
 		return ERROR(KILN_ENOMEM, "out of memory for a kernel");
 	}
-	ref->raw->fd = -1;
 	ref->job.files = ref->files;
-	ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
-	status = fill_raw_job(broker, message, frame, ref, error);
+	ref->job.check = session->broker->options.memcheck && !strcmp(limits->target, "cpu");
+	status = fill_raw_job(session, message, ref, error);
 	if (status != KILN_OK) {
 		kernel_drop(ref);
 		return status;
@@ -277,14 +256,19 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 int raw_fill(const struct compile_sources *sources, struct kernel_ref *ref,
 			 char error[KERNEL_ERROR_MAX])
 {
-	int status = read_texts(ref->raw, error);
+	int status = raw_read_texts(ref->raw, error);
 	if (status != KILN_OK)
 		return status;
 	place_texts(sources, ref);
 	status = compile_check_user(&ref->job, error);
 	if (status == KILN_OK)
+		status = raw_hash_texts(ref, error);
+	if (status != KILN_OK)
+		return status;
+	ref->job.by_name = compile_wants_names(&ref->job);
+	if (ref->raw->own <= LINE_HEADERS + 1)
 		ref->line = line_of_raw(&ref->job, ref->raw->standard);
-	return status;
+	return raw_put_aside(ref, error);
 }
 
 const char *raw_label(const struct kernel_plan *plan, char label[160])

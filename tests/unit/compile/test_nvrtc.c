@@ -121,6 +121,38 @@ static void warnings_are_kept(void **state)
 	compile_result_free(&result);
 }
 
+static void headers_are_found_by_name(void **state)
+{
+	struct compile_file files[] = {
+		{"k.cu", "#include \"a/b.h\"\n__global__ void k(int *p)\n{\n\t*p = B;\n}\n", 0},
+		{"a/b.h",
+		 "#pragma once\n#define H <a/c.h>\n#if __has_include(H) && !__has_include(<d.h>)\n"
+		 "#include H\n#endif\n#include \"a/b.h\"\n",
+		 0},
+		{"a/c.h", "#define B 7\n", 0},
+	};
+	struct compile_job job = {.target = "sm_90", .source = "k.cu", .instantiation = "k"};
+	struct compile_result result;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		files[i].bytes = strlen(files[i].text);
+	job.files = files;
+	job.file_count = job.user_files = 3;
+	job.by_name = compile_wants_names(&job);
+	assert_true(job.by_name);
+	nvrtc_compile(&job, &result);
+	assert_string_equal(result.error, "");
+	assert_int_equal(result.status, KILN_OK);
+	assert_null(strstr(result.source, "#define B"));
+	compile_result_free(&result);
+	files[2] = (struct compile_file){"a/c.h", "\n#define B y\n", 13};
+	nvrtc_compile(&job, &result);
+	assert_int_equal(result.status, KILN_ECOMPILE);
+	assert_string_equal(result.error, "k.cu(4): error: identifier \"y\" is undefined");
+	compile_result_free(&result);
+}
+
 static void other_targets_are_refused(void **state)
 {
 	static const char *const targets[] = {"sm_10", "cpu", "sm_90b", "sm_99", "compute_90"};
@@ -255,6 +287,7 @@ int main(void)
 		cmocka_unit_test(every_target_it_names_works),
 		cmocka_unit_test(an_error_has_the_callers_line),
 		cmocka_unit_test(warnings_are_kept),
+		cmocka_unit_test(headers_are_found_by_name),
 		cmocka_unit_test(other_targets_are_refused),
 		cmocka_unit_test(no_file_is_read_without_descriptors),
 	};

@@ -160,6 +160,57 @@ static void a_unit_has_a_size(void **state)
 	assert_non_null(strstr(error, "h0 has more than 16777216 bytes with all that it includes"));
 }
 
+/* ---- Headers that the compiler finds by name ---- */
+
+static void some_headers_go_by_name(void **state)
+{
+	enum { MANY = 60 };
+	static char names[MANY][8];
+	struct compile_file files[MANY] = {FILE_OF("k.cu", "#include \"h1\"\nint k;")};
+	struct compile_file asks[] = {FILE_OF("k.cu", "#include \"h1\"\n"), FILE_OF("h1", "")};
+	static const char *const by_name[] = {"#if __has_include(<x>)\n#endif\n",
+										  "#define H <x>\n# include H\n"};
+
+	(void)state;
+	for (int i = 1; i < MANY; i++) {
+		snprintf(names[i], sizeof(names[i]), "h%d", i);
+		files[i] = (struct compile_file){names[i], "int h;\n", 7};
+	}
+	struct compile_job job = job_of("sm_90", files, MANY), few = job_of("sm_90", asks, 2);
+	struct compile_key placed, named;
+	char error[KERNEL_ERROR_MAX], *text;
+	assert_true(compile_wants_names(&job));
+	assert_false(compile_wants_names(&few));
+	for (int i = 0; i < 2; i++) {
+		asks[1].text = by_name[i];
+		asks[1].bytes = strlen(by_name[i]);
+		assert_true(compile_wants_names(&few));
+	}
+	/* Without a header nothing can be found. */
+	few.user_files = few.file_count = 1;
+	assert_false(compile_wants_names(&few));
+	assert_int_equal(compile_key_make(&job, "id", &placed), KILN_OK);
+	job.by_name = true;
+	expect_unit(&job, "#define KILN_CPU 0\n#line 1 \"k.cu\"\n#include \"h1\"\nint k;\n");
+	assert_int_equal(compile_key_make(&job, "id", &named), KILN_OK);
+	assert_string_not_equal(placed.hex, named.hex);
+	compile_key_free(&placed);
+	compile_key_free(&named);
+	/* The host's compiler is given none. */
+	snprintf(job.target, sizeof(job.target), "cpu");
+	assert_false(compile_wants_names(&job));
+	files[1] = (struct compile_file)FILE_OF(
+		"h1", "#if __has_include(<h2>) && !__has_include(\"none\")\nint h;\n#endif\n");
+	assert_true(compile_wants_names(&job));
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_non_null(strstr(text, "\n#if (1) && !(0)\nint h;\n"));
+	free(text);
+	/* A text that did not come. */
+	files[2].text = NULL;
+	assert_int_equal(unit_make(&job, &text, error), KILN_EINVAL);
+	assert_string_equal(error, "the text of h2 did not come with it");
+}
+
 /* ---- What may not be in a job ---- */
 
 static void expect_refused(const struct compile_job *job, const char *word)
@@ -308,6 +359,7 @@ int main(void)
 		cmocka_unit_test(what_did_not_come_is_an_error_where_it_counts),
 		cmocka_unit_test(circles_end),
 		cmocka_unit_test(a_unit_has_a_size),
+		cmocka_unit_test(some_headers_go_by_name),
 		cmocka_unit_test(wrong_jobs_are_refused),
 		cmocka_unit_test(all_of_a_job_is_in_its_key),
 		cmocka_unit_test(dynamic_shared_memory_is_rewritten),

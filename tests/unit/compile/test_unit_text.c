@@ -103,9 +103,9 @@ static void bad_jobs_are_refused(void **state)
 	refuse(&job, "the instantiation must be one line that is not empty");
 	job.instantiation = "k";
 	job.file_count = 0;
-	refuse(&job, "a kernel has 1 to 64 source files, not 0");
-	job.file_count = COMPILE_MAX_HEADERS + 1;
-	refuse(&job, "a kernel has 1 to 64 source files, not 65");
+	refuse(&job, "a kernel has 1 to 2176 source files, not 0");
+	job.file_count = COMPILE_MAX_FILES + 1;
+	refuse(&job, "a kernel has 1 to 2176 source files, not 2177");
 	job.file_count = 1;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		char sentence[200];

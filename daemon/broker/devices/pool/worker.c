@@ -178,8 +178,10 @@ void worker_send(struct worker *worker, const struct compile_job *job,
 	worker->job = job;
 	worker_assert_valid(worker);
 	compile_job_write(&message, ++worker->job_id, as_sent);
+	int texts = as_sent->texts_fd > 0;
 	/* A failed send kills the child, and its end is the answer. */
-	if (wire_end(&message) != KILN_OK || child_send(worker->child, &message, NULL, 0) != KILN_OK)
+	if (wire_end(&message) != KILN_OK ||
+		child_send(worker->child, &message, &as_sent->texts_fd, texts) != KILN_OK)
 		child_kill(worker->child);
 	wire_out_free(&message);
 	uv_timer_start(&worker->timer, on_worker_timer, (uint64_t)options->compile_timeout_ms, 0);

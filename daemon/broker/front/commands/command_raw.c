@@ -86,6 +86,7 @@ static void raw_read_done(struct broker *broker, void *arg)
 	uint64_t id = opening->request.id;
 	struct kernel_ref *ref = opening->ref;
 	(void)broker;
+	raw_was_read(ref);
 	if (session && opening->status == KILN_OK) {
 		if (opening->key.text)
 			job_set_key(ref, &opening->key, opening->compiler);
@@ -131,7 +132,7 @@ static void open_raw(struct session *session, struct wire_in *message, const cha
 	int status = planned_limits(session, target, &limits, &model, error);
 	bool may = status != KILN_OK || may_bring(session, id, limits.target);
 	if (may && status == KILN_OK)
-		status = raw_open(session->broker, message, session->frame, &limits, &opening->ref, error);
+		status = raw_open(session, message, &limits, &opening->ref, error);
 	if (may && status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
 	if (!may || status != KILN_OK ||

@@ -1,0 +1,161 @@
+/* raw_texts.c: the texts of a user's kernel: from the client's memfd to where compilers take them
+ * from. */
+#include "raw_state.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/base/closer.h"
+
+/* Longer texts go to compilers through a memfd that a worker thread has made: copying them into
+ * messages would take the loop's time. */
+#define TEXTS_INSIDE COMPILE_PLACED_BYTES
+
+/* ---- How many a session may have ---- */
+
+/* A kernel may outlive its session. */
+struct raw_budget {
+	int holders;
+	uint64_t bytes;
+};
+
+static void budget_drop(struct raw_budget *budget)
+{
+	if (budget && --budget->holders == 0)
+		free(budget);
+}
+
+static int budget_take(struct session *session, uint64_t bytes, struct raw_source *source,
+					   char error[KERNEL_ERROR_MAX])
+{
+	struct raw_budget *budget = session->raw_budget;
+	if (!budget) {
+		budget = session->raw_budget = util_alloc(sizeof(*budget));
+		budget->holders = 1;
+	}
+	if (bytes > RAW_MAX_HELD - budget->bytes)
+		return ERROR(KILN_ELIMIT,
+					 "the daemon holds %llu MiB of texts of this session's kernels, and %llu MiB "
+					 "are the most: wait until some are compiled, or free their calls",
+					 (unsigned long long)(budget->bytes >> 20),
+					 (unsigned long long)(RAW_MAX_HELD >> 20));
+	budget->holders++;
+	budget->bytes += bytes;
+	source->budget = budget;
+	source->bytes = bytes;
+	return KILN_OK;
+}
+
+static void budget_return(struct raw_source *source)
+{
+	if (source->budget)
+		source->budget->bytes -= source->bytes;
+	budget_drop(source->budget);
+	source->budget = NULL;
+}
+
+void raw_close_budget(struct session *session)
+{
+	budget_drop(session->raw_budget);
+	session->raw_budget = NULL;
+}
+
+/* ---- From the client to a compiler ---- */
+
+int raw_take_texts(struct session *session, uint64_t bytes, struct raw_source *source,
+				   char error[KERNEL_ERROR_MAX])
+{
+	struct frame *frame = session->frame;
+	int fd = frame->fd_count > 0 ? frame->fds[0] : -1;
+	if (fd < 0 || !frame_fd_is_safe(fd, bytes))
+		return ERROR(KILN_EPROTO,
+					 "the source must come in a memfd sealed against shrinking, without huge "
+					 "pages, of at least %llu bytes",
+					 (unsigned long long)bytes);
+	int status = budget_take(session, bytes, source, error);
+	if (status == KILN_OK)
+		source->fd = frame_take_fd(frame, 0);
+	return status;
+}
+
+/* Copies the texts first, for the client can still write to its memfd. */
+int raw_read_texts(struct raw_source *source, char error[KERNEL_ERROR_MAX])
+{
+	source->texts = malloc(source->bytes + 1);
+	if (!source->texts)
+		return ERROR(KILN_ENOMEM, "out of memory for a source of %llu bytes",
+					 (unsigned long long)source->bytes);
+	if (!frame_read_fd(source->fd, source->texts, source->bytes))
+		return ERROR(KILN_EPROTO, "the memfd of the source cannot be read");
+	source->texts[source->bytes] = 0;
+	return KILN_OK;
+}
+
+/* A key that is made again, for another compiler, needs no text. */
+int raw_hash_texts(struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+{
+	struct raw_source *source = ref->raw;
+	source->hashes = malloc((size_t)source->own * sizeof(*source->hashes));
+	if (!source->hashes)
+		return ERROR(KILN_ENOMEM, "out of memory for %d hashes", source->own);
+	for (int i = 0; i < source->own; i++) {
+		struct compile_file *file = &ref->files[source->first + i];
+		util_hash_hex(file->text, file->bytes, source->hashes[i]);
+		file->hash = source->hashes[i];
+	}
+	return KILN_OK;
+}
+
+int raw_put_aside(struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+{
+	struct raw_source *source = ref->raw;
+	if (source->bytes <= TEXTS_INSIDE)
+		return KILN_OK;
+	source->sealed = frame_sealed("kiln-texts", source->texts, source->bytes);
+	if (source->sealed < 0)
+		return ERROR(KILN_ENOMEM, "no memory for a source of %llu bytes",
+					 (unsigned long long)source->bytes);
+	for (int i = 0; i < source->own; i++)
+		ref->files[source->first + i].text = NULL;
+	ref->job.texts_fd = source->sealed;
+	free(source->texts);
+	source->texts = NULL;
+	return KILN_OK;
+}
+
+void raw_was_read(struct kernel_ref *ref)
+{
+	closer_put(getuid(), ref->raw->fd);
+	ref->raw->fd = -1;
+}
+
+void raw_let_go(struct kernel_ref *ref)
+{
+	if (!ref->raw || ref->raw->sealed < 0)
+		return;
+	budget_return(ref->raw);
+	closer_put(getuid(), ref->raw->sealed);
+	ref->raw->sealed = ref->job.texts_fd = -1;
+	ref->raw->gone = true;
+}
+
+bool raw_is_gone(const struct kernel_ref *ref)
+{
+	return ref->raw && ref->raw->gone;
+}
+
+/* ---- The end ---- */
+
+void raw_source_free(struct raw_source *source)
+{
+	if (!source)
+		return;
+	for (int i = 0; i < source->string_count; i++)
+		free(source->strings[i]);
+	budget_return(source);
+	closer_put(getuid(), source->fd);
+	closer_put(getuid(), source->sealed);
+	free(source->texts);
+	free(source->hashes);
+	free(source);
+}
