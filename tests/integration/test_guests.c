@@ -317,12 +317,11 @@ static void test_inherited(void **state)
 
 /* ---- A daemon that a program starts ---- */
 
-/* The library makes the directory, and the mode is kilnd's all the same. */
+/* The library makes the directory that it chooses, and the mode is kilnd's all the same. */
 static void test_autostarted(void **state)
 {
 	struct kilnd *daemon = *state;
 	kiln_connect_options options = {.size = sizeof(options),
-									.socket = daemon->socket,
 									.device = "cpu",
 									.daemon = getenv("KILND"),
 									.timeout_ms = START_TIMEOUT_MS,
@@ -331,10 +330,14 @@ static void test_autostarted(void **state)
 	kiln_client *client;
 	skip_unless_root();
 	kilnd_for_guests(daemon, 0, 0, 0);
-	snprintf(directory, sizeof(directory), "%s/run", daemon->dir);
+	snprintf(directory, sizeof(directory), "%s/kiln", daemon->dir);
+	snprintf(daemon->socket, sizeof(daemon->socket), "%.80s/kiln.sock", directory);
+	unsetenv("KILN_SOCKET");
+	setenv("XDG_RUNTIME_DIR", daemon->dir, 1);
 	setenv("KILN_ALLOW_GID", "4321", 1);
 	setenv("KILN_CACHE_DIR", daemon->cache, 1);
 	assert_ok(kiln_connect(&options, &client));
+	unsetenv("XDG_RUNTIME_DIR");
 	unsetenv("KILN_ALLOW_GID");
 	unsetenv("KILN_CACHE_DIR");
 	expect_mode(directory, 0710, GROUP);
