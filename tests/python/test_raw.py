@@ -191,6 +191,16 @@ class Sources(unittest.TestCase):
     def test_options(self):
         self.assertEqual(self.value("", options=("-DVALUE=9", "--std=c++17")), 9)
         self.assertEqual(self.value("#define VALUE ON", options=("-D", "ON")), 1)
+        # As NVRTC takes them, and in the places that CuPy has for them.
+        self.write("four.h", "#define VALUE FOUR\n")
+        for options in [("--define-macro=FOUR=4", "--include-path=" + self.folder),
+                        ("--define-macro", "FOUR=4", "--include-path", self.folder),
+                        ("-D FOUR=4", "-I " + self.folder, "-std", "c++17", "-use_fast_math",
+                         "-maxrregcount=32", "--device-as-default-execution-space")]:
+            y = numpy.zeros(1, "i4")
+            kiln.RawKernel('#include "four.h"\n__global__ void f(int *y) { *y = VALUE; }', "f",
+                           options, "nvrtc")(1, 1, (y,))
+            self.assertEqual(y[0], 4)
 
     def found(self, source, *folders, headers={}):
         """The names of the headers that are sent with a source."""
@@ -387,6 +397,12 @@ class Refusals(unittest.TestCase):
                              ("name is 3", {"name": 3}), ("source is b''", {"source": b""})]:
             with self.assertRaisesRegex(kiln.WrongType, r"RawKernel\(\): " + words):
                 kiln.RawKernel(**{"source": AXPY, "name": "axpy<float>", **named})
+        with self.assertRaisesRegex(kiln.InvalidArgument, "option -D has no value"):
+            kiln.RawKernel(AXPY, "axpy<float>", options=("-D",))
+        with self.assertRaisesRegex(kiln.InvalidArgument, "for the GPU that it is launched on"):
+            kiln.RawKernel(AXPY, "axpy<float>", options=("-arch=sm_90",))
+        with self.assertRaisesRegex(kiln.NotSupported, "backend 'nvcc'"):
+            kiln.RawKernel(AXPY, "axpy<float>", backend="nvcc")
         with self.assertRaisesRegex(kiln.Error, "--wrong"):
             kiln.RawKernel(AXPY, "axpy<float>", options=("--wrong",)).compile()
 

@@ -128,16 +128,25 @@ def _status(path):
 
 
 def _toolkit():
-    """Folders with the headers of CUDA: of a toolkit, or of the packages that NVRTC comes with."""
-    roots = [os.environ.get(name) for name in ("KILN_CUDA_DIR", "CUDA_HOME", "CUDA_PATH")]
-    roots += [os.path.join(folder or ".", "nvidia", package)
-              for folder in sys.path for package in ("cu13", "cuda_runtime")]
-    roots.append("/usr/local/cuda")
-    for root in roots:
-        folder = os.path.join(root, "include") if root else ""
-        if folder and os.path.isfile(os.path.join(folder, "cuda.h")):
-            return [folder, os.path.join(folder, "cccl")]
-    return []
+    """Folders with the headers of CUDA: of a toolkit, or of the packages that NVRTC comes with.
+
+    What the environment names is taken as it is; else one that has CUB comes before one without.
+    """
+    named = [os.environ.get(name) for name in ("KILN_CUDA_DIR", "CUDA_HOME", "CUDA_PATH")]
+    found = [os.path.join(folder or ".", "nvidia", package)
+             for folder in sys.path for package in ("cu13", "cuda_runtime")]
+    others = []
+    for root in [*named, *found, "/usr/local/cuda"]:
+        include = os.path.join(root, "include") if root else ""
+        if not include or not os.path.isfile(os.path.join(include, "cuda.h")):
+            continue
+        # Packages for CUDA 12 have CUB in one of its own.
+        folders = [include, os.path.join(include, "cccl"),
+                   os.path.join(os.path.dirname(root), "cuda_cccl", "include")]
+        if root in named or any(os.path.isdir(os.path.join(folder, "cub")) for folder in folders):
+            return folders
+        others.append(folders)
+    return others[0] if others else []
 
 
 class _Header:

@@ -3,7 +3,7 @@ import os
 import sys
 
 from . import _kiln
-from ._errors import InvalidArgument, OutOfMemory, check
+from ._errors import InvalidArgument, NotSupported, OutOfMemory, check
 
 
 def is_by_value(type):
@@ -16,25 +16,48 @@ def is_by_value(type):
         type, (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer))
 
 
+# Options that have a value, perhaps as the next word, by the name that the daemon knows.
+_VALUED = {"define-macro": "-D", "include-path": "-I", "gpu-architecture": "", "arch": "",
+           "std": "-std=", "fmad": "--fmad=", "ftz": "--ftz=", "prec-div": "--prec-div=",
+           "prec-sqrt": "--prec-sqrt=", "maxrregcount": "--maxrregcount="}
+_PLAIN = {"use_fast_math": "--use_fast_math", "generate-line-info": "-lineinfo",
+          "lineinfo": "-lineinfo", "default-device": "-default-device",
+          "device-as-default-execution-space": "-default-device", "restrict": "--restrict",
+          "extra-device-vectorization": "--extra-device-vectorization"}
+
+
+def _words(options):
+    """Each option as the daemon writes it, with its value: NVRTC takes it in several ways."""
+    words = iter(options)
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        if word[:2] in ("-D", "-I"):
+            name, value = word[:2], word[2:]
+        elif name in _VALUED and word[:1] == "-":
+            name = _VALUED[name]
+            if not name:
+                raise InvalidArgument(f"option {word}: a kernel is compiled for the GPU that it is "
+                                      "launched on; compile() takes a target")
+        else:
+            yield _PLAIN.get(name, word) if word[:1] == "-" and not equals else word, ""
+            continue
+        value = value.strip() or next(words, "").strip()
+        if not value:
+            raise InvalidArgument(f"option {word} has no value")
+        yield name, value
+
+
 def _settings(options, include_dirs):
     """What options mean: macros, folders, and options for the compiler."""
     macros, folders, others = [], list(include_dirs), []
-    words = iter(options)
-    for word in words:
-        begin = word[:2]
-        if begin in ("-D", "-I"):
-            value = word[2:] or next(words, "")
-            if not value:
-                raise InvalidArgument(f"option {begin} has no value")
-            if begin == "-I":
-                folders.append(value)
-            else:
-                name, equals, text = value.partition("=")
-                macros.append((name, text if equals else "1"))
-        elif word.startswith("--std="):
-            others.append(word[1:])
+    for name, value in _words(options):
+        if name == "-I":
+            folders.append(value)
+        elif name == "-D":
+            macro, equals, text = value.partition("=")
+            macros.append((macro, text if equals else "1"))
         else:
-            others.append(word)
+            others.append(name + value)
     return macros, folders, others
 
 
@@ -84,7 +107,10 @@ class RawKernel(_kiln.Raw):
     def __new__(cls, *unused, **named):
         return super().__new__(cls)
 
-    def __init__(self, source, name, *, options=(), include_dirs=(), headers={}, file="raw.cu"):
+    def __init__(self, source, name, options=(), backend="nvrtc", *, include_dirs=(), headers={},
+                 file="raw.cu"):
+        if backend != "nvrtc":
+            raise NotSupported(f"backend {backend!r} is not \"nvrtc\", the only one that there is")
         _check(source, name, options, include_dirs, headers, file)
         # Importing it costs more than the rest of the package.
         from . import _headers
