@@ -183,5 +183,128 @@ class Vmap(unittest.TestCase):
                 torch.autograd.functional.jacobian(lambda x: torch.softmax(x, -1), x))
 
 
+class Transforms(unittest.TestCase):
+    """torch.func on Kiln's operators and on torch's."""
+
+    def same(self, mine, theirs, transformed, *args):
+        torch.testing.assert_close(transformed(mine)(*args), transformed(theirs)(*args))
+
+    def test_as_torch_has_them(self):
+        f, func, x = torch.nn.functional, torch.func, normal(3, 5)
+        pairs = [(lambda x: kiln.softmax(x, -1), lambda x: torch.softmax(x, -1)),
+                 (lambda x: kiln.rms_norm(x, 5), lambda x: f.rms_norm(x, (5,)))]
+        for mine, theirs in pairs:
+            self.same(mine, theirs, lambda g: func.grad(lambda x: g(x)[1].square().sum()), x)
+            self.same(mine, theirs, lambda g: func.vmap(func.grad(lambda x: g(x)[1])), x)
+            self.same(mine, theirs, lambda g: lambda x: func.vjp(g, x)[1](x.cos()), x)
+            self.same(mine, theirs, func.jacrev, x)
+
+    def test_of_two_arguments(self):
+        func, x, w = torch.func, normal(3, 5), normal(5)
+
+        def mine(x, w):
+            return kiln.layer_norm(x, (5,), w).square().sum()
+
+        def theirs(x, w):
+            return torch.nn.functional.layer_norm(x, (5,), w).square().sum()
+
+        for dims in [(0, None), (0, 0)]:
+            weights = w if dims[1] is None else normal(3, 5)
+            self.same(mine, theirs, lambda g: func.vmap(func.grad(g, argnums=(0, 1)),
+                                                        in_dims=dims), x, weights)
+            self.same(mine, theirs, lambda g: func.grad(
+                lambda x, w: func.vmap(g, in_dims=dims)(x, w).sum(), argnums=(0, 1)), x, weights)
+
+    def test_captured(self):
+        # What is captured is recorded outside of the transform.
+        w = normal(5).requires_grad_()
+        x = normal(3, 5)
+        found = []
+        for norm in (kiln.rms_norm, torch.nn.functional.rms_norm):
+            dx, y = torch.func.grad_and_value(lambda x: norm(x, (5,), w).square().sum())(x)
+            found.append((dx.detach(), *torch.autograd.grad(y, w)))
+        torch.testing.assert_close(*found)
+
+    def test_second_derivatives(self):
+        func, x = torch.func, normal(3, 5)
+
+        def twice(g):
+            first = func.grad(lambda x: (g(x) ** 3).sum())
+            return func.grad(lambda x: first(x).square().sum())
+
+        self.same(lambda x: kiln.cumsum(x, 1), lambda x: torch.cumsum(x, 1), twice, x)
+        with self.assertRaisesRegex(kiln.NotSupported, "softmax_backward.* no second ones"):
+            twice(kiln.softmax)(x)
+
+
+class Map(unittest.TestCase):
+    """kiln.map through torch.ops.kiln.map."""
+
+    @staticmethod
+    def function(x, b):
+        return kiln.map("y[i,j] = x[i,j] * s + b[j]", x=x * 2, b=b, s=2.5) + 1
+
+    def check(self, function, x, b):
+        torch.testing.assert_close(function(x, b), x * 5 + b + 1)
+
+    def test_opcheck(self):
+        x, b, k = normal(3, 5).float(), normal(5), torch.tensor([4, 0, 1])
+        for args in [("y[i,j] = x[i,j] * s + b[j]", [x, b], ["x", "b"], [2.5], ["s"]),
+                     ("y[j] += x[i,j] > 0", [x], ["x"], [], []),
+                     ("y[i,j] = x[i, k[j] + n]", [x, k], ["x", "k"], [0], ["n"], "clamp", True),
+                     ("y[i] = x[i] * 2", [b], ["x"], [], [], None, None, b.half())]:
+            with self.subTest(args[0]):
+                torch.library.opcheck(torch.ops.kiln.map.default, args)
+
+    def test_compile(self):
+        torch._dynamo.reset()
+        compiled = torch.compile(self.function, fullgraph=True, dynamic=True, backend="aot_eager")
+        for rows in (3, 7):
+            self.check(compiled, normal(rows, rows + 2), normal(rows + 2))
+
+    def test_compile_writes(self):
+        torch._dynamo.reset()
+
+        def function(x):
+            out = torch.zeros(5, 3, dtype=torch.half)
+            return kiln.map("y[j,i] = x[i,j]", x=x, out=out), out * 2
+
+        x = normal(3, 5)
+        y, twice = torch.compile(function, fullgraph=True, backend="aot_eager")(x)
+        torch.testing.assert_close((y, twice), (x.T.half(), x.T.half() * 2))
+
+    def test_export_and_make_fx(self):
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        x, b = normal(3, 5), normal(5)
+        graph = make_fx(self.function, tracing_mode="symbolic")(x, b)
+        self.assertIn("kiln.map.default", graph.code)
+        self.check(graph, normal(4, 6), normal(6))
+
+        class Model(torch.nn.Module):
+            def forward(self, x, b):
+                return Map.function(x, b)
+
+        program = torch.export.export(Model(), (x, b), strict=False)
+        self.assertIn("kiln.map.default", {str(node.target) for node in program.graph.nodes})
+        self.check(program.module(), x, b)
+
+    def test_no_memory(self):
+        y = kiln.map("y[i,k] = x[k,i,m[k]] > n", x=torch.empty(1, 4, 6, device="meta"), n=3,
+                     m=torch.empty(5, device="meta", dtype=torch.int32))
+        self.assertEqual((y.shape, y.dtype, y.device.type), ((4, 5), torch.bool, "meta"))
+        with self.assertRaisesRegex(kiln.InvalidArgument, "there is no function sine"):
+            kiln.map("y[i] = sine(x[i])", x=torch.empty(4, device="meta"))
+
+    def test_vmap_and_gradients(self):
+        x, w = normal(3, 5), normal(3, 5)
+        torch.testing.assert_close(
+            torch.vmap(lambda x, w: kiln.map("y[i] = x[i] * w[i]", x=x, w=w))(x, w), x * w)
+        for function in (lambda x: torch.ops.kiln.map("y[i,j] = x[i,j]", [x], ["x"], [], []),
+                         torch.func.grad(lambda x: kiln.map("y += x[i,j]", x=x))):
+            with self.assertRaisesRegex(kiln.NotSupported, "a statement has no gradient"):
+                function(x.clone().requires_grad_())
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -16,6 +16,22 @@ def _refuse_what_torch_follows(operands):
                                f"use torch.no_grad(), or detach() {name}")
 
 
+def _is_followed(operands):
+    """Is torch to see the call: in a mode or a transform, on tensors without memory?"""
+    torch = sys.modules.get("torch")
+    tensors = [value for value in operands if isinstance(value, torch.Tensor)] if torch else ()
+    return tensors and bool(
+        torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None or
+        torch._C._functorch.peek_interpreter_stack() is not None or
+        any(tensor.device.type == "meta" or type(tensor).__torch_dispatch__ is not
+            torch._C._disabled_torch_dispatch_impl for tensor in tensors))
+
+
+def _left(statement):
+    """The name of the left side, which has no subscripts where its rank is 0."""
+    return statement.partition("=")[0].partition("[")[0].strip(" +*")
+
+
 def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
     """Runs a statement for each element of the operand on its left side.
 
@@ -26,8 +42,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
     subscripts that are out of range; checked: the first of them is named.
     """
     check("map", "statement", statement, str, 'a text, "y[i] = x[i] * s"')
-    # The left side may have no subscripts: its rank is 0 then.
-    name = statement.partition("=")[0].partition("[")[0].strip()
+    name = _left(statement)
     if not name.isidentifier():
         raise refusal("map", "statement", statement, "NAME[i,j] = ..., or NAME = ...",
                       wrong_type=False)
@@ -39,9 +54,19 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
         if value is None or isinstance(value, str):
             raise refusal("map", key, value, "a tensor or a number")
     _refuse_what_torch_follows(operands)
+    if _is_followed(operands.values()):
+        from . import torch as integration
+
+        return integration.traced_map(statement, out=out, bounds=bounds, checked=checked, **operands)
     scalars = {key: value for key, value in operands.items() if isinstance(value, (int, float))}
-    names = [key for key in operands if key not in scalars]
-    attributes = {"statement": statement, "names": ",".join([*names, name])}
+    return run(statement, {key: value for key, value in operands.items() if key not in scalars},
+               scalars, out, bounds, checked)
+
+
+def run(statement, tensors, scalars, out, bounds, checked):
+    """Runs a statement here and now: its result."""
+    name = _left(statement)
+    attributes = {"statement": statement, "names": ",".join([*tensors, name])}
     if bounds is not None:
         check("map", "bounds", bounds, str, '"check", "clamp" or "zero"')
         attributes["bounds"] = bounds
@@ -52,5 +77,4 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
     for key, value in scalars.items():
         whole = isinstance(value, float) and value.is_integer() and abs(value) <= 2.0 ** 53
         attributes[key] = int(value) if whole or isinstance(value, bool) else value
-    return _kiln.call("map", tuple(operands[key] for key in names), (out,), attributes,
-                      (*names, name))
+    return _kiln.call("map", tuple(tensors.values()), (out,), attributes, (*tensors, name))

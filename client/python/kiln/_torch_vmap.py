@@ -49,6 +49,8 @@ def _as_one(operator, size, dims, values):
             continue
         if shape != "mask":
             values[place] = _in_front(values[place], dims[place], size, 0)
+            if shape == "leading":  # statistics, which the kernels read as they were written
+                values[place] = values[place].contiguous()
         elif dims[place] is not None:
             lengths = values[operator.names.index("kind")] == "lengths"
             values[place] = _in_front(values[place], dims[place], size, rank - lengths)
@@ -63,18 +65,18 @@ def _as_one(operator, size, dims, values):
     return values
 
 
-def _one_by_one(operator, size, dims, values):
+def _one_by_one(operator, size, dims, values, call):
     results = []
     for at in range(size):
-        results.append(operator.op(*(
-            value if dim is None else value.select(dim, at) for value, dim in zip(values, dims))))
+        results.append(call(operator, [
+            value if dim is None else value.select(dim, at) for value, dim in zip(values, dims)]))
     if len(operator.outputs) == 1:
-        return torch.stack(results)
+        return torch.stack([result for result, in results])
     return tuple(torch.stack(column) for column in zip(*results))
 
 
-def batched(operator):
-    """What torch.library.register_vmap() wants of an operator."""
+def batched(operator, call):
+    """What torch.library.register_vmap() wants of an operator; call(operator, values) calls it."""
     many = len(operator.outputs) > 1
 
     def rule(info, dims, *values):
@@ -82,13 +84,13 @@ def batched(operator):
         dims = [*dims, *[None] * (len(values) - len(dims))]
         dims = [dim if isinstance(dim, int) else None for dim in dims]
         if not _is_free(operator, dims, values):
-            results = _one_by_one(operator, info.batch_size, dims, values)
+            results = _one_by_one(operator, info.batch_size, dims, values, call)
             return results, (0,) * len(results) if many else 0
-        results = operator.op(*_as_one(operator, info.batch_size, dims, values))
+        results = call(operator, _as_one(operator, info.batch_size, dims, values))
         if not many:
-            return results, 0
+            return results[0], 0
         # An output that is not wanted has no batch.
         wanted = operator.wanted(values)
-        return results, tuple(0 if at in wanted else None for at in range(len(results)))
+        return tuple(results), tuple(0 if at in wanted else None for at in range(len(results)))
 
     return rule

@@ -8,7 +8,7 @@ Nobody need import this: the first call that asks for it does, and so does torch
 """
 import torch
 
-from . import _kinds, _operators
+from . import _kinds, _map, _operators, _torch_map
 from ._errors import InvalidArgument, NotSupported
 from ._rows import ROWS
 from ._torch_gradient import find
@@ -97,8 +97,9 @@ def _function(operator):
 # ---- torch.ops.kiln ----
 
 def _call_op(operator, values):
-    """The same through the dispatcher."""
-    results = operator.op(*operator.plain(values))
+    """The same through the dispatcher, and through the transforms of torch.func."""
+    inside = not torch.compiler.is_dynamo_compiling() and _transform() is not None
+    results = (operator.inside.apply if inside else operator.op)(*operator.plain(values))
     return [results] if len(operator.outputs) == 1 else list(results)
 
 
@@ -145,6 +146,19 @@ def _backward(operator):
     return backward
 
 
+def _inside(operator):
+    """The Function that a transform of torch.func differentiates: those of torch.library are not
+    made for it."""
+    rule = batched(operator, _call_op)
+
+    def forward(*values):
+        return operator.op(*values)
+
+    return type(operator.function.__name__ + "Inside", (torch.autograd.Function,), {
+        "forward": staticmethod(forward), "setup_context": staticmethod(_setup(operator)),
+        "backward": staticmethod(_backward(operator)), "vmap": staticmethod(rule)})
+
+
 def _define(library, operator):
     name = f"kiln::{operator.name}"
     library.define(operator.schema(), tags=(torch.Tag.pt2_compliant_tag,))
@@ -153,15 +167,18 @@ def _define(library, operator):
     torch.library.register_autograd(name, _backward(operator), setup_context=_setup(operator),
                                     lib=library)
     operator.op = getattr(torch.ops.kiln, operator.name).default
-    torch.library.register_vmap(name, batched(operator), lib=library)
+    torch.library.register_vmap(name, batched(operator, _call_op), lib=library)
     for device in _CAST.get(operator.name, ()):
         torch.library.register_autocast(name, device, torch.float32, lib=library)
     operator.function = _function(operator)
+    operator.inside = _inside(operator)
 
 
 _library = torch.library.Library("kiln", "DEF")
 for _operator in OPERATORS.values():
     _define(_library, _operator)
+_torch_map.define(_library)
+traced_map = _torch_map.traced
 
 
 # ---- Calls of kiln.NAME ----
@@ -262,6 +279,7 @@ def trace(dynamo):
         traced = eval(source, globals())
         dynamo.substitute_in_graph(getattr(_operators, operator.name),
                                    skip_signature_check=True)(traced)
+    dynamo.substitute_in_graph(_map.map, skip_signature_check=True)(traced_map)
 
 
 def _describe(type):

@@ -1,0 +1,128 @@
+"""torch.ops.kiln.map: a statement for torch's dispatcher, and without memory.
+
+How far indices go is read here, since sizes may be symbols; the type of the result, and whether the
+statement makes sense, is the planner's word: of the same statement on tensors of no elements.
+"""
+import functools
+import re
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import _map
+from ._errors import InvalidArgument, NotSupported
+
+SCHEMA = ("map(str statement, Tensor[] tensors, str[] names, Scalar[] scalars, str[] scalar_names, "
+          "str? bounds=None, bool? checked=None, Tensor? like=None) -> Tensor")
+
+
+def subscripts(text):
+    """The names that have subscripts, each with its subscripts, those within others included."""
+    found = []
+    for match in re.finditer(r"(\w+)\s*\[", text):
+        depth, words = 1, [""]
+        for letter in text[match.end():]:
+            depth += (letter in "[(") - (letter in "])")
+            if depth == 0:
+                break
+            if letter == "," and depth == 1:
+                words.append("")
+            else:
+                words[-1] += letter
+        found.append((match[1], [word.strip() for word in words if word.strip()]))
+    return found
+
+
+def shape(statement, operands):
+    """The shape of the left side: an index goes as far as an operand of which it is a subscript."""
+    left, _, right = statement.partition("=")
+    indices = subscripts(left)[0][1] if "[" in left else []
+    sizes = {index: [] for index in indices}
+    for name, words in subscripts(right):
+        if name in operands:
+            for word, size in zip(words, operands[name].shape):
+                if word in sizes:
+                    sizes[word].append(size)
+    result = []
+    for index, found in sizes.items():
+        # A dimension of size 1 goes with any other.
+        size = found[0] if len(found) == 1 else next((one for one in found if one != 1), 1)
+        result.append(size)
+    return result
+
+
+def _number(value):
+    """A number in the place of a symbol: its kind alone counts for the type of the result."""
+    return value if isinstance(value, (int, float)) else \
+        1 if isinstance(value, torch.SymInt) else 0.5
+
+
+@functools.lru_cache(maxsize=1024)
+def _dtype(statement, operands, scalars, like):
+    with _disable_current_modes():
+        def empty(rank, dtype):
+            return torch.empty((0,) * rank, dtype=dtype)
+
+        return _map.run(statement, {name: empty(*rest) for name, *rest in operands}, dict(scalars),
+                        None if like is None else empty(*like), "zero", None).dtype
+
+
+def _scalars(scalars, names):
+    return dict(zip(names, scalars))
+
+
+def kernel(statement, tensors, names, scalars, scalar_names, bounds=None, checked=None, like=None):
+    out = None if like is None else torch.empty_like(like, memory_format=torch.contiguous_format)
+    return _map.run(statement, dict(zip(names, tensors)), _scalars(scalars, scalar_names), out,
+                    bounds, checked)
+
+
+def fake(statement, tensors, names, scalars, scalar_names, bounds=None, checked=None, like=None):
+    operands = dict(zip(names, tensors))
+    dtype = _dtype(statement, tuple((name, one.dim(), one.dtype) for name, one in operands.items()),
+                   tuple(zip(scalar_names, map(_number, scalars))),
+                   None if like is None else (like.dim(), like.dtype))
+    if like is not None:
+        return like.new_empty(like.shape)
+    if not tensors:
+        raise InvalidArgument("map: a statement without tensors has no device: pass the left side")
+    return tensors[0].new_empty(shape(statement, operands), dtype=dtype)
+
+
+def _refuse(ctx, inputs, output):
+    raise NotSupported("map: a tensor requires grad, and a statement has no gradient: "
+                       "use torch.no_grad(), or detach() it")
+
+
+def _batched(info, dims, statement, tensors, names, scalars, scalar_names, bounds=None,
+             checked=None, like=None):
+    """The calls of a batch are made one after the other."""
+    def at(value, dim, place):
+        return value if dim is None else value.select(dim, place)
+
+    like_dim = dims[7] if len(dims) > 7 else None
+    results = [torch.ops.kiln.map(
+        statement, [at(one, dim, place) for one, dim in zip(tensors, dims[1])], names, scalars,
+        scalar_names, bounds, checked, None if like is None else at(like, like_dim, place))
+        for place in range(info.batch_size)]
+    return torch.stack(results), 0
+
+
+def define(library):
+    library.define(SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl("map", kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake("kiln::map", fake, lib=library)
+    torch.library.register_autograd("kiln::map", _refuse, setup_context=_refuse, lib=library)
+    torch.library.register_vmap("kiln::map", _batched, lib=library)
+
+
+def traced(statement, /, *, out=None, bounds=None, checked=None, **operands):
+    """kiln.map through torch.ops.kiln; torch.compile() follows it instead of kiln.map."""
+    name = statement.partition("=")[0].partition("[")[0].strip(" +*")
+    if out is None:
+        out = operands.pop(name, None)
+    names = [key for key, value in operands.items() if isinstance(value, torch.Tensor)]
+    rest = [key for key in operands if key not in names]
+    result = torch.ops.kiln.map(statement, [operands[key] for key in names], names,
+                                [operands[key] for key in rest], rest, bounds, checked, out)
+    return result if out is None else out.copy_(result)
