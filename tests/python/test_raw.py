@@ -11,6 +11,7 @@ import unittest
 
 from support import kill_daemon, kiln, numpy, rand, run
 from kiln import _headers
+from kiln._raw import written
 
 try:
     import torch
@@ -405,6 +406,19 @@ class Refusals(unittest.TestCase):
             kiln.RawKernel(AXPY, "axpy<float>", backend="nvcc")
         with self.assertRaisesRegex(kiln.Error, "--wrong"):
             kiln.RawKernel(AXPY, "axpy<float>", options=("--wrong",)).compile()
+
+    def test_what_a_kernel_may_write(self):
+        for source, seen in [
+                ("void k(const float *x, float const*__restrict__ y, T *const z, long n)", [0, 0, 1, 1]),
+                ("void __launch_bounds__(8) k(const A<2, 3> *a, const int *b = f(1, 2))", [0, 0]),
+                ("void k(const float **x, const float x[3], const float (*f)(int))", [1, 1, 1]),
+                ("void k() { k(1, 2); }", []),
+                # Of two the one that may write; of two numbers of parameters nothing is known.
+                ("void k(const int *x); __global__ void k(int *x)", [1]),
+                ("void k(const int *x); __global__ void k(int x, int y)", []),
+                ("void other(const int *x) { k(x, 1); }", [])]:
+            text = f"// __global__ void k(int *wrong)\ntemplate <int N> __global__ {source}"
+            self.assertEqual(list(written(text, "a::k<(3 > 2)>")), seen, source)
 
     def test_a_fault(self):
         kernel = kiln.RawKernel("__global__ void f(int *x) { *(int *)16 = 1; }", "f")

@@ -84,6 +84,22 @@ class Torch(unittest.TestCase):
             out = torch.empty(3, 4)
             self.assertIs(kiln.softmax(torch.randn(3, 4), out=out), out)
 
+    def test_autograd_sees_what_a_kernel_may_write(self):
+        kernel = kiln.RawKernel("""extern "C" __global__ void twice(const float *x, float *y)
+            {
+                y[threadIdx.x] = 2 * x[threadIdx.x];
+            }""", "twice")
+        x, y = torch.randn(4), torch.randn(4, requires_grad=True).exp()
+        kept = y.detach()  # of one version with y
+        versions = [x._version, y._version]
+        kernel(1, 4, (x, kept))
+        self.assertTrue(torch.equal(kept, 2 * x))
+        self.assertEqual([x._version, y._version], [versions[0], versions[1] + 1])
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            y.sum().backward()
+        with torch.inference_mode():
+            kernel(1, 4, [x, torch.zeros(4)])
+
     def test_outputs_of_another_shape(self):
         x = torch.randn(6, 5, 8)
         for _ in range(3):  # the first call makes what later ones make outputs like

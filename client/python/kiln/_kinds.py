@@ -101,10 +101,17 @@ def of_torch(type):
         # Without elements its strides would not be those of a new tensor.
         return None if 0 in shape else empty(like, (), dtype).expand(shape)
 
+    increment = torch._C._increment_version
+    try:
+        increment(())
+    except TypeError:  # an older one takes one tensor
+        def increment(tensors):
+            torch._C._increment_version(tensors[0])
+
     def written(tensor):
         # Autograd refuses to use what it kept of a tensor that was written since.
         if not tensor.is_inference():
-            torch.autograd.graph.increment_version(tensor)
+            increment((tensor,))
 
     modes, tracing = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
     forward = torch.autograd.forward_ad

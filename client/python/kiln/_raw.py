@@ -47,6 +47,47 @@ def _words(options):
         yield name, value
 
 
+def written(source, name):
+    """For each parameter of a kernel, whether it may write what a pointer there points to.
+
+    A pointer to const is only read, and everything else may be written.  b"" where the source does
+    not say: the kernel is in a header, or declared with several numbers of parameters.
+    """
+    import re
+
+    text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', " ", source, flags=re.S)
+    base = name.partition("<")[0].rpartition("::")[2].strip()
+    found = set()
+    for match in re.finditer(rf"\b{re.escape(base)}\s*\(", text):
+        head = re.split("[;{}]", text[:match.start()])[-1]
+        if "__global__" in head:
+            found.add(tuple(map(_may_write, _parameters(text, match.end()))))
+    if len({len(row) for row in found}) != 1:
+        return b""
+    return bytes(map(any, zip(*found)))
+
+
+def _parameters(text, begin):
+    """The parameters of a function, up to the parenthesis that closes them."""
+    depth, from_, words = 0, begin, []
+    for at in range(begin, len(text)):
+        closes = text[at] in ")]>}"
+        if depth == 0 and (text[at] == "," or closes):
+            words.append(text[from_:at])
+            from_ = at + 1
+            if closes:
+                break
+        depth += (text[at] in "([<{") - (closes and depth > 0)
+    return words if "".join(words).strip() else []
+
+
+def _may_write(parameter):
+    parameter = parameter.partition("=")[0]
+    before, star, behind = parameter.partition("*")
+    return not (star and "*" not in behind and "const" in before.split() and
+                not set(parameter) & set("([&"))
+
+
 def _settings(options, include_dirs):
     """What options mean: macros, folders, and options for the compiler."""
     macros, folders, others = [], list(include_dirs), []
@@ -126,6 +167,10 @@ class RawKernel(_kiln.Raw):
         source, texts = self._headers.add(source, file)
         super().__init__((file, source, name), tuple(texts.items()), tuple(macros), tuple(others))
         self.name = name
+        self._source = source
+
+    def _written(self):
+        return written(self._source, self.name)
 
     def _explain(self, error):
         more = self._headers.explain(error.log)

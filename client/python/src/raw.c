@@ -16,7 +16,8 @@
 
 struct raw {
 	PyObject_HEAD struct raw_texts *texts;
-	uint64_t number; /* of all kernels that this process made, in the signature of its calls */
+	uint64_t number;   /* of all kernels that this process made, in the signature of its calls */
+	PyObject *written; /* bytes: which parameters it may write to; NULL: nobody has asked yet */
 };
 
 static uint64_t numbers;
@@ -206,6 +207,20 @@ static PyObject *run(struct raw *kernel, struct raw_launch *launch, const char *
 	return NULL;
 }
 
+/* Tells the tensors' library what was written; takes the result. */
+static PyObject *tell(struct raw *kernel, const struct raw_launch *launch, PyObject *arguments,
+					  PyObject *result)
+{
+	if (!result || !raw_launch_tells(launch))
+		return result;
+	if (!kernel->written)
+		kernel->written = PyObject_CallMethod((PyObject *)kernel, "_written", NULL);
+	if (kernel->written && raw_launch_tell(launch, arguments, kernel->written) == 0)
+		return result;
+	Py_DECREF(result);
+	return NULL;
+}
+
 static PyObject *raw_call(PyObject *self, PyObject *args, PyObject *named)
 {
 	static char *names[] = {"grid", "block", "args", "shared_mem", NULL};
@@ -215,11 +230,21 @@ static PyObject *raw_call(PyObject *self, PyObject *args, PyObject *named)
 	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|I:kernel", names, &grid, &block, &arguments,
 									 &shared))
 		return NULL;
+	if (!PyTuple_Check(arguments) && !PyList_Check(arguments)) {
+		error_raise_type("args is a tuple of tensors and scalars, and of nothing else");
+		return NULL;
+	}
+	/* A list may be changed by others while the kernel runs. */
+	arguments = PySequence_Tuple(arguments);
+	if (!arguments)
+		return NULL;
 	raw_launch_begin(&launch);
 	PyObject *result = NULL;
 	if (raw_launch_fill(&launch, grid, block, arguments, shared) == 0)
 		result = run((struct raw *)self, &launch, NULL, launch.device);
+	result = tell((struct raw *)self, &launch, arguments, result);
 	raw_launch_end(&launch);
+	Py_DECREF(arguments);
 	return result;
 }
 
@@ -259,6 +284,7 @@ static int raw_start(PyObject *self, PyObject *args, PyObject *named)
 	if (!texts)
 		return RAISED;
 	raw_texts_unref(kernel->texts);
+	Py_CLEAR(kernel->written);
 	kernel->texts = texts;
 	kernel->number = ++numbers;
 	return 0;
@@ -268,6 +294,7 @@ static void raw_free(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 	raw_texts_unref(((struct raw *)self)->texts);
+	Py_XDECREF(((struct raw *)self)->written);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }

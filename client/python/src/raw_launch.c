@@ -166,20 +166,39 @@ void raw_launch_begin(struct raw_launch *launch)
 int raw_launch_fill(struct raw_launch *launch, PyObject *grid, PyObject *block, PyObject *arguments,
 					unsigned shared_bytes)
 {
-	bool tuple = PyTuple_Check(arguments);
 	if (read_extents(grid, "grid", launch->launch.grid) != 0 ||
 		read_extents(block, "block", launch->launch.block) != 0)
 		return RAISED;
-	if (!tuple && !PyList_Check(arguments))
-		return error_raise_type("args is a tuple of tensors and scalars, and of nothing else");
-	Py_ssize_t count = tuple ? PyTuple_Size(arguments) : PyList_Size(arguments);
+	Py_ssize_t count = PyTuple_Size(arguments);
 	if (count > KILN_MAX_RAW_ARGS)
 		return error_raise_value("the launch has %zd arguments; %d are the most", count,
 								 KILN_MAX_RAW_ARGS);
 	launch->launch.shared_bytes = shared_bytes;
 	for (Py_ssize_t i = 0; i < count; i++) {
-		PyObject *item = tuple ? PyTuple_GetItem(arguments, i) : PyList_GetItem(arguments, i);
+		PyObject *item = PyTuple_GetItem(arguments, i);
 		if (!item || add_argument(launch, (int)i, item) != 0)
+			return RAISED;
+	}
+	return 0;
+}
+
+bool raw_launch_tells(const struct raw_launch *launch)
+{
+	return launch->kind && launch->kind->written;
+}
+
+int raw_launch_tell(const struct raw_launch *launch, PyObject *arguments, PyObject *written)
+{
+	char *may;
+	Py_ssize_t count;
+	if (PyBytes_AsStringAndSize(written, &may, &count) != 0)
+		return RAISED;
+	bool known = count == launch->launch.arg_count;
+	for (int i = 0; i < launch->tensor_count; i++) {
+		int at = launch->tensors[i];
+		PyObject *tensor = PyTuple_GetItem(arguments, at);
+		const struct kind *kind = (known && !may[at]) || !tensor ? NULL : kind_of(tensor);
+		if (kind && kind_tell_written(kind, tensor) != 0)
 			return RAISED;
 	}
 	return 0;
