@@ -259,9 +259,15 @@ int autostart(const char *path, const char *daemon, bool usual, int64_t deadline
 	if (status == KILN_OK)
 		status = hear(pipe[0], daemon, deadline, &started->pid);
 #ifdef SYS_pidfd_open
-	/* -1 on old kernels, where only the deadline ends the wait */
-	if (status == KILN_OK)
+	/* -1 on old kernels, where only the deadline ends the wait.  A daemon that is gone already has
+	 * no pidfd; the pipe, which has no other end any more, reads as its end. */
+	if (status == KILN_OK) {
 		started->watch = (int)syscall(SYS_pidfd_open, started->pid, 0);
+		if (started->watch < 0 && errno == ESRCH) {
+			started->watch = pipe[0];
+			pipe[0] = -1;
+		}
+	}
 #endif
 out:
 	for (int i = 0; i < 2; i++)

@@ -3,12 +3,6 @@
  */
 #include "extension.h"
 
-int module_add_type(PyObject *module, const char *name, PyType_Spec *spec)
-{
-	PyObject *type = PyType_FromSpec(spec);
-	return type ? PyModule_AddObject(module, name, type) : RAISED;
-}
-
 static PyMethodDef functions[] = {
 	{"call", module_call, METH_VARARGS,
 	 "call(op, inputs, outputs, attributes, names=()): runs an operator by its name.  inputs and "

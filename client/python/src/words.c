@@ -25,3 +25,9 @@ PyObject *package_member(const char *module, const char *name)
 	Py_XDECREF(loaded);
 	return member;
 }
+
+int module_add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+	PyObject *type = PyType_FromSpec(spec);
+	return type ? PyModule_AddObject(module, name, type) : RAISED;
+}

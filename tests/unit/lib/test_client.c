@@ -6,9 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -162,6 +166,43 @@ static void test_reason(void **state)
 	SAYS(expected);
 	unlink(log);
 	unlink(daemon);
+	rmdir(directory);
+}
+
+/* A daemon may be gone, and its number free, before the library asks the kernel for its end. */
+static void test_autostart_gone(void **state)
+{
+	(void)state;
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ESRCH),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], log[64];
+	kiln_client *client = NULL;
+	kiln_connect_options options = {.size = sizeof(options),
+									.socket = path,
+									.daemon = "/bin/false",
+									.timeout_ms = 60000,
+									.flags = KILN_CONNECT_AUTOSTART};
+	int status = 0;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s/s", directory);
+	snprintf(log, sizeof(log), "%s/kilnd.log", directory);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+			_exit(2);
+		_exit(kiln_connect(&options, &client) != KILN_ECONN ||
+			  !strstr(kiln_errmsg(), "ended at once"));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	unlink(log);
 	rmdir(directory);
 }
 
@@ -552,12 +593,13 @@ static void test_fork(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hello),       cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_nobody),      cmocka_unit_test(test_autostart),
-		cmocka_unit_test(test_reason),      cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_turned_away), cmocka_unit_test(test_dead),
-		cmocka_unit_test(test_ends),        cmocka_unit_test(test_chatter),
-		cmocka_unit_test(test_busy),        cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_hello),   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_nobody),  cmocka_unit_test(test_autostart),
+		cmocka_unit_test(test_reason),  cmocka_unit_test(test_autostart_gone),
+		cmocka_unit_test(test_silent),  cmocka_unit_test(test_turned_away),
+		cmocka_unit_test(test_dead),    cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_chatter), cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_fork),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");
