@@ -6,10 +6,10 @@
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
  * Five targets compile what they would be asked for.  sm_90 takes the first case of each kind
- * (operator, variant, dtype of the first operand) and a quarter of the rest: the borders of sizes
+ * (operator, variant, dtype of the first operand) and an eighth of the rest: the borders of sizes
  * and strides and the operands that are left out.  Each of the others takes the first kind of every
  * variant and every 32nd kernel of the rest; the other dtypes of a variant take turns among them.
- * Of generic kernels, which are long and alike, sm_90 takes every third and the others every 24th.
+ * Of generic kernels, which are long and alike, sm_90 takes every sixth and the others every 24th.
  * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
@@ -277,11 +277,11 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 static bool is_taken(const struct unit *unit, int number, int target)
 {
 	if (generics && !all_targets_take_all)
-		return number % (target ? 24 : 3) == target;
+		return number % (target ? 24 : 6) == target;
 	if (all_targets_take_all)
 		return true;
 	if (target == 0)
-		return unit->representative || cases_in_quarter(unit->name);
+		return unit->representative || cases_in_sample(unit->name);
 	if (unit->representative && (unit->turn == 0 || unit->turn % (TARGETS - 1) == target - 1))
 		return true;
 	return number % (8 * (TARGETS - 1)) == target - 1;

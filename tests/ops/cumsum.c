@@ -167,7 +167,8 @@ static void add_axes(void)
 
 	for (int i = 0; i < MAKE_COUNT(axes); i++)
 		for (int k = 0; k < 3; k++)
-			add(op_of(i + k), dtype_of(i + 2 * k), &axes[i].shape, axes[i].axis, 0);
+			add(op_of(i + k), dtype_of(i + 2 * k), &axes[i].shape, axes[i].axis,
+				axes[i].shape.size[0] == 70000 ? CASES_SLOW : 0); /* a block a row */
 }
 
 /* Gaps, repeats, another order, and addresses that are aligned to elements alone. */

@@ -71,14 +71,14 @@ const struct cases_refusal *cases_refusals(int family)
 	return families[family]->refusals;
 }
 
-bool cases_in_quarter(const char *name)
+bool cases_in_sample(const char *name)
 {
 	uint64_t state = 0;
 	for (; *name; name++) {
 		state ^= (uint64_t)(unsigned char)*name;
 		state = cases_word(&state);
 	}
-	return state % 4 == 1;
+	return state % 8 == 1;
 }
 
 /* ---- Names ---- */

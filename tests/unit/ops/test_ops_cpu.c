@@ -8,8 +8,8 @@
  *
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
- * --kinds: the first case of each kind (operator, variant, dtype of the first operand), and a
- * quarter of the others, unless KILN_TEST_ALL is set.
+ * --kinds: the first case of each kind (operator, variant, dtype of the first operand), and an
+ * eighth of the others, unless KILN_TEST_ALL is set.
  * --quick: one case in five.
  * --check: one in twenty, compiled to be checked: none may touch memory that is not its own, nor
  * may its results depend on the order of threads.  With --quick one in a hundred.
@@ -221,7 +221,7 @@ static int drop_alike(struct item *items, int count)
 	qsort(items, (size_t)count, sizeof(items[0]), by_kind);
 	for (int i = 0; i < count; i++) {
 		name_kind(&items[i], kind);
-		if (strcmp(kind, last) != 0 || cases_in_quarter(items[i].c.name))
+		if (strcmp(kind, last) != 0 || cases_in_sample(items[i].c.name))
 			items[kept++] = items[i];
 		snprintf(last, sizeof(last), "%s", kind);
 	}
