@@ -415,7 +415,7 @@ static void under_attack(struct kilnd *daemon, int64_t milliseconds,
 
 static void nonsense_in_memory(void **state)
 {
-	under_attack(*state, from_environment("KILN_ATTACK_MS", getenv("KILN_SANITIZE") ? 5000 : 8000),
+	under_attack(*state, from_environment("KILN_ATTACK_MS", getenv("KILN_SANITIZE") ? 3000 : 5000),
 				 write_nonsense);
 }
 

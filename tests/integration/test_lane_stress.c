@@ -321,7 +321,7 @@ static int64_t wanted_launches(void)
 {
 	const char *wish = getenv("KILN_STRESS_LAUNCHES");
 	if (!wish)
-		return getenv("KILN_SANITIZE") ? 100000 : 500000;
+		return getenv("KILN_SANITIZE") ? 50000 : 250000;
 	int64_t launches = strtoll(wish, NULL, 10);
 	return launches > 0 ? launches : 0;
 }
