@@ -30,6 +30,8 @@ struct scan_line {
 	size_t mark, mark_bytes; /* ONCE, INCLUDE: the directive itself, without what follows */
 	char name[KERNEL_TARGET_MAX * 8]; /* INCLUDE; FOREIGN: of <name>, else "" */
 	bool is_test;                     /* #if, #elif */
+	bool is_else;                     /* #else, #elif, ... */
+	int nesting;                      /* 1: #if, #ifdef, #ifndef; -1: #endif */
 };
 
 void scan_begin(struct scan *scan, const struct compile_file *file);
@@ -48,6 +50,14 @@ bool scan_name_ok(const char *name);
 
 /* Adds what the user wrote, includes in place. */
 int user_add(const struct compile_job *job, struct util_text *text, char error[KERNEL_ERROR_MAX]);
+
+/* ---- once.c ---- */
+
+enum once { ONCE_NOT, ONCE_PRAGMA, ONCE_GUARD };
+/* Says of each file of a user but the first, which is the source, whether it has an effect only the
+ * first time. */
+void once_find(const struct compile_job *job, const struct compile_file *files, int count,
+			   enum once *out);
 
 /* ---- shared.c ---- */
 

@@ -6,7 +6,8 @@
  *   sources.c   the kernel sources, embedded or from --kernel-dir, and what a file includes
  *   scan.c      finds the #include lines of a source
  *   unit.c      the one text a compiler sees
- *   user.c      the part of it that a user wrote: includes, line numbers
+ *   user.c      the part of it that a user wrote: includes, line numbers; once.c: which headers
+ *               count once
  *   shared.c    dynamic shared memory in users' sources, for the cpu device
  *   options.c   the options each compiler gets
  *   key.c       everything that can change the bits, as a text and its hash; and back

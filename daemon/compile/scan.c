@@ -101,8 +101,12 @@ static enum scan_kind read_directive(const char *end, struct scan_line *line)
 	if ((next = skip_word(at, end, "include")))
 		return read_include(next, end, line);
 	line->is_test = skip_word(at, end, "if") || skip_word(at, end, "elif");
-	if (skip_word(at, end, "endif") || skip_word(at, end, "else") || skip_word(at, end, "elif") ||
-		skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef"))
+	line->is_else = skip_word(at, end, "else") || skip_word(at, end, "elif") ||
+					skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef");
+	line->nesting =
+		skip_word(at, end, "if") || skip_word(at, end, "ifdef") || skip_word(at, end, "ifndef");
+	line->nesting -= skip_word(at, end, "endif") != NULL;
+	if (line->is_else || line->nesting < 0)
 		return SCAN_BRANCH;
 	if (skip_word(at, end, "include_next") || skip_word(at, end, "import") ||
 		skip_word(at, end, "embed"))

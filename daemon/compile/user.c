@@ -98,8 +98,10 @@ int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MA
 struct placing {
 	const struct compile_file *files; /* the source, then the headers */
 	int count;
-	bool once[COMPILE_MAX_FILES]; /* has #pragma once */
+	enum once once[COMPILE_MAX_FILES];
 	bool open[COMPILE_MAX_FILES]; /* is being placed */
+	bool done[COMPILE_MAX_FILES]; /* is placed where no condition leaves it out, and counts once */
+	int depth;                    /* of conditions around the place, guards left out */
 	bool answers;                 /* __has_include */
 	struct util_text *text;
 };
@@ -130,9 +132,10 @@ static void place_include(struct placing *placing, int number, const struct scan
 	struct util_text *text = placing->text;
 	int header = line->name[0] ? find_placed(placing, line->name) : -1;
 	/* An include guard ends a circle of headers: the second time there is nothing. */
-	bool placed = header >= 0 && !placing->open[header];
+	bool placed = header >= 0 && !placing->open[header] && !placing->done[header];
 
 	if (placed) {
+		placing->done[header] = placing->depth == 0 && placing->once[header] != ONCE_NOT;
 		place(placing, header);
 		util_text_add(text, "#line %d \"%s\"\n", scan->line, placing->files[number].name);
 	}
@@ -191,16 +194,19 @@ static void place(struct placing *placing, int number)
 	struct scan scan;
 	struct scan_line line;
 	enum scan_kind kind;
+	int depth = placing->depth;
 
 	if (text->size > COMPILE_MAX_UNIT)
 		return;
 	placing->open[number] = true;
-	if (placing->once[number])
+	placing->depth -= placing->once[number] == ONCE_GUARD;
+	if (placing->once[number] == ONCE_PRAGMA)
 		util_text_add(text, "#ifndef KILN_ONCE_%d\n#define KILN_ONCE_%d\n", number, number);
 	util_text_add(text, "#line 1 \"%s\"\n", file->name);
 	scan_begin(&scan, file);
 	while ((kind = scan_next(&scan, &line)) != SCAN_END) {
 		branch = branch || kind == SCAN_BRANCH;
+		placing->depth += line.nesting;
 		if (kind == SCAN_INCLUDE || kind == SCAN_FOREIGN) {
 			place_include(placing, number, &scan, &line);
 			grown = true;
@@ -218,22 +224,10 @@ static void place(struct placing *placing, int number)
 	}
 	if (file->bytes && file->text[file->bytes - 1] != '\n')
 		util_text_add(text, "\n");
-	if (placing->once[number])
+	if (placing->once[number] == ONCE_PRAGMA)
 		util_text_add(text, "#endif\n");
 	placing->open[number] = false;
-}
-
-static bool has_once(const struct compile_file *file)
-{
-	struct scan scan;
-	struct scan_line line;
-	enum scan_kind kind;
-
-	scan_begin(&scan, file);
-	while ((kind = scan_next(&scan, &line)) != SCAN_END)
-		if (kind == SCAN_ONCE)
-			return true;
-	return false;
+	placing->depth = depth;
 }
 
 static void place_all(const struct compile_job *job, const struct compile_file *files,
@@ -246,13 +240,12 @@ static void place_all(const struct compile_job *job, const struct compile_file *
 		util_text_add(text, "#line 1 \"macros\"\n");
 	for (int i = 0; i < job->macro_count; i++)
 		util_text_add(text, "#define %s %s\n", job->macros[i].name, job->macros[i].value);
-	for (int i = 1; i < placing.count; i++)
-		placing.once[i] = has_once(&files[i]);
 	if (job->by_name && !options_is_cpu(job->target)) {
 		util_text_add(text, "#line 1 \"%s\"\n", files[0].name);
 		util_text_bytes(text, files[0].text, files[0].bytes);
 		util_text_add(text, "\n");
 	} else {
+		once_find(job, files, placing.count, placing.once);
 		place(&placing, 0);
 	}
 }

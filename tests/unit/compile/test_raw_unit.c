@@ -140,6 +140,82 @@ static void circles_end(void **state)
 					  "\n");
 }
 
+/* Each header includes the two behind it, and so there are more ways than a text has room for. */
+static void headers_with_guards_are_placed_once(void **state)
+{
+	enum { HEADERS = 60 };
+	static char names[HEADERS + 2][8], texts[HEADERS + 2][160];
+	struct compile_file files[HEADERS + 2];
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	for (int i = 0; i <= HEADERS + 1; i++) {
+		snprintf(names[i], sizeof(names[i]), "h%d", i);
+		snprintf(
+			texts[i], sizeof(texts[i]),
+			i % 2 ? "// %d\n# ifndef H_%d /* */\n#define H_%d\n#include \"h%d\"\n#include \"h%d\"\n"
+					"#endif // H\n/* end */\n"
+				  : "#pragma once // %d %d %d\n#include \"h%d\"\n#include \"h%d\"\n",
+			i, i, i, i + 1 <= HEADERS ? i + 1 : 1, i + 2 <= HEADERS ? i + 2 : 1);
+		files[i] = (struct compile_file){names[i], texts[i], strlen(texts[i])};
+	}
+	const struct compile_job job = job_of("sm_90", files, HEADERS + 1);
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_in_range(strlen(text), HEADERS * 40, HEADERS * 400);
+	for (int i = 1; i <= HEADERS; i += 2) {
+		char line[40];
+		snprintf(line, sizeof(line), "#define H_%d\n", i);
+		const char *found = strstr(text, line);
+		assert_non_null(found);
+		assert_null(strstr(found + 1, line));
+	}
+	free(text);
+}
+
+/* Where it is not sure that the first one counts, the next one is there as well. */
+static void others_are_placed_as_often_as_they_are_included(void **state)
+{
+	static const char *const twice[] = {
+		"int h;\n",
+		"#ifndef G\n#define G\nint h;\n#else\nint h2;\n#endif\n",
+		"#ifndef G\n#define G\n#endif\nint h;\n",
+		"int h;\n#ifndef G\n#define G\n#endif\n",
+		"#ifndef G\n#define G\nint h;\n#endif\n#undef G\n",
+		"#ifndef G\n#define OTHER\nint h;\n#endif\n",
+		"#if !G\n#define G 1\nint h;\n#endif\n",
+		"#ifndef GIVEN\n#define GIVEN\nint h;\n#endif\n",
+		"#ifndef SAME\n#define SAME\nint h;\n#endif\n",
+		"#ifndef MAIN\n#define MAIN\nint h;\n#endif\n",
+	};
+	const struct compile_macro given = {"GIVEN", "1"};
+	struct compile_file files[] = {
+		FILE_OF("k.cu", "#define MAIN\n#include \"h\"\n#include \"h\"\n"), FILE_OF("h", ""),
+		FILE_OF("g", "#ifndef SAME\n#define SAME\n#endif\n")};
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(twice) / sizeof(*twice) + 2; i++) {
+		static const char once[] = "#ifndef G\n#define G\nint h;\n#endif\n";
+		bool last = i >= sizeof(twice) / sizeof(*twice);
+		files[1].text = last ? once : twice[i];
+		files[1].bytes = strlen(files[1].text);
+		/* At the end one that counts once, but first in a branch. */
+		if (i > sizeof(twice) / sizeof(*twice))
+			files[0] = (struct compile_file)FILE_OF(
+				"k.cu", "#ifdef A\n#include \"h\"\n#endif\n#include \"h\"\n#include \"h\"\n");
+		struct compile_job job = job_of("cpu", files, 3);
+		job.macros = &given;
+		job.macro_count = 1;
+		assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+		const char *first = strstr(text, "int h;\n");
+		assert_non_null(first);
+		const char *second = strstr(first + 1, "int h;\n");
+		assert_int_equal(second != NULL, i != sizeof(twice) / sizeof(*twice));
+		assert_null(second ? strstr(second + 1, "int h;\n") : NULL);
+		free(text);
+	}
+}
+
 /* Each header includes the next one twice: a unit that doubles thirty times over. */
 static void a_unit_has_a_size(void **state)
 {
@@ -358,6 +434,8 @@ int main(void)
 		cmocka_unit_test(lines_are_right_behind_branches),
 		cmocka_unit_test(what_did_not_come_is_an_error_where_it_counts),
 		cmocka_unit_test(circles_end),
+		cmocka_unit_test(headers_with_guards_are_placed_once),
+		cmocka_unit_test(others_are_placed_as_often_as_they_are_included),
 		cmocka_unit_test(a_unit_has_a_size),
 		cmocka_unit_test(some_headers_go_by_name),
 		cmocka_unit_test(wrong_jobs_are_refused),
