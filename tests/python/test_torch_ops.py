@@ -1,7 +1,7 @@
 """test_torch_ops.py: torch.ops.kiln.NAME, and what reaches it: torch.compile, export, vmap."""
 import unittest
 
-import support  # noqa: F401  a daemon of the tests' own
+import support
 from torch_cases import cases, leaves, normal, prepared, torch
 
 import kiln
@@ -50,6 +50,17 @@ class Operators(unittest.TestCase):
     def test_all_are_there(self):
         for name in kiln._operators.__all__:
             self.assertTrue(hasattr(torch.ops.kiln, name))
+
+    def test_there_once_both_are_imported(self):
+        for first, second in [("torch", "kiln"), ("kiln", "torch")]:
+            seen = support.run(
+                f"import {first}, {second}, sys, threading\n"
+                "seen = ['kiln.torch' in sys.modules]\n"
+                "def look(): seen.append(torch.ops.kiln.softmax(torch.zeros(2)).tolist())\n"
+                "threads = [threading.Thread(target=look) for _ in range(4)]\n"
+                "[one.start() for one in threads], [one.join() for one in threads]\n"
+                "print(seen, hasattr(torch.ops.kiln, 'nothing'))")
+            self.assertEqual(seen, f"{[False] + [[0.5, 0.5]] * 4} False\n")
 
     def test_second_derivative(self):
         x = normal(3, 5).requires_grad_()

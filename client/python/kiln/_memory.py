@@ -1,7 +1,4 @@
 """Memory that this process and the daemon share."""
-from math import prod
-from operator import index
-
 from . import _kiln
 from ._errors import Error, refusal, shown
 
@@ -12,6 +9,9 @@ def empty(shape, dtype="float32"):
     It belongs to the thread that makes it; calls of other threads copy it.  torch.from_numpy() and
     memoryview() share it, too.
     """
+    from math import prod
+    from operator import index
+
     import numpy
 
     try:
