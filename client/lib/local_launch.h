@@ -139,8 +139,8 @@ int local_check_device(const kiln_call *call, const char *what, const char *inst
 
 /* Chooses the way of a launch, and counts the launch: the way itself, or the better one. */
 struct local_way *local_tier_choose(struct local_way *way, const struct local_context *current);
-/* Loads better kernels that were found, where the stream is idle, and takes in what the daemon has
- * answered.  It never waits. */
+/* Takes in what the daemon has answered, without waiting, and loads better kernels that were found,
+ * where the stream is idle or the ways have been patient. */
 void local_tier_tend(struct kiln_client *client, const struct local_context *current, void *stream);
 /* Unloads and frees all ways of the call.  forked: the driver is not called. */
 void local_forget(struct kiln_call *call, bool forked);
@@ -151,10 +151,10 @@ struct local_use;
 
 /* The context that is current in this thread; ENOTSUP or EINVAL with a message. */
 int local_current(struct local_context *out);
-/* Loads the way's kernel into the current context, if the stream is idle and does not capture: the
- * load keeps nothing waiting.  KILN_OK; KILN_EAGAIN without a message: the stream is busy; or why
- * the kernel cannot be loaded. */
-int local_load_quietly(struct local_way *way, const struct local_context *current, void *stream);
+/* Loads the way's kernel into the current context.  KILN_OK; KILN_EAGAIN without a message: the
+ * stream captures, or is busy and that matters; or why the kernel cannot be loaded. */
+int local_load_later(struct local_way *way, const struct local_context *current, void *stream,
+					 bool busy_too);
 /* Puts one launch on the stream; the caller has checked the operands. */
 int local_start(struct local_way *way, const struct local_context *current,
 				const kiln_place *operands, int count, void *stream);

@@ -31,10 +31,11 @@ int local_load(struct local_way *way, const struct local_context *current, struc
 	return local_current(&none);
 }
 
-int local_load_quietly(struct local_way *way, const struct local_context *current, void *stream)
+int local_load_later(struct local_way *way, const struct local_context *current, void *stream,
+					 bool busy_too)
 {
 	struct local_context none = *current;
-	(void)way, (void)stream;
+	(void)way, (void)stream, (void)busy_too;
 	return local_current(&none);
 }
 
@@ -184,12 +185,13 @@ void local_unload(struct local_way *way, bool forked)
 	}
 }
 
-int local_load_quietly(struct local_way *way, const struct local_context *current, void *stream)
+int local_load_later(struct local_way *way, const struct local_context *current, void *stream,
+					 bool busy_too)
 {
 	struct local_use *use = NULL;
 	if (way->is.kind != LOCAL_KERNEL)
 		return KILN_OK;
-	return local_stream_is_idle(stream) ? find_use(way, current, &use) : KILN_EAGAIN;
+	return local_stream_may_load(stream, busy_too) ? find_use(way, current, &use) : KILN_EAGAIN;
 }
 
 /* ---- Scratch memory ---- */

@@ -61,13 +61,15 @@ static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 			   : CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-bool local_stream_is_idle(CUstream stream)
+bool local_stream_may_load(CUstream stream, bool busy_too)
 {
 	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	/* A query of a stream that captures would spoil the graph. */
 	if (cuda.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
 		capture != CU_STREAM_CAPTURE_STATUS_NONE)
 		return false;
+	if (busy_too)
+		return true;
 	CUstreamCaptureMode mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	CUresult result = cuda.cuStreamQuery(stream);
 	(void)relax(mode);

@@ -47,8 +47,8 @@ int local_module_grant(struct local_module *module, uint32_t bytes);
 void local_module_keep(struct local_module *module);
 /* The module's pool of scratch memory, made when the first way asks. */
 int local_module_pool(struct local_module *module, CUmemoryPool *out);
-/* Whether the stream has nothing to do, and does not capture. */
-bool local_stream_is_idle(CUstream stream);
+/* Whether a kernel may be loaded now: the stream does not capture, and is idle, or need not be. */
+bool local_stream_may_load(CUstream stream, bool busy_too);
 /* Sets the message for a result of the driver; returns its status. */
 int local_module_fail(CUresult result, const char *function, const char *what);
 

@@ -1,7 +1,8 @@
 /*
  * local_tier.c: swaps the generic kernel of a way for the exact one.  The client posts a question
- * after 2, 4, 8, ... launches, and no launch waits for the answer; a launch that finds its stream
- * idle loads the exact kernel, for a load waits for what the GPU runs.  It knows nothing of CUDA.
+ * after 2, 4, 8, ... launches, and no launch waits for the answer.  A load waits for what the GPU
+ * runs, so a launch that finds its stream idle loads the exact kernel.  Where a GPU is never idle,
+ * the host is ahead of it, and may wait for it once.  The file knows nothing of CUDA.
  */
 #include "call.h"
 #include "client.h"
@@ -10,6 +11,10 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Launches on a busy stream before a better kernel is loaded all the same. */
+#define LOCAL_PATIENCE 1000
 
 static void local_tier_assert_valid(const struct local_tier *tier)
 {
@@ -39,6 +44,13 @@ static void wait_longer(struct local_tier *tier, uint64_t again)
 	tier->state = again > 0 ? LOCAL_TIER_GENERIC : LOCAL_TIER_LAST;
 }
 
+/* The operands of a launch were checked against the way's template. */
+static bool demands_the_same(const struct local_way *way, const struct local_way *better)
+{
+	return way->is.operand_count == better->is.operand_count &&
+		   memcmp(way->is.operands, better->is.operands, sizeof(way->is.operands)) == 0;
+}
+
 static void local_tier_take(struct question *question, int64_t status, struct answer *answer)
 {
 	struct local_way *way = question->asker;
@@ -52,7 +64,8 @@ static void local_tier_take(struct question *question, int64_t status, struct an
 		better = local_read(tier->call, tier->alignments, answer);
 	if (better)
 		better = local_keep(tier->call->local, better);
-	if (better && better->tier.state == LOCAL_TIER_LAST && better != way) {
+	if (better && better != way && better->tier.state == LOCAL_TIER_LAST &&
+		demands_the_same(way, better)) {
 		tier->state = LOCAL_TIER_FOUND;
 		tier->better = better;
 		tier->next_found = client->local_found;
@@ -78,26 +91,31 @@ static void ask(struct local_way *way)
 
 /* ---- Launching ---- */
 
+/* Loads what was found for the way, unless that is to wait. */
+static void take_over(struct local_way *way, const struct local_context *current, void *stream)
+{
+	struct local_tier *tier = &way->tier;
+	bool busy_too = tier->launches >= LOCAL_PATIENCE;
+	int status = local_load_later(tier->better, current, stream, busy_too);
+	if (status == KILN_EAGAIN)
+		return;
+	leave_found(way);
+	tier->state = status == KILN_OK ? LOCAL_TIER_REPLACED : LOCAL_TIER_LAST;
+	if (status != KILN_OK)
+		tier->better = NULL;
+	local_tier_assert_valid(tier);
+}
+
 void local_tier_tend(struct kiln_client *client, const struct local_context *current, void *stream)
 {
 	if (client->questions)
 		(void)link_drain(client);
 	struct local_way *way = client->local_found;
 	while (way) {
-		struct local_tier *tier = &way->tier;
-		struct local_way *next = tier->next_found;
-		int status = tier->of.context == current->context && tier->of.id == current->id
-						 ? local_load_quietly(tier->better, current, stream)
-						 : KILN_EAGAIN;
-		if (status != KILN_EAGAIN)
-			leave_found(way);
-		if (status == KILN_OK) {
-			tier->state = LOCAL_TIER_REPLACED;
-		} else if (status != KILN_EAGAIN) {
-			tier->state = LOCAL_TIER_LAST;
-			tier->better = NULL;
-		}
-		local_tier_assert_valid(tier);
+		struct local_way *next = way->tier.next_found;
+		const struct local_context *of = &way->tier.of;
+		if (of->context == current->context && of->id == current->id)
+			take_over(way, current, stream);
 		way = next;
 	}
 }

@@ -471,10 +471,10 @@ typedef struct kiln_place {
  * first launch at an alignment asks the daemon, and the first in a context loads the kernel, for
  * which the driver waits until what runs there has ended.  Later ones wait for nobody, go on where
  * the daemon is gone, and can be captured into a graph.  A shape never seen has a generic kernel
- * first, where one is ready, and no launch waits for the exact one: once the daemon has it, the
- * first launch that finds its stream idle loads it and takes it.  A graph keeps the kernel that was
- * captured.  A call whose plan needs scratch memory (kiln_call_plan() says so) takes it from a pool
- * of its own, in the stream's order.
+ * first, where one is ready, and no launch waits for the exact one to be made: once the daemon has
+ * it, the first launch that finds its stream idle, or the thousandth, loads it and takes it.  A
+ * graph keeps the kernel that was captured.  A call whose plan needs scratch memory
+ * (kiln_call_plan() says so) takes it from a pool of its own, in the stream's order.
  *
  * ENOTSUP: the client's device is "cpu"; the context's GPU cannot run what is compiled for the
  * client's device; there is no driver; the call is a graph, or a kernel of one's own, for which

@@ -40,6 +40,14 @@ static void lazy_open(struct scene *scene, void **state)
 	kiln_call_free(prepare_transpose(scene->client));
 }
 
+/* Frees a call whose launches have ended. */
+static void finish(const struct scene *scene, kiln_call *call)
+{
+	fake->hold(0);
+	assert_int_equal(cu.synchronize(scene->stream), CUDA_SUCCESS);
+	kiln_call_free(call);
+}
+
 static const void *launch_some(const struct scene *scene, kiln_call *call, int launches)
 {
 	for (int i = 0; i < launches; i++)
@@ -124,7 +132,7 @@ static void no_launch_waits_for_a_compile(void **state)
 	assert_ptr_equal(launch_some(&scene, call, 100), exact);
 	kilnd_stop(scene.daemon);
 	assert_ptr_equal(launch_some(&scene, call, 100), exact);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	scene_close(&scene);
 }
@@ -150,9 +158,15 @@ static void a_busy_stream_and_a_capture(void **state)
 	assert_int_equal(fake->calls("cuModuleLoadData"), 2);
 	/* And with the exact kernel, which nothing can replace. */
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 2);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 1);
 	cu.drop(graph);
+	/* A stream that is never idle has the exact kernel after a thousand launches. */
+	call = prepare_columns(scene.client, COLUMNS - 5, "generic");
+	find_exact(&scene, call, 2);
+	assert_ptr_equal(launch_some(&scene, call, 900), generic);
+	assert_ptr_not_equal(launch_some(&scene, call, 100), generic);
+	finish(&scene, call);
 	scene_close(&scene);
 }
 
@@ -173,9 +187,9 @@ static void calls_and_clients_share(void **state)
 	assert_ptr_equal(launch_past(&scene, same, generic), exact);
 	assert_int_equal(fake->calls("cuModuleLoadData"), 2);
 	assert_int_equal(count(&scene, "specialized"), 1);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_ptr_equal(launch_some(&scene, same, 3), exact);
-	kiln_call_free(same);
+	finish(&scene, same);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	kiln_close(other);
 	scene_close(&scene);
@@ -206,8 +220,8 @@ static void from_the_cache(void **state)
 		continue;
 	assert_ptr_equal(launch_some(&scene, soon, 3), exact);
 	assert_int_equal(count(&scene, "jobs"), 1);
-	kiln_call_free(soon);
-	kiln_call_free(call);
+	finish(&scene, soon);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	scene_close(&scene);
 }
@@ -235,7 +249,7 @@ static void never(void **state)
 	scene_open_with(&scene, state, OPTIONS(LAZY, "--specialize", "never"));
 	kiln_call *call = prepare_transpose(scene.client);
 	launch_generic_alone(&scene, call);
-	kiln_call_free(call);
+	finish(&scene, call);
 	scene_close(&scene);
 }
 
@@ -259,7 +273,7 @@ static void frozen(void **state)
 				*error = connect_frozen(&scene, "error");
 	kiln_call *call = prepare_columns(fallback, COLUMNS - 3, "generic");
 	launch_generic_alone(&scene, call);
-	kiln_call_free(call);
+	finish(&scene, call);
 	/* The exact kernel of another shape is in the cache, for those who want that or none. */
 	kiln_call *other = prepare_columns(scene.client, COLUMNS, "generic");
 	const void *generic = find_exact(&scene, other, 1);
@@ -268,8 +282,8 @@ static void frozen(void **state)
 	assert_ptr_not_equal(launch_some(&scene, call, 1), generic);
 	assert_refused(launch_at(&scene, call, scene.x + 4, scene.y), KILN_EFROZEN,
 				   "is not in the cache");
-	kiln_call_free(other);
-	kiln_call_free(call);
+	finish(&scene, other);
+	finish(&scene, call);
 	kiln_close(fallback);
 	kiln_close(error);
 	scene_close(&scene);
@@ -289,7 +303,7 @@ static void a_compile_that_fails(void **state)
 	assert_ptr_equal(launch_some(&scene, call, 100), generic);
 	assert_int_equal(count(&scene, "specialize_failed"), 1);
 	assert_int_equal(count(&scene, "specialized"), 0);
-	kiln_call_free(call);
+	finish(&scene, call);
 	scene_close(&scene);
 }
 
@@ -310,7 +324,7 @@ static void freed_while_it_asks(void **state)
 	struct scene scene;
 	lazy_open(&scene, state);
 	kiln_call *call = ask_while_stopped(&scene);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	assert_int_equal(kill(scene.daemon->pid, SIGCONT), 0);
 	/* Its answer means nothing to those that follow. */
@@ -319,8 +333,8 @@ static void freed_while_it_asks(void **state)
 	kiln_call *late = ask_while_stopped(&scene);
 	kiln_close(scene.client);
 	assert_refused(launch(&scene, late), KILN_ECONN, "closed");
-	kiln_call_free(late);
-	kiln_call_free(call);
+	finish(&scene, late);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	assert_int_equal(kill(scene.daemon->pid, SIGCONT), 0);
 	kilnd_stop(scene.daemon);
@@ -332,9 +346,7 @@ static void what_was_found_is_not_loaded(void **state)
 	lazy_open(&scene, state);
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	find_exact(&scene, call, 1);
-	fake->hold(0);
-	assert_int_equal(cu.synchronize(scene.stream), CUDA_SUCCESS);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	assert_int_equal(fake->calls("cuModuleLoadData"), 1);
 	/* The driver refuses it: the generic one serves on. */
@@ -344,7 +356,7 @@ static void what_was_found_is_not_loaded(void **state)
 	fake->inject("cuModuleLoadData", CUDA_ERROR_OUT_OF_MEMORY, 1);
 	assert_ptr_equal(launch_some(&scene, call, 100), generic);
 	assert_int_equal(fake->calls("cuModuleLoadData"), 3);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	scene_close(&scene);
 }
@@ -359,7 +371,7 @@ static void the_daemon_dies(void **state)
 	kilnd_wait(scene.daemon, STOP_TIMEOUT_MS);
 	assert_no_children(STOP_TIMEOUT_MS);
 	assert_ptr_equal(launch_some(&scene, call, 100), generic);
-	kiln_call_free(call);
+	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	scene_close(&scene);
 }
@@ -374,7 +386,7 @@ static int swap_in_child(const struct kilnd *daemon, void *arg)
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	const void *generic = launch_some(&scene, call, 1);
 	launch_past(&scene, call, generic);
-	kiln_call_free(call);
+	finish(&scene, call);
 	kiln_close(scene.client);
 	return 0;
 }
@@ -391,7 +403,7 @@ static void two_processes(void **state)
 	launch_past(&scene, call, generic);
 	assert_int_equal(process_wait(child, CALL_TIMEOUT_MS), EXITED(0));
 	assert_int_equal(count(&scene, "specialized"), 1);
-	kiln_call_free(call);
+	finish(&scene, call);
 	scene_close(&scene);
 }
 
