@@ -23,9 +23,9 @@ _SHORT = {"cuda_fp16.h", "cuda_bf16.h"}
 _TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)|R"(?P<raw>[^\s()\\]{0,16})\(.*?\)(?P=raw)"'
                     r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
 _NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*" + _NAME, re.M)
-_TEST = re.compile(r"has_include[ \t]*\([ \t]*" + _NAME, re.I)
-_BY_MACRO = re.compile(r"^[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*)", re.M)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:[ \t]*" + _NAME + r"|[ \t]+([A-Za-z_]\w*))",
+                      re.M)
+_TEST = re.compile(r"(?:has_include|HAS_INCLUDE)[ \t]*\([ \t]*" + _NAME)
 # A macro whose value may be a part of a header's name.
 _DEFINE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([<"]?[\w./+-]+[>"]?)[ \t]*(?:$|/[/*])',
                      re.M)
@@ -64,15 +64,16 @@ class _Text:
         self.macros = None
         self.renamed = {}
         plain = text
-        if "include" in text:
-            found = [match.start() for match in _INCLUDE.finditer(text)]
-            if 'R"' in text or any(_is_doubtful(text, at) for at in found):
-                plain = _blank(text)
-        places = list(_INCLUDE.finditer(plain)) + list(_TEST.finditer(plain))
+        found = list(_INCLUDE.finditer(text)) if "include" in text else []
+        if found and ('R"' in text or any(_is_doubtful(text, at.start()) for at in found)):
+            plain = _blank(text)
+            found = list(_INCLUDE.finditer(plain))
+        self.by_macro = [match[3] for match in found if match[3]]
+        if "has_include" in plain or "HAS_INCLUDE" in plain:
+            found += _TEST.finditer(plain)
         # (name, in quotes?, where it begins)
         self.names = [(match[1] or match[2], match[1] is not None, match.start(match.lastindex))
-                      for match in places]
-        self.by_macro = _BY_MACRO.findall(plain)
+                      for match in found if match[1] or match[2]]
 
     def defined(self):
         """The macros of the text that may be parts of names: (macro, value)."""
