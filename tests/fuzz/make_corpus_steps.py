@@ -136,6 +136,7 @@ def broker_samples():
            ask("submit", call=5, operands=[[2, 0], [3, 1024]], after=5, lane=1), TURN,
            ask("write", FD, buf=2, offset=0, bytes=100), ask("read", FD, buf=3, offset=0, bytes=100), TURN,
            ask("graph", works=[{"call": 5, "operands": [[2, 0], [3, 0]]}]), TURN, ask("object", call=5, alignments=[4, 4]), TURN,
+           ask("object", call=5, alignments=[4, 4], generic=True), TURN, ask("object", call=5, alignments=[4, 4], generic=True, launches=1 << 40), TURN,
            ask("submit", call=5, operands=[[2, 0], [3, 0]], after=0), ask("cancel", ticket=6), ask("release", call=5), TURN,
            ask("free", buf=2), TURN)
     sample("broker", "order", *hello(), TURN, ask("alloc", bytes=4096, flags=0), TURN, ask("prepare", **permute()), TURN,
