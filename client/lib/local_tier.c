@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Launches on a busy stream before a better kernel is loaded all the same. */
 #define LOCAL_PATIENCE 1000
@@ -47,8 +46,12 @@ static void wait_longer(struct local_tier *tier, uint64_t again)
 /* The operands of a launch were checked against the way's template. */
 static bool demands_the_same(const struct local_way *way, const struct local_way *better)
 {
-	return way->is.operand_count == better->is.operand_count &&
-		   memcmp(way->is.operands, better->is.operands, sizeof(way->is.operands)) == 0;
+	bool same = way->is.operand_count == better->is.operand_count;
+	for (int i = 0; i < way->is.operand_count && same; i++) {
+		const struct local_operand *a = &way->is.operands[i], *b = &better->is.operands[i];
+		same = a->bytes == b->bytes && a->alignment == b->alignment && a->written == b->written;
+	}
+	return same;
 }
 
 static void local_tier_take(struct question *question, int64_t status, struct answer *answer)
