@@ -344,6 +344,29 @@ class Toolkit(unittest.TestCase):
               file=sys.stderr)
         return kernel
 
+    def test_without_a_gpu(self):
+        # More headers than are put in place: the cache keeps the kernel and not their texts.
+        headers = {f"h{i}.h": "" for i in range(60)}
+        headers["h60.h"] = "#define H <last.h>\n#include H\n"
+        headers["last.h"] = f"#define VALUE {time.time_ns() % 1000000007}\n"
+        source = "".join(f"#include <{name}>\n" for name in headers if name != "last.h")
+        kernel = kiln.RawKernel(source + "__global__ void many(int *x) { *x = VALUE; }", "many",
+                                headers=headers)
+        try:
+            self.assertIsNone(kernel.compile("sm_90"))
+        except kiln.NotSupported as error:
+            self.skipTest(str(error))
+        kernel.compile(target="sm_90")
+        client = kiln.Client()
+        key = next(row["key"] for row in client.request("cache.ls", limit=1000)["rows"]
+                   if row["instantiation"] == "many")
+        self.assertNotIn("#define VALUE", client.request("cache.show", key=key)["source"])
+        client.request("warm", line=f"kernel {key}", target="sm_90")
+        with self.assertRaisesRegex(kiln.NotSupported, "the cache keeps none: only the program"):
+            client.request("warm", line=f"kernel {key}", target="sm_80")
+        with self.assertRaisesRegex(kiln.Error, "sm_1"):
+            kernel.compile("sm_1")
+
     def test_cub(self):
         self.compile(CUB)
 

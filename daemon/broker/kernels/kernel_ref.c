@@ -100,10 +100,6 @@ int job_open_row(struct cache_row *row, const char *target, struct kernel_ref **
 	unit->source = row->source;
 	row->plan = row->key_text = row->source = NULL;
 	int status = compile_again_open(unit->key_text, unit->source, &unit->again, error);
-	if (status == KILN_OK && unit->again.job.by_name && strcmp(target, "cpu") != 0)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						   "its headers were given to the compiler by name, and the cache keeps "
-						   "none: only the program that brought them can have it compiled");
 	if (status != KILN_OK) {
 		kernel_drop(ref);
 		return status;

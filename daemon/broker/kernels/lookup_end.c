@@ -190,10 +190,18 @@ static bool has_texts(struct lookup *lookup)
 static const char *lookup_begin(struct lookup *lookup, int *status)
 {
 	struct broker *broker = lookup->broker;
-	*status = KILN_ENOENT;
-	if (!has_texts(lookup))
-		return "the cache has lost this kernel, and its texts were let go when it had been "
-			   "compiled: prepare it again";
+	if (!has_texts(lookup)) {
+		*status = lookup->ref->unit ? KILN_ENOTSUP : KILN_ENOENT;
+		return lookup->ref->unit
+				   ? RAW_BY_NAME
+				   : "the cache has lost this kernel, and its texts were let go when it had been "
+					 "compiled: prepare it again";
+	}
+	lookup->alt = lookup->waits->terms.compiler;
+	if (lookup->alt) {
+		alt_compiler_submit(lookup->alt, &lookup->ref->job, compiled, lookup);
+		return NULL;
+	}
 	/* The compiler changed meanwhile: the key is stale. */
 	*status = KILN_EIO;
 	if (strcmp(lookup->compiler, job_compiler(broker, lookup->ref->target)) != 0)
@@ -227,11 +235,6 @@ void lookup_compile(struct lookup *lookup)
 		}
 	lookup->state = LOOKUP_COMPILING;
 	broker->counters.jobs++;
-	lookup->alt = lookup->waits->terms.compiler;
-	if (lookup->alt) {
-		alt_compiler_submit(lookup->alt, &lookup->ref->job, compiled, lookup);
-		return;
-	}
 	int status;
 	const char *why = lookup_begin(lookup, &status);
 	if (!why)

@@ -38,7 +38,11 @@ void raw_was_read(struct kernel_ref *ref);
 /* The kernel is compiled, and the cache has it: long texts are let go.  Should the cache lose it,
  * raw_is_gone() says so, and the client has to bring it again. */
 void raw_let_go(struct kernel_ref *ref);
+/* So it is with a kernel of the cache whose headers were given to the compiler by name. */
 bool raw_is_gone(const struct kernel_ref *ref);
+#define RAW_BY_NAME                                                                       \
+	"its headers were given to the compiler by name, and the cache keeps none: only the " \
+	"program that brought them can have it compiled"
 
 /* Writes the lines of a plan's text that show the user's choices. */
 void raw_explain(const struct kernel_ref *ref, char *text, size_t size);

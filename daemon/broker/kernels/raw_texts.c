@@ -3,6 +3,7 @@
 #include "raw_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/base/closer.h"
@@ -141,7 +142,8 @@ void raw_let_go(struct kernel_ref *ref)
 
 bool raw_is_gone(const struct kernel_ref *ref)
 {
-	return ref->raw && ref->raw->gone;
+	bool never = ref->unit && ref->job.by_name && strcmp(ref->target, "cpu") != 0;
+	return never || (ref->raw && ref->raw->gone);
 }
 
 /* ---- The end ---- */

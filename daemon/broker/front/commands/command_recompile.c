@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernel_request.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
 
 /* Says what is different; "": nothing. */
@@ -86,7 +87,9 @@ static void on_row_read(struct broker *broker, void *arg)
 			return;
 		}
 	}
-	if (request->status == KILN_OK)
+	if (request->status == KILN_OK && raw_is_gone(asked->ref))
+		verify_answer(request, "skipped", RAW_BY_NAME, 0);
+	else if (request->status == KILN_OK)
 		kernel_request_resolve(asked, asked->ref, &terms, on_compiled_again);
 	else
 		verify_fail(asked, request->status, request->error);
