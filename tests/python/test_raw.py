@@ -407,6 +407,9 @@ class Refusals(unittest.TestCase):
         for grid, block in [(0, 1), ((1, 2, 3, 4), 1), (1, ()), (1, -1), (1, 2 ** 32), (1.5, 1)]:
             with self.assertRaisesRegex(kiln.InvalidArgument, "one to three integers"):
                 kernel(grid, block, (x, x, one, 10))
+        for bytes, kind in [(-1, ValueError), (2 ** 40, ValueError), ("a", TypeError)]:
+            with self.assertRaisesRegex(kind, rf"kernel\(\): shared_mem is '?{bytes}"):
+                kernel(1, 1, (x, x, one, 10), shared_mem=bytes)
         with self.assertRaisesRegex(ValueError, "threads"):
             kernel(1, 4096, (x, x, one, 10))
         numpy.testing.assert_array_equal(x, before)

@@ -224,10 +224,9 @@ static PyObject *tell(struct raw *kernel, const struct raw_launch *launch, PyObj
 static PyObject *raw_call(PyObject *self, PyObject *args, PyObject *named)
 {
 	static char *names[] = {"grid", "block", "args", "shared_mem", NULL};
-	PyObject *grid, *block, *arguments;
-	unsigned shared = 0;
+	PyObject *grid, *block, *arguments, *shared = NULL;
 	struct raw_launch launch;
-	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|I:kernel", names, &grid, &block, &arguments,
+	if (!PyArg_ParseTupleAndKeywords(args, named, "OOO|O:kernel", names, &grid, &block, &arguments,
 									 &shared))
 		return NULL;
 	if (!PyTuple_Check(arguments) && !PyList_Check(arguments)) {

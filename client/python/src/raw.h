@@ -37,9 +37,10 @@ const kiln_raw *raw_texts_read(const struct raw_texts *texts);
 int raw_texts_init(PyObject *module);
 
 void raw_launch_begin(struct raw_launch *launch);
-/* grid, block: one to three integers; arguments: a tuple.  0 or RAISED. */
+/* grid, block: one to three integers; arguments: a tuple; shared_mem: bytes, or NULL.  0 or RAISED.
+ */
 int raw_launch_fill(struct raw_launch *launch, PyObject *grid, PyObject *block, PyObject *arguments,
-					unsigned shared_bytes);
+					PyObject *shared_mem);
 void raw_launch_end(struct raw_launch *launch);
 /* Tells the tensors' library what the kernel has written.  written: a byte for each parameter, not
  * 0 where the kernel may write what it points to; of another length: all may be.  0 or RAISED. */

@@ -2,6 +2,7 @@
  * raw_launch.c: one launch of a kernel that the program brought along: what its arguments are, and
  * how they reach it: as addresses on CUDA, on device cpu as copies that come back.
  */
+#include "argument.h"
 #include "cuda.h"
 #include "errors.h"
 #include "raw.h"
@@ -122,37 +123,32 @@ static int add_argument(struct raw_launch *launch, int i, PyObject *object)
 						: add_tensor(launch, i, object);
 }
 
+/* Reads an integer of at least 1; 0 or RAISED, with an exception that the caller replaces. */
 static int read_extent(PyObject *object, const char *name, uint32_t *out)
 {
-	long long value = PyLong_Check(object) ? PyLong_AsLongLong(object) : -1;
-	if (!PyLong_Check(object) && PyIndex_Check(object)) {
-		PyObject *index = PyNumber_Index(object);
-		value = index ? PyLong_AsLongLong(index) : -1;
-		Py_XDECREF(index);
-	}
-	PyErr_Clear();
-	if (value < 1 || value > UINT32_MAX)
-		return error_raise_value("%s is one to three integers from 1 on", name);
+	int64_t value;
+	if (argument_integer("kernel", name, object, &value) != 0 || value < 1 || value > UINT32_MAX)
+		return RAISED;
 	*out = (uint32_t)value;
 	return 0;
 }
 
 static int read_extents(PyObject *object, const char *name, uint32_t out[3])
 {
-	bool tuple = PyTuple_Check(object);
+	bool many = PyTuple_Check(object) || PyList_Check(object);
+	Py_ssize_t count = many ? PySequence_Size(object) : 1;
+	int status = count < 1 || count > 3 ? RAISED : 0;
 	out[0] = out[1] = out[2] = 1;
-	if (!tuple && !PyList_Check(object))
-		return read_extent(object, name, &out[0]);
-	Py_ssize_t count = tuple ? PyTuple_Size(object) : PyList_Size(object);
-	if (count < 1 || count > 3)
-		return error_raise_value("%s has %zd members; it is one to three integers from 1 on", name,
-								 count);
-	for (Py_ssize_t i = 0; i < count; i++) {
-		PyObject *item = tuple ? PyTuple_GetItem(object, i) : PyList_GetItem(object, i);
-		if (read_extent(item, name, &out[i]) != 0)
-			return RAISED;
+	if (!many)
+		status = read_extent(object, name, &out[0]);
+	for (Py_ssize_t i = 0; many && status == 0 && i < count; i++) {
+		PyObject *item = PySequence_GetItem(object, i);
+		status = item ? read_extent(item, name, &out[i]) : RAISED;
+		Py_XDECREF(item);
 	}
-	return 0;
+	return status == 0 ? 0
+					   : error_raise_argument("kernel", name, object, false,
+											  "one to three integers from 1 to 4294967295");
 }
 
 void raw_launch_begin(struct raw_launch *launch)
@@ -164,16 +160,22 @@ void raw_launch_begin(struct raw_launch *launch)
 }
 
 int raw_launch_fill(struct raw_launch *launch, PyObject *grid, PyObject *block, PyObject *arguments,
-					unsigned shared_bytes)
+					PyObject *shared_mem)
 {
+	int64_t shared = 0;
 	if (read_extents(grid, "grid", launch->launch.grid) != 0 ||
 		read_extents(block, "block", launch->launch.block) != 0)
 		return RAISED;
+	if (shared_mem && argument_integer("kernel", "shared_mem", shared_mem, &shared) != 0)
+		return RAISED;
+	if (shared < 0 || shared > UINT32_MAX)
+		return error_raise_argument("kernel", "shared_mem", shared_mem, false,
+									"a number of bytes from 0 to 4294967295");
 	Py_ssize_t count = PyTuple_Size(arguments);
 	if (count > KILN_MAX_RAW_ARGS)
 		return error_raise_value("the launch has %zd arguments; %d are the most", count,
 								 KILN_MAX_RAW_ARGS);
-	launch->launch.shared_bytes = shared_bytes;
+	launch->launch.shared_bytes = (unsigned)shared;
 	for (Py_ssize_t i = 0; i < count; i++) {
 		PyObject *item = PyTuple_GetItem(arguments, i);
 		if (!item || add_argument(launch, (int)i, item) != 0)

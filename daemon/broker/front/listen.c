@@ -234,9 +234,9 @@ static int busy(const char *path, int pid, char error[KERNEL_ERROR_MAX])
 {
 	return ERROR(
 		KILN_EBUSY,
-		"a kilnd (pid %d) already serves %.150s; stop it with `kiln stop`, or name another "
-		"socket with --socket",
-		pid, path);
+		"a kilnd (pid %d) already serves %.150s; stop it with `kiln --socket %.150s stop`, or name "
+		"another socket with --socket",
+		pid, path, path);
 }
 
 static bool is_locked_by(const char *path, int lock)
