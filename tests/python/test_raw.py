@@ -120,6 +120,14 @@ class Calls(unittest.TestCase):
         kernel(1, 64, (x, y, numpy.float32(1), 10))
         numpy.testing.assert_allclose(y, 3 * x, rtol=1e-6)
 
+    def test_figures(self):
+        # Nobody counts registers of the host.
+        kernel = kiln.RawKernel(AXPY, "axpy<float>")
+        self.assertEqual((kernel.num_regs, kernel.shared_size_bytes, kernel.local_size_bytes),
+                         (None, None, None))
+        with self.assertRaises(kiln.CompileError):
+            kiln.RawKernel("__global__ void f() { no; }", "f").num_regs
+
     def test_one_compile_for_all(self):
         compiles = kiln.Client().request("info")["counters"]["compiles"]
         source = AXPY + f"// {os.getpid()} {time.time_ns()}\n"
@@ -368,7 +376,10 @@ class Toolkit(unittest.TestCase):
             kernel.compile("sm_1")
 
     def test_cub(self):
-        self.compile(CUB)
+        kernel = self.compile(CUB)
+        self.assertIn(kernel.num_regs, range(8, 64))
+        self.assertIn(kernel.shared_size_bytes, range(16, 256))
+        self.assertEqual(kernel.local_size_bytes, 0)
 
     def test_cooperative_groups(self):
         self.compile(GROUPS)

@@ -172,6 +172,28 @@ class RawKernel(_kiln.Raw):
     def _written(self):
         return written(self._source, self.name)
 
+    @property
+    def num_regs(self):
+        """Registers of a thread, on the target of compile() or the GPU of the last launch.
+
+        None where it is not known, as on device cpu; so are the two below.
+        """
+        return self._figure(0)
+
+    @property
+    def shared_size_bytes(self):
+        """Bytes of the shared memory that the source declares."""
+        return self._figure(1)
+
+    @property
+    def local_size_bytes(self):
+        """Bytes of local memory of a thread: arrays and spilled registers."""
+        return self._figure(2)
+
+    def _figure(self, place):
+        value = self._figures()[place]
+        return value if value >= 0 else None
+
     def _explain(self, error):
         more = self._headers.explain(error.log)
         return type(error)(f"{error}: {more}", error.status, error.log) if more else error

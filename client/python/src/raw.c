@@ -13,11 +13,15 @@
 
 #define TEXTS_MOST 4096
 #define ATTEMPTS 3 /* the first may meet a daemon that is gone, the second a connection that is */
+#define FIGURES 3
+static const char *const figure_names[FIGURES] = {"registers", "shared", "local"};
 
 struct raw {
 	PyObject_HEAD struct raw_texts *texts;
 	uint64_t number;   /* of all kernels that this process made, in the signature of its calls */
 	PyObject *written; /* bytes: which parameters it may write to; NULL: nobody has asked yet */
+	int device;        /* of the last launch, or VIEW_HOST */
+	int64_t figures[FIGURES]; /* of the target that it was compiled for last; -1: not known */
 };
 
 static uint64_t numbers;
@@ -29,7 +33,8 @@ struct raw_preparing {
 	kiln_client *client;
 	struct raw_texts *texts;
 	unsigned flags;
-	char *target; /* compiled for, and not prepared; NULL: prepared */
+	char *target; /* compiled for, and not prepared, "": for the client's device; NULL: prepared */
+	int64_t figures[FIGURES];
 	kiln_call *call;
 };
 
@@ -40,8 +45,18 @@ static int raw_preparing_work(struct errand *errand)
 	raw.flags = preparing->flags;
 	if (!preparing->target)
 		return kiln_prepare_raw(preparing->client, &raw, &preparing->call);
-	kiln_reply *reply = NULL;
-	int status = kiln_compile_raw(preparing->client, &raw, preparing->target, &reply);
+	kiln_reply *reply = NULL, *row = NULL;
+	int status = kiln_compile_raw(preparing->client, &raw,
+								  preparing->target[0] ? preparing->target : NULL, &reply);
+	/* A cache that has not written the row yet, or cannot, knows no figures. */
+	const kiln_attr key = {.name = "key",
+						   .kind = KILN_ATTR_STRING,
+						   .s = status == KILN_OK ? kiln_reply_str(reply, "key") : ""};
+	bool found = status == KILN_OK &&
+				 kiln_request(preparing->client, "cache.show", &key, 1, &row) == KILN_OK;
+	for (int i = 0; i < FIGURES; i++)
+		preparing->figures[i] = found ? kiln_reply_int(row, figure_names[i]) : -1;
+	kiln_reply_free(row);
 	kiln_reply_free(reply);
 	return status;
 }
@@ -144,8 +159,10 @@ static int compile_for(struct raw *kernel, struct connection *connection, const 
 		return RAISED;
 	}
 	int status = ask(kernel, connection, preparing, last);
-	if (status == KILN_OK)
+	if (status == KILN_OK) {
+		memcpy(kernel->figures, preparing->figures, sizeof(kernel->figures));
 		raw_preparing_drop(&preparing->errand);
+	}
 	return status;
 }
 
@@ -193,6 +210,8 @@ static PyObject *run(struct raw *kernel, struct raw_launch *launch, const char *
 		error_raise_value("the kernel was not made: RawKernel.__init__() has not been called");
 		return NULL;
 	}
+	if (launch)
+		kernel->device = launch->device;
 	for (int i = 0; i < ATTEMPTS; i++) {
 		struct connection *connection = connection_for(device);
 		if (!connection)
@@ -256,6 +275,21 @@ static PyObject *raw_compile(PyObject *self, PyObject *args, PyObject *named)
 	return run((struct raw *)self, NULL, target, VIEW_HOST);
 }
 
+/* Of the target that compile() was given last, or of the device of the last launch. */
+static PyObject *raw_figures(PyObject *self, PyObject *unused)
+{
+	struct raw *kernel = (struct raw *)self;
+	(void)unused;
+	if (kernel->figures[0] < 0) {
+		PyObject *none = run(kernel, NULL, "", kernel->device);
+		if (!none)
+			return NULL;
+		Py_DECREF(none);
+	}
+	return Py_BuildValue("LLL", (long long)kernel->figures[0], (long long)kernel->figures[1],
+						 (long long)kernel->figures[2]);
+}
+
 /* kiln/_raw.py has a better one. */
 static PyObject *raw_explain(PyObject *self, PyObject *error)
 {
@@ -286,6 +320,9 @@ static int raw_start(PyObject *self, PyObject *args, PyObject *named)
 	Py_CLEAR(kernel->written);
 	kernel->texts = texts;
 	kernel->number = ++numbers;
+	kernel->device = VIEW_HOST;
+	for (int i = 0; i < FIGURES; i++)
+		kernel->figures[i] = -1;
 	return 0;
 }
 
@@ -303,6 +340,7 @@ static PyMethodDef raw_methods[] = {
 	 "compile(target=None): compiles without a launch, for the device of tensors of the host or "
 	 "of\n"
 	 "kiln.connect(), or into the daemon's cache for a target such as \"sm_90\"."},
+	{"_figures", raw_figures, METH_NOARGS, "Registers, shared and local bytes; -1: not known."},
 	{"_explain", raw_explain, METH_O, "Returns the exception of a compile error, said better."},
 	{NULL, NULL, 0, NULL},
 };
