@@ -10,7 +10,7 @@ bool headers_make(const struct compile_job *job, struct headers *out)
 	int count = job && job->by_name ? job->user_files - 1 : 0;
 
 	*out = (struct headers){.count = count};
-	if (!count)
+	if (count <= 0)
 		return true;
 	const struct compile_file *files = job->files + job->file_count - count;
 	for (int i = 0; i < count; i++)
