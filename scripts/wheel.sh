@@ -3,12 +3,15 @@
 # kernel sources, with everything but libc inside.
 # It must not install anything outside build/.
 #
-#   sh scripts/wheel.sh [--out DIRECTORY]
+#   sh scripts/wheel.sh [--out DIRECTORY] [--build DIRECTORY]
 #
 # --out    where the wheel goes; default build/wheel.  An older wheel there is removed.
+# --build  a build tree to go on from, of the release preset with KILN_PORTABLE=ON; default one of
+#          the wheel's own
 # PYTHON   the interpreter that builds; default python3.  The wheel runs on CPython 3.10 and newer.
 #
-# Exit status: 0 the wheel is there and was checked, 1 it is not, 2 usage.
+# Exit status: 0 the wheel is there and was checked, 1 it is not, 2 usage, 3 the tools could not be
+# fetched.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,13 +19,21 @@ out=$root/build/wheel
 most_bytes=8388608
 python=${PYTHON:-python3}
 
-if [ $# -eq 2 ] && [ "$1" = --out ]; then
-	mkdir -p "$2"
-	out=$(cd "$2" && pwd)
-elif [ $# -ne 0 ]; then
-	echo "usage: sh scripts/wheel.sh [--out DIRECTORY]" >&2
+usage() {
+	echo "usage: sh scripts/wheel.sh [--out DIRECTORY] [--build DIRECTORY]" >&2
 	exit 2
-fi
+}
+
+tree=
+while [ $# -gt 0 ]; do
+	[ $# -ge 2 ] || usage
+	case $1 in
+	--out) mkdir -p "$2" && out=$(cd "$2" && pwd) ;;
+	--build) tree=$(cd "$2" && pwd) ;;
+	*) usage ;;
+	esac
+	shift 2
+done
 cd "$root"
 
 # ---- The tools, in an environment below build/ ---------------------------------------------------
@@ -32,7 +43,10 @@ if ! [ -e "$tools/ready" ]; then
 	rm -rf "$tools"
 	"$python" -m venv "$tools"
 	"$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
-		'scikit-build-core>=0.10' 'wheel>=0.43' 'build>=1' 'auditwheel>=6'
+		'scikit-build-core>=0.10' 'wheel>=0.43' 'build>=1' 'auditwheel>=6' || {
+		echo "wheel.sh: pip could not fetch the tools that build wheels" >&2
+		exit 3
+	}
 	: >"$tools/ready"
 fi
 
@@ -42,9 +56,9 @@ part=$root/build/wheel.part
 rm -rf "$part"
 "$tools/bin/python" -m build --wheel --no-isolation --outdir "$part" client/python \
 	--config-setting=cmake.define.KILN_PORTABLE=ON \
-	--config-setting=install.strip=true
+	--config-setting=install.strip=true ${tree:+"--config-setting=build-dir=$tree"}
 
-if grep -q '^KILN_CUDA_H:PATH=.*NOTFOUND' build/python-*/CMakeCache.txt; then
+if grep -q '^KILN_CUDA_H:PATH=.*NOTFOUND' "${tree:-$(echo build/python-*)}/CMakeCache.txt"; then
 	echo "wheel.sh: there is no cuda.h, and the wheel would know no GPU: sh scripts/setup.sh" >&2
 	exit 1
 fi

@@ -68,14 +68,19 @@ build() {
 }
 
 # The optimiser sees more than the dev preset does, and its warnings are the first words that a user
-# would read of a build.
+# would read of a build.  The wheel is made of the same objects.
 build_optimised() {
-	say "release: building, warnings are errors"
-	{ cmake --preset release -B build/optimised -DKILN_WERROR=ON -DKILN_BUILD_TESTS=OFF &&
+	say "release: building, warnings are errors; the wheel of it"
+	{ cmake --preset release -B build/optimised -DKILN_WERROR=ON -DKILN_BUILD_TESTS=OFF \
+		-DKILN_PORTABLE=ON &&
 		cmake --build build/optimised --parallel "$(nproc)"; } >"$results/optimised.log" 2>&1 || {
 		grep -E 'error|warning' "$results/optimised.log" || tail -20 "$results/optimised.log"
 		failed="$failed optimised-build"
+		return
 	}
+	sh tests/python/wheel.sh build/optimised >"$results/wheel.log" 2>&1 ||
+		failed="$failed wheel"
+	tail -n 2 "$results/wheel.log"
 }
 
 # Hashing the compilers is most of what a new daemon does: tests start hundreds.  A compiler that

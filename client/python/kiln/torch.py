@@ -159,6 +159,25 @@ def _inside(operator):
         "backward": staticmethod(_backward(operator)), "vmap": staticmethod(rule)})
 
 
+def _register_autocast(library, operator, device):
+    if hasattr(torch.library, "register_autocast"):  # torch 2.7
+        torch.library.register_autocast(f"kiln::{operator.name}", device, torch.float32, lib=library)
+        return
+    key = "Autocast" + device.upper()
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+    def kernel(*values):
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return operator.op(*_cast(values))
+
+    library.impl(operator.name, kernel, key)
+
+
+def _cast(values):
+    return [value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALF else value
+            for value in values]
+
+
 def _define(library, operator):
     name = f"kiln::{operator.name}"
     library.define(operator.schema(), tags=(torch.Tag.pt2_compliant_tag,))
@@ -169,7 +188,7 @@ def _define(library, operator):
     operator.op = getattr(torch.ops.kiln, operator.name).default
     torch.library.register_vmap(name, batched(operator, _call_op), lib=library)
     for device in _CAST.get(operator.name, ()):
-        torch.library.register_autocast(name, device, torch.float32, lib=library)
+        _register_autocast(library, operator, device)
     operator.function = _function(operator)
     operator.inside = _inside(operator)
 
@@ -261,8 +280,7 @@ def dispatch(name, args, named):
         return _traced(name, values, out)
     # A dispatcher's work for each call is saved where autocast is all that there is.
     if device in _CAST.get(name, ()):
-        values = [value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALF
-                  else value for value in values]
+        values = _cast(values)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return _recorded(operator, values, out)
     return _returned(operator, operator.wanted(values), operator.run(values))
