@@ -80,7 +80,7 @@ class Errors(unittest.TestCase):
             self.assertEqual(caught.exception.status, "KILN_EINVAL")
 
     def test_sentences_have_the_names_of_the_parameters(self):
-        x = rand((2, 3))
+        x, shared = rand((2, 3)), kiln.empty((2, 3))
         for call, words in [
                 (lambda: kiln.softmax(x, 5), "softmax(): dim is 5; it may be -2 to 1"),
                 (lambda: kiln.permute(x, (0, 0)),
@@ -91,6 +91,9 @@ class Errors(unittest.TestCase):
                  "softmax(): dimension 0 has size 2 in input and 1 in out; they must agree"),
                 (lambda: kiln.softmax_backward(x, rand((2, 4))),
                  "softmax_backward(): dimension 1 has size 3 in y and 4 in dy; they must agree"),
+                (lambda: kiln.softmax(shared, out=shared),
+                 "softmax(): input and out overlap in buffer shared; an output may share no byte "
+                 "with another operand"),
                 # What a caller passed is no name.
                 (lambda: kiln.masked_softmax(x, kind="x"),
                  'masked_softmax(): kind is "x"; it may be one of: bool, lengths, causal, additive')]:

@@ -5,7 +5,6 @@
 #include "argument.h"
 #include "errors.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,55 +200,12 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 	return 0;
 }
 
-/* ---- The planner's sentences ---- */
-
-/* The name that the function has for a name of the planner, or the same. */
-static const char *python_name(const struct operator_row *row, const char *word)
-{
-	for (int i = 0; i < row->parameter_count; i++) {
-		const struct parameter *at = &row->parameters[i];
-		const char *planned = at->attribute;
-		if (at->kind <= PARAMETER_OUT)
-			planned = row->operands[at->operand].name;
-		if (planned && strcmp(planned, word) == 0)
-			return at->name;
-	}
-	return word;
-}
-
-/* Puts the function's names for the planner's into a sentence of the planner, which begins with the
- * operator's name.  What stands in quotes is the caller's, and stays. */
-static void write_python_names(const char *from, char *to, size_t size, const void *by)
-{
-	const struct operator_row *row = by;
-	size_t length = strlen(row->name), used = 0;
-	bool quoted = false;
-
-	if (strncmp(from, row->name, length) != 0 || from[length] != ':') {
-		snprintf(to, size, "%s", from);
-		return;
-	}
-	used = (size_t)snprintf(to, size, "%s()", row->name);
-	for (from += length; *from && used < size; from += length) {
-		char word[32];
-		for (length = 0; isalnum((unsigned char)from[length]) || from[length] == '_';)
-			length++;
-		bool name = length > 0 && length < sizeof(word) && !quoted;
-		quoted ^= *from == '"';
-		length += length == 0;
-		snprintf(word, sizeof(word), "%.*s", (int)length, from);
-		used +=
-			(size_t)snprintf(to + used, size - used, "%.*s", name ? (int)sizeof(word) : (int)length,
-							 name ? python_name(row, word) : from);
-	}
-}
-
 /* Runs a call that is filled in; a refusal has the function's names. */
 static PyObject *run_named(const struct operator* op, struct problem *problem)
 {
 	PyObject *result = problem_run(problem);
 	if (!result)
-		error_rewrite(write_python_names, op->row);
+		operator_name_error(op->row);
 	return result;
 }
 

@@ -53,4 +53,7 @@ extern const int operator_row_count;
 
 #define PARAMETERS_MOST 24
 
+/* Gives the sentence of the exception that is set the names of the function's parameters. */
+void operator_name_error(const struct operator_row *row);
+
 #endif
