@@ -133,13 +133,13 @@ class Draw:
 
     def dtypes(self, info):
         """All, but for statements, which have no generic kernels and are each a compile: every
-        fourth with the exact kernels, and other ones with the generic ones."""
+        eighth with the exact kernels, and other ones with the generic ones."""
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
         if self.options.all or full_name(info) not in STATEMENTS:
             return found
-        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(2)
-        first = (first + 2 * self.options.generic) % 4
-        return found[first::4] or found[first % len(found):][:1]
+        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(3)
+        first = (first + 4 * self.options.generic) % 8
+        return found[first::8] or found[first % len(found):][:1]
 
     def all(self):
         yield from self.of_integers()
