@@ -4,10 +4,11 @@
 # toolkit.  Used by examples/quickstart.sh and tests/run.sh; run again, it only looks.
 # It must not know how Kiln is built.
 #
-#   sh scripts/setup.sh [--tests] [--torch] [--no-cuda]
+#   sh scripts/setup.sh [--tests] [--torch] [--torch-old] [--no-cuda]
 #
 # --tests    what the tests need, too
 # --torch    PyTorch and transformers in build/venv-torch, for tests (620 MB to fetch)
+# --torch-old  the oldest PyTorch that is supported in build/venv-torch-old (770 MB to fetch)
 # --no-cuda  leave NVRTC alone: the cpu device only
 #
 # Exit status: 0 ready, 1 something is missing and could not be installed (it says what to run),
@@ -20,6 +21,7 @@ torch_dir=$root/build/venv-torch
 python_dir=$root/build/venv-python
 want_tests=0
 want_torch=0
+want_old=0
 want_cuda=1
 
 say() {
@@ -27,20 +29,21 @@ say() {
 }
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 7,11p' "$0"
+	sed -n 's/^# \{0,1\}//; 7,12p' "$0"
 }
 
 for option in "$@"; do
 	case $option in
 	--tests) want_tests=1 ;;
 	--torch) want_torch=1 ;;
+	--torch-old) want_old=1 ;;
 	--no-cuda) want_cuda=0 ;;
 	-h | --help)
 		usage
 		exit 0
 		;;
 	*)
-		say "unknown option '$option'; known: --tests, --torch, --no-cuda" >&2
+		say "unknown option '$option'; known: --tests, --torch, --torch-old, --no-cuda" >&2
 		exit 2
 		;;
 	esac
@@ -231,25 +234,26 @@ locked() {
 	flock -w 900 9
 }
 
-# The environment's versions, and its Python's.  The stamp is written last.
+# torch_stamp LIST: an environment's versions, and its Python's.  The stamp is written last.
 torch_stamp() {
-	cat "$root/tests/torch/requirements.txt" && python3 -c 'import sys; print(sys.version_info)'
+	cat "$root/tests/torch/$1" && python3 -c 'import sys; print(sys.version_info)'
 }
 
+# torch_is_whole DIRECTORY LIST
 torch_is_whole() {
-	[ -x "$torch_dir/bin/python" ] && torch_stamp | cmp -s - "$torch_dir/stamp"
+	[ -x "$1/bin/python" ] && torch_stamp "$2" | cmp -s - "$1/stamp"
 }
 
-# A virtual environment remembers where it lies, so it is made in place.
+# make_torch DIRECTORY LIST: a virtual environment remembers where it lies, so it is made in place.
 make_torch() {
-	rm -rf "$torch_dir"
-	python3 -m venv "$torch_dir" || { rm -rf "$torch_dir" && apt_install python3-venv &&
-		python3 -m venv "$torch_dir"; } || return 1
-	timeout 1800 "$torch_dir/bin/python" -m pip install --disable-pip-version-check --no-deps \
-		--only-binary :all: --timeout 60 --requirement tests/torch/requirements.txt || return 1
-	"$torch_dir/bin/python" tests/torch/absent.py &&
-		"$torch_dir/bin/python" -c 'import torch, torch.testing._internal.common_utils' || return 1
-	torch_stamp >"$torch_dir/stamp"
+	rm -rf "$1"
+	python3 -m venv "$1" || { rm -rf "$1" && apt_install python3-venv &&
+		python3 -m venv "$1"; } || return 1
+	timeout 1800 "$1/bin/python" -m pip install --disable-pip-version-check --no-deps \
+		--only-binary :all: --timeout 60 --requirement "tests/torch/$2" || return 1
+	"$1/bin/python" tests/torch/absent.py &&
+		"$1/bin/python" -c 'import torch, torch.testing._internal.common_utils' || return 1
+	torch_stamp "$2" >"$1/stamp"
 }
 
 # Some tests are skipped without it.
@@ -270,9 +274,9 @@ if [ $want_torch = 1 ]; then
 		say "another set-up has held build/.torch.lock for 15 minutes"
 		exit 1
 	}
-	if ! torch_is_whole; then
+	if ! torch_is_whole "$torch_dir" requirements.txt; then
 		say "fetching PyTorch with pip (600 MB) into build/venv-torch (1.5 GB)"
-		make_torch || {
+		make_torch "$torch_dir" requirements.txt || {
 			say "PyTorch could not be put into build/venv-torch: see above"
 			exit 1
 		}
@@ -280,6 +284,18 @@ if [ $want_torch = 1 ]; then
 	add_transformers
 	exec 9>&-
 	say "PyTorch: build/venv-torch, $(sed -n 's/^torch==//p' "$torch_dir/stamp")"
+fi
+
+# Its tests are skipped without it.
+if [ $want_old = 1 ] && cd "$root" && locked .torch.lock; then
+	if torch_is_whole "$torch_dir-old" requirements-old.txt; then
+		say "PyTorch: build/venv-torch-old, $(sed -n 's/^torch==//p' "$torch_dir-old/stamp")"
+	else
+		say "fetching an older PyTorch with pip (770 MB) into build/venv-torch-old (1.8 GB)"
+		make_torch "$torch_dir-old" requirements-old.txt ||
+			say "the older PyTorch could not be fetched: its tests are skipped"
+	fi
+	exec 9>&-
 fi
 
 # ---- NumPy, for the tests of the Python package --------------------------------------------------

@@ -9,7 +9,8 @@
 # --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
 #          with it run wherever it is
 # --all    every case of the operators, of which otherwise the first of each kind and an eighth of
-#          the others are compiled, and every kernel by every compiler
+#          the others are compiled, and every kernel by every compiler; with --torch the oldest
+#          PyTorch that is supported, too
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
 set -u
@@ -35,7 +36,7 @@ for option in "$@"; do
 	--torch) torch=--torch ;;
 	--all) export KILN_TEST_ALL=1 ;;
 	-h | --help)
-		sed -n 's/^# \{0,1\}//; 5,12p' "$0"
+		sed -n 's/^# \{0,1\}//; 5,15p' "$0"
 		exit 0
 		;;
 	*)
@@ -217,7 +218,7 @@ started=$(date +%s)
 find build/*/kernels -type f -mtime +14 -delete 2>/dev/null
 # Word splitting is meant: an option, or none.
 # shellcheck disable=SC2086
-sh scripts/setup.sh --tests $torch || exit 1
+sh scripts/setup.sh --tests $torch ${KILN_TEST_ALL:+${torch:+--torch-old}} || exit 1
 # kilnd finds libnvrtc in build/cuda and in the usual places; a toolkit elsewhere must be named.
 KILN_CUDA_DIR=${KILN_CUDA_DIR:-${CUDA_HOME:-}}
 export KILN_CUDA_DIR

@@ -1,10 +1,11 @@
 #!/bin/sh
-# run.sh [--python VERSION | --torch] TEST...: files of tests of the Python package, on the package
-# of a build tree (BUILD_DIR).  It must not install anything: scripts/setup.sh --tests makes the
-# environments.
+# run.sh [--python VERSION | --torch | --torch-old] TEST...: files of tests of the Python package,
+# on the package of a build tree (BUILD_DIR).  It must not install anything: scripts/setup.sh makes
+# the environments.
 #
 # --python  by another CPython, 3.10 or 3.13: the extension is built once for all of them
 # --torch   where torch is, for tests that also run without
+# --torch-old  where the oldest torch is that is supported
 #
 # KILN_PYTHON_DAEMON is the file of a daemon that daemon.sh started; without it the tests start one
 # of their own.
@@ -14,10 +15,12 @@ set -eu
 
 version=
 torch=
-if [ "${1:-}" = --torch ]; then
-	torch=1
+case ${1:-} in
+--torch | --torch-old)
+	torch=${1#--}
 	shift
-fi
+	;;
+esac
 if [ "${1:-}" = --python ] && [ $# -gt 2 ]; then
 	version=$2
 	shift 2
@@ -28,16 +31,16 @@ root=$(cd "$here/../.." && pwd)
 environment=$root/build/venv-python${version:+-$version}
 path=$BUILD_DIR/python:$here
 case $1 in
-test_torch* | test_autograd* | test_patch*) torch=1 ;;
+test_torch* | test_autograd* | test_patch*) torch=${torch:-torch} ;;
 esac
-[ -z "$torch" ] || environment=$root/build/venv-torch
+[ -z "$torch" ] || environment=$root/build/venv-$torch
 if ! [ -e "$environment/stamp" ]; then
 	[ -z "$version" ] || {
 		echo "run.sh: CPython $version is neither on PATH nor at pyenv's place, or has no NumPy"
 		exit 77
 	}
 	echo "run.sh: there is no ${environment#"$root"/}:" \
-		"sh scripts/setup.sh --tests, with --torch for torch" >&2
+		"sh scripts/setup.sh --tests${torch:+ --$torch}" >&2
 	exit 77
 fi
 case ${KILN_SANITIZE:-} in
