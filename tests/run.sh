@@ -33,7 +33,7 @@ for option in "$@"; do
 	case $option in
 	--quick) quick=1 ;;
 	--gpu) gpu=1 ;;
-	--torch) torch=--torch ;;
+	--torch) torch=1 ;;
 	--all) export KILN_TEST_ALL=1 ;;
 	-h | --help)
 		sed -n 's/^# \{0,1\}//; 5,15p' "$0"
@@ -216,14 +216,27 @@ print_times() {
 started=$(date +%s)
 # Kernels that tests have kept (tests/kept.h) and that none has asked for of late.
 find build/*/kernels -type f -mtime +14 -delete 2>/dev/null
-# Word splitting is meant: an option, or none.
-# shellcheck disable=SC2086
-sh scripts/setup.sh --tests $torch ${KILN_TEST_ALL:+${torch:+--torch-old}} || exit 1
+sh scripts/setup.sh --tests || exit 1
+# Fetching leaves time on the processors, in which the programs are built.
+fetching=
+if [ -n "$torch" ]; then
+	sh scripts/setup.sh --torch ${KILN_TEST_ALL:+--torch-old} >"$results/setup-torch.log" 2>&1 &
+	fetching=$!
+fi
 # kilnd finds libnvrtc in build/cuda and in the usual places; a toolkit elsewhere must be named.
 KILN_CUDA_DIR=${KILN_CUDA_DIR:-${CUDA_HOME:-}}
 export KILN_CUDA_DIR
 
-if build dev; then
+built=0
+build dev && built=1
+[ $quick = 1 ] || build_optimised
+[ -z "$fetching" ] || {
+	wait "$fetching"
+	status=$?
+	cat "$results/setup-torch.log"
+	[ $status = 0 ] || exit 1
+}
+if [ $built = 1 ]; then
 	know_compilers
 	if [ $quick = 1 ]; then
 		check dev -L '^(unit|lint|cli)$'
@@ -232,7 +245,6 @@ if build dev; then
 	fi
 fi
 if [ $quick = 0 ]; then
-	build_optimised
 	build asan kiln_checked &&
 		check asan -L '^(unit|integration|fuzz|extension)$' -LE "$asan_left_out"
 	build tsan kiln_checked && check tsan -L '^(unit|integration|fuzz)$' -LE "$tsan_left_out"

@@ -133,13 +133,18 @@ class Draw:
 
     def dtypes(self, info):
         """All, but for statements, which have no generic kernels and are each a compile: every
-        eighth with the exact kernels, and other ones with the generic ones."""
+        eighth with the exact kernels, and other ones with the generic ones; then more until one
+        has a sample."""
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
         if self.options.all or full_name(info) not in STATEMENTS:
-            return found
+            yield from found
+            return
         first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(3)
         first = (first + 4 * self.options.generic) % 8
-        return found[first::8] or found[first % len(found):][:1]
+        yield from found[first::8]
+        for dtype in found:
+            if full_name(info) not in self.made:
+                yield dtype
 
     def all(self):
         yield from self.of_integers()
