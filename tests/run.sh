@@ -8,8 +8,8 @@
 # --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
 # --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
 #          with it run wherever it is
-# --all    every case of the operators, of which otherwise the first of each kind and an eighth of
-#          the others are compiled, and every kernel by every compiler; with --torch the oldest
+# --all    every case of the operators, of which otherwise the first of every other dtype and an
+#          eighth of the rest are compiled, and every kernel by every compiler; with --torch the oldest
 #          PyTorch that is supported, too
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
@@ -263,7 +263,7 @@ fi
 	[ $quick = 0 ] ||
 		echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
 	[ -n "${KILN_TEST_ALL:-}" ] ||
-		echo "  cases of the operators: an eighth of those alike; all with --all"
+		echo "  cases of the operators: every other dtype, an eighth of those alike; all with --all"
 	[ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
 	say "failed"
 	grep -hE '^[[:space:]]+[0-9]+ - [a-z_.0-9]+ \(' "$results"/*.log || echo "  nothing"

@@ -8,8 +8,8 @@
  *
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
- * --kinds: the first case of each kind (operator, variant, dtype of the first operand), and an
- * eighth of the others, unless KILN_TEST_ALL is set.
+ * --kinds: every other dtype of each variant of an operator; the first case of each, and an eighth
+ * of the others, with --generic all.  KILN_TEST_ALL set: everything.
  * --quick: one case in five.
  * --check: one in twenty, compiled to be checked: none may touch memory that is not its own, nor
  * may its results depend on the order of threads.  With --quick one in a hundred.
@@ -212,18 +212,35 @@ static bool has_many_threads(const struct kernel_plan *plan)
 	return threads > CHECKED_THREADS;
 }
 
-/* How many are left, which come first. */
+static bool is_same_variant(const struct item *a, const struct item *b)
+{
+	return strcmp(a->plan.op, b->plan.op) == 0 && strcmp(a->plan.variant, b->plan.variant) == 0;
+}
+
+static bool is_same_dtype(const struct item *a, const struct item *b)
+{
+	return a->c.operand[0].dtype == b->c.operand[0].dtype;
+}
+
+/* Keeps every other dtype of a variant, the next variant the other ones.  How many cases are left,
+ * which come first. */
 static int drop_alike(struct item *items, int count)
 {
-	char kind[96], last[96] = "";
-	int kept = 0;
+	int kept = 0, variant = 0;
 
 	qsort(items, (size_t)count, sizeof(items[0]), by_kind);
-	for (int i = 0; i < count; i++) {
-		name_kind(&items[i], kind);
-		if (strcmp(kind, last) != 0 || cases_in_sample(items[i].c.name))
-			items[kept++] = items[i];
-		snprintf(last, sizeof(last), "%s", kind);
+	for (int first = 0, end; first < count; first = end, variant++) {
+		for (end = first + 1; end < count && is_same_variant(&items[first], &items[end]); end++) {
+		}
+		bool alone = is_same_dtype(&items[first], &items[end - 1]);
+		for (int i = first, turn = variant; i < end; i++) {
+			bool next = i > first && !is_same_dtype(&items[i - 1], &items[i]);
+			turn += next;
+			/* Generic kernels serve many cases, which cost little. */
+			if ((alone || turn % 2 == 0) &&
+				(wanted.generic || next || i == first || cases_in_sample(items[i].c.name)))
+				items[kept++] = items[i];
+		}
 	}
 	return kept;
 }
