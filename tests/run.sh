@@ -9,8 +9,8 @@
 # --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
 #          with it run wherever it is
 # --all    every case of the operators, of which otherwise the first of every other dtype and an
-#          eighth of the rest are compiled, and every kernel by every compiler; with --torch the oldest
-#          PyTorch that is supported, too
+#          eighth of the rest are compiled, and every kernel by every compiler; with --torch the
+#          oldest PyTorch that is supported, too
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
 set -u
