@@ -26,8 +26,8 @@ asan_left_out='^kernels$'
 asan_reason='kernels are compiled without it; the dev preset runs them'
 tsan_left_out='^(kernels|one-thread|threads-seen)$'
 tsan_reason='as above; one thread, or threads that other tests see as well; asan runs those'
-# Half of the tests wait for something most of the time.
-at_once=$((2 * $(nproc 2>/dev/null || echo 2)))
+# Two thirds of the tests wait for something most of the time.
+at_once=$((3 * $(nproc 2>/dev/null || echo 2)))
 
 for option in "$@"; do
 	case $option in
