@@ -1,6 +1,8 @@
 /*
  * once: finds the headers of a user that have an effect only where they are included first: those
- * with #pragma once, and those that lie between #ifndef NAME, #define NAME and #endif.
+ * with #pragma once, and those that lie between #ifndef NAME, #define NAME and #endif.  The #define
+ * stands on the next line, and no other text of the job defines NAME: a condition that depends on
+ * other files is no guard.
  */
 #include "backend.h"
 
@@ -75,17 +77,57 @@ static bool is_enclosed(const struct compile_file *file)
 	return false;
 }
 
-static bool find_guard(const struct compile_file *file, struct guard *out)
+/* Past `#directive` and blanks, if a directive of that name stands here; else NULL. */
+static const char *skip_directive(const char *at, const char *end, const char *directive)
 {
-	const char *end = file->text + file->bytes, *at = skip_gaps(file->text, end), *word;
+	const char *word;
 
 	if (at == end || *at != '#')
-		return false;
+		return NULL;
 	size_t bytes = next_word(at + 1, end, &word);
-	if (bytes != strlen("ifndef") || memcmp(word, "ifndef", bytes) != 0)
+	if (bytes != strlen(directive) || memcmp(word, directive, bytes) != 0)
+		return NULL;
+	return skip_blanks(word + bytes, end);
+}
+
+/* Does at begin a line that does not continue the line above? */
+static bool begins_line(const char *begin, const char *at)
+{
+	while (at > begin && (at[-1] == ' ' || at[-1] == '\t'))
+		at--;
+	if (at - begin < 2 || at[-1] != '\n')
 		return false;
-	out->bytes = next_word(word + bytes, end, &out->name);
-	return out->bytes && is_enclosed(file);
+	return at[-2] != '\\' && (at[-2] != '\r' || at - begin < 3 || at[-3] != '\\');
+}
+
+/* Compilers, the headers of the system and the beginning of the unit may define these. */
+static bool is_reserved(const char *name, size_t bytes)
+{
+	static const char feature[] = "_SOURCE", ours[] = "KILN_";
+	size_t last = sizeof(feature) - 1, first = sizeof(ours) - 1;
+
+	if (bytes >= first && memcmp(name, ours, first) == 0)
+		return true;
+	if (bytes >= 2 && name[0] == '_' && name[1] == '_')
+		return true;
+	return bytes >= last && name[0] == '_' && memcmp(name + bytes - last, feature, last) == 0;
+}
+
+static bool find_guard(const struct compile_file *file, struct guard *out)
+{
+	const char *end = file->text + file->bytes, *word;
+	const char *at = skip_directive(skip_gaps(file->text, end), end, "ifndef");
+
+	if (!at)
+		return false;
+	out->bytes = next_word(at, end, &out->name);
+	if (!out->bytes || is_reserved(out->name, out->bytes))
+		return false;
+	at = skip_gaps(out->name + out->bytes, end);
+	if (!begins_line(file->text, at) || !(at = skip_directive(at, end, "define")))
+		return false;
+	return next_word(at, end, &word) == out->bytes && memcmp(word, out->name, out->bytes) == 0 &&
+		   is_enclosed(file);
 }
 
 static int by_name(const void *a, const void *b)
@@ -97,7 +139,8 @@ static int by_name(const void *a, const void *b)
 	return order ? order : (one->bytes > other->bytes) - (one->bytes < other->bytes);
 }
 
-/* Counts the lines of a text that may change a guard, comments included. */
+/* Counts the lines of a text that may change a guard, comments included.  Blanks, quotes and line
+ * ends may stand before the name. */
 static void count_changes(const struct guards *guards, const struct compile_file *file,
 						  const char *directive, int weight)
 {
@@ -106,7 +149,8 @@ static void count_changes(const struct guards *guards, const struct compile_file
 
 	while (at < end && (at = memmem(at, (size_t)(end - at), directive, bytes))) {
 		struct guard key;
-		at += bytes;
+		for (at += bytes; at < end && !is_word(*at);)
+			at++;
 		key.bytes = next_word(at, end, &key.name);
 		struct guard *guard =
 			bsearch(&key, guards->all, (size_t)guards->count, sizeof(key), by_name);
@@ -141,6 +185,7 @@ void once_find(const struct compile_job *job, const struct compile_file *files, 
 			   enum once *out)
 {
 	struct guards guards = {.all = calloc((size_t)count, sizeof(*guards.all))};
+	int ours = job->file_count - job->user_files;
 
 	for (int i = 1; i < count; i++) {
 		struct guard *guard = guards.all ? &guards.all[guards.count] : NULL;
@@ -152,9 +197,11 @@ void once_find(const struct compile_job *job, const struct compile_file *files, 
 	}
 	if (guards.count > 0) {
 		qsort(guards.all, (size_t)guards.count, sizeof(*guards.all), by_name);
-		for (int i = 0; i < count; i++) {
-			count_changes(&guards, &files[i], "define", 1);
-			count_changes(&guards, &files[i], "undef", 2);
+		for (int i = 0; i < ours + count; i++) {
+			const struct compile_file *file = i < ours ? &job->files[i] : &files[i - ours];
+			count_changes(&guards, file, "define", 1);
+			count_changes(&guards, file, "undef", 2);
+			count_changes(&guards, file, "pop_macro", 2);
 		}
 		for (int i = 0; i < job->macro_count; i++) {
 			const struct guard key = {job->macros[i].name, strcspn(job->macros[i].name, "("), 0, 0};

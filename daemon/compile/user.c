@@ -98,6 +98,7 @@ int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MA
 struct placing {
 	const struct compile_file *files; /* the source, then the headers */
 	int count;
+	const struct compile_file *by_name[COMPILE_MAX_FILES]; /* the headers */
 	enum once once[COMPILE_MAX_FILES];
 	bool open[COMPILE_MAX_FILES]; /* is being placed */
 	bool done[COMPILE_MAX_FILES]; /* is placed where no condition leaves it out, and counts once */
@@ -108,12 +109,19 @@ struct placing {
 
 static void place(struct placing *placing, int number);
 
+static int by_file_name(const void *a, const void *b)
+{
+	return strcmp((*(const struct compile_file *const *)a)->name,
+				  (*(const struct compile_file *const *)b)->name);
+}
+
 static int find_placed(const struct placing *placing, const char *name)
 {
-	for (int i = 1; i < placing->count; i++)
-		if (strcmp(placing->files[i].name, name) == 0)
-			return i;
-	return -1;
+	const struct compile_file key = {.name = name}, *wanted = &key;
+	const struct compile_file *const *found = bsearch(
+		&wanted, placing->by_name, (size_t)placing->count - 1, sizeof(wanted), by_file_name);
+
+	return found ? (int)(*found - placing->files) : -1;
 }
 
 /* Puts an #error where the compiler meets it: the line may stand in a branch that is left out. */
@@ -245,6 +253,9 @@ static void place_all(const struct compile_job *job, const struct compile_file *
 		util_text_bytes(text, files[0].text, files[0].bytes);
 		util_text_add(text, "\n");
 	} else {
+		for (int i = 1; i < placing.count; i++)
+			placing.by_name[i - 1] = &files[i];
+		qsort(placing.by_name, (size_t)placing.count - 1, sizeof(*placing.by_name), by_file_name);
 		once_find(job, files, placing.count, placing.once);
 		place(&placing, 0);
 	}

@@ -174,6 +174,36 @@ static void test_crash(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The broker makes no unit of a user's on its event loop: such a failure is kept without one. */
+static void test_crash_of_a_users(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_raw right = raw_with(&right_h);
+	kiln_reply *shown = NULL;
+	char sentence[512];
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	debug_int(client, "crash-compile", "count", 2);
+	assert_int_equal(compile(client, &right), KILN_ECOMPILE);
+	snprintf(sentence, sizeof(sentence), "%s", kiln_errmsg());
+	assert_int_equal(compile(client, &right), KILN_ECOMPILE);
+	assert_string_equal(kiln_errmsg(), sentence);
+	assert_int_equal(info_int(client, "counters.worker_faults"), 2);
+	kiln_reply *rows = failed_rows(client, 1);
+	kiln_attr key = string_attr("key", kiln_reply_str(rows, "rows[0].key"));
+	assert_int_equal(kiln_request(client, "cache.show", &key, 1, &shown), KILN_OK);
+	assert_string_equal(kiln_reply_str(shown, "source"), "");
+	assert_non_null(strstr(kiln_reply_str(shown, "key_text"), "source mine.cu\n"));
+	kiln_reply_free(shown);
+	kiln_reply_free(rows);
+	retry_all(client, 1);
+	assert_int_equal(compile(client, &right), KILN_OK);
+	assert_counters_add_up(client);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static int ask(const struct kilnd *daemon, void *arg)
 {
 	char why[400];
@@ -397,10 +427,15 @@ static void test_why_operator(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_remembered), HARNESS_TEST(test_shown_and_retried),
-		HARNESS_TEST(test_crash),      HARNESS_TEST(test_killed),
-		HARNESS_TEST(test_time_out),   HARNESS_TEST(test_another_compiler),
-		HARNESS_TEST(test_why_raw),    HARNESS_TEST(test_why_operator),
+		HARNESS_TEST(test_remembered),
+		HARNESS_TEST(test_shown_and_retried),
+		HARNESS_TEST(test_crash),
+		HARNESS_TEST(test_crash_of_a_users),
+		HARNESS_TEST(test_killed),
+		HARNESS_TEST(test_time_out),
+		HARNESS_TEST(test_another_compiler),
+		HARNESS_TEST(test_why_raw),
+		HARNESS_TEST(test_why_operator),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

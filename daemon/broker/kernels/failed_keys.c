@@ -83,8 +83,9 @@ static void failed_keys_fill(struct keeping *keeping, struct kernel_ref *ref, co
 	struct cache_row *row = &failure->row;
 	const char *source = result->source;
 	char *unit = NULL;
-	/* A compiler that died has returned no unit. */
-	if (!source && unit_make(&ref->job, &unit, keeping->error) == KILN_OK)
+	/* A compiler that died has returned no unit.  That of a user may be long to make, and this is
+	 * the event loop: the failure is kept without it. */
+	if (!source && !ref->raw && unit_make(&ref->job, &unit, keeping->error) == KILN_OK)
 		source = unit;
 	memcpy(row->key, key, sizeof(row->key));
 	memcpy(row->op, ref->plan.op, sizeof(row->op));

@@ -186,6 +186,11 @@ static void others_are_placed_as_often_as_they_are_included(void **state)
 		"#ifndef GIVEN\n#define GIVEN\nint h;\n#endif\n",
 		"#ifndef SAME\n#define SAME\nint h;\n#endif\n",
 		"#ifndef MAIN\n#define MAIN\nint h;\n#endif\n",
+		"#ifndef G\n#endif\n#define G\nint h;\n",
+		"#ifndef G\nint h;\n#define G\n#endif\n",
+		"#ifndef G\n// \\\n#define G\nint h;\n#endif\n",
+		"#ifndef G /*\n*/ #define G\nint h;\n#endif\n",
+		"#ifndef __G\n#define __G\nint h;\n#endif\n",
 	};
 	const struct compile_macro given = {"GIVEN", "1"};
 	struct compile_file files[] = {
@@ -212,6 +217,63 @@ static void others_are_placed_as_often_as_they_are_included(void **state)
 		const char *second = strstr(first + 1, "int h;\n");
 		assert_int_equal(second != NULL, i != sizeof(twice) / sizeof(*twice));
 		assert_null(second ? strstr(second + 1, "int h;\n") : NULL);
+		free(text);
+	}
+}
+
+/* Without the rule that find_guard() has, "int t;" would be left out where the compiler wants it. */
+static const struct {
+	const char *source, *first, *second;
+} conditions[] = {
+	/* Another file decides. */
+	{"#define NO_FALLBACK\n#include \"1.h\"\n#include \"2.h\"\n",
+	 "#ifndef NO_FALLBACK\n#include \"2.h\"\n#endif\n", "#pragma once\nint t;\n"},
+	/* A comment names the macro, and the header has another effect each time. */
+	{"// #define SKIP\n#define ITEM a\n#include \"1.h\"\n#undef ITEM\n#define ITEM b\n"
+	 "#include \"1.h\"\n",
+	 "#ifndef SKIP\nint t;\n#endif\n", ""},
+	/* The macro is there before the user's text begins. */
+	{"#include \"1.h\"\n#include \"2.h\"\n",
+	 "#ifndef __CUDACC__\n#define __CUDACC__\n#include \"2.h\"\n#endif\n",
+	 "#ifndef T_H\n#define T_H\nint t;\n#endif\n"},
+	{"#include \"1.h\"\n#include \"2.h\"\n",
+	 "#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#include \"2.h\"\n#endif\n",
+	 "#pragma once\nint t;\n"},
+	{"#include \"1.h\"\n#include \"2.h\"\n",
+	 "#ifndef KILN_CPU\n#define KILN_CPU 0\n#include \"2.h\"\n#endif\n", "#pragma once\nint t;\n"},
+	{"#include \"1.h\"\n#include \"2.h\"\n",
+	 "#ifndef GIVEN\n#define GIVEN\n#include \"2.h\"\n#endif\n", "#pragma once\nint t;\n"},
+	{"#include \"1.h\"\n#include \"2.h\"\n",
+	 "#ifndef SHIM\n#define SHIM\n#include \"2.h\"\n#endif\n", "#pragma once\nint t;\n"},
+	/* The macro goes again. */
+	{"#pragma push_macro(\"G\")\n#include \"1.h\"\n#pragma pop_macro(\"G\")\n"
+	 "#include \"1.h\"\n",
+	 "#ifndef G\n#define G\nint t;\n#endif\n", ""},
+};
+
+static void a_condition_that_others_decide_is_no_guard(void **state)
+{
+	const struct compile_macro given = {"GIVEN", "1"};
+	struct compile_file files[] = {FILE_OF("cpu/shim.cuh", "#define SHIM\n"), FILE_OF("k.cu", ""),
+								   FILE_OF("1.h", ""), FILE_OF("2.h", "")};
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(conditions) / sizeof(*conditions); i++) {
+		const char *texts[] = {conditions[i].source, conditions[i].first, conditions[i].second};
+		for (int k = 0; k < 3; k++) {
+			files[k + 1].text = texts[k];
+			files[k + 1].bytes = strlen(texts[k]);
+		}
+		struct compile_job job = job_of("cpu", files, 4);
+		job.source = "k.cu";
+		job.user_files = 3;
+		job.macros = &given;
+		job.macro_count = 1;
+		assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+		const char *first = strstr(text, "int t;\n");
+		if (!first || !strstr(first + 1, "int t;\n"))
+			fail_msg("condition %zu is taken for a guard:\n%s", i, text);
 		free(text);
 	}
 }
@@ -436,6 +498,7 @@ int main(void)
 		cmocka_unit_test(circles_end),
 		cmocka_unit_test(headers_with_guards_are_placed_once),
 		cmocka_unit_test(others_are_placed_as_often_as_they_are_included),
+		cmocka_unit_test(a_condition_that_others_decide_is_no_guard),
 		cmocka_unit_test(a_unit_has_a_size),
 		cmocka_unit_test(some_headers_go_by_name),
 		cmocka_unit_test(wrong_jobs_are_refused),
