@@ -1,9 +1,12 @@
 """test_package.py: importing, the commands, and the stubs."""
 import ast
+import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 from support import kiln, run
 
@@ -18,6 +21,25 @@ class Package(unittest.TestCase):
         times = [float(run("import time; t = time.process_time(); import kiln; "
                            "print(time.process_time() - t)")) for _ in range(5)]
         self.assertLess(min(times), 0.030)
+
+    def test_what_is_done_once_a_module_is_loaded(self):
+        from kiln import _late
+
+        seen = []
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "path", [folder]):
+            _late._watch("late_one", seen.append)
+            self.assertIsNone(importlib.util.find_spec("late_one"))
+            path = os.path.join(folder, "late_one.py")
+            with open(path, "w") as file:
+                file.write("import sys\nsys.late_one_tries += 1\n1 / (sys.late_one_tries - 1)\n")
+            importlib.invalidate_caches()
+            self.assertEqual(importlib.util.find_spec("late_one").origin, path)
+            with mock.patch.object(sys, "late_one_tries", 0, create=True):
+                self.assertRaises(ZeroDivisionError, importlib.import_module, "late_one")
+                self.assertEqual(seen, [])
+                importlib.import_module("late_one")
+        self.assertEqual(seen, [sys.modules.pop("late_one")])
+        self.assertFalse([one for one in sys.meta_path if getattr(one, "name", "") == "late_one"])
 
     def test_info(self):
         done = subprocess.run([sys.executable, "-m", "kiln", "info"], capture_output=True, text=True,

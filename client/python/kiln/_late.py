@@ -1,30 +1,48 @@
 """What is done once torch, or its tracer, is loaded: long after `import kiln`, before it, or never."""
 import sys
+from _thread import get_ident
 
 
 class _Finder:
-    """Is asked for every module, and knows one: it is found as ever, and reported when it is there."""
+    """Is asked for every module, and knows one: it is found as ever, and reported when it is there.
+
+    It stays until the module is loaded: many ask whether there is one, and an import may fail.
+    """
 
     def __init__(self, name, loaded):
         self.name, self.loaded = name, loaded
+        self.asking = set()  # threads that ask the other finders, of which one may ask all again
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name or self not in sys.meta_path:
+        thread = get_ident()
+        if name != self.name or thread in self.asking:
             return None
-        sys.meta_path.remove(self)
-        import importlib.util  # a quarter of what `import kiln` would take
-
-        spec = importlib.util.find_spec(name)
+        self.asking.add(thread)
+        try:
+            spec = self._ask(path, target)
+        finally:
+            self.asking.discard(thread)
         if spec is None or spec.loader is None:
             return spec
         load = spec.loader.exec_module
 
         def exec_module(module):
             load(module)
-            self.loaded(module)
+            # A loader of several modules comes here with each.
+            if module.__name__ == name and self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.loaded(module)
 
         spec.loader.exec_module = exec_module
         return spec
+
+    def _ask(self, path, target):
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find and find(self.name, path, target)
+            if spec:
+                return spec
+        return None
 
 
 def _watch(name, loaded):
