@@ -52,9 +52,10 @@ class Operators(unittest.TestCase):
             self.assertTrue(hasattr(torch.ops.kiln, name))
 
     def test_there_once_both_are_imported(self):
-        for first, second in [("torch", "kiln"), ("kiln", "torch")]:
+        asked = "import kiln, importlib.util as util; util.find_spec('torch'); import torch"
+        for imports in ("import torch, kiln", asked):
             seen = support.run(
-                f"import {first}, {second}, sys, threading\n"
+                f"{imports}\nimport sys, threading\n"
                 "seen = ['kiln.torch' in sys.modules]\n"
                 "def look(): seen.append(torch.ops.kiln.softmax(torch.zeros(2)).tolist())\n"
                 "threads = [threading.Thread(target=look) for _ in range(4)]\n"
@@ -168,8 +169,13 @@ class Vmap(unittest.TestCase):
         self.compare(lambda x: kiln.cumsum(x, -2), (0,), x)
         self.compare(lambda x: kiln.permute(x, (1, -2)), (1,), x)
         self.compare(lambda x: kiln.cumsum(x, 0), (0,), x[0, 0])  # one element each
+        self.compare(kiln.softmax_backward, (None, 0), torch.tensor(1.0), torch.arange(3.0))
+        self.compare(kiln.softmax_backward, (0, None), torch.arange(3.0), torch.tensor(1.0))
         with self.assertRaisesRegex(ValueError, "dim is -2; it may be -1 to 0"):
             torch.vmap(lambda x: kiln.cumsum(x, -2))(x[0])
+        self.compare(lambda x: kiln.masked_softmax(x, kind="causal"), (0,), x)
+        with self.assertRaisesRegex(ValueError, "masked_softmax.*rank"):
+            torch.vmap(lambda x: kiln.masked_softmax(x, kind="causal"))(x[0])
         self.compare(lambda x, m: kiln.masked_softmax(x, m), (1, 0), x, mask)
         self.compare(lambda x, m: kiln.masked_softmax(x, m), (0, None), x, mask)
         self.compare(lambda x, m: kiln.masked_softmax(x, m), (None, 0), x[0], mask[:, None])
@@ -185,6 +191,10 @@ class Vmap(unittest.TestCase):
         x = normal(3, 5).requires_grad_()
         got, = torch.autograd.grad(torch.vmap(kiln.softmax)(x)[0, 1], x)
         torch.testing.assert_close(got, torch.autograd.grad(torch.softmax(x, -1)[0, 1], x)[0])
+        # Gradients of one element, which is its own sum.
+        for function in (kiln.softmax, kiln.log_softmax):
+            backward = torch.func.vjp(function, torch.tensor(2.0))[1]
+            self.assertEqual(torch.vmap(backward)(torch.arange(3.0))[0].tolist(), [0, 0, 0])
         # A batch of gradients of one recorded call.
         for y in (kiln.softmax(x), torch.ops.kiln.softmax(x)):
             rows, = torch.autograd.grad(y, x, torch.eye(15).double().reshape(15, 3, 5),

@@ -10,9 +10,10 @@ _SHARED = ("trailing", "lists", "per_box", "boundaries", "one")
 
 
 def _is_free(operator, dims, values):
-    if "dim" in operator.names and values[operator.first].dim() == 1 and \
-            dims[operator.first] is not None:
-        return False  # one element each, which has no dimension to go along but its own
+    rank = values[operator.first].dim() - (dims[operator.first] is not None)
+    causal = "kind" in operator.names and values[operator.names.index("kind")] == "causal"
+    if rank <= causal:
+        return False  # a sample has no dimension of its own to go along, or none of queries
     for name, place in operator.inputs.items():
         if dims[place] is not None and operator.rules[name][0] in _SHARED:
             return False
