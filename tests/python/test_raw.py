@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 from support import kill_daemon, kiln, numpy, rand, run
 from kiln import _headers
@@ -275,6 +276,25 @@ class Sources(unittest.TestCase):
         self.assertEqual(sorted(self.found("#include <a.h>\n")), ["a.h", "b.h"])
         self.write("a.h", "#include <c.h>\n ")
         self.assertEqual(sorted(self.found("#include <a.h>\n")), ["a.h", "c.h"])
+        # Twice within a tick of the file system's clock.
+        path = os.path.join(self.folder, "a.h")
+        now = time.time_ns()
+        for name in ("b.h", "c.h"):
+            self.write("a.h", f"#include <{name}>\n")
+            os.utime(path, ns=(now, now))
+            self.assertEqual(sorted(self.found("#include <a.h>\n")), ["a.h", name])
+
+    def test_texts_that_are_kept(self):
+        def read(name):
+            path = os.path.join(self.folder, name)
+            return _headers._read(path, os.stat(path))
+
+        with mock.patch.multiple(_headers, _read_texts={}, _kept=0, _KEPT_MOST=3000):
+            for name in ("a.h", "b.h", "c.h"):
+                self.write(name, "")
+                os.utime(os.path.join(self.folder, name), (0, 0))
+                self.assertIs(read(name), read(name))
+            self.assertEqual(len(_headers._read_texts), 1)
 
     def test_missing_headers(self):
         self.write("a.h", "#if 0\n#include <never.h>\n#endif\n#include \"absent/b.h\"\n")

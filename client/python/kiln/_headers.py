@@ -8,6 +8,7 @@ import os
 import posixpath
 import re
 import sys
+import time
 
 from . import _kiln
 from ._errors import InvalidArgument, OutOfMemory
@@ -100,7 +101,20 @@ class _Text:
         return self.renamed[key]
 
 
+_SETTLED = 2 * 10**9  # ns, more than a tick of any file system's clock
+_KEPT_MOST = 4 * MOST["all"]
 _read_texts = {}  # of this process, by path: (what stat() says, the text)
+_kept = 0  # bytes of what has been added to them
+
+
+def _keep(path, stamp, text):
+    global _kept
+    size = text.size + 1024
+    _kept += size
+    if _kept > _KEPT_MOST:
+        _read_texts.clear()
+        _kept = size
+    _read_texts[path] = stamp, text
 
 
 def _read(path, status):
@@ -108,6 +122,8 @@ def _read(path, status):
     known = _read_texts.get(path)
     if known and known[0] == stamp:
         return known[1]
+    # A file that is written twice within a tick has one stamp both times.
+    settled = abs(time.time_ns() - status.st_mtime_ns) >= _SETTLED
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     try:
@@ -115,7 +131,8 @@ def _read(path, status):
     except UnicodeEncodeError:
         raise InvalidArgument(f"{path} is no UTF-8 text") from None
     known = _Text(text)
-    _read_texts[path] = stamp, known
+    if settled:
+        _keep(path, stamp, known)
     return known
 
 
