@@ -136,6 +136,15 @@ const char *kiln_call_origin(const kiln_call *call)
 	return call ? call->origin : "";
 }
 
+void call_drop(kiln_call *call)
+{
+	kiln_client *client = call->client;
+	local_forget(call, client->pid != getpid());
+	free(call->plan);
+	free(call);
+	client_unref(client);
+}
+
 void call_release(kiln_call *call)
 {
 	kiln_client *client = call->client;
@@ -147,10 +156,7 @@ void call_release(kiln_call *call)
 		(void)link_post(client, &request, SIZE_MAX);
 	}
 	lane_forget_call(client, call);
-	local_forget(call, client->pid != getpid());
-	free(call->plan);
-	free(call);
-	client_unref(client);
+	call_drop(call);
 }
 
 bool call_forget_oldest(kiln_client *client)
@@ -174,16 +180,14 @@ void kiln_call_free(kiln_call *call)
 		client_leave(client, KILN_OK);
 		break;
 	case KILN_EBUSY:
-		/* The thread inside releases the call when it leaves. */
-		call->next = atomic_load(&client->orphans);
-		while (!atomic_compare_exchange_weak(&client->orphans, &call->next, call)) {
-		}
+		client_adopt(client, call);
 		break;
 	default:
-		local_forget(call, status == KILN_EFORK);
-		free(call->plan);
-		free(call);
-		client_unref(client);
+		if (status == KILN_ECONN && atomic_load(&client->state) != CLIENT_CLOSED) {
+			client_adopt(client, call);
+			break;
+		}
+		call_drop(call);
 		break;
 	}
 }

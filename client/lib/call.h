@@ -49,6 +49,8 @@ int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 				 kiln_call **out);
 /* Tells the daemon, without waiting, and frees the handle. */
 void call_release(struct kiln_call *call);
+/* Frees the handle of a client that is closed, or of the parent of fork(). */
+void call_drop(struct kiln_call *call);
 /* Releases the call that kiln_run() has kept unused for longest; false: it keeps none. */
 bool call_forget_oldest(struct kiln_client *client);
 

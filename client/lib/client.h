@@ -67,6 +67,8 @@ struct kiln_client {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
+/* Makes a client with one reference, which is not connected; NULL: no memory. */
+struct kiln_client *client_new(void);
 /* Enters.  KILN_OK, also where the link is dead; or EINVAL, EFORK, EBUSY, ECONN with a message. */
 int client_enter(struct kiln_client *client);
 /* Enters without a message; client_refuse() sets the message of the status and returns it. */
@@ -74,6 +76,8 @@ int client_try(struct kiln_client *client);
 int client_refuse(const struct kiln_client *client, int status);
 /* Leaves and returns status.  The client may be freed afterwards. */
 int client_leave(struct kiln_client *client, int status);
+/* Leaves a call that is to be freed to the thread inside the client, which may be closing it. */
+void client_adopt(struct kiln_client *client, struct kiln_call *call);
 /* Drops the reference of a buffer or a call. */
 void client_unref(struct kiln_client *client);
 

@@ -61,7 +61,9 @@ static void local_tier_take(struct question *question, int64_t status, struct an
 	struct kiln_client *client = tier->call->client;
 	struct local_way *better = NULL;
 	tier->state = LOCAL_TIER_LAST;
-	if (status == KILN_OK && !wire_get(&answer->in.root, "template"))
+	if (status == KILN_ELIMIT || status == KILN_ENOMEM) /* so many requests are under way */
+		wait_longer(tier, tier->most);
+	else if (status == KILN_OK && !wire_get(&answer->in.root, "template"))
 		wait_longer(tier, wire_get_uint(&answer->in.root, "again", 0));
 	else if (status == KILN_OK)
 		better = local_read(tier->call, tier->alignments, answer);
@@ -117,7 +119,9 @@ void local_tier_tend(struct kiln_client *client, const struct local_context *cur
 	while (way) {
 		struct local_way *next = way->tier.next_found;
 		const struct local_context *of = &way->tier.of;
-		if (of->context == current->context && of->id == current->id)
+		bool here = of->context == current->context && of->id == current->id;
+		/* A call that takes turns in two contexts was always in the other one before. */
+		if (here || way->tier.launches >= LOCAL_PATIENCE)
 			take_over(way, current, stream);
 		way = next;
 	}

@@ -101,7 +101,7 @@ bool options_user_allowed(const char *option);
 bool options_is_cuda(const char *target); /* sm_NN, sm_NNN, perhaps with a letter after it */
 bool options_is_cpu(const char *target);
 
-/* ---- log.c: what compilers say ---- */
+/* ---- compiler_log.c: what compilers say ---- */
 
 /* The first line that reports an error, else the first line that says anything. */
 void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);

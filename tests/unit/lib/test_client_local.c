@@ -5,6 +5,8 @@
  */
 #include "fake_daemon.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,6 +31,7 @@ enum answer_kind {
 	LARGER,   /* one that touches more bytes */
 	GENERIC,  /* one that is generic, too */
 	REFUSED,  /* an error */
+	BUSY,     /* an error that passes */
 	NO_IMAGE, /* no descriptor comes along */
 	HANG_UP,
 };
@@ -37,7 +40,8 @@ enum answer_kind {
 static struct {
 	_Atomic enum answer_kind kind; /* of those that are asked again */
 	_Atomic uint64_t again, asked, launches;
-	atomic_bool old; /* the daemon knows nothing of generic kernels */
+	atomic_bool old;        /* the daemon knows nothing of generic kernels */
+	atomic_bool hold, held; /* the answer of "info" */
 } its;
 
 static void put_operand(struct wire_out *out, const char *name, uint64_t bytes, bool written)
@@ -103,6 +107,9 @@ static void answer_again(struct fake *daemon, uint64_t id)
 	case REFUSED:
 		fake_reply(daemon, id, KILN_ECANCELED, "shutting down", NULL);
 		break;
+	case BUSY:
+		fake_reply(daemon, id, KILN_ELIMIT, "1024 requests are under way", NULL);
+		break;
 	case NO_IMAGE:
 		give_object(daemon, id, BETTER, BYTES, 0, false);
 		break;
@@ -126,6 +133,11 @@ static bool handle(struct fake *daemon, struct wire_in *in, struct frame *frame)
 		wire_put_uint(&out, "max_message", 1 << 20);
 		fake_send(daemon, &out, -1);
 		return true;
+	}
+	if (strcmp(type, "info") == 0 && its.hold) {
+		its.held = true;
+		while (its.hold)
+			sched_yield();
 	}
 	if (strcmp(type, "object") != 0)
 		return false;
@@ -239,7 +251,7 @@ static void keeps_the_first_kernel(void **state)
 {
 	(void)state;
 	for (int kind = LAST; kind < HANG_UP; kind++) {
-		if (kind == EXACT)
+		if (kind == EXACT || kind == BUSY)
 			continue;
 		struct scene scene = open_scene((enum answer_kind)kind, 10);
 		for (int i = 0; i < 50; i++) {
@@ -250,6 +262,66 @@ static void keeps_the_first_kernel(void **state)
 		assert_int_equal(fake->calls("cuModuleLoadData"), 1);
 		close_scene(&scene);
 	}
+}
+
+static void asks_again_where_it_was_refused_for_now(void **state)
+{
+	struct scene scene = open_scene(BUSY, 10);
+	(void)state;
+	assert_ptr_equal(launch(&scene), scene.first);
+	settle(&scene);
+	its.kind = EXACT;
+	for (int i = 0; i < 4; i++)
+		assert_ptr_equal(launch(&scene), scene.first);
+	settle(&scene);
+	assert_int_equal(its.asked, 2);
+	assert_ptr_not_equal(launch(&scene), scene.first);
+	close_scene(&scene);
+}
+
+/* The context of a launch is never that of the launch before. */
+static void takes_turns_in_two_contexts(void **state)
+{
+	struct scene scene = open_scene(EXACT, 10);
+	int launches = 1;
+	(void)state;
+	while (fake->calls("cuModuleLoadData") <= 2 && launches < 2000) {
+		assert_int_equal(set_current(fake->context(launches % 2)), 0);
+		launch(&scene);
+		settle(&scene);
+		launches++;
+	}
+	assert_in_range(launches, 1000, 1100);
+	close_scene(&scene);
+}
+
+static void *request_info(void *client)
+{
+	kiln_reply *reply = NULL;
+	(void)kiln_request(client, "info", NULL, 0, &reply);
+	kiln_reply_free(reply);
+	return NULL;
+}
+
+/* A client that is closed, and a call that is freed, while another thread is inside. */
+static void ends_beside_a_request(void **state)
+{
+	struct scene scene = open_scene(NOT_YET, 10);
+	pthread_t thread;
+	(void)state;
+	launch(&scene);
+	assert_int_equal(synchronize(NULL), 0);
+	its.hold = true;
+	assert_int_equal(pthread_create(&thread, NULL, request_info, scene.client), 0);
+	while (!its.held)
+		sched_yield();
+	kiln_close(scene.client);
+	kiln_call_free(scene.call);
+	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 1);
+	its.hold = its.held = false;
+	pthread_join(thread, NULL);
+	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
+	fake_stop(scene.daemon);
 }
 
 static void goes_on_alone(void **state)
@@ -284,6 +356,9 @@ int main(void)
 		cmocka_unit_test(asks_seldom),
 		cmocka_unit_test(takes_the_exact_kernel),
 		cmocka_unit_test(keeps_the_first_kernel),
+		cmocka_unit_test(asks_again_where_it_was_refused_for_now),
+		cmocka_unit_test(takes_turns_in_two_contexts),
+		cmocka_unit_test(ends_beside_a_request),
 		cmocka_unit_test(goes_on_alone),
 		cmocka_unit_test(asks_no_daemon_of_before),
 	};

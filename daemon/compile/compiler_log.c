@@ -1,6 +1,6 @@
 /*
- * log: picks the sentence and the figures out of what a compiler printed.  Knows the words of
- * ptxas, the CUDA front end, gcc and clang, and starts none of them.
+ * compiler_log.c: picks the sentence and the figures out of what a compiler printed.  Knows the
+ * words of ptxas, the CUDA front end, gcc and clang, and starts none of them.
  */
 #include "backend.h"
 
