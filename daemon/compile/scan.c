@@ -1,6 +1,7 @@
 /*
- * scan: finds the #include "..." and #pragma once lines of a source, passing over comments.  Not a
- * preprocessor: it does not evaluate #if, and does not know raw strings.
+ * scan: finds the #include "..." and #pragma once lines of a source, passing over comments, and the
+ * lines that begin and end conditions, behind comments, too.  Not a preprocessor: it does not
+ * evaluate #if, and does not know raw strings.
  */
 #include "backend.h"
 
@@ -21,6 +22,20 @@ static const char *skip_blanks(const char *at, const char *end)
 	while (at < end && (*at == ' ' || *at == '\t'))
 		at++;
 	return at;
+}
+
+/* Past blanks and the comments that end on this line. */
+static const char *skip_comments(const char *at, const char *end)
+{
+	const char *close;
+
+	for (;;) {
+		at = skip_blanks(at, end);
+		if (end - at < 4 || at[0] != '/' || at[1] != '*' ||
+			!(close = memmem(at + 2, (size_t)(end - at - 2), "*/", 2)))
+			return at;
+		at = close + 2;
+	}
 }
 
 /* Past the word, if it stands here and ends here; else NULL. */
@@ -90,6 +105,18 @@ static enum scan_kind read_include(const char *at, const char *end, struct scan_
 	return *at == '<' ? SCAN_FOREIGN : SCAN_INCLUDE;
 }
 
+/* Reads the directives of conditions, and no others. */
+static enum scan_kind read_condition(const char *at, const char *end, struct scan_line *line)
+{
+	line->is_test = skip_word(at, end, "if") || skip_word(at, end, "elif");
+	line->is_else = skip_word(at, end, "else") || skip_word(at, end, "elif") ||
+					skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef");
+	line->nesting =
+		skip_word(at, end, "if") || skip_word(at, end, "ifdef") || skip_word(at, end, "ifndef");
+	line->nesting -= skip_word(at, end, "endif") != NULL;
+	return line->is_else || line->nesting < 0 ? SCAN_BRANCH : SCAN_PLAIN;
+}
+
 static enum scan_kind read_directive(const char *end, struct scan_line *line)
 {
 	const char *at = skip_blanks(line->text, end), *next;
@@ -100,14 +127,6 @@ static enum scan_kind read_directive(const char *end, struct scan_line *line)
 	at = skip_blanks(at + 1, end);
 	if ((next = skip_word(at, end, "include")))
 		return read_include(next, end, line);
-	line->is_test = skip_word(at, end, "if") || skip_word(at, end, "elif");
-	line->is_else = skip_word(at, end, "else") || skip_word(at, end, "elif") ||
-					skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef");
-	line->nesting =
-		skip_word(at, end, "if") || skip_word(at, end, "ifdef") || skip_word(at, end, "ifndef");
-	line->nesting -= skip_word(at, end, "endif") != NULL;
-	if (line->is_else || line->nesting < 0)
-		return SCAN_BRANCH;
 	if (skip_word(at, end, "include_next") || skip_word(at, end, "import") ||
 		skip_word(at, end, "embed"))
 		return SCAN_FOREIGN;
@@ -119,9 +138,23 @@ static enum scan_kind read_directive(const char *end, struct scan_line *line)
 	return SCAN_PLAIN;
 }
 
+/* Conditions count behind a comment, too; includes there are left to the compiler. */
+static enum scan_kind read_line(const char *end, bool in_comment, struct scan_line *line)
+{
+	const char *at = in_comment ? memmem(line->text, (size_t)(end - line->text), "*/", 2) : NULL;
+	enum scan_kind kind = in_comment ? SCAN_PLAIN : read_directive(end, line);
+
+	if (kind != SCAN_PLAIN || (in_comment && !at))
+		return kind;
+	at = skip_comments(at ? at + 2 : line->text, end);
+	if (at == end || *at != '#')
+		return SCAN_PLAIN;
+	return read_condition(skip_comments(at + 1, end), end, line);
+}
+
 enum scan_kind scan_next(struct scan *scan, struct scan_line *line)
 {
-	enum scan_kind kind = SCAN_PLAIN;
+	enum scan_kind kind;
 	const char *end;
 
 	*line = (struct scan_line){.text = scan->at};
@@ -131,8 +164,7 @@ enum scan_kind scan_next(struct scan *scan, struct scan_line *line)
 	if (!end)
 		end = scan->end;
 	scan->line++;
-	if (!scan->in_comment)
-		kind = read_directive(end, line);
+	kind = read_line(end, scan->in_comment, line);
 	scan->in_comment = comment_after(line->text, end, scan->in_comment);
 	scan->at = end < scan->end ? end + 1 : end;
 	line->bytes = (size_t)(scan->at - line->text);

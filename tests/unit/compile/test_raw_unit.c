@@ -221,7 +221,7 @@ static void others_are_placed_as_often_as_they_are_included(void **state)
 	}
 }
 
-/* Without the rule that find_guard() has, "int t;" would be left out where the compiler wants it. */
+/* "int t;" is there twice, or it would be left out where the compiler wants it. */
 static const struct {
 	const char *source, *first, *second;
 } conditions[] = {
@@ -245,6 +245,13 @@ static const struct {
 	 "#ifndef GIVEN\n#define GIVEN\n#include \"2.h\"\n#endif\n", "#pragma once\nint t;\n"},
 	{"#include \"1.h\"\n#include \"2.h\"\n",
 	 "#ifndef SHIM\n#define SHIM\n#include \"2.h\"\n#endif\n", "#pragma once\nint t;\n"},
+	/* A comment stands before the condition. */
+	{"/* no */ # /* no */ if 0\n#include \"1.h\"\n/* no\n */ #endif\n#include \"1.h\"\n",
+	 "#pragma once\nint t;\n", ""},
+	{"/* no\n */ #if 0\n#include \"1.h\"\n#endif\n#include \"1.h\"\n", "#pragma once\nint t;\n",
+	 ""},
+	{"#define G\n#include \"1.h\"\n#include \"1.h\"\n",
+	 "#ifndef H\n#define H\n/* or */ #else\nint t;\n#endif\n", ""},
 	/* The macro goes again. */
 	{"#pragma push_macro(\"G\")\n#include \"1.h\"\n#pragma pop_macro(\"G\")\n"
 	 "#include \"1.h\"\n",
