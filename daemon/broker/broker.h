@@ -28,6 +28,7 @@ struct session;
 struct device_entry;
 struct lookup;
 struct job_wait;
+struct raw_budget;
 struct tiers;
 
 struct broker {
@@ -63,6 +64,7 @@ struct broker {
 	struct map lookups_by_key;
 	struct job_wait *waits; /* all that ask for kernels */
 	struct tiers *tiers;
+	struct raw_budget *raw_budgets; /* texts of users' kernels that are held, by session */
 	struct {
 		uint64_t count;
 		double micros;

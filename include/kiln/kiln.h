@@ -526,7 +526,8 @@ typedef struct kiln_raw {
 	const char *entry;   /* a __global__ function, or a template-id: "scale<float, 4>" */
 	/* #include finds these headers by name, in "" or <>, and short forms of stdint.h, stddef.h,
 	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  The name is
-	 * compared as it is written, wherever the directive stands.  The compiler opens no file. */
+	 * compared as it is written, wherever the directive stands, and has at most 127 bytes.  The
+	 * compiler opens no file. */
 	const kiln_text *headers;
 	int header_count;
 	const kiln_text *macros;

@@ -11,7 +11,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define NAME_32 "a_name_that_is_of_32_characters_"
+#define OWNER 4300 /* the daemon's user where there are guests */
+#define FULL_BYTES ((uint64_t)16 << 20)
+
 static const char source[] = "__global__ void k(int *x, int n) { *x = n; }\n";
+static const char long_name[] = NAME_32 NAME_32 NAME_32 NAME_32; /* by one byte too long */
 
 /* ---- Kernels ---- */
 
@@ -104,6 +109,25 @@ static void test_kernels(void **state)
 	kilnd_stop(daemon);
 }
 
+static void test_long_names(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct wire_out out;
+	struct peer peer;
+
+	kilnd_start(daemon, NULL);
+	peer_open(&peer, daemon, source);
+	begin_kernel(&peer, &out, sizeof(source) - 1);
+	put_headers(&out, 1, long_name, 0);
+	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT,
+				  "at most 127 bytes, and that of header 0 has 128: a_name");
+	begin_kernel(&peer, &out, sizeof(source) - 1);
+	put_headers(&out, 1, long_name + 1, 0);
+	expect_kernel(&peer, &out, peer.texts, KILN_OK, "");
+	peer_close(&peer);
+	kilnd_stop(daemon);
+}
+
 /* Such pages can be taken away below whoever maps them, seals or not: nobody does, neither for a
  * source nor for a copy nor as lent memory.  None is used. */
 static void test_huge_pages(void **state)
@@ -181,40 +205,120 @@ static void test_texts_are_read_aside(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Texts that wait take the daemon's memory.  Here one memfd is all of them. */
+/* Texts that wait take the daemon's memory.  Here one memfd is all of them, and each kernel leaves
+ * 64 KiB of what it may have to its names: 16 kernels are a session's budget. */
+static void send_full(struct peer *peer, const char *type, int texts)
+{
+	struct wire_out out;
+	peer_begin(peer, &out, type);
+	wire_put_str(&out, "target", strcmp(type, "raw.compile") ? NULL : "sm_90");
+	wire_map_begin(&out, "raw");
+	wire_put_str(&out, "entry", "k");
+	wire_put_uint(&out, "bytes", sizeof(source) - 1);
+	put_headers(&out, 1, "a.h", FULL_BYTES - (64 << 10));
+	wire_map_end(&out);
+	peer_send(peer, &out, texts);
+}
+
+/* The last message is refused, before any other is answered. */
+static void expect_refused(struct peer *peer, const char *word)
+{
+	uint64_t id;
+	assert_int_equal(peer_take(peer, &id), KILN_ELIMIT);
+	assert_int_equal(id, peer->id);
+	if (!strstr(peer->sentence, word))
+		fail_msg("\"%s\" has no \"%s\"", peer->sentence, word);
+}
+
 static void test_texts_have_a_budget(void **state)
 {
-	const uint64_t bytes = 16 << 20, header = bytes - sizeof(source) + 1;
+	static char value[900 << 10];
 	struct kilnd *daemon = *state;
 	struct wire_out out;
 	struct peer peer;
 	uint64_t id;
-	int texts = frame_memfd("texts", bytes);
+	int texts = frame_memfd("texts", FULL_BYTES);
 
 	kilnd_start(daemon, NULL);
 	kiln_client *observer = client_open(daemon);
 	await_info(observer, "workers.idle", 1);
 	peer_open(&peer, daemon, source);
 	debug_int(observer, "delay-store", "ms", 2000);
-	for (int i = 0; i <= 16; i++) {
-		begin_kernel(&peer, &out, sizeof(source) - 1);
-		put_headers(&out, 1, "a.h", header);
-		wire_map_end(&out);
-		peer_send(&peer, &out, texts);
-	}
-	assert_int_equal(peer_take(&peer, &id), KILN_ELIMIT);
-	assert_int_equal(id, peer.id);
-	assert_non_null(strstr(peer.sentence, "holds 256 MiB of texts of this session's kernels"));
+	for (int i = 0; i <= 16; i++)
+		send_full(&peer, "raw.prepare", texts);
+	expect_refused(&peer, "holds 255 MiB of texts of this session's kernels");
 	/* Others have budgets of their own, and those of a session that ends are free again. */
 	peer_close(&peer);
 	await_info(observer, "server.sessions", 1);
 	debug_int(observer, "delay-store", "ms", 0);
 	peer_open(&peer, daemon, source);
-	begin_kernel(&peer, &out, sizeof(source) - 1);
-	put_headers(&out, 1, "a.h", header);
-	expect_kernel(&peer, &out, texts, KILN_EINVAL, "has a zero byte in it");
-	close(texts);
+	send_full(&peer, "raw.prepare", texts);
+	assert_int_equal(peer_take(&peer, &id), KILN_EINVAL);
+	assert_non_null(strstr(peer.sentence, "has a zero byte in it"));
+	/* Names and values count as well: of these, 96 have 254 MiB. */
+	debug_int(observer, "delay-store", "ms", 2000);
+	memset(value, 'v', sizeof(value) - 1);
+	for (int i = 0; i <= 96; i++) {
+		begin_kernel(&peer, &out, sizeof(source) - 1);
+		wire_list_begin(&out, "macros");
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "n", "M");
+		wire_put_str(&out, "v", value);
+		wire_map_end(&out);
+		wire_list_end(&out);
+		wire_map_end(&out);
+		peer_send(&peer, &out, peer.texts);
+	}
+	expect_refused(&peer, "of texts of this session's kernels, and 256 MiB are the most");
 	peer_close(&peer);
+	debug_int(observer, "delay-store", "ms", 0);
+	close(texts);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+static void open_as(struct peer *peer, const struct kilnd *daemon, uid_t uid)
+{
+	assert_int_equal(seteuid(uid), 0);
+	peer_open(peer, daemon, source);
+	assert_int_equal(seteuid(0), 0);
+}
+
+/* Sums of several sessions: a guest's, those of all guests, and all.  The operator, whose share is
+ * no guest's, is served when the guests have all of theirs. */
+static void test_sums_have_a_budget(void **state)
+{
+	static const char *const refusals[] = {
+		"holds 255 MiB of texts of guest uid 4410's kernels, and 256 MiB are the most", NULL,
+		"holds 765 MiB of texts of all guests' kernels, and 768 MiB are the most",
+		"holds 1020 MiB of texts of all sessions' kernels, and 1024 MiB are the most"};
+	const uid_t users[] = {4410, 4411, 4412, OWNER}, next[] = {4410, 0, 4413, 0};
+	struct kilnd *daemon = *state;
+	struct peer peers[4], refused;
+	int texts = frame_memfd("texts", FULL_BYTES);
+
+	skip_unless_root();
+	kilnd_for_guests(daemon, OWNER, OWNER, 0);
+	kilnd_start(daemon, OPTIONS("--allow-uid", "4410,4411,4412,4413"));
+	kiln_client *observer = client_open(daemon);
+	await_info(observer, "workers.idle", 1);
+	debug_int(observer, "delay-store", "ms", 5000);
+	for (int user = 0; user < 4; user++) {
+		open_as(&peers[user], daemon, users[user]);
+		for (int i = 0; i < 16; i++)
+			send_full(&peers[user], "raw.compile", texts);
+		if (!refusals[user])
+			continue;
+		open_as(&refused, daemon, next[user]);
+		send_full(&refused, "raw.compile", texts);
+		expect_refused(&refused, refusals[user]);
+		peer_close(&refused);
+	}
+	for (int user = 0; user < 4; user++)
+		peer_close(&peers[user]);
+	debug_int(observer, "delay-store", "ms", 0);
+	await_info(observer, "server.sessions", 1);
+	close(texts);
 	kiln_close(observer);
 	kilnd_stop(daemon);
 }
@@ -316,9 +420,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_kernels),
+		HARNESS_TEST(test_long_names),
 		HARNESS_TEST(test_huge_pages),
 		HARNESS_TEST(test_texts_are_read_aside),
 		HARNESS_TEST(test_texts_have_a_budget),
+		HARNESS_TEST(test_sums_have_a_budget),
 		HARNESS_TEST(test_launches),
 	};
 	harness_begin(100);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/base/closer.h"
+#include "daemon/broker/requests/session.h"
 
 #define FILES_TEXT "kilnd has as many files open as it may have"
 

@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GUEST_SHARES 4 /* of descriptors and places: one is no guest's */
-
 /* Says whether the uid is the daemon's own, or root. */
 bool rights_is_operator(uint32_t uid);
 /* The descriptors of a user have numbers below this; 0: they may have any. */

@@ -27,9 +27,14 @@ static const struct {
 	{"cuda_runtime.h", "std/empty.cuh"},
 };
 
+/* A string is here, in the key's text, and in the command's line; a header has a hash besides. */
+#define KEPT_COPIES 3
+#define KEPT_STRING 200
+
 static const char *raw_keep(struct raw_source *source, const char *text)
 {
 	char *copy = util_strdup(text);
+	source->kept += KEPT_COPIES * strlen(text) + KEPT_STRING;
 	source->strings[source->string_count++] = copy;
 	return copy;
 }
@@ -109,6 +114,12 @@ static int add_user_files(struct wire_in *message, struct kernel_ref *ref,
 		const char *header = wire_get_str(message, wire_at(headers, i), "n");
 		if (!header)
 			return ERROR(KILN_EINVAL, "header %u has no name", i);
+		if (strlen(header) > RAW_MAX_NAME)
+			return ERROR(
+				KILN_ELIMIT,
+				"the name of a header has at most %d bytes, and that of header %u has %zu: "
+				"%.*s",
+				RAW_MAX_NAME, i, strlen(header), PLAIN_CUT(header, 80));
 		add_file(ref, raw_keep(ref->raw, header), NULL, wire_get_uint(wire_at(headers, i), "c", 0));
 	}
 	return KILN_OK;
@@ -201,12 +212,12 @@ static int fill_raw_job(struct session *session, struct wire_in *message, struct
 	uint64_t bytes = 0;
 	int status = count_texts(wire_get(&message->root, "raw"), &bytes, error);
 	if (status == KILN_OK)
-		status = raw_take_texts(session, bytes, ref->raw, error);
-	if (status == KILN_OK)
 		status = add_shim(session->broker, ref, error);
 	if (status == KILN_OK)
 		status = add_user_files(message, ref, error);
-	return status == KILN_OK ? add_settings(message, ref, error) : status;
+	if (status == KILN_OK)
+		status = add_settings(message, ref, error);
+	return status == KILN_OK ? raw_take_texts(session, bytes, ref->raw, error) : status;
 }
 
 static bool make_raw(struct kernel_ref *ref, const msgpack_object *raw)
@@ -220,11 +231,14 @@ static bool make_raw(struct kernel_ref *ref, const msgpack_object *raw)
 					   COMPILE_MAX_FILES,
 				   "a job has room for all");
 	_Static_assert(RAW_MAX_TEXTS <= COMPILE_MAX_TEXTS, "a compiler takes them");
-	ref->raw = calloc(1, sizeof(*ref->raw) + strings * sizeof(*ref->raw->strings));
+	size_t bytes = sizeof(*ref->raw) + strings * sizeof(*ref->raw->strings);
+	ref->raw = calloc(1, bytes);
 	ref->files = calloc(files, sizeof(*ref->files));
-	if (ref->raw)
-		ref->raw->fd = ref->raw->sealed = -1;
-	return ref->raw && ref->files;
+	if (!ref->raw)
+		return false;
+	ref->raw->fd = ref->raw->sealed = -1;
+	ref->raw->kept = bytes + files * sizeof(*ref->files);
+	return ref->files != NULL;
 }
 
 int raw_open(struct session *session, struct wire_in *message, const struct kernel_limits *limits,

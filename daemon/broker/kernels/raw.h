@@ -14,8 +14,11 @@
 #define RAW_MAX_SOURCE ((uint64_t)1 << 20)
 #define RAW_MAX_TEXTS ((uint64_t)16 << 20)
 #define RAW_MAX_HEADERS 2048
-/* Bytes of texts that are held for one session: until a kernel is compiled, short ones longer. */
+#define RAW_MAX_NAME 127 /* of a header: an #include has no longer one (scan_line.name) */
+/* Bytes of texts that are held for one session: until a kernel is compiled, short ones longer; and
+ * of the names that stay with the kernel. */
 #define RAW_MAX_HELD ((uint64_t)256 << 20)
+#define RAW_MAX_HELD_BY_ALL ((uint64_t)1 << 30) /* guests have shares: GUEST_SHARES */
 
 /* A copy of the names, macros, options and texts of a request.  Its kernel_ref owns it. */
 struct raw_source;

@@ -12,7 +12,8 @@ struct raw_source {
 	int fd;     /* the client's memfd with the texts; -1: none */
 	int sealed; /* a copy of long texts that nobody can change; -1: none */
 	uint64_t bytes;
-	struct raw_budget *budget; /* of its session, until the texts are let go; or NULL */
+	uint64_t kept; /* what it takes besides its texts, about: names, values, hashes, the key */
+	struct raw_budget *budget; /* of its session; NULL: it was refused */
 	char *texts;               /* source and headers, one after another; NULL: in sealed, or gone */
 	bool gone;
 	int first; /* index of the source among the job's files; its headers follow */
@@ -27,7 +28,8 @@ struct raw_source {
 
 /* ---- raw_texts.c ---- */
 
-/* Takes the memfd that came with the session's message, which has to have so many bytes. */
+/* Takes the memfd that came with the session's message, which has to have so many bytes, and counts
+ * them, with source->kept, for the session. */
 int raw_take_texts(struct session *session, uint64_t bytes, struct raw_source *source,
 				   char error[KERNEL_ERROR_MAX]);
 /* The rest may run on any thread. */

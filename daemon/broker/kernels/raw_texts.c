@@ -7,41 +7,88 @@
 #include <unistd.h>
 
 #include "daemon/base/closer.h"
+#include "daemon/base/list.h"
 
 /* Longer texts go to compilers through a memfd that a worker thread has made: copying them into
  * messages would take the loop's time. */
 #define TEXTS_INSIDE COMPILE_PLACED_BYTES
 
-/* ---- How many a session may have ---- */
+/* ---- How many may be held ---- */
 
 /* A kernel may outlive its session. */
 struct raw_budget {
 	int holders;
 	uint64_t bytes;
+	uint32_t uid;
+	bool is_guest;
+	struct broker *broker; /* has the list of them */
+	struct raw_budget *previous, *next;
 };
+
+static struct raw_budget *budget_of(struct session *session)
+{
+	struct raw_budget *budget = session->raw_budget;
+	if (budget)
+		return budget;
+	budget = session->raw_budget = util_alloc(sizeof(*budget));
+	*budget = (struct raw_budget){.holders = 1,
+								  .uid = session->uid,
+								  .is_guest = !session_is_owner(session),
+								  .broker = session->broker};
+	LIST_PUSH(session->broker->raw_budgets, budget);
+	return budget;
+}
 
 static void budget_drop(struct raw_budget *budget)
 {
-	if (budget && --budget->holders == 0)
-		free(budget);
+	if (!budget || --budget->holders > 0)
+		return;
+	LIST_REMOVE(budget->broker->raw_budgets, budget);
+	free(budget);
+}
+
+static int check_sum(uint64_t held, uint64_t bytes, uint64_t most, const char *whose,
+					 char error[KERNEL_ERROR_MAX])
+{
+	if (held + bytes <= most)
+		return KILN_OK;
+	return ERROR(KILN_ELIMIT,
+				 "the daemon holds %llu MiB of texts of %s kernels, and %llu MiB are the most: "
+				 "wait until some are compiled, or free their calls",
+				 (unsigned long long)(held >> 20), whose, (unsigned long long)(most >> 20));
+}
+
+/* A guest has many sessions, and there are many guests: sums bound what they hold. */
+static int check_sums(const struct raw_budget *asker, uint64_t bytes, char error[KERNEL_ERROR_MAX])
+{
+	const uint64_t share = RAW_MAX_HELD_BY_ALL / GUEST_SHARES;
+	uint64_t own = 0, guests = 0, all = 0;
+	char uid[32];
+	for (const struct raw_budget *budget = asker->broker->raw_budgets; budget;
+		 budget = budget->next) {
+		own += budget->uid == asker->uid ? budget->bytes : 0;
+		guests += budget->is_guest ? budget->bytes : 0;
+		all += budget->bytes;
+	}
+	snprintf(uid, sizeof(uid), "guest uid %u's", asker->uid);
+	int status = check_sum(asker->bytes, bytes, RAW_MAX_HELD, "this session's", error);
+	if (status == KILN_OK && asker->is_guest)
+		status = check_sum(own, bytes, share, uid, error);
+	if (status == KILN_OK && asker->is_guest)
+		status = check_sum(guests, bytes, RAW_MAX_HELD_BY_ALL - share, "all guests'", error);
+	return status == KILN_OK ? check_sum(all, bytes, RAW_MAX_HELD_BY_ALL, "all sessions'", error)
+							 : status;
 }
 
 static int budget_take(struct session *session, uint64_t bytes, struct raw_source *source,
 					   char error[KERNEL_ERROR_MAX])
 {
-	struct raw_budget *budget = session->raw_budget;
-	if (!budget) {
-		budget = session->raw_budget = util_alloc(sizeof(*budget));
-		budget->holders = 1;
-	}
-	if (bytes > RAW_MAX_HELD - budget->bytes)
-		return ERROR(KILN_ELIMIT,
-					 "the daemon holds %llu MiB of texts of this session's kernels, and %llu MiB "
-					 "are the most: wait until some are compiled, or free their calls",
-					 (unsigned long long)(budget->bytes >> 20),
-					 (unsigned long long)(RAW_MAX_HELD >> 20));
+	struct raw_budget *budget = budget_of(session);
+	int status = check_sums(budget, bytes + source->kept, error);
+	if (status != KILN_OK)
+		return status;
 	budget->holders++;
-	budget->bytes += bytes;
+	budget->bytes += bytes + source->kept;
 	source->budget = budget;
 	source->bytes = bytes;
 	return KILN_OK;
@@ -50,7 +97,7 @@ static int budget_take(struct session *session, uint64_t bytes, struct raw_sourc
 static void budget_return(struct raw_source *source)
 {
 	if (source->budget)
-		source->budget->bytes -= source->bytes;
+		source->budget->bytes -= source->kept + (source->gone ? 0 : source->bytes);
 	budget_drop(source->budget);
 	source->budget = NULL;
 }
@@ -134,7 +181,7 @@ void raw_let_go(struct kernel_ref *ref)
 {
 	if (!ref->raw || ref->raw->sealed < 0)
 		return;
-	budget_return(ref->raw);
+	ref->raw->budget->bytes -= ref->raw->bytes;
 	closer_put(getuid(), ref->raw->sealed);
 	ref->raw->sealed = ref->job.texts_fd = -1;
 	ref->raw->gone = true;

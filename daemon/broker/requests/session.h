@@ -23,6 +23,8 @@
 #include "daemon/base/turns.h"
 #include "daemon/broker/broker.h"
 
+#define GUEST_SHARES 4 /* of descriptors, places and texts: one is no guest's */
+
 enum session_state { SESSION_SILENT, SESSION_SEATED, SESSION_GREETED, SESSION_CLOSED };
 
 /* The place that a session has: one of --max-sessions, or one kept for the operator. */
