@@ -102,6 +102,7 @@ struct compile_job {
 #define COMPILE_MAX_MACROS 64
 #define COMPILE_MAX_USER_OPTIONS 16
 #define COMPILE_MAX_UNIT (16u << 20) /* bytes of a user's unit, all includes in place */
+#define COMPILE_MAX_INCLUDES 1000000 /* lines that are looked at while it is made */
 
 /* Checks the names, macros and options of a user's job.  KILN_OK or KILN_EINVAL with a sentence. */
 int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX]);

@@ -103,6 +103,7 @@ struct placing {
 	bool open[COMPILE_MAX_FILES]; /* is being placed */
 	bool done[COMPILE_MAX_FILES]; /* is placed where no condition leaves it out, and counts once */
 	int depth;                    /* of conditions around the place, guards left out */
+	int includes;                 /* looked at */
 	bool answers;                 /* __has_include */
 	struct util_text *text;
 };
@@ -142,6 +143,7 @@ static void place_include(struct placing *placing, int number, const struct scan
 	/* An include guard ends a circle of headers: the second time there is nothing. */
 	bool placed = header >= 0 && !placing->open[header] && !placing->done[header];
 
+	placing->includes++;
 	if (placed) {
 		placing->done[header] = placing->depth == 0 && placing->once[header] != ONCE_NOT;
 		place(placing, header);
@@ -212,7 +214,8 @@ static void place(struct placing *placing, int number)
 		util_text_add(text, "#ifndef KILN_ONCE_%d\n#define KILN_ONCE_%d\n", number, number);
 	util_text_add(text, "#line 1 \"%s\"\n", file->name);
 	scan_begin(&scan, file);
-	while ((kind = scan_next(&scan, &line)) != SCAN_END) {
+	while (placing->includes <= COMPILE_MAX_INCLUDES &&
+		   (kind = scan_next(&scan, &line)) != SCAN_END) {
 		branch = branch || kind == SCAN_BRANCH;
 		placing->depth += line.nesting;
 		if (kind == SCAN_INCLUDE || kind == SCAN_FOREIGN) {
@@ -238,8 +241,9 @@ static void place(struct placing *placing, int number)
 	placing->depth = depth;
 }
 
-static void place_all(const struct compile_job *job, const struct compile_file *files,
-					  struct util_text *text)
+/* Returns how many includes it has looked at; with more than COMPILE_MAX_INCLUDES it ends early. */
+static int place_all(const struct compile_job *job, const struct compile_file *files,
+					 struct util_text *text)
 {
 	struct placing placing = {
 		.files = files, .count = job->user_files, .answers = job->by_name, .text = text};
@@ -259,6 +263,7 @@ static void place_all(const struct compile_job *job, const struct compile_file *
 		once_find(job, files, placing.count, placing.once);
 		place(&placing, 0);
 	}
+	return placing.includes;
 }
 
 /* Is there an include that is neither "name" nor <name>? */
@@ -301,7 +306,7 @@ int user_add(const struct compile_job *job, struct util_text *text, char error[K
 	struct compile_file files[COMPILE_MAX_FILES];
 	struct util_text rewritten[COMPILE_MAX_FILES] = {{0}};
 	bool cpu = options_is_cpu(job->target);
-	int status = KILN_OK;
+	int status = KILN_OK, includes = 0;
 
 	for (int i = 0; i < job->user_files; i++) {
 		files[i] = given[i];
@@ -313,12 +318,16 @@ int user_add(const struct compile_job *job, struct util_text *text, char error[K
 		files[i].bytes = rewritten[i].size;
 	}
 	if (!text->failed)
-		place_all(job, files, text);
+		includes = place_all(job, files, text);
 	for (int i = 0; i < job->user_files; i++)
 		util_text_free(&rewritten[i]);
 	if (text->size > COMPILE_MAX_UNIT)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						   "%.*s has more than %u bytes with all that it includes",
 						   PLAIN_CUT(given[0].name, 80), COMPILE_MAX_UNIT);
+	else if (includes > COMPILE_MAX_INCLUDES)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						   "%.*s has more than %d #include lines with all that it includes",
+						   PLAIN_CUT(given[0].name, 80), COMPILE_MAX_INCLUDES);
 	return status;
 }

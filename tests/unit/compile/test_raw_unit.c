@@ -305,6 +305,32 @@ static void a_unit_has_a_size(void **state)
 	assert_non_null(strstr(error, "h0 has more than 16777216 bytes with all that it includes"));
 }
 
+/* An include that places nothing takes one byte of the unit, and its time. */
+static void a_unit_has_a_number_of_includes(void **state)
+{
+	enum { LINES = 1001 };
+	static const char lines[2][14] = {"#include \"a\"\n", "#include \"b\"\n"};
+	static char texts[2][LINES * 13 + 1];
+	struct compile_file files[] = {FILE_OF("k.cu", ""), FILE_OF("a", ""),
+								   FILE_OF("b", "#pragma once\n")};
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		for (int k = 0; k < LINES; k++)
+			memcpy(texts[i] + k * 13, lines[i], 13);
+		files[i].text = texts[i];
+		files[i].bytes = LINES * 13;
+	}
+	struct compile_job job = job_of("sm_90", files, 3);
+	assert_int_equal(unit_make(&job, &text, error), KILN_EINVAL);
+	assert_string_equal(error,
+						"k.cu has more than 1000000 #include lines with all that it includes");
+	files[0].bytes /= 2;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	free(text);
+}
+
 /* ---- Headers that the compiler finds by name ---- */
 
 static void some_headers_go_by_name(void **state)
@@ -507,6 +533,7 @@ int main(void)
 		cmocka_unit_test(others_are_placed_as_often_as_they_are_included),
 		cmocka_unit_test(a_condition_that_others_decide_is_no_guard),
 		cmocka_unit_test(a_unit_has_a_size),
+		cmocka_unit_test(a_unit_has_a_number_of_includes),
 		cmocka_unit_test(some_headers_go_by_name),
 		cmocka_unit_test(wrong_jobs_are_refused),
 		cmocka_unit_test(all_of_a_job_is_in_its_key),
