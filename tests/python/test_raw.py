@@ -184,6 +184,9 @@ class Sources(unittest.TestCase):
         self.assertEqual(same, source)
         self.assertEqual(sorted(found), ["inner/beside.h", "inner/deep.h", "top.h"])
         self.assertEqual(self.value(source, options=("-I" + self.folder,)), 42)
+        # A directive may have comments before it and within.
+        hidden = '/* a\nb */ #include "inner/deep.h"\n#include /* " */ <top.h> // "x.h"\n'
+        self.assertEqual(sorted(self.found(hidden)), ["inner/beside.h", "inner/deep.h", "top.h"])
         # The content decides, not the path.
         self.write("inner/beside.h", "#define BESIDE 50\n")
         self.assertEqual(self.value(source, include_dirs=(self.folder,)), 52)
@@ -244,6 +247,36 @@ class Sources(unittest.TestCase):
             self.write(f"{name}/same.h", f"#pragma once\nconst int {name}_same = {len(name)};\n")
         self.assertEqual(self.value(source + "#define VALUE one_up * 10 + three_up",
                                     include_dirs=[self.folder]), 35)
+
+    def test_one_file_in_two_folders(self):
+        self.write("one/use.h", '#pragma once\n#include "loop.h"\n')
+        self.write("one/loop.h", '#include "use.h"\n#include "same.h"\n')
+        for name, value in [("one", 3), ("two", 4)]:
+            self.write(f"{name}/same.h", f"const int {name}_same = {value};\n")
+            self.write(f"{name}/alike.h", "")
+        for name in ("use.h", "loop.h"):
+            os.symlink(f"../one/{name}", os.path.join(self.folder, "two", name))
+        source = "#include <one/use.h>\n#include <two/use.h>\n"
+        self.assertEqual(self.value(source + "#define VALUE one_same * 10 + two_same",
+                                    include_dirs=[self.folder]), 34)
+        # It stays one where that is no difference.
+        self.write("one/once.h", '#pragma once\n#include "alike.h"\nconst int once = 5;\n')
+        os.remove(os.path.join(self.folder, "two", "alike.h"))
+        for name in ("once.h", "alike.h"):
+            os.link(os.path.join(self.folder, "one", name), os.path.join(self.folder, "two", name))
+        self.assertEqual(self.value(source.replace("use", "once") + "#define VALUE once",
+                                    include_dirs=[self.folder]), 5)
+
+    def test_texts_that_cannot_be_read(self):
+        with self.assertRaisesRegex(kiln.InvalidArgument, "^/proc/self/mem cannot be read: "):
+            self.found('#include "mem"\n', "/proc/self")
+        with self.assertRaisesRegex(kiln.InvalidArgument, r"source is '\\udc80'; .* UTF-8"):
+            kiln.RawKernel("\udc80", "f")
+        # A folder may have any name.
+        self.write("\udcff/a.h", '#include "b.h"\n')
+        self.write("\udcff/b.h", "#define VALUE 3\n")
+        folders = [self.folder, os.path.join(self.folder, "\udcff")]
+        self.assertEqual(self.value("#include <a.h>\n", include_dirs=folders), 3)
 
     def test_circles(self):
         self.write("a.h", '#ifndef A_H\n#define A_H\n#include "b.h"\n#define VALUE (B + 1)\n#endif\n')

@@ -27,6 +27,8 @@ _NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:[ \t]*" + _NAME + r"|[ \t]+([A-Za-z_]\w*))",
                       re.M)
 _TEST = re.compile(r"(?:has_include|HAS_INCLUDE)[ \t]*\([ \t]*" + _NAME)
+# A comment before or within a directive.
+_HIDING = re.compile(r"\*/[ \t]*#|include[ \t]*/[*/]")
 # A macro whose value may be a part of a header's name.
 _DEFINE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([<"]?[\w./+-]+[>"]?)[ \t]*(?:$|/[/*])',
                      re.M)
@@ -39,14 +41,17 @@ _MISSED = re.compile(r'open source file "([^"]+)"|"([^"]+)" is not among the hea
 
 def _blank(text):
     """The text with comments and what is in quotes made blanks, all else where it was."""
-    def blank(match):
-        token = match[0]
-        line = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
-        if token[0] == '"' and _DIRECTIVE.match(line):
-            return token
-        return re.sub(r"[^\n]", " ", token)
+    def comment(match):
+        return re.sub(r"[^\n]", " ", match[0]) if match[0][0] == "/" else match[0]
 
-    return _TOKEN.sub(blank, text)
+    def quoted(match):
+        line = plain[plain.rfind("\n", 0, match.start()) + 1:match.start()]
+        if match[0][0] == '"' and _DIRECTIVE.match(line):
+            return match[0]
+        return re.sub(r"[^\n]", " ", match[0])
+
+    plain = _TOKEN.sub(comment, text)
+    return _TOKEN.sub(quoted, plain)
 
 
 def _is_doubtful(text, at):
@@ -64,9 +69,9 @@ class _Text:
         self.size = len(text) if text.isascii() else len(text.encode())
         self.macros = None
         self.renamed = {}
-        plain = text
-        found = list(_INCLUDE.finditer(text)) if "include" in text else []
-        if found and ('R"' in text or any(_is_doubtful(text, at.start()) for at in found)):
+        plain, found = text, list(_INCLUDE.finditer(text)) if "include" in text else []
+        if "include" in text and _HIDING.search(text) or found and (
+                'R"' in text or any(_is_doubtful(text, at.start()) for at in found)):
             plain = _blank(text)
             found = list(_INCLUDE.finditer(plain))
         self.by_macro = [match[3] for match in found if match[3]]
@@ -124,12 +129,13 @@ def _read(path, status):
         return known[1]
     # A file that is written twice within a tick has one stamp both times.
     settled = abs(time.time_ns() - status.st_mtime_ns) >= _SETTLED
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read()
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except UnicodeDecodeError:
         raise InvalidArgument(f"{path} is no UTF-8 text") from None
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from None
     known = _Text(text)
     if settled:
         _keep(path, stamp, known)
@@ -189,7 +195,7 @@ class Headers:
         self.whole = whole  # does the toolkit give what has a short form?
         self.has_toolkit = self.has_short = False
         self.headers = {}  # by the name that the compiler gets
-        self.by_file = {}  # (device, inode): that name
+        self.by_file = {}  # (device, inode): [(folder that it was found in, that name)]
         self.places = {}  # found before: {(folder, name): (path, status, where)}
         self.missing = {}  # {name: label of the first that includes it}
         self.values = set()  # of macros that includes have: (name, folder)
@@ -234,7 +240,9 @@ class Headers:
             name = posixpath.normpath(posixpath.join(posixpath.dirname(includer), spelled))
             for folder in self.folders + (self.toolkit or []):
                 below = os.path.relpath(path, folder)
-                found = None if below.startswith(os.pardir) else self._find(below, None)
+                # The name of a folder may be no UTF-8, which a header's has to be.
+                apart = below.startswith(os.pardir) or not below.isprintable()
+                found = None if apart else self._find(below, None)
                 if found and os.path.samestat(found[1], status):
                     name = below
                     break
@@ -258,11 +266,35 @@ class Headers:
             return None
         path, status, where = found
         self.has_toolkit = self.has_toolkit or where == "toolkit"
-        file = status.st_dev, status.st_ino
-        if file not in self.by_file:
-            known = self.by_file[file] = self._name(path, status, where, name, includer)
-            self._add(known, _Header(_read(path, status), os.path.dirname(path), path))
-        return self.by_file[file]
+        folder = os.path.dirname(path)
+        names = self.by_file.setdefault((status.st_dev, status.st_ino), [])
+        for other, known in names:
+            if other == folder:
+                return known
+        text = _read(path, status)
+        for other, known in names:
+            if self._are_one(text, folder, other, set()):
+                break
+        else:
+            known = self._name(path, status, where, name, includer)
+            self._add(known, _Header(text, folder, path))
+        names.append((folder, known))
+        return known
+
+    def _are_one(self, text, folder, other, seen):
+        """Does a text that is in two folders include the same from both?"""
+        if os.path.samefile(folder, other):
+            return True
+        for name, quoted, _ in text.names:
+            one, two = (self._find(name, place) if quoted else None for place in (folder, other))
+            if (one is None) != (two is None) or one and not os.path.samestat(one[1], two[1]):
+                return False
+            if one and (one[0], two[0]) not in seen:
+                seen.add((one[0], two[0]))
+                folders = os.path.dirname(one[0]), os.path.dirname(two[0])
+                if not self._are_one(_read(*one[:2]), *folders, seen):
+                    return False
+        return True
 
     # ---- Adding ----
 

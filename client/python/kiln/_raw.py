@@ -3,7 +3,7 @@ import os
 import sys
 
 from . import _kiln
-from ._errors import InvalidArgument, NotSupported, OutOfMemory, check
+from ._errors import InvalidArgument, NotSupported, OutOfMemory, check, refusal
 
 
 def is_by_value(type):
@@ -102,20 +102,31 @@ def _settings(options, include_dirs):
     return macros, folders, others
 
 
+def _check_text(argument, value):
+    check("RawKernel", argument, value, str, "a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise refusal("RawKernel", argument, value, "a text that UTF-8 has",
+                      wrong_type=False) from None
+
+
 def _check(source, name, options, include_dirs, headers, file):
     """Refuses arguments that are not of the types that they must be."""
     for argument, value in [("source", source), ("name", name), ("file", file)]:
-        check("RawKernel", argument, value, str, "a text")
+        _check_text(argument, value)
     for argument, values, types, rule in [
             ("options", options, str, "a tuple of texts"),
             ("include_dirs", include_dirs, (str, os.PathLike), "a tuple of paths")]:
         check("RawKernel", argument, values, (tuple, list), rule)
         for place, value in enumerate(values):
             check("RawKernel", f"{argument}[{place}]", value, types, "a " + rule[len("a tuple of "):-1])
+            if argument == "options":
+                _check_text(f"options[{place}]", value)
     check("RawKernel", "headers", headers, dict, "a dictionary of texts by their names")
     for header, text in headers.items():
-        check("RawKernel", "a name of headers", header, str, "a text")
-        check("RawKernel", f"headers[{header!r}]", text, str, "a text")
+        _check_text("a name of headers", header)
+        _check_text(f"headers[{header!r}]", text)
 
 
 class RawKernel(_kiln.Raw):
