@@ -116,7 +116,17 @@ class Gradients(unittest.TestCase):
             kiln.softmax(x, out=torch.empty(3, 4))
         with self.assertRaisesRegex(kiln.NotSupported, "map: x requires grad"):
             kiln.map("y[i,j] = x[i,j] * 2", x=x)
+        # As a tensor that is written is.
+        plain, y = x.detach(), x * 2
+        with self.assertRaisesRegex(kiln.NotSupported, "is not recorded"):
+            kiln.softmax(plain, out=y)
+        for given in ({"out": y}, {"y": y}):
+            with self.assertRaisesRegex(kiln.NotSupported, "map: y requires grad"):
+                kiln.map("y[i,j] = x[i,j] * 3", x=plain, **given)
+        torch.testing.assert_close(y, x * 2)
         with torch.no_grad():
+            torch.testing.assert_close(kiln.softmax(plain, out=y.detach()), plain.softmax(-1))
+            self.assertIs(kiln.softmax(plain, out=y), y)
             torch.testing.assert_close(kiln.map("y[i,j] = x[i,j] * 2", x=x), x * 2)
 
 

@@ -169,6 +169,8 @@ class Others(Case):
         numpy.testing.assert_array_equal(out, x * 2)
         self.assertEqual(kiln.map("z = x[1,2] * 2", x=x), x[1, 2] * 2)
         self.assertEqual(kiln.map("z[] = x[1,2] * 2", x=x).shape, ())
+        self.assertEqual(kiln.map("z max= x[i,j]", x=x), x.max())
+        numpy.testing.assert_array_equal(kiln.map("\n\tz[i] min= x[i,j]", x=x), x.min(1))
         with self.assertRaisesRegex(kiln.InvalidArgument, "map: column"):
             kiln.map("nothing", x=x)
 

@@ -314,6 +314,8 @@ class Map(unittest.TestCase):
         y = kiln.map("y[i,k] = x[k,i,m[k]] > n", x=torch.empty(1, 4, 6, device="meta"), n=3,
                      m=torch.empty(5, device="meta", dtype=torch.int32))
         self.assertEqual((y.shape, y.dtype, y.device.type), ((4, 5), torch.bool, "meta"))
+        y = kiln.map("\n\ty max= x[i,j]", x=torch.empty(4, 6, device="meta"))
+        self.assertEqual((y.shape, y.device.type), ((), "meta"))
         with self.assertRaisesRegex(kiln.InvalidArgument, "there is no function sine"):
             kiln.map("y[i] = sine(x[i])", x=torch.empty(4, device="meta"))
 

@@ -27,9 +27,10 @@ def _is_followed(operands):
             torch._C._disabled_torch_dispatch_impl for tensor in tensors))
 
 
-def _left(statement):
-    """The name of the left side, which has no subscripts where its rank is 0."""
-    return statement.partition("=")[0].partition("[")[0].strip(" +*")
+def left(statement):
+    """The name of the left side: "y" of "y[i] = ...", "y += ..." and "y max= ..."."""
+    words = statement.partition("=")[0].partition("[")[0].split()
+    return words[0].rstrip("+*") if words else ""
 
 
 def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
@@ -42,7 +43,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
     subscripts that are out of range; checked: the first of them is named.
     """
     check("map", "statement", statement, str, 'a text, "y[i] = x[i] * s"')
-    name = _left(statement)
+    name = left(statement)
     if not name.isidentifier():
         raise refusal("map", "statement", statement, "NAME[i,j] = ..., or NAME = ...",
                       wrong_type=False)
@@ -53,7 +54,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
     for key, value in operands.items():
         if value is None or isinstance(value, str):
             raise refusal("map", key, value, "a tensor or a number")
-    _refuse_what_torch_follows(operands)
+    _refuse_what_torch_follows({**operands, name: out})
     if _is_followed(operands.values()):
         from . import torch as integration
 
@@ -65,7 +66,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
 
 def run(statement, tensors, scalars, out, bounds, checked):
     """Runs a statement here and now: its result."""
-    name = _left(statement)
+    name = left(statement)
     attributes = {"statement": statement, "names": ",".join([*tensors, name])}
     if bounds is not None:
         check("map", "bounds", bounds, str, '"check", "clamp" or "zero"')

@@ -118,7 +118,7 @@ def define(library):
 
 def traced(statement, /, *, out=None, bounds=None, checked=None, **operands):
     """kiln.map through torch.ops.kiln; torch.compile() follows it instead of kiln.map."""
-    name = statement.partition("=")[0].partition("[")[0].strip(" +*")
+    name = _map.left(statement)
     if out is None:
         out = operands.pop(name, None)
     names = [key for key, value in operands.items() if isinstance(value, torch.Tensor)]

@@ -235,7 +235,7 @@ def _traced(name, values, out):
 
 def _recorded(operator, values, out):
     if _given(operator, values, out):
-        raise NotSupported(f"an input of {operator.name}() requires grad, and a call that writes "
+        raise NotSupported(f"a tensor of {operator.name}() requires grad, and a call that writes "
                            "a given tensor is not recorded: leave it away, or use torch.no_grad()")
     if operator.gradient:
         operator.gradient.refuse(values)

@@ -102,7 +102,6 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 	if (taken)
 		return leave_unread(problem, kind);
 	if (view_read(kind, operand->object, operand->name, &operand->view) != 0) {
-		operand->view.owner = NULL;
 		if (problem->settled || !kind->dispatch)
 			return error_prefix("%s(): ", problem->op);
 		PyErr_Clear();
@@ -129,7 +128,7 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 	if (operand->view.device != problem->device)
 		return error_raise_value("%s: %s is on another device than %s; all must be on one",
 								 problem->op, operand->name, problem->operands[0].name);
-	if (!problem->settled && kind->when == REDIRECT_GRAD && operand->role == ROLE_INPUT) {
+	if (!problem->settled && kind->when == REDIRECT_GRAD) {
 		PyObject *grad = PyObject_GetAttr(operand->object, word_requires_grad);
 		if (!grad)
 			return RAISED;
