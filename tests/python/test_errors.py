@@ -1,6 +1,7 @@
 """test_errors.py: what is refused, with which class and which words."""
 import inspect
 import pickle
+import sys
 import unittest
 
 from support import kiln, numpy, rand
@@ -51,6 +52,7 @@ class Errors(unittest.TestCase):
                             (lambda: kiln.patch(3), r"patch\(\): model is 3"),
                             (lambda: kiln.unpatch(None), r"unpatch\(\): model is None"),
                             (lambda: kiln.lend(3), r"lend\(\): tensor is of type"),
+                            (lambda: kiln.Client(socket=5), r"Client\(\): socket is 5"),
                             (lambda: kiln.empty(1.5), r"empty\(\): shape is 1\.5"),
                             (lambda: kiln.empty(3, "O"), r"empty\(\): dtype is 'O'"),
                             (lambda: kiln.connect(device=3), r"connect\(\): device is 3"),
@@ -61,6 +63,29 @@ class Errors(unittest.TestCase):
             self.assertIsInstance(caught.exception, kiln.Error)
         with self.assertRaisesRegex(ValueError, "9 dimensions"):
             kiln.softmax(numpy.ones((1,) * 9, "f4"))
+
+    def test_refused_tensors_are_given_back(self):
+        class Pack:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        array = numpy.ones((1,) * 9, "f4")
+        before = sys.getrefcount(array)
+        for call in (kiln.softmax, kiln.lend):
+            with self.assertRaisesRegex(ValueError, "9 dimensions"):
+                call(Pack(array))
+        self.assertEqual(sys.getrefcount(array), before)
+
+    def test_shapes_of_shared_memory(self):
+        for shape in (numpy.array([2, 3]), [2, numpy.int64(3)], (2, 3)):
+            self.assertEqual(kiln.empty(shape).shape, (2, 3))
+        self.assertEqual(kiln.empty(numpy.int32(4)).shape, (4,))
 
     def test_values_that_do_not_fit(self):
         x = rand((2, 3))

@@ -11,11 +11,11 @@ _BACKGROUND = 2
 _MODES = {"local": 0, "daemon": 1}
 
 
-def _settings(socket, device, daemon, timeout, autostart, background, on_miss, mode):
+def _settings(function, socket, device, daemon, timeout, autostart, background, on_miss, mode):
     for name, value in [("socket", socket), ("daemon", daemon)]:
-        check("connect", name, value, (str, PathLike, type(None)), "a path or None")
+        check(function, name, value, (str, PathLike, type(None)), "a path or None")
     for name, value in [("device", device), ("on_miss", on_miss)]:
-        check("connect", name, value, (str, type(None)), "a text or None")
+        check(function, name, value, (str, type(None)), "a text or None")
     if mode not in _MODES:
         raise InvalidArgument(f'mode is "local" or "daemon", not {mode!r}')
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
@@ -28,7 +28,7 @@ def _settings(socket, device, daemon, timeout, autostart, background, on_miss, m
 
 
 # Settings with which a connection was made last, or those of the library.
-_standing = _settings(None, None, None, None, True, False, None, "local")
+_standing = _settings("connect", None, None, None, None, True, False, None, "local")
 
 
 def connect(socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
@@ -43,7 +43,8 @@ def connect(socket=None, device=None, *, daemon=None, timeout=None, autostart=Tr
     Where no connection can be made so, everything stays as it was.
     """
     global _standing
-    wanted = _settings(socket, device, daemon, timeout, autostart, background, on_miss, mode)
+    wanted = _settings("connect", socket, device, daemon, timeout, autostart, background, on_miss,
+                       mode)
     _kiln.configure(**wanted)
     try:
         _kiln.current()
@@ -76,7 +77,8 @@ class Client:
     def __init__(self, socket=None, device=None, *, daemon=None, timeout=None, autostart=True,
                  background=False, on_miss=None, mode="local"):
         self._connection = _kiln.Connection(
-            **_settings(socket, device, daemon, timeout, autostart, background, on_miss, mode))
+            **_settings("Client", socket, device, daemon, timeout, autostart, background, on_miss,
+                        mode))
         self._before = []
 
     def __enter__(self):

@@ -21,7 +21,10 @@ def empty(shape, dtype="float32"):
     if element is None or element.hasobject or element.itemsize == 0:
         raise refusal("empty", "dtype", dtype, "an element type of NumPy, no object and not empty")
     try:
-        extents = (index(shape),) if hasattr(shape, "__index__") else tuple(map(index, shape))
+        try:
+            extents = (index(shape),)
+        except TypeError:
+            extents = tuple(map(index, shape))
     except TypeError:
         raise refusal("empty", "shape", shape, "an integer, or a tuple of integers") from None
     memory_bytes = prod(extents) * element.itemsize

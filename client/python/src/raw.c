@@ -203,6 +203,12 @@ static int attempt(struct raw *kernel, struct raw_launch *launch, const char *ta
 	return status;
 }
 
+static void forget_figures(struct raw *kernel)
+{
+	for (int i = 0; i < FIGURES; i++)
+		kernel->figures[i] = -1;
+}
+
 /* launch: NULL to compile alone, for target unless that is NULL. */
 static PyObject *run(struct raw *kernel, struct raw_launch *launch, const char *target, int device)
 {
@@ -210,8 +216,10 @@ static PyObject *run(struct raw *kernel, struct raw_launch *launch, const char *
 		error_raise_value("the kernel was not made: RawKernel.__init__() has not been called");
 		return NULL;
 	}
-	if (launch)
+	if (launch && launch->device != kernel->device) {
 		kernel->device = launch->device;
+		forget_figures(kernel);
+	}
 	for (int i = 0; i < ATTEMPTS; i++) {
 		struct connection *connection = connection_for(device);
 		if (!connection)
@@ -321,8 +329,7 @@ static int raw_start(PyObject *self, PyObject *args, PyObject *named)
 	kernel->texts = texts;
 	kernel->number = ++numbers;
 	kernel->device = VIEW_HOST;
-	for (int i = 0; i < FIGURES; i++)
-		kernel->figures[i] = -1;
+	forget_figures(kernel);
 	return 0;
 }
 

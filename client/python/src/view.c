@@ -308,10 +308,8 @@ static int read_attributes(PyObject *object, const char *name, struct view *out)
 	return status;
 }
 
-int view_read(const struct kind *kind, PyObject *object, const char *name, struct view *out)
+static int read_as(const struct kind *kind, PyObject *object, const char *name, struct view *out)
 {
-	out->owner = NULL;
-	out->read_only = false;
 	switch (kind->read) {
 	case KIND_EXCHANGE:
 		return read_exchange(kind, object, name, out);
@@ -322,4 +320,14 @@ int view_read(const struct kind *kind, PyObject *object, const char *name, struc
 	default:
 		return read_capsule(object, name, out);
 	}
+}
+
+int view_read(const struct kind *kind, PyObject *object, const char *name, struct view *out)
+{
+	out->owner = NULL;
+	out->read_only = false;
+	int status = read_as(kind, object, name, out);
+	if (status != 0)
+		view_end(out);
+	return status;
 }
