@@ -67,6 +67,9 @@ class Package(unittest.TestCase):
                                   text=True, timeout=60, env=place)
             self.assertEqual(done.returncode, status, (arguments, done.stdout, done.stderr))
             self.assertIn(words, done.stderr if status else done.stdout)
+        done = subprocess.run([sys.executable, "-OO", "-m", "kiln", "info", "-h"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertIn("which daemon answers", done.stdout + done.stderr)
 
     def test_programs_of_the_package(self):
         # What the console scripts of a wheel call.

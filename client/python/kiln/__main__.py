@@ -31,7 +31,9 @@ COMMAND          any other of the command kiln: status, stop, cache, ...; `pytho
 
 python -m kiln COMMAND --help explains one and exits.
 """
-INFO = "usage: python -m kiln info\n\n" + info.__doc__
+INFO = """usage: python -m kiln info
+
+What this package is, which NVRTC a daemon finds, and which daemon answers."""
 
 
 def main(arguments):
