@@ -5,10 +5,11 @@
  *   nvrtc_ops FAMILY...           "softmax": the cases of tests/ops/softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
- * Five targets compile what they would be asked for.  sm_90 takes the first case of every other kind
- * (operator, variant, dtype of the first operand) and an eighth of the rest: the borders of sizes
- * and strides and the operands that are left out.  Each of the others takes the first kind of every
- * variant and every 32nd kernel of the rest; the other dtypes of a variant take turns among them.
+ * Five targets compile what they would be asked for.  sm_90 takes the first case of every second
+ * kind (operator, variant, dtype of the first operand) and an eighth of the rest: the borders of
+ * sizes and strides and the operands that are left out.  Each of the others takes the first kind of
+ * every variant and every 32nd kernel of the rest; the other dtypes of a variant take turns among
+ * them.
  * Of generic kernels, which are long and alike, sm_90 takes every sixth and the others every 24th.
  * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *

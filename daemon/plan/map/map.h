@@ -270,7 +270,7 @@ bool map_has_checks(const struct map *map);
 /* The whole file; false if it is too long. */
 bool map_write(const struct map *map, const struct map_loops *loops, struct plan_text *out);
 
-/* ---- For the rows (map_row.c) ---- */
+/* ---- For the rows (map_ops.c) ---- */
 
 int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
 			  char error[KERNEL_ERROR_MAX]);

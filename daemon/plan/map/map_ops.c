@@ -1,5 +1,5 @@
 /*
- * map_row.c: the row of map.  Its operands and scalars have the names that a statement gives them.
+ * map_ops.c: the row of map.  Its operands and scalars have the names that a statement gives them.
  */
 #include "map.h"
 
