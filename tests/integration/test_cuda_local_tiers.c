@@ -161,11 +161,14 @@ static void a_busy_stream_and_a_capture(void **state)
 	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 1);
 	cu.drop(graph);
-	/* A stream that is never idle has the exact kernel after a thousand launches. */
+	/* A stream that is never idle has the exact kernel after a thousand launches, those that waited
+	 * for the daemon's answer among them. */
 	call = prepare_columns(scene.client, COLUMNS - 5, "generic");
 	find_exact(&scene, call, 2);
-	assert_ptr_equal(launch_some(&scene, call, 900), generic);
-	assert_ptr_not_equal(launch_some(&scene, call, 100), generic);
+	int launches = 0;
+	while (launches <= 1000 && launch_some(&scene, call, 1) == generic)
+		launches++;
+	assert_in_range(launches, 1, 1000);
 	finish(&scene, call);
 	scene_close(&scene);
 }

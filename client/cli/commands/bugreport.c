@@ -23,20 +23,34 @@ struct kernel_report {
 
 /* ---- What is nobody's business ---- */
 
-/* Hides the directories of #line "/dir/name". */
+/* Hides the directory of a path that begins at the root; it ends before the first of `ends`. */
+static void hide_directory(struct kernel_report *report, const char *path, const char *ends)
+{
+	size_t slash = 0;
+
+	for (size_t i = 0; i < strcspn(path, ends); i++)
+		if (path[i] == '/')
+			slash = i + 1;
+	if (path[0] == '/' && slash)
+		bugreport_hide(&report->files, path, slash);
+}
+
+/* Hides the directories of #line "/dir/name", and of the source in the key: of a compiler that died
+ * there is no unit. */
 static void find_prefixes(struct kernel_report *report)
 {
+	static const char source[] = "\nsource /";
 	const char *at = kiln_reply_str(report->reply, "source");
 
 	while ((at = strstr(at, "#line "))) {
-		size_t line = strcspn(at, "\n"), begin = strcspn(at, "\"") + 1, slash = 0;
-		for (size_t i = begin; i < line && at[i] != '"'; i++)
-			if (at[i] == '/')
-				slash = i + 1;
-		if (begin < line && at[begin] == '/' && slash)
-			bugreport_hide(&report->files, at + begin, slash - begin);
+		size_t line = strcspn(at, "\n"), begin = strcspn(at, "\"") + 1;
+		if (begin < line)
+			hide_directory(report, at + begin, "\"\n");
 		at += line;
 	}
+	at = strstr(kiln_reply_str(report->reply, "key_text"), source);
+	if (at)
+		hide_directory(report, at + sizeof(source) - 2, "\n");
 }
 
 /* ---- Files ---- */
