@@ -39,6 +39,8 @@ enum scan_kind scan_next(struct scan *scan, struct scan_line *line);
 /* Letters, digits and _ - + . / only, relative, without empty or dotted parts: safe in #line and in
  * paths. */
 bool scan_name_ok(const char *name);
+bool scan_is_word(char c); /* a character of a name */
+const char *scan_skip_blanks(const char *at, const char *end);
 
 /* ---- unit.c ---- */
 

@@ -21,18 +21,6 @@ struct guards {
 	int count;
 };
 
-static bool is_word(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-static const char *skip_blanks(const char *at, const char *end)
-{
-	while (at < end && (*at == ' ' || *at == '\t'))
-		at++;
-	return at;
-}
-
 /* Past white space and comments. */
 static const char *skip_gaps(const char *at, const char *end)
 {
@@ -52,8 +40,8 @@ static size_t next_word(const char *at, const char *end, const char **word)
 {
 	size_t bytes = 0;
 
-	*word = at = skip_blanks(at, end);
-	while (at + bytes < end && is_word(at[bytes]))
+	*word = at = scan_skip_blanks(at, end);
+	while (at + bytes < end && scan_is_word(at[bytes]))
 		bytes++;
 	return bytes;
 }
@@ -87,7 +75,7 @@ static const char *skip_directive(const char *at, const char *end, const char *d
 	size_t bytes = next_word(at + 1, end, &word);
 	if (bytes != strlen(directive) || memcmp(word, directive, bytes) != 0)
 		return NULL;
-	return skip_blanks(word + bytes, end);
+	return scan_skip_blanks(word + bytes, end);
 }
 
 /* Does at begin a line that does not continue the line above? */
@@ -149,7 +137,7 @@ static void count_changes(const struct guards *guards, const struct compile_file
 
 	while (at < end && (at = memmem(at, (size_t)(end - at), directive, bytes))) {
 		struct guard key;
-		for (at += bytes; at < end && !is_word(*at);)
+		for (at += bytes; at < end && !scan_is_word(*at);)
 			at++;
 		key.bytes = next_word(at, end, &key.name);
 		struct guard *guard =

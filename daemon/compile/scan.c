@@ -12,12 +12,12 @@ void scan_begin(struct scan *scan, const struct compile_file *file)
 	*scan = (struct scan){.at = file->text, .end = file->text + file->bytes};
 }
 
-static bool is_word(char c)
+bool scan_is_word(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-static const char *skip_blanks(const char *at, const char *end)
+const char *scan_skip_blanks(const char *at, const char *end)
 {
 	while (at < end && (*at == ' ' || *at == '\t'))
 		at++;
@@ -30,7 +30,7 @@ static const char *skip_comments(const char *at, const char *end)
 	const char *close;
 
 	for (;;) {
-		at = skip_blanks(at, end);
+		at = scan_skip_blanks(at, end);
 		if (end - at < 4 || at[0] != '/' || at[1] != '*' ||
 			!(close = memmem(at + 2, (size_t)(end - at - 2), "*/", 2)))
 			return at;
@@ -46,7 +46,7 @@ static const char *skip_word(const char *at, const char *end, const char *word)
 	if ((size_t)(end - at) < size || memcmp(at, word, size) != 0)
 		return NULL;
 	at += size;
-	return at < end && is_word(*at) ? NULL : at;
+	return at < end && scan_is_word(*at) ? NULL : at;
 }
 
 /* Past a string or character literal that begins at at; a quote between digits separates them. */
@@ -54,8 +54,8 @@ static const char *skip_literal(const char *begin, const char *at, const char *e
 {
 	char quote = *at;
 
-	if (quote == '\'' && at > begin && is_word(at[-1]) && at + 1 < end && is_word(at[1]) &&
-		at[-1] >= '0' && at[-1] <= '9')
+	if (quote == '\'' && at > begin && scan_is_word(at[-1]) && at + 1 < end &&
+		scan_is_word(at[1]) && at[-1] >= '0' && at[-1] <= '9')
 		return at + 1;
 	for (at++; at < end && *at != quote; at++)
 		if (*at == '\\' && at + 1 < end)
@@ -93,7 +93,7 @@ static enum scan_kind read_include(const char *at, const char *end, struct scan_
 {
 	const char *close;
 
-	at = skip_blanks(at, end);
+	at = scan_skip_blanks(at, end);
 	if (at == end || (*at != '"' && *at != '<'))
 		return SCAN_FOREIGN;
 	close = memchr(at + 1, *at == '<' ? '>' : '"', (size_t)(end - at - 1));
@@ -119,19 +119,19 @@ static enum scan_kind read_condition(const char *at, const char *end, struct sca
 
 static enum scan_kind read_directive(const char *end, struct scan_line *line)
 {
-	const char *at = skip_blanks(line->text, end), *next;
+	const char *at = scan_skip_blanks(line->text, end), *next;
 
 	if (at == end || *at != '#')
 		return SCAN_PLAIN;
 	line->mark = (size_t)(at - line->text);
-	at = skip_blanks(at + 1, end);
+	at = scan_skip_blanks(at + 1, end);
 	if ((next = skip_word(at, end, "include")))
 		return read_include(next, end, line);
 	if (skip_word(at, end, "include_next") || skip_word(at, end, "import") ||
 		skip_word(at, end, "embed"))
 		return SCAN_FOREIGN;
 	if ((next = skip_word(at, end, "pragma")) &&
-		(next = skip_word(skip_blanks(next, end), end, "once"))) {
+		(next = skip_word(scan_skip_blanks(next, end), end, "once"))) {
 		line->mark_bytes = (size_t)(next - line->text) - line->mark;
 		return SCAN_ONCE;
 	}
@@ -178,7 +178,7 @@ bool scan_name_ok(const char *name)
 	for (at = name; *at; at++) {
 		bool starts = at == name || at[-1] == '/';
 
-		if (!is_word(*at) && !strchr("-+./", *at))
+		if (!scan_is_word(*at) && !strchr("-+./", *at))
 			return false;
 		if (starts && (*at == '/' || *at == '.'))
 			return false;

@@ -10,7 +10,7 @@
  * sizes and strides and the operands that are left out.  Each of the others takes the first kind of
  * every variant and every 32nd kernel of the rest; the other dtypes of a variant take turns among
  * them.
- * Of generic kernels, which are long and alike, sm_90 takes every sixth and the others every 24th.
+ * Generic kernels are long and alike: sm_90 takes every sixth, and the others every 24th.
  * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.

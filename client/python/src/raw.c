@@ -283,7 +283,7 @@ static PyObject *raw_compile(PyObject *self, PyObject *args, PyObject *named)
 	return run((struct raw *)self, NULL, target, VIEW_HOST);
 }
 
-/* Of the target that compile() was given last, or of the device of the last launch. */
+/* Returns the figures of compile()'s last target, or of the device of the last launch. */
 static PyObject *raw_figures(PyObject *self, PyObject *unused)
 {
 	struct raw *kernel = (struct raw *)self;

@@ -28,7 +28,7 @@ struct raw_launch {
 /* The texts of a kernel: copied, but for those of headers, which kernels share.  Held and dropped
  * without the GIL, too. */
 struct raw_texts;
-/* Of the tuple (name, source, entry) and tuples of (name, text); NULL with an exception. */
+/* Makes texts of the tuple (name, source, entry) and tuples of (name, text); NULL: an exception. */
 struct raw_texts *raw_texts_make(PyObject *main, PyObject *headers, PyObject *macros,
 								 PyObject *options);
 struct raw_texts *raw_texts_hold(struct raw_texts *texts);

@@ -186,7 +186,7 @@ static bool has_texts(struct lookup *lookup)
 	return !raw_is_gone(lookup->ref);
 }
 
-/* What lookup_compile() says where it cannot begin, with its status; NULL: it has begun. */
+/* Returns the sentence of lookup_compile() where it cannot begin; NULL: it has begun. */
 static const char *lookup_begin(struct lookup *lookup, int *status)
 {
 	struct broker *broker = lookup->broker;

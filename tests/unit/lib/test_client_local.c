@@ -155,7 +155,7 @@ static bool handle(struct fake *daemon, struct wire_in *in, struct frame *frame)
 
 /* ---- The scene ---- */
 
-/* Of the fake driver; 0: CUDA_SUCCESS. */
+/* The fake driver has these; they return 0 for CUDA_SUCCESS. */
 static int (*set_current)(void *context), (*synchronize)(void *stream);
 
 struct scene {
