@@ -19,6 +19,7 @@ struct run {
 	int64_t seed, warm_calls; /* warm_calls: most warm calls, then how many there were */
 	int timeout_ms;           /* most time of one call */
 	double enough_us;         /* most time of warm calls; 0: all are made */
+	int64_t promoted;         /* calls of the daemon that had an exact kernel before the first */
 	bool kernel_changed;      /* between the calls: later results have other bits, and are right */
 	double prepare_us, first_us, warm_us, best_us, device_us;
 };
