@@ -19,7 +19,8 @@ changed() {
 		fails "$file does not have the lines that are to change"
 }
 growing='static double g = 1; static int n; g += 1e-8; '
-growing=$growing'return (float)((x < 999 ? g : x < 2e3 \&\& n++ < 100 ? 1 : 1.0000003) / sqrt((double)x));'
+growing=$growing'return (float)((x < 999 ? g : x < 2e3 \&\& n++ < 100 ? 1 : 1.0000003)'
+growing="$growing / sqrt((double)x));"
 changed cpu/math.cuh 2 -e 's|return 1.0 / sqrt(x);|return 1.001 / sqrt(x);|' \
 	-e "s|return (float)(1.0 / sqrt((double)x));|$growing|"
 changed ops/norm_held_generic.cuh 1 -e 's|(held, row, eps);|(held, row, eps * Compute(1.000001));|'

@@ -53,9 +53,9 @@ static void shapes_of_a_generic_kernel(void **state)
 	struct scene scene;
 	kiln_call *calls[8];
 	/* Warming would still compile when the daemon is to be idle. */
-	scene_open_with(&scene, state,
-					OPTIONS("--device", "cpu,cuda:0", "--specialize", "never",
-							"--test-warm-generics", "none"));
+	scene_open_with(
+		&scene, state,
+		OPTIONS("--device", "cpu,cuda:0", "--specialize", "never", "--test-warm-generics", "none"));
 	kiln_call_free(prepare_transpose(scene.client)); /* skips without NVRTC */
 	const void *function = NULL;
 	uint32_t grids = 0;
