@@ -1,7 +1,8 @@
 /*
- * bench.h: what the files of bench_kernels share.
+ * bench.h: what the files of bench_kernels and bench_random share.
  *
  * In reading order:
+ *   bench_options.c   the options that both programs have
  *   bench_items.c     which kernels are to be timed: cases, planned, with their candidates; targets
  *   bench_list.c      the same for other programs, and for people
  *   bench_objects.c   their cubins, made by child processes and kept in a directory
@@ -12,7 +13,10 @@
  *   bench_check.c     whether the results are right
  *   bench_report.c    lines of tables, figures, totals
  *   bench_run.c       all of that for case after case, in a process that may fail
- *   bench_kernels.c   the program
+ *   bench_spread.c    of drawn problems: a row for each kernel, how the ratios are spread
+ *   bench_go.c        from options to an exit status
+ *   bench_kernels.c   the programs
+ *   bench_random.c
  */
 #ifndef KILN_TESTS_BENCH_H
 #define KILN_TESTS_BENCH_H
@@ -31,12 +35,22 @@ struct bench_options {
 	const char *ops, *only, *dtype; /* which cases; NULL: whichever */
 	const char *target;             /* to plan and compile for without a GPU */
 	const char *objects;            /* directory of cubins */
-	const char *socket, *device, *json, *torch;
+	const char *socket, *device, *json, *torch, *csv;
+	const struct cases_case *list; /* of which the options want some */
+	int listed;
+	bool drawn; /* the list is drawn: what counts is how the ratios are spread */
 	double seconds;
 	uint64_t pool;                /* bytes of inputs, and of outputs */
 	int every;                    /* one case in so many */
 	struct runner_options runner; /* threads */
 };
+
+/* ---- bench_options.c ---- */
+
+void bench_options_init(struct bench_options *options);
+/* How many words of the command line were an option and its value: 1 or 2; 0: it is unknown, or its
+ * value is missing or wrong. */
+int bench_option(struct bench_options *options, const char *name, const char *value);
 
 /* ---- bench_items.c ---- */
 
@@ -68,7 +82,8 @@ double bench_target(const struct cases_case *c);
 void bench_operand_name(const struct cases_case *c, int operand, char name[16]);
 
 void bench_list(const struct bench_options *options);
-void bench_list_plans(const struct bench_case *groups, int count);
+void bench_list_plans(const struct bench_options *options, const struct bench_case *groups,
+					  int count);
 
 /* ---- bench_objects.c ---- */
 
@@ -206,7 +221,8 @@ struct bench_result {
 	double copy, ratio, target;
 	double eager, compiled;    /* PyTorch; 0: not measured */
 	int64_t registers, spills; /* -1: not known */
-	char wrong[400];           /* "" or what is wrong */
+	double compile_s;
+	char wrong[400]; /* "" or what is wrong */
 };
 
 void bench_report_head(const struct bench_options *options);
@@ -218,7 +234,7 @@ void bench_report_choices(const struct bench_options *options, struct bench_resu
 /* The planner's own and the generic kernel: one line, and how they compare is counted. */
 void bench_report_generic(const struct bench_options *options, struct bench_result results[2]);
 /* Before the first of these: totals live in memory that processes share. */
-bool bench_report_open(void);
+bool bench_report_open(const struct bench_options *options);
 /* Totals; unreached: cases for which there was no time.  True: nothing was wrong. */
 bool bench_report_end(const struct bench_options *options, int unreached);
 
@@ -228,5 +244,20 @@ bool bench_report_end(const struct bench_options *options, int unreached);
 int bench_run(const struct bench_options *options, const struct bench_way *way,
 			  struct bench_objects *objects, const struct bench_case *groups, int count,
 			  double deadline_us);
+
+/* ---- bench_spread.c ---- */
+
+/* Before the first of these: what is noted lies in memory that processes share. */
+bool bench_spread_open(const struct bench_options *options);
+/* One row of the CSV file, if one is wanted. */
+void bench_spread_row(const struct bench_options *options, const struct bench_result *result);
+/* A problem's own kernel, and the best of its candidates (NULL: others were not timed). */
+void bench_spread_note(const struct bench_result *own, const struct bench_result *best);
+void bench_spread_print(void);
+
+/* ---- bench_go.c ---- */
+
+/* Does all that the options ask for; the exit status. */
+int bench_go(const struct bench_options *options);
 
 #endif

@@ -67,7 +67,7 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 	cases_problem(group->c, &problem);
 	count = plan_choices(&problem, limits, names, error);
 	if (count < 1) {
-		fprintf(stderr, "bench_kernels: %s: %s\n", group->c->name, error);
+		fprintf(stderr, "bench: %s: %s\n", group->c->name, error);
 		return false;
 	}
 	if (!options->choices)
@@ -86,8 +86,7 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 		if (i > 0 && group->items[0].plan.kind != KERNEL_LAUNCH)
 			break;
 		if (plan_problem(&problem, limits, &item->plan, error) != KILN_OK) {
-			fprintf(stderr, "bench_kernels: %s: choice \"%s\": %s\n", group->c->name, names[i],
-					error);
+			fprintf(stderr, "bench: %s: choice \"%s\": %s\n", group->c->name, names[i], error);
 			return false;
 		}
 		for (int k = 0; k < group->count; k++)
@@ -100,14 +99,14 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 bool bench_cases(const struct bench_options *options, const struct kernel_limits *limits,
 				 struct bench_case **out, int *count)
 {
-	int listed, number = 0;
+	const struct cases_case *list = options->list;
+	int number = 0;
 	bool good = true;
-	const struct cases_case *list = cases_all(&listed);
-	struct bench_case *groups = calloc((size_t)listed + 1, sizeof(*groups));
+	struct bench_case *groups = calloc((size_t)options->listed + 1, sizeof(*groups));
 
 	*out = groups;
 	*count = 0;
-	for (int i = 0; i < listed && groups; i++) {
+	for (int i = 0; i < options->listed && groups; i++) {
 		struct bench_case *group = &groups[*count];
 		if (!bench_is_wanted(options, &list[i], &number))
 			continue;

@@ -72,15 +72,12 @@ static void print_attr(const struct cases_case *c, int i)
 
 void bench_list(const struct bench_options *options)
 {
-	int listed;
-	const struct cases_case *list = cases_all(&listed);
-
-	for (int i = 0, number = 0; i < listed; i++) {
-		const struct cases_case *c = &list[i];
+	for (int i = 0, number = 0; i < options->listed; i++) {
+		const struct cases_case *c = &options->list[i];
 		if (!bench_is_wanted(options, c, &number))
 			continue;
 		if (!plan_find(c->op->name)) {
-			fprintf(stderr, "bench_kernels: %s: there is no such operator\n", c->name);
+			fprintf(stderr, "bench: %s: there is no such operator\n", c->name);
 			continue;
 		}
 		printf("{\"name\": \"%s\", \"op\": \"%s\", \"big\": %s, \"operands\": {", c->name,
@@ -94,12 +91,16 @@ void bench_list(const struct bench_options *options)
 	}
 }
 
-void bench_list_plans(const struct bench_case *groups, int count)
+void bench_list_plans(const struct bench_options *options, const struct bench_case *groups,
+					  int count)
 {
 	static const char *const kinds[] = {"nothing", "copy", "kernel"};
 
 	for (int g = 0; g < count; g++) {
-		printf("%s  (target %.2f)\n", groups[g].c->name, bench_target(groups[g].c));
+		printf("%s", groups[g].c->name);
+		if (!options->drawn)
+			printf("  (target %.2f)", bench_target(groups[g].c));
+		printf("\n");
 		for (int i = 0; i < groups[g].count; i++) {
 			const struct kernel_plan *plan = &groups[g].items[i].plan;
 			printf("  %-10s %-32s %s %u,%u,%u x %u,%u,%u, %u shared, %" PRIu64 " scratch, %s\n",

@@ -81,12 +81,12 @@ bool bench_objects_open(const char *directory, const char *target, struct bench_
 		return false;
 	snprintf(objects->target, sizeof(objects->target), "%s", target);
 	if (compile_sources_open(NULL, &objects->sources, error) != KILN_OK) {
-		fprintf(stderr, "bench_kernels: %s\n", error);
+		fprintf(stderr, "bench: %s\n", error);
 		return false;
 	}
 	if (make_directory(objects, directory))
 		return true;
-	fprintf(stderr, "bench_kernels: the directory %s cannot be made: %s\n", objects->directory,
+	fprintf(stderr, "bench: the directory %s cannot be made: %s\n", objects->directory,
 			strerror(errno));
 	return false;
 }
@@ -134,7 +134,7 @@ static bool read_closure(struct bench_objects *objects, struct closure *closure)
 	}
 	if (compile_sources_closure(objects->sources, closure->name, objects->target, found,
 								&closure->file_count, error) != KILN_OK) {
-		fprintf(stderr, "bench_kernels: %s\n", error);
+		fprintf(stderr, "bench: %s\n", error);
 		return false;
 	}
 	for (int i = 0; i < closure->file_count; i++)
@@ -267,11 +267,9 @@ static bool make_one(const struct bench_objects *objects, const struct wanted *w
 	make_job(objects, wanted->closure, wanted->instantiation, &job);
 	nvrtc_compile(&job, &result);
 	if (result.status != KILN_OK)
-		fprintf(stderr, "bench_kernels: %s does not compile: %s\n", wanted->instantiation,
-				result.error);
+		fprintf(stderr, "bench: %s does not compile: %s\n", wanted->instantiation, result.error);
 	else if (!(made = write_object(objects, wanted, &result)))
-		fprintf(stderr, "bench_kernels: %s cannot be written: %s\n", objects->directory,
-				strerror(errno));
+		fprintf(stderr, "bench: %s cannot be written: %s\n", objects->directory, strerror(errno));
 	compile_result_free(&result);
 	return made;
 }
@@ -282,7 +280,7 @@ static int child(const struct bench_objects *objects, struct share *share, doubl
 
 	if (nvrtc_open(&toolchain) != KILN_OK) {
 		if (atomic_fetch_add(&share->bad, 1) == 0)
-			fprintf(stderr, "bench_kernels: %s\n", toolchain.reason);
+			fprintf(stderr, "bench: %s\n", toolchain.reason);
 		return BENCH_SKIPPED;
 	}
 	nvrtc_warm();
@@ -310,7 +308,7 @@ static bool wait_for(const pid_t *children, int started, const struct share *sha
 			usleep(200000);
 		}
 		if (WIFSIGNALED(status))
-			fprintf(stderr, "bench_kernels: a compiling process was killed by signal %d\n",
+			fprintf(stderr, "bench: a compiling process was killed by signal %d\n",
 					WTERMSIG(status));
 		compiler = compiler && !(WIFEXITED(status) && WEXITSTATUS(status) == BENCH_SKIPPED);
 	}

@@ -14,6 +14,7 @@
 #define MOST_OPS 32
 #define MOST_GAINS 1024
 #define GAIN 0.01 /* less is noise */
+#define DRAWN_TARGET 0.85
 
 struct total {
 	const char *op;
@@ -37,10 +38,10 @@ struct totals {
 };
 static struct totals *totals;
 
-bool bench_report_open(void)
+bool bench_report_open(const struct bench_options *options)
 {
 	totals = mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	return totals != MAP_FAILED;
+	return totals != MAP_FAILED && bench_spread_open(options);
 }
 
 static struct total *total_of(const char *op)
@@ -83,7 +84,7 @@ static void complete(const struct bench_options *options, struct bench_result *r
 
 	result->copy = copies->memcpy_us < copies->vectors_us ? copies->memcpy_us : copies->vectors_us;
 	result->ratio = result->micros > 0 ? result->copy / result->micros : 0;
-	result->target = bench_target(result->group->c);
+	result->target = options->drawn ? DRAWN_TARGET : bench_target(result->group->c);
 	read_torch(options->torch, result);
 }
 
@@ -199,6 +200,8 @@ void bench_report(const struct bench_options *options, struct bench_result *resu
 	complete(options, result);
 	count(result);
 	write_json(options, result, true);
+	bench_spread_row(options, result);
+	bench_spread_note(result, NULL);
 	if (result->wrong[0]) {
 		printf("FAIL %s, %s: %s\n", c->name, name_of(result->item), result->wrong);
 		fflush(stdout);
@@ -289,15 +292,26 @@ void bench_report_choices(const struct bench_options *options, struct bench_resu
 {
 	const struct cases_case *c = results[0].group->c;
 	const struct bench_item *own = results[0].item;
+	struct bench_result planned;
 	double own_ratio = 0;
 
 	for (int i = 0; i < number; i++) {
 		complete(options, &results[i]);
 		write_json(options, &results[i], i == 0);
+		bench_spread_row(options, &results[i]);
 	}
 	count(&results[0]);
 	own_ratio = results[0].ratio;
+	planned = results[0];
 	qsort(results, (size_t)number, sizeof(*results), by_time);
+	bench_spread_note(&planned, &results[0]);
+	if (options->drawn) {
+		printf("%8.1f us, copy %.1f, own %.3f, best %.3f of %d  %s, %s; %s\n", planned.micros,
+			   planned.copy, own_ratio, results[0].ratio, number, c->name, name_of(own),
+			   name_of(results[0].item));
+		fflush(stdout);
+		return;
+	}
 	printf("%s\n  copy %.1f us (memcpy %.1f, vectors %.1f), want %.2f", c->name, results[0].copy,
 		   results[0].copies.memcpy_us, results[0].copies.vectors_us, results[0].target);
 	if (results[0].eager > 0 || results[0].compiled > 0)
@@ -346,6 +360,7 @@ bool bench_report_end(const struct bench_options *options, int unreached)
 		wrong += t->wrong;
 		rows += t->rows;
 	}
+	bench_spread_print();
 	if (options->generic)
 		print_times();
 	if (totals->gain_count)

@@ -70,6 +70,7 @@ static void note_object(const struct run *run, struct bench_result *result)
 	if (run->objects && bench_objects_read(run->objects, result->item->object, &object)) {
 		result->registers = object.registers;
 		result->spills = object.spill_bytes;
+		result->compile_s = (double)object.micros / 1e6;
 		bench_object_free(&object);
 	}
 }
@@ -182,7 +183,7 @@ static int child(struct run *run, int first)
 
 	live(run, first, 0);
 	if (!run->way->open(run->options, run->objects, run->pools, run->scratch, why)) {
-		fprintf(stderr, "bench_kernels: %s\n", why);
+		fprintf(stderr, "bench: %s\n", why);
 		return BENCH_SKIPPED;
 	}
 	for (int group = first; group < run->count; group++) {
@@ -272,7 +273,7 @@ int bench_run(const struct bench_options *options, const struct bench_way *way,
 
 	run.watch =
 		mmap(NULL, sizeof(*run.watch), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (run.watch == MAP_FAILED || !bench_report_open())
+	if (run.watch == MAP_FAILED || !bench_report_open(options))
 		return 1;
 	size_pools(&run);
 	bench_report_head(options);

@@ -336,6 +336,8 @@ def giou_loss(torch, case, tensors):
 STATEMENTS = {
     "y[i,j] = x[i,j] * s + b[j]": lambda torch, s: lambda x, b: x * s + b,
     "y[i] = x[i] / (1 + exp(-x[i]))": lambda torch, s: lambda x: torch.nn.functional.silu(x),
+    "y[i,j] = x[i,j] / (1 + exp(-x[i,j])) * g[i,j]":
+        lambda torch, s: lambda x, g: torch.nn.functional.silu(x) * g,
     "y[i] = a[i] + b[i]": lambda torch, s: lambda a, b: a + b,
     "y[i] = u8(clamp(x[i] * 127 + 128, 0, 255))":
         lambda torch, s: lambda x: (x * 127 + 128).clamp(0, 255).to(torch.uint8),
