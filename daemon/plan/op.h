@@ -105,7 +105,7 @@ struct op_gain {
 #define PLAN_CHOICE "choice"
 
 /* Candidates of one problem at most. */
-#define PLAN_MAX_CHOICES 48
+#define PLAN_MAX_CHOICES 80
 
 #define OP_OPERANDS (KILN_MAX_OPERANDS + 1)
 #define OP_ATTRIBUTES 7

@@ -97,7 +97,7 @@ static void measure(struct run *run, struct bench_ready *ready, struct bench_sam
 			fail(run, result);
 		return;
 	}
-	result->micros = bench_time(run->way, ready);
+	result->micros = bench_time(run->way, ready, run->options->drawn && run->options->choices);
 	if (result->micros < 0)
 		fail(run, result);
 	else if (result->micros == 0)

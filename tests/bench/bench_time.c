@@ -9,6 +9,7 @@
 #define GROUP 10
 #define MOST_GROUPS 8
 #define ENOUGH_US 25000.0 /* of measuring one kernel */
+#define MANY_US 8000.0    /* of one of many candidates */
 #define SLOW_US 20000.0   /* a kernel that nobody wants: not launched again */
 
 static double median(double *micros, int groups)
@@ -24,7 +25,7 @@ static double median(double *micros, int groups)
 	return (means[(groups - 1) / 2] + means[groups / 2]) / 2;
 }
 
-double bench_time(const struct bench_way *way, struct bench_ready *ready)
+double bench_time(const struct bench_way *way, struct bench_ready *ready, bool many)
 {
 	double micros[GROUP * MOST_GROUPS], about;
 	int groups;
@@ -35,7 +36,7 @@ double bench_time(const struct bench_way *way, struct bench_ready *ready)
 	about = runner_percentile(micros, 5, 0.5);
 	if (about > SLOW_US)
 		return about;
-	groups = about > 0 ? (int)(ENOUGH_US / about / GROUP) : MOST_GROUPS;
+	groups = about > 0 ? (int)((many ? MANY_US : ENOUGH_US) / about / GROUP) : MOST_GROUPS;
 	groups = groups < 2 ? 2 : groups > MOST_GROUPS ? MOST_GROUPS : groups;
 	if (!way->batch(ready, groups * GROUP, micros))
 		return -1;
@@ -48,7 +49,7 @@ static double time_copy(const struct bench_way *way, struct bench_work *work)
 
 	if (!way->prepare(work, &ready))
 		return -1;
-	double micros = bench_time(way, ready);
+	double micros = bench_time(way, ready, false);
 	way->release(ready);
 	return micros;
 }

@@ -11,7 +11,7 @@
 /* Registers that a thread needs beside them. */
 #define NORM_BESIDE 40
 /* Candidates of rows that are each held by themselves; others come behind them. */
-#define NORM_SHAPES 30
+#define NORM_SHAPES 48
 
 uint32_t norm_element(const struct norm_problem *norm)
 {

@@ -173,6 +173,9 @@ static inline uint32_t permute_tiles(int64_t size, uint32_t side)
 {
 	return (uint32_t)((size + side - 1) / side);
 }
+/* The side of tiles of equal size, whole units, whose number is nearest to that of tiles of `side`;
+ * more: so many tiles more. */
+uint32_t permute_even_side(int64_t size, uint32_t side, uint32_t unit, int more);
 uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c);
 /* The dimensions behind the rows and their strides in x, those behind the columns and their strides
  * in y: four lists. */

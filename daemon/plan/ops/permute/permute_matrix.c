@@ -153,6 +153,15 @@ bool permute_skewed_fits(const struct permute_choice *c, uint32_t shared,
 	return true;
 }
 
+uint32_t permute_even_side(int64_t size, uint32_t side, uint32_t unit, int more)
+{
+	int64_t tiles = (size + side / 2) / side + more, even;
+
+	tiles = tiles < 1 ? 1 : tiles;
+	even = (size + tiles - 1) / tiles;
+	return (uint32_t)((even + unit - 1) / unit * unit);
+}
+
 uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c)
 {
 	return (uint64_t)matrix->batch.items * permute_tiles(matrix->rows, c->rows) *

@@ -173,6 +173,24 @@ static void suggest_cuts(struct permute_list *list, const struct permute_matrix 
 		suggest_cut(list, matrix, run, tile, &cuts[list->form->element / 2][i]);
 }
 
+/* Tiles of equal sizes, where those of `side` would leave a narrow one at the end. */
+static void suggest_even(struct permute_list *list, const struct permute_matrix *matrix,
+						 uint32_t side)
+{
+	const uint32_t element = list->form->element, unit = 16 / element;
+	const struct cut cut = {element == 1 ? 8 : 4 * element, element == 1 ? 8 : 16, 1152};
+
+	for (int more = 0; more <= 1; more++) {
+		struct permute_choice c = {.rows = side, .columns = side};
+		c.columns = permute_even_side(matrix->columns, side, unit, more);
+		suggest_cut(list, matrix, false, &c, &cut);
+		c.rows = permute_even_side(matrix->rows, side, 4 * unit, more);
+		suggest_cut(list, matrix, false, &c, &cut);
+		c.columns = side;
+		suggest_cut(list, matrix, false, &c, &cut);
+	}
+}
+
 static void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
@@ -212,6 +230,7 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 		c.rows = 2 * side;
 		c.columns = side;
 		suggest_cuts(list, &matrix, run, &c);
+		suggest_even(list, &matrix, side);
 	}
 	if (list->count == 0)
 		plan_print(why, "not shift: no tile fits a block; ");

@@ -178,6 +178,10 @@ static void permute_stage_suggest(struct permute_list *list, struct plan_text *w
 	}
 	c.columns = run ? (c.columns + 1) / 2 : 2 * side;
 	suggest_threads(list, &c);
+	if (!run) {
+		c.columns = permute_even_side(matrix.columns, side, 1, 0);
+		suggest_threads(list, &c);
+	}
 	if (list->count == 0)
 		plan_print(why, "not stage: no tile fits a block; ");
 }

@@ -312,6 +312,14 @@ static void permute_tile_suggest(struct permute_list *list, struct plan_text *wh
 	suggest_tile(list, &first, first.rows,
 				 exact_side(matrix.columns, first.columns, first.load / element));
 	suggest_tile(list, &first, exact_side(matrix.rows, first.rows, 128 / element), first.columns);
+	for (int more = 0; more <= 1; more++) {
+		uint32_t unit = first.load / element;
+		uint32_t columns = permute_even_side(matrix.columns, first.columns, unit, more);
+		uint32_t rows = permute_even_side(matrix.rows, first.rows, 128 / element, more);
+		suggest_tile(list, &first, first.rows, columns);
+		suggest_tile(list, &first, rows, first.columns);
+		suggest_tile(list, &first, rows, columns);
+	}
 	suggest_cuts(list, &first);
 }
 

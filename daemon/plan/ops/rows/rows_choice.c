@@ -260,10 +260,33 @@ static void offer_streams(struct search *search)
 	}
 }
 
+/*
+ * Every number of vectors a thread with which fewer threads do, in registers or in slots; as many
+ * rows as fill blocks of 32 to 512 threads.
+ */
+static void offer_helds(struct search *search)
+{
+	static const uint32_t helds[] = {2, 1, 4, 3, 8, 5, 6, 16, 7, 12, 10, 13};
+
+	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
+		uint32_t held = helds[h], size = rows_group(search->vectors, held);
+		if (held > 1 && rows_group(search->vectors, held - 1) == size)
+			continue;
+		for (uint32_t rows = 1; rows == 1 || (size * rows <= 512 && rows <= 32); rows *= 2)
+			if (size >= 32 || size * rows >= 64)
+				offer(search, held, 0, rows, 1);
+		if (search->vectors >= 256) {
+			offer(search, held, held / 2, 1, 1);
+			if (held >= 8)
+				offer(search, held, held - held / 4, 1, 1);
+			offer(search, held, held, 1, 1);
+		}
+	}
+}
+
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most)
 {
-	static const uint32_t helds[] = {2, 1, 4, 3, 8, 16}, rows[] = {1, 2, 4, 8};
 	struct search search = {form, need, limits, 0, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 
@@ -280,18 +303,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 		return search.count;
 	}
 	offer_usual(&search);
-	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
-		for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-			uint32_t size = rows_group(search.vectors, helds[h]);
-			if (size * rows[r] > 512 && r > 0)
-				continue;
-			offer(&search, helds[h], 0, rows[r], 1);
-		}
-		if (search.vectors >= 256) {
-			offer(&search, helds[h], helds[h] / 2, 1, 1);
-			offer(&search, helds[h], helds[h], 1, 1);
-		}
-	}
+	offer_helds(&search);
 	offer_streams(&search);
 	offer_clusters(&search);
 	return search.count;
