@@ -380,10 +380,9 @@ static void each(void (*print)(const struct python_function *function))
 static void print_python_row(const struct python_function *function)
 {
 	static const char *const shapes[] = {
-		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing",
-		[OP_LEADING] = "leading",  [OP_MASK_SHAPE] = "mask",
-		[OP_LAST] = "last",        [OP_LISTS] = "lists",
-		[OP_PER_BOX] = "per_box",  [OP_BOUNDARIES] = "boundaries",
+		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing", [OP_LEADING] = "leading",
+		[OP_MASK_SHAPE] = "mask",  [OP_LAST] = "last",         [OP_LISTS] = "lists",
+		[OP_HALVED] = "halved",    [OP_PER_BOX] = "per_box",   [OP_BOUNDARIES] = "boundaries",
 		[OP_ONE] = "one",
 	};
 	static const char *const dtypes[] = {

@@ -37,6 +37,7 @@ enum op_shape {
 	OP_MASK_SHAPE, /* --mask, or the shape that is natural for its kind */
 	OP_LAST,       /* the first operand's, with --last for its last axis */
 	OP_LISTS,   /* a list for each of the first's last axis but one, an index an element of dst */
+	OP_HALVED,  /* the first operand's, or half of its last axis where the second is left out */
 	OP_PER_BOX, /* the first operand's; with offsets, half as many boxes in one row */
 	OP_BOUNDARIES, /* one more than the first axis of the first operand */
 	OP_ONE,        /* one number */

@@ -148,6 +148,13 @@ class Others(Case):
         x = rand((3, 50), "f8")
         self.close(kiln.cumsum(x, 1), x.cumsum(1), "f8", 100)
 
+    def test_act_mul(self):
+        x = rand((3, 50), "f8")
+        gate = x[:, :25] / (1 + numpy.exp(-x[:, :25]))
+        self.close(kiln.act_mul(x), gate * x[:, 25:], "f8")
+        self.close(kiln.act_mul(x[:, :25], x[:, 25:]), gate * x[:, 25:], "f8")
+        self.close(kiln.act_mul(x, act="relu"), x[:, :25].clip(0) * x[:, 25:], "f8")
+
     def test_gather(self):
         source, index = rand((2, 3, 10)), numpy.array([[1, 2], [0, 9], [5, 5]], "i4")
         expected = numpy.take_along_axis(source, numpy.broadcast_to(index, (2, 3, 2)), 2)

@@ -178,6 +178,8 @@ class Operator:
             return shape[:split]
         if output.shape == "one":
             return ()
+        if output.shape == "halved" and len(self.tensors(values)) == 1:
+            return (*shape[:-1], shape[-1] // 2)
         if output.shape == "last":
             return (*shape[:-1], values[self.names.index("last")] if self.sized else
                     self._of_rule("lists", values)[0].shape[-1])
