@@ -7,6 +7,34 @@
 #include "daemon/base/util.h"
 #include "compile.h"
 
+/* ---- lex.c: a source, token by token ---- */
+
+#define LEX_RAW_MARK 16 /* characters between R" and ( */
+
+/* A literal is a string, raw or not, or a character; # may be spelled %: */
+enum lex_kind { LEX_END, LEX_NEWLINE, LEX_WORD, LEX_LITERAL, LEX_HASH, LEX_OTHER };
+
+struct lex {
+	const char *at, *end;
+};
+
+struct lex_token {
+	enum lex_kind kind;
+	const char *text; /* as it stands in the source: a line may end within a token */
+	size_t bytes;
+};
+
+/* Returns the next token, behind blanks and comments. */
+struct lex_token lex_next(struct lex *lex);
+/* Like lex_next(), but stays before a newline. */
+struct lex_token lex_in_line(struct lex *lex);
+/* Reads the "name" or <name> of an #include, a LEX_LITERAL; LEX_OTHER: none begins here. */
+struct lex_token lex_header_name(struct lex *lex);
+/* Compares the token, its lines joined, with a text. */
+bool lex_is(const struct lex_token *token, const char *text);
+/* Copies the name without what encloses it, its lines joined.  False: it is longer, out is "". */
+bool lex_header_text(const struct lex_token *name, char *out, size_t size);
+
 /* ---- scan.c: a source, line by line ---- */
 
 enum scan_kind {
@@ -20,15 +48,19 @@ enum scan_kind {
 
 struct scan {
 	const char *at, *end;
-	int line; /* of the line last returned */
-	bool in_comment;
+	int line; /* the last that has been returned, as editors count */
 };
 
+/* Editors may count several: they are one for the compiler. */
 struct scan_line {
 	const char *text;
-	size_t bytes;            /* with its newline, if it has one */
-	size_t mark, mark_bytes; /* ONCE, INCLUDE: the directive itself, without what follows */
+	size_t bytes; /* with its newline, if it has one */
+	int number;   /* of the directive, else of its beginning */
+	bool is_empty;
+	size_t mark, mark_bytes;          /* ONCE, INCLUDE, FOREIGN with a name: the directive itself */
 	char name[KERNEL_TARGET_MAX * 8]; /* INCLUDE; FOREIGN: of <name>, else "" */
+	struct lex_token word;            /* of a directive */
+	struct lex rest;                  /* behind that */
 	bool is_test;                     /* #if, #elif */
 	bool is_else;                     /* #else, #elif, ... */
 	int nesting;                      /* 1: #if, #ifdef, #ifndef; -1: #endif */
@@ -36,11 +68,10 @@ struct scan_line {
 
 void scan_begin(struct scan *scan, const struct compile_file *file);
 enum scan_kind scan_next(struct scan *scan, struct scan_line *line);
+int scan_newlines(const char *text, size_t bytes);
 /* Letters, digits and _ - + . / only, relative, without empty or dotted parts: safe in #line and in
  * paths. */
 bool scan_name_ok(const char *name);
-bool scan_is_word(char c); /* a character of a name */
-const char *scan_skip_blanks(const char *at, const char *end);
 
 /* ---- unit.c ---- */
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_SCHEMA 2
+#define KEY_SCHEMA 3
 #define KEY_FIRST_LINE "kiln-key %d\n"
 
 static void add_value(struct util_text *text, const char *name, const char *value)

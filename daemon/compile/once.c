@@ -6,12 +6,12 @@
  */
 #include "backend.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct guard {
-	const char *name;
-	size_t bytes;
+	struct lex_token name;
 	int file;
 	int changes; /* lines that define the macro; one that undefines it counts as many */
 };
@@ -21,129 +21,122 @@ struct guards {
 	int count;
 };
 
-/* Past white space and comments. */
-static const char *skip_gaps(const char *at, const char *end)
+/* The macro that a #ifndef, #define or #undef is about. */
+static struct lex_token macro_of(const struct scan_line *line)
 {
-	for (;;) {
-		while (at < end && (*at == ' ' || (*at >= '\t' && *at <= '\r')))
-			at++;
-		if (end - at < 2 || at[0] != '/' || (at[1] != '/' && at[1] != '*'))
-			return at;
-		const char *close = at[1] == '/' ? memchr(at, '\n', (size_t)(end - at))
-										 : memmem(at + 2, (size_t)(end - at - 2), "*/", 2);
-		at = !close ? end : close + (at[1] == '/' ? 1 : 2);
-	}
-}
+	struct lex rest = line->rest;
 
-/* The next word of a directive; its bytes, 0: there is none. */
-static size_t next_word(const char *at, const char *end, const char **word)
-{
-	size_t bytes = 0;
-
-	*word = at = scan_skip_blanks(at, end);
-	while (at + bytes < end && scan_is_word(at[bytes]))
-		bytes++;
-	return bytes;
-}
-
-/* Does the conditional that the file begins with go on to its end, without #else? */
-static bool is_enclosed(const struct compile_file *file)
-{
-	const char *end = file->text + file->bytes;
-	struct scan scan;
-	struct scan_line line;
-	int depth = 0;
-
-	scan_begin(&scan, file);
-	while (scan_next(&scan, &line) != SCAN_END) {
-		depth += line.nesting;
-		if (depth == 1 && line.is_else)
-			return false;
-		if (depth == 0 && line.nesting < 0)
-			return !scan.in_comment && skip_gaps(scan.at, end) == end;
-	}
-	return false;
-}
-
-/* Past `#directive` and blanks, if a directive of that name stands here; else NULL. */
-static const char *skip_directive(const char *at, const char *end, const char *directive)
-{
-	const char *word;
-
-	if (at == end || *at != '#')
-		return NULL;
-	size_t bytes = next_word(at + 1, end, &word);
-	if (bytes != strlen(directive) || memcmp(word, directive, bytes) != 0)
-		return NULL;
-	return scan_skip_blanks(word + bytes, end);
-}
-
-/* Does at begin a line that does not continue the line above? */
-static bool begins_line(const char *begin, const char *at)
-{
-	while (at > begin && (at[-1] == ' ' || at[-1] == '\t'))
-		at--;
-	if (at - begin < 2 || at[-1] != '\n')
-		return false;
-	return at[-2] != '\\' && (at[-2] != '\r' || at - begin < 3 || at[-3] != '\\');
+	return lex_in_line(&rest);
 }
 
 /* Compilers, the headers of the system and the beginning of the unit may define these. */
-static bool is_reserved(const char *name, size_t bytes)
+static bool is_reserved(const struct lex_token *name)
 {
 	static const char feature[] = "_SOURCE", ours[] = "KILN_";
 	size_t last = sizeof(feature) - 1, first = sizeof(ours) - 1;
+	const char *text = name->text;
 
-	if (bytes >= first && memcmp(name, ours, first) == 0)
+	if (name->bytes >= first && memcmp(text, ours, first) == 0)
 		return true;
-	if (bytes >= 2 && name[0] == '_' && name[1] == '_')
+	if (name->bytes >= 2 && text[0] == '_' && text[1] == '_')
 		return true;
-	return bytes >= last && name[0] == '_' && memcmp(name + bytes - last, feature, last) == 0;
+	return name->bytes >= last && text[0] == '_' &&
+		   memcmp(text + name->bytes - last, feature, last) == 0;
 }
 
+/* Reads on to the next line that is not empty. */
+static enum scan_kind next_line(struct scan *scan, struct scan_line *line)
+{
+	enum scan_kind kind;
+
+	do
+		kind = scan_next(scan, line);
+	while (kind != SCAN_END && line->is_empty);
+	return kind;
+}
+
+/* Is all of the file between #ifndef NAME, #define NAME and #endif, without #else? */
 static bool find_guard(const struct compile_file *file, struct guard *out)
 {
-	const char *end = file->text + file->bytes, *word;
-	const char *at = skip_directive(skip_gaps(file->text, end), end, "ifndef");
+	struct scan scan;
+	struct scan_line line;
+	struct lex_token again;
+	int depth = 1;
 
-	if (!at)
+	scan_begin(&scan, file);
+	next_line(&scan, &line);
+	if (!lex_is(&line.word, "ifndef"))
 		return false;
-	out->bytes = next_word(at, end, &out->name);
-	if (!out->bytes || is_reserved(out->name, out->bytes))
+	out->name = macro_of(&line);
+	if (out->name.kind != LEX_WORD || memchr(out->name.text, '\\', out->name.bytes) ||
+		is_reserved(&out->name))
 		return false;
-	at = skip_gaps(out->name + out->bytes, end);
-	if (!begins_line(file->text, at) || !(at = skip_directive(at, end, "define")))
+	next_line(&scan, &line);
+	again = macro_of(&line);
+	if (!lex_is(&line.word, "define") || again.bytes != out->name.bytes ||
+		memcmp(again.text, out->name.text, again.bytes) != 0)
 		return false;
-	return next_word(at, end, &word) == out->bytes && memcmp(word, out->name, out->bytes) == 0 &&
-		   is_enclosed(file);
+	while (depth > 0) {
+		if (next_line(&scan, &line) == SCAN_END || (depth == 1 && line.is_else))
+			return false;
+		depth += line.nesting;
+	}
+	return next_line(&scan, &line) == SCAN_END;
 }
 
 static int by_name(const void *a, const void *b)
 {
-	const struct guard *one = a, *other = b;
+	const struct lex_token *one = &((const struct guard *)a)->name,
+						   *other = &((const struct guard *)b)->name;
 	size_t bytes = one->bytes < other->bytes ? one->bytes : other->bytes;
-	int order = memcmp(one->name, other->name, bytes);
+	int order = memcmp(one->text, other->text, bytes);
 
 	return order ? order : (one->bytes > other->bytes) - (one->bytes < other->bytes);
 }
 
-/* Counts the lines of a text that may change a guard, comments included.  Blanks, quotes and line
- * ends may stand before the name. */
-static void count_changes(const struct guards *guards, const struct compile_file *file,
-						  const char *directive, int weight)
+static void count_change(const struct guards *guards, const char *name, size_t bytes, int weight)
 {
-	const char *at = file->text, *end = file->text + file->bytes;
-	size_t bytes = strlen(directive);
+	const struct guard key = {.name = {LEX_WORD, name, bytes}};
+	struct guard *guard = bsearch(&key, guards->all, (size_t)guards->count, sizeof(key), by_name);
 
-	while (at < end && (at = memmem(at, (size_t)(end - at), directive, bytes))) {
-		struct guard key;
-		for (at += bytes; at < end && !scan_is_word(*at);)
+	if (guard)
+		guard->changes += weight;
+}
+
+/* A pragma may stand in a macro, and its text in a literal: all words behind pop_macro count. */
+static void count_popped(const struct guards *guards, const struct scan_line *line)
+{
+	static const char pop[] = "pop_macro";
+	const char *end = line->text + line->bytes;
+	const char *at = memmem(line->text, line->bytes, pop, strlen(pop));
+
+	for (; at && at < end; at++) {
+		const char *begin = at;
+		while (at < end && (*at == '_' || isalnum((unsigned char)*at)))
 			at++;
-		key.bytes = next_word(at, end, &key.name);
-		struct guard *guard =
-			bsearch(&key, guards->all, (size_t)guards->count, sizeof(key), by_name);
-		if (key.bytes && guard)
-			guard->changes += weight;
+		count_change(guards, begin, (size_t)(at - begin), 2);
+	}
+}
+
+/* Counts the lines of a text that change a guard. */
+static void count_changes(const struct guards *guards, const struct compile_file *file)
+{
+	bool pops = memmem(file->text, file->bytes, "pop_macro", strlen("pop_macro")) != NULL;
+	struct scan scan;
+	struct scan_line line;
+
+	scan_begin(&scan, file);
+	while (scan_next(&scan, &line) != SCAN_END) {
+		int weight = lex_is(&line.word, "define") ? 1 : lex_is(&line.word, "undef") ? 2 : 0;
+		struct lex_token name = macro_of(&line);
+		if (pops)
+			count_popped(guards, &line);
+		if (!weight)
+			continue;
+		count_change(guards, name.text, name.bytes, weight);
+		/* A name on two lines may be that of any. */
+		for (int i = 0; i < guards->count && memchr(name.text, '\\', name.bytes); i++)
+			guards->all[i].changes += weight;
 	}
 }
 
@@ -185,19 +178,10 @@ void once_find(const struct compile_job *job, const struct compile_file *files, 
 	}
 	if (guards.count > 0) {
 		qsort(guards.all, (size_t)guards.count, sizeof(*guards.all), by_name);
-		for (int i = 0; i < ours + count; i++) {
-			const struct compile_file *file = i < ours ? &job->files[i] : &files[i - ours];
-			count_changes(&guards, file, "define", 1);
-			count_changes(&guards, file, "undef", 2);
-			count_changes(&guards, file, "pop_macro", 2);
-		}
-		for (int i = 0; i < job->macro_count; i++) {
-			const struct guard key = {job->macros[i].name, strcspn(job->macros[i].name, "("), 0, 0};
-			struct guard *guard =
-				bsearch(&key, guards.all, (size_t)guards.count, sizeof(key), by_name);
-			if (guard)
-				guard->changes++;
-		}
+		for (int i = 0; i < ours + count; i++)
+			count_changes(&guards, i < ours ? &job->files[i] : &files[i - ours]);
+		for (int i = 0; i < job->macro_count; i++)
+			count_change(&guards, job->macros[i].name, strcspn(job->macros[i].name, "("), 1);
 	}
 	for (int i = 0; i < guards.count; i++)
 		if (is_sure(&guards, i))

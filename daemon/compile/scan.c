@@ -1,7 +1,7 @@
 /*
- * scan: finds the #include "..." and #pragma once lines of a source, passing over comments, and the
- * lines that begin and end conditions, behind comments, too.  Not a preprocessor: it does not
- * evaluate #if, and does not know raw strings.
+ * scan: finds the #include "..." and #pragma once lines of a source, and the lines that begin and
+ * end conditions.  A line goes on behind a backslash at its end, and as long as a comment or a raw
+ * string in it.  Not a preprocessor: it does not evaluate #if.
  */
 #include "backend.h"
 
@@ -12,163 +12,93 @@ void scan_begin(struct scan *scan, const struct compile_file *file)
 	*scan = (struct scan){.at = file->text, .end = file->text + file->bytes};
 }
 
-bool scan_is_word(char c)
+int scan_newlines(const char *text, size_t bytes)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+	const char *at = text, *end = text + bytes;
+	int count = 0;
 
-const char *scan_skip_blanks(const char *at, const char *end)
-{
-	while (at < end && (*at == ' ' || *at == '\t'))
+	while ((at = memchr(at, '\n', (size_t)(end - at)))) {
+		count++;
 		at++;
-	return at;
-}
-
-/* Past blanks and the comments that end on this line. */
-static const char *skip_comments(const char *at, const char *end)
-{
-	const char *close;
-
-	for (;;) {
-		at = scan_skip_blanks(at, end);
-		if (end - at < 4 || at[0] != '/' || at[1] != '*' ||
-			!(close = memmem(at + 2, (size_t)(end - at - 2), "*/", 2)))
-			return at;
-		at = close + 2;
 	}
+	return count;
 }
 
-/* Past the word, if it stands here and ends here; else NULL. */
-static const char *skip_word(const char *at, const char *end, const char *word)
+static bool is_any(const struct lex_token *word, const char *const *words)
 {
-	size_t size = strlen(word);
-
-	if ((size_t)(end - at) < size || memcmp(at, word, size) != 0)
-		return NULL;
-	at += size;
-	return at < end && scan_is_word(*at) ? NULL : at;
+	while (*words && !lex_is(word, *words))
+		words++;
+	return *words != NULL;
 }
 
-/* Past a string or character literal that begins at at; a quote between digits separates them. */
-static const char *skip_literal(const char *begin, const char *at, const char *end)
+static enum scan_kind read_include(struct lex lex, struct scan_line *line)
 {
-	char quote = *at;
+	struct lex_token name = lex_header_name(&lex);
 
-	if (quote == '\'' && at > begin && scan_is_word(at[-1]) && at + 1 < end &&
-		scan_is_word(at[1]) && at[-1] >= '0' && at[-1] <= '9')
-		return at + 1;
-	for (at++; at < end && *at != quote; at++)
-		if (*at == '\\' && at + 1 < end)
-			at++;
-	return at < end ? at + 1 : end;
-}
-
-/* Is a comment open at the end of the line? */
-static bool comment_after(const char *begin, const char *end, bool inside)
-{
-	const char *at = begin;
-
-	while (at < end) {
-		if (inside) {
-			if (*at == '*' && at + 1 < end && at[1] == '/') {
-				inside = false;
-				at++;
-			}
-			at++;
-		} else if (*at == '"' || *at == '\'') {
-			at = skip_literal(begin, at, end);
-		} else if (*at == '/' && at + 1 < end && at[1] == '/') {
-			return false;
-		} else if (*at == '/' && at + 1 < end && at[1] == '*') {
-			inside = true;
-			at += 2;
-		} else {
-			at++;
-		}
-	}
-	return inside;
-}
-
-static enum scan_kind read_include(const char *at, const char *end, struct scan_line *line)
-{
-	const char *close;
-
-	at = scan_skip_blanks(at, end);
-	if (at == end || (*at != '"' && *at != '<'))
+	if (name.kind != LEX_LITERAL || !lex_header_text(&name, line->name, sizeof(line->name)))
 		return SCAN_FOREIGN;
-	close = memchr(at + 1, *at == '<' ? '>' : '"', (size_t)(end - at - 1));
-	if (!close || (size_t)(close - at - 1) >= sizeof(line->name))
-		return SCAN_FOREIGN;
-	memcpy(line->name, at + 1, (size_t)(close - at - 1));
-	line->name[close - at - 1] = 0;
-	line->mark_bytes = (size_t)(close + 1 - line->text) - line->mark;
-	return *at == '<' ? SCAN_FOREIGN : SCAN_INCLUDE;
+	line->mark_bytes = (size_t)(lex.at - line->text) - line->mark;
+	return *name.text == '"' ? SCAN_INCLUDE : SCAN_FOREIGN;
 }
 
-/* Reads the directives of conditions, and no others. */
-static enum scan_kind read_condition(const char *at, const char *end, struct scan_line *line)
+static enum scan_kind read_directive(struct scan_line *line)
 {
-	line->is_test = skip_word(at, end, "if") || skip_word(at, end, "elif");
-	line->is_else = skip_word(at, end, "else") || skip_word(at, end, "elif") ||
-					skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef");
-	line->nesting =
-		skip_word(at, end, "if") || skip_word(at, end, "ifdef") || skip_word(at, end, "ifndef");
-	line->nesting -= skip_word(at, end, "endif") != NULL;
-	return line->is_else || line->nesting < 0 ? SCAN_BRANCH : SCAN_PLAIN;
-}
+	static const char *const foreign[] = {"include_next", "import", "embed", NULL};
+	static const char *const tests[] = {"if", "elif", NULL};
+	static const char *const elses[] = {"else", "elif", "elifdef", "elifndef", NULL};
+	static const char *const begins[] = {"if", "ifdef", "ifndef", NULL};
+	struct lex_token word = lex_in_line(&line->rest), once;
 
-static enum scan_kind read_directive(const char *end, struct scan_line *line)
-{
-	const char *at = scan_skip_blanks(line->text, end), *next;
-
-	if (at == end || *at != '#')
-		return SCAN_PLAIN;
-	line->mark = (size_t)(at - line->text);
-	at = scan_skip_blanks(at + 1, end);
-	if ((next = skip_word(at, end, "include")))
-		return read_include(next, end, line);
-	if (skip_word(at, end, "include_next") || skip_word(at, end, "import") ||
-		skip_word(at, end, "embed"))
+	line->word = word;
+	if (lex_is(&word, "include"))
+		return read_include(line->rest, line);
+	if (is_any(&word, foreign))
 		return SCAN_FOREIGN;
-	if ((next = skip_word(at, end, "pragma")) &&
-		(next = skip_word(scan_skip_blanks(next, end), end, "once"))) {
-		line->mark_bytes = (size_t)(next - line->text) - line->mark;
+	if (lex_is(&word, "pragma")) {
+		struct lex ahead = line->rest;
+		once = lex_in_line(&ahead);
+		if (!lex_is(&once, "once"))
+			return SCAN_PLAIN;
+		line->mark_bytes = (size_t)(ahead.at - line->text) - line->mark;
 		return SCAN_ONCE;
 	}
-	return SCAN_PLAIN;
-}
-
-/* Conditions count behind a comment, too; includes there are left to the compiler. */
-static enum scan_kind read_line(const char *end, bool in_comment, struct scan_line *line)
-{
-	const char *at = in_comment ? memmem(line->text, (size_t)(end - line->text), "*/", 2) : NULL;
-	enum scan_kind kind = in_comment ? SCAN_PLAIN : read_directive(end, line);
-
-	if (kind != SCAN_PLAIN || (in_comment && !at))
-		return kind;
-	at = skip_comments(at ? at + 2 : line->text, end);
-	if (at == end || *at != '#')
-		return SCAN_PLAIN;
-	return read_condition(skip_comments(at + 1, end), end, line);
+	line->is_test = is_any(&word, tests);
+	line->is_else = is_any(&word, elses);
+	line->nesting = is_any(&word, begins) - lex_is(&word, "endif");
+	return line->is_else || line->nesting < 0 ? SCAN_BRANCH : SCAN_PLAIN;
 }
 
 enum scan_kind scan_next(struct scan *scan, struct scan_line *line)
 {
-	enum scan_kind kind;
-	const char *end;
+	struct lex lex = {scan->at, scan->end};
+	enum scan_kind kind = SCAN_PLAIN;
 
-	*line = (struct scan_line){.text = scan->at};
+	*line = (struct scan_line){.text = scan->at, .number = scan->line + 1};
 	if (scan->at == scan->end)
 		return SCAN_END;
-	end = memchr(scan->at, '\n', (size_t)(scan->end - scan->at));
-	if (!end)
-		end = scan->end;
-	scan->line++;
-	kind = read_line(end, scan->in_comment, line);
-	scan->in_comment = comment_after(line->text, end, scan->in_comment);
-	scan->at = end < scan->end ? end + 1 : end;
-	line->bytes = (size_t)(scan->at - line->text);
+	struct lex_token token = lex_in_line(&lex);
+	line->is_empty = token.kind == LEX_NEWLINE || token.kind == LEX_END;
+	if (token.kind == LEX_HASH) {
+		line->mark = (size_t)(token.text - line->text);
+		line->number += scan_newlines(line->text, line->mark);
+		line->rest = lex;
+		kind = read_directive(line);
+		/* A name may look like a comment or a literal. */
+		if (line->mark_bytes)
+			lex.at = line->text + line->mark + line->mark_bytes;
+	}
+	do
+		token = lex_next(&lex);
+	while (token.kind != LEX_NEWLINE && token.kind != LEX_END);
+	line->bytes = (size_t)(lex.at - line->text);
+	scan->at = lex.at;
+	scan->line += scan_newlines(line->text, line->bytes) + (token.kind == LEX_END);
 	return kind;
+}
+
+static bool is_letter_or_digit(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
 bool scan_name_ok(const char *name)
@@ -178,7 +108,7 @@ bool scan_name_ok(const char *name)
 	for (at = name; *at; at++) {
 		bool starts = at == name || at[-1] == '/';
 
-		if (!scan_is_word(*at) && !strchr("-+./", *at))
+		if (!is_letter_or_digit(*at) && !strchr("_-+./", *at))
 			return false;
 		if (starts && (*at == '/' || *at == '.'))
 			return false;

@@ -251,12 +251,12 @@ static int visit(struct closure *closure, const struct compile_file *file)
 	scan_begin(&scan, file);
 	while (status == KILN_OK && (kind = scan_next(&scan, &line)) != SCAN_END) {
 		if (kind == SCAN_INCLUDE)
-			status = visit_include(closure, file, scan.line, line.name);
+			status = visit_include(closure, file, line.number, line.name);
 		else if (kind == SCAN_FOREIGN)
 			status = util_fail(closure->error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							   "%s:%d: kernel sources include only each other, as #include "
 							   "\"directory/name.cuh\"",
-							   file->name, scan.line);
+							   file->name, line.number);
 	}
 	closure->depth--;
 	if (status != KILN_OK)

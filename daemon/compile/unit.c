@@ -58,7 +58,8 @@ static void unit_add_file(struct util_text *text, const struct compile_file *fil
 			size_t after = line.mark + line.mark_bytes;
 
 			util_text_bytes(text, line.text, line.mark);
-			util_text_add(text, "%*s", (int)line.mark_bytes, "");
+			for (size_t i = line.mark; i < after; i++)
+				util_text_bytes(text, line.text[i] == '\n' ? "\n" : " ", 1);
 			util_text_bytes(text, line.text + after, line.bytes - after);
 		} else {
 			util_text_bytes(text, line.text, line.bytes);

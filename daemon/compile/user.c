@@ -135,11 +135,18 @@ static void refuse_name(struct util_text *text, const char *name)
 		util_text_add(text, "#error only #include of a name that came with the source is possible");
 }
 
-static void place_include(struct placing *placing, int number, const struct scan *scan,
-						  const struct scan_line *line)
+static void add_newlines(struct util_text *text, int count)
+{
+	while (count-- > 0)
+		util_text_add(text, "\n");
+}
+
+/* What stands before the end of the directive counts as lines alone. */
+static void place_include(struct placing *placing, int number, const struct scan_line *line)
 {
 	struct util_text *text = placing->text;
 	int header = line->name[0] ? find_placed(placing, line->name) : -1;
+	size_t after = line->mark_bytes ? line->mark + line->mark_bytes : line->bytes;
 	/* An include guard ends a circle of headers: the second time there is nothing. */
 	bool placed = header >= 0 && !placing->open[header] && !placing->done[header];
 
@@ -147,51 +154,42 @@ static void place_include(struct placing *placing, int number, const struct scan
 	if (placed) {
 		placing->done[header] = placing->depth == 0 && placing->once[header] != ONCE_NOT;
 		place(placing, header);
-		util_text_add(text, "#line %d \"%s\"\n", scan->line, placing->files[number].name);
+		util_text_add(text, "#line %d \"%s\"\n",
+					  line->number + scan_newlines(line->text + line->mark, line->mark_bytes),
+					  placing->files[number].name);
+	} else if (line->mark_bytes) {
+		add_newlines(text, scan_newlines(line->text, after));
 	}
 	if (header < 0)
 		refuse_name(text, line->name);
-	if (line->mark_bytes)
-		util_text_bytes(text, line->text + line->mark + line->mark_bytes,
-						line->bytes - line->mark - line->mark_bytes);
-	else
-		util_text_add(text, "\n");
+	if (!line->mark_bytes)
+		add_newlines(text, scan_newlines(line->text, after));
+	util_text_bytes(text, line->text + after, line->bytes - after);
 }
 
 /* Answers __has_include(name) in a directive: the compiler would look for a file. */
 static void add_directive(struct placing *placing, const struct scan_line *line)
 {
-	static const char test[] = "__has_include(";
-	const char *at = line->text, *end = line->text + line->bytes, *found;
+	struct lex lex = line->rest;
+	const char *copied = line->text, *end = line->text + line->bytes;
+	struct lex_token token;
 
-	while ((found = memmem(at, (size_t)(end - at), test, sizeof(test) - 1))) {
-		const char *name = found + sizeof(test) - 1;
-		const char *close = name < end ? memchr(name, ')', (size_t)(end - name)) : NULL;
-		size_t bytes = close ? (size_t)(close - name) : 0;
-		bool quoted = bytes > 2 && ((name[0] == '"' && close[-1] == '"') ||
-									(name[0] == '<' && close[-1] == '>'));
-		char asked[sizeof(line->name)] = "";
+	while ((token = lex_in_line(&lex)).kind != LEX_NEWLINE && token.kind != LEX_END) {
+		struct lex ahead = lex;
+		struct lex_token open = lex_in_line(&ahead), name = lex_header_name(&ahead);
+		char asked[sizeof(line->name)];
 
-		util_text_bytes(placing->text, at, (size_t)(found - at));
-		if (quoted && bytes < sizeof(asked)) {
-			memcpy(asked, name + 1, bytes - 2);
-			util_text_add(placing->text, "(%d", find_placed(placing, asked) >= 0);
-			at = close;
-		} else {
-			util_text_bytes(placing->text, found, sizeof(test) - 1);
-			at = name;
-		}
+		if (!lex_is(&token, "__has_include") || !lex_is(&open, "(") || name.kind != LEX_LITERAL)
+			continue;
+		bool there =
+			lex_header_text(&name, asked, sizeof(asked)) && find_placed(placing, asked) >= 0;
+		util_text_bytes(placing->text, copied, (size_t)(token.text - copied));
+		for (int n = scan_newlines(token.text, (size_t)(ahead.at - token.text)); n > 0; n--)
+			util_text_add(placing->text, "\\\n");
+		util_text_add(placing->text, "(%d", there);
+		copied = lex.at = ahead.at;
 	}
-	util_text_bytes(placing->text, at, (size_t)(end - at));
-}
-
-static bool goes_on(const struct scan *scan, const struct scan_line *line)
-{
-	size_t end = line->bytes;
-
-	while (end && (line->text[end - 1] == '\n' || line->text[end - 1] == '\r'))
-		end--;
-	return scan->in_comment || (end && line->text[end - 1] == '\\');
+	util_text_bytes(placing->text, copied, (size_t)(end - copied));
 }
 
 /* A line of a branch that is left out may have been made longer, and the #line in it went with it:
@@ -200,7 +198,7 @@ static void place(struct placing *placing, int number)
 {
 	const struct compile_file *file = &placing->files[number];
 	struct util_text *text = placing->text;
-	bool branch = false, grown = false;
+	bool grown = false;
 	struct scan scan;
 	struct scan_line line;
 	enum scan_kind kind;
@@ -216,22 +214,21 @@ static void place(struct placing *placing, int number)
 	scan_begin(&scan, file);
 	while (placing->includes <= COMPILE_MAX_INCLUDES &&
 		   (kind = scan_next(&scan, &line)) != SCAN_END) {
-		branch = branch || kind == SCAN_BRANCH;
 		placing->depth += line.nesting;
 		if (kind == SCAN_INCLUDE || kind == SCAN_FOREIGN) {
-			place_include(placing, number, &scan, &line);
+			place_include(placing, number, &line);
 			grown = true;
 		} else if (kind == SCAN_ONCE) {
-			util_text_bytes(text, line.text + line.mark + line.mark_bytes,
-							line.bytes - line.mark - line.mark_bytes);
+			size_t after = line.mark + line.mark_bytes;
+			add_newlines(text, scan_newlines(line.text, after));
+			util_text_bytes(text, line.text + after, line.bytes - after);
 		} else if (placing->answers && line.is_test) {
 			add_directive(placing, &line);
 		} else {
 			util_text_bytes(text, line.text, line.bytes);
 		}
-		if (branch && grown && !goes_on(&scan, &line))
+		if (kind == SCAN_BRANCH && grown)
 			util_text_add(text, "\n#line %d \"%s\"\n", scan.line + 1, file->name);
-		branch = branch && goes_on(&scan, &line);
 	}
 	if (file->bytes && file->text[file->bytes - 1] != '\n')
 		util_text_add(text, "\n");

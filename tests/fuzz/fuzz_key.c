@@ -8,7 +8,7 @@
 #include "fuzz.h"
 
 const char *const fuzz_words[] = {
-	"kiln-key 2\n",
+	"kiln-key 3\n",
 	"target sm_90\n",
 	"target cpu\n",
 	"toolchain nvrtc 13.0 abcd\n",

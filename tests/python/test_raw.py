@@ -3,6 +3,7 @@ import ctypes
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -11,7 +12,7 @@ import unittest
 from unittest import mock
 
 from support import kill_daemon, kiln, numpy, rand, run
-from kiln import _headers
+from kiln import _headers, _includes
 from kiln._raw import written
 
 try:
@@ -281,7 +282,7 @@ class Sources(unittest.TestCase):
     def test_circles(self):
         self.write("a.h", '#ifndef A_H\n#define A_H\n#include "b.h"\n#define VALUE (B + 1)\n#endif\n')
         self.write("b.h", '#ifndef B_H\n#define B_H\n#include "a.h"\n#define B 4\n#endif\n')
-        self.assertEqual(self.value('#include "a.h"\n', include_dirs=[self.folder]), 5)
+        self.assertEqual(self.value('#include /* round */ "a.h"\n', include_dirs=[self.folder]), 5)
 
     def test_conditions(self):
         # What is asked for is sent, whether or not it is included.
@@ -290,6 +291,47 @@ class Sources(unittest.TestCase):
                              "#define VALUE 8\n#else\n#include <absent.h>\n#endif\n")
         self.assertEqual(self.value('#include "asks.h"\n', include_dirs=[self.folder]), 8)
         self.assertEqual(self.found('#include "asks.h"\n'), ["asks.h", "there.h"])
+
+    def test_directives(self):
+        # A text that tests of the daemon's scanner read as well; a compiler's word on it.
+        path = os.path.join(os.environ["SOURCE_DIR"], "tests", "unit", "compile", "directives.txt")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        expected = re.findall(r"\by\S+h\b", subprocess.run(
+            [os.environ.get("CXX", "c++"), "-x", "c++", "-std=c++17", "-w", "-M", "-MG", path],
+            check=True, capture_output=True, text=True).stdout.replace("\\\n", " "))
+        self.assertEqual(len(expected), 22)
+        for text in (text, text.replace("\n", "\r\n")):
+            self.assertEqual(self.found(text, headers=dict.fromkeys(
+                expected + [f"n{i:02}.h" for i in range(1, 19)], "")), expected)
+            # Any of them may get another name.
+            known = _includes.Text(text)
+            renamed = known.with_names({begin: (end, f"z{i}.h")
+                                        for i, (_, _, begin, end) in enumerate(known.names)})
+            self.assertEqual([name for name, *_ in _includes.Text(renamed).names],
+                             [f"z{i}.h" for i in range(22)])
+
+    def test_hidden_directives(self):
+        # Each is the only directive of its text.
+        for text in ('/**/ #include "there.h"', '%:include "there.h"', '#/**/include "there.h"',
+                     '# \\\ninclude "there.h"', '#inc\\\nlude "there.h"', '#include/**/"there.h"',
+                     '#include \\\n"there.h"', '#include "the\\ \nre.h"', '/*"*/ # include <there.h>',
+                     "R\"(')\"\n#include <there.h>", "#if __has_include( /**/ <there.h>)\n#endif",
+                     "#if __has_include /**/ (<there.h>)\n#endif",
+                     "#if __has_include( \\\n <there.h>)\n#endif",
+                     '#define /**/ H "there.h"\n#include H', '#define H /**/ "there.h"\n#include H',
+                     '#define H \\\n "there.h"\n#include H', '%:define H "there.h"\n#include H',
+                     '/**/ #define H "there.h"\n#include/**/H'):
+            self.assertEqual(self.found(text, headers={"there.h": ""}), ["there.h"], text)
+        for text in ('/*\n#include "there.h"\n*/', '/*/\n#include "there.h"\n*/',
+                     '// \\\n#include "there.h"', 'R"(\n#include "there.h"\n)"',
+                     '"\\\n#include <there.h>"', 'int a; /*\n*/ #include "there.h"',
+                     '/\\\n/ \\\n#include "there.h"'):
+            self.assertEqual(self.found(text, headers={"there.h": ""}), [], text)
+        # Nothing takes long to read.
+        start = time.monotonic()
+        self.found("/**/ #include " + "/* */ " * 20000 + "/* \" ' R\"x(" * 1000)
+        self.assertLess(time.monotonic() - start, 5)
 
     def test_includes_by_macros(self):
         self.write("lib/gpu/part.h", "")

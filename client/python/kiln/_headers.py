@@ -10,8 +10,8 @@ import re
 import sys
 import time
 
-from . import _kiln
 from ._errors import InvalidArgument, OutOfMemory
+from ._includes import Text
 
 MOST = {"headers": 2048, "source": 1 << 20, "all": 16 << 20}  # of one kernel, as the daemon has it
 # Headers that the daemon has itself, in a short form, unless a folder has them.
@@ -20,92 +20,9 @@ _STANDARD = {"stdint.h", "cstdint", "stddef.h", "cstddef", "float.h", "cfloat", 
 # The same, but other headers of the toolkit need the toolkit's.
 _SHORT = {"cuda_fp16.h", "cuda_bf16.h"}
 
-# A comment, or a text in quotes, which may look like a comment.
-_TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)|R"(?P<raw>[^\s()\\]{0,16})\(.*?\)(?P=raw)"'
-                    r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
-_NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:[ \t]*" + _NAME + r"|[ \t]+([A-Za-z_]\w*))",
-                      re.M)
-_TEST = re.compile(r"(?:has_include|HAS_INCLUDE)[ \t]*\([ \t]*" + _NAME)
-# A comment before or within a directive.
-_HIDING = re.compile(r"\*/[ \t]*#|include[ \t]*/[*/]")
-# A macro whose value may be a part of a header's name.
-_DEFINE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([<"]?[\w./+-]+[>"]?)[ \t]*(?:$|/[/*])',
-                     re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(?:include|define[ \t]+\w+)[ \t]*\Z|"
-                        r".*has_include[ \t]*\([ \t]*\Z", re.I)
 _VALUES_MOST = 64  # of an include by a macro
 _MISSED = re.compile(r'open source file "([^"]+)"|"([^"]+)" is not among the headers')
-
-
-def _blank(text):
-    """The text with comments and what is in quotes made blanks, all else where it was."""
-    def comment(match):
-        return re.sub(r"[^\n]", " ", match[0]) if match[0][0] == "/" else match[0]
-
-    def quoted(match):
-        line = plain[plain.rfind("\n", 0, match.start()) + 1:match.start()]
-        if match[0][0] == '"' and _DIRECTIVE.match(line):
-            return match[0]
-        return re.sub(r"[^\n]", " ", match[0])
-
-    plain = _TOKEN.sub(comment, text)
-    return _TOKEN.sub(quoted, plain)
-
-
-def _is_doubtful(text, at):
-    """May a directive stand in a comment?"""
-    return text.rfind("/*", 0, at) > text.rfind("*/", 0, at) or text[at - 2:at] == "\\\n"
-
-
-class _Text:
-    """A text, and what it includes."""
-
-    __slots__ = ("text", "size", "names", "macros", "by_macro", "renamed")
-
-    def __init__(self, text):
-        self.text = text
-        self.size = len(text) if text.isascii() else len(text.encode())
-        self.macros = None
-        self.renamed = {}
-        plain, found = text, list(_INCLUDE.finditer(text)) if "include" in text else []
-        if "include" in text and _HIDING.search(text) or found and (
-                'R"' in text or any(_is_doubtful(text, at.start()) for at in found)):
-            plain = _blank(text)
-            found = list(_INCLUDE.finditer(plain))
-        self.by_macro = [match[3] for match in found if match[3]]
-        if "has_include" in plain or "HAS_INCLUDE" in plain:
-            found += _TEST.finditer(plain)
-        # (name, in quotes?, where it begins)
-        self.names = [(match[1] or match[2], match[1] is not None, match.start(match.lastindex))
-                      for match in found if match[1] or match[2]]
-
-    def defined(self):
-        """The macros of the text that may be parts of names: (macro, value)."""
-        if self.macros is None:
-            self.macros = _DEFINE.findall(self.text) if "define" in self.text else ()
-        return self.macros
-
-    def with_names(self, names):
-        """The text with other names in its directives: {place: (old, new)}."""
-        if not names:
-            return self.text
-        pieces, at = [], 0
-        for place, (old, new) in sorted(names.items()):
-            pieces += [self.text[at:place], new]
-            at = place + len(old)
-        return "".join(pieces) + self.text[at:]
-
-    def to_send(self, names):
-        """The same as a text that kernels share."""
-        key = tuple(sorted(names.items()))
-        if key not in self.renamed:
-            self.renamed.clear()  # one tree of headers names it in one way
-            self.renamed[key] = _kiln.Text(self.with_names(names))
-        return self.renamed[key]
-
-
 _SETTLED = 2 * 10**9  # ns, more than a tick of any file system's clock
 _KEPT_MOST = 4 * MOST["all"]
 _read_texts = {}  # of this process, by path: (what stat() says, the text)
@@ -136,7 +53,7 @@ def _read(path, status):
         raise InvalidArgument(f"{path} is no UTF-8 text") from None
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from None
-    known = _Text(text)
+    known = Text(text)
     if settled:
         _keep(path, stamp, known)
     return known
@@ -178,7 +95,7 @@ class _Header:
 
     def __init__(self, text, folder, label):
         self.text, self.folder, self.label = text, folder, label
-        self.names = {}  # what its directives are to say: {place: (old, new)}
+        self.names = {}  # what its directives are to say: {place: (end, new)}
 
 
 class Headers:
@@ -186,7 +103,7 @@ class Headers:
 
     def __init__(self, folders, given, macros=()):
         self.folders = [os.fspath(folder) for folder in folders]
-        self.given = {name: _Text(text) for name, text in given.items()}
+        self.given = {name: Text(text) for name, text in given.items()}
         self.macros = macros  # of the options
         self.toolkit = None  # looked for when nothing else has a header
         self._begin(False)
@@ -285,7 +202,7 @@ class Headers:
         """Does a text that is in two folders include the same from both?"""
         if os.path.samefile(folder, other):
             return True
-        for name, quoted, _ in text.names:
+        for name, quoted, *_ in text.names:
             one, two = (self._find(name, place) if quoted else None for place in (folder, other))
             if (one is None) != (two is None) or one and not os.path.samestat(one[1], two[1]):
                 return False
@@ -306,13 +223,13 @@ class Headers:
             self._refuse()
 
     def _add_includes(self, name, header):
-        for spelled, quoted, place in header.text.names:
+        for spelled, quoted, place, end in header.text.names:
             known = self._resolve(spelled, header.folder if quoted else None,
                                   name if quoted else "")
             if known is None:
                 self.missing.setdefault(spelled, header.label)
             elif known != spelled:
-                header.names[place] = spelled, known
+                header.names[place] = end, known
 
     def _values(self, macros, word, within=()):
         """All that a word may become, whatever the conditions around its definitions."""
@@ -374,7 +291,7 @@ class Headers:
         """
         for whole in (False, True):
             self._begin(whole)
-            main = _Header(_Text(source), None, of)
+            main = _Header(Text(source), None, of)
             self._add_all(main)
             if not (self.has_toolkit and self.has_short):
                 break

@@ -47,7 +47,7 @@ static void golden_text(void **state)
 	assert_int_equal(compile_key_make(&job, "nvrtc 13.0 abcd", &key), KILN_OK);
 	assert_string_equal(
 		key.text,
-		"kiln-key 2\n"
+		"kiln-key 3\n"
 		"target sm_90\n"
 		"toolchain nvrtc 13.0 abcd\n"
 		"options -std=c++17 -default-device --ptxas-options=-v --minimal --no-cache\n"
@@ -221,9 +221,9 @@ static void no_way_back(void **state)
 	static const char *const texts[] = {
 		"",
 		"kiln-key 1\ntarget sm_90\ntoolchain x\noptions\nsource a\ninstantiation k\n",
-		"kiln-key 3\ntarget sm_90\ntoolchain x\noptions\nsource a\ninstantiation k\n",
-		"kiln-key 2\ntarget sm_90\ntoolchain x\noptions -O7\nsource a\ninstantiation k\n",
-		"kiln-key 2\ntarget sm_90\ntoolchain x\n",
+		"kiln-key 4\ntarget sm_90\ntoolchain x\noptions\nsource a\ninstantiation k\n",
+		"kiln-key 3\ntarget sm_90\ntoolchain x\noptions -O7\nsource a\ninstantiation k\n",
+		"kiln-key 3\ntarget sm_90\ntoolchain x\n",
 	};
 	struct compile_again again;
 	char error[KERNEL_ERROR_MAX];

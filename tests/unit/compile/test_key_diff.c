@@ -261,7 +261,7 @@ static void strange_texts(void **state)
 	compile_key_differences(asked, "kiln-key 7\ntarget\nfile\nmacro\n\n \noptions   \n", ours, 2,
 							&out);
 	assert_true(out.count > 0);
-	assert_string_equal(out.items[0].text, "key schema 2 instead of 7");
+	assert_string_equal(out.items[0].text, "key schema 3 instead of 7");
 	compile_key_differences("", "", ours, 2, &out);
 	assert_int_equal(out.count, 0);
 	compile_key_differences("macro", "", ours, 2, &out);

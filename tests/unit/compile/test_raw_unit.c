@@ -99,6 +99,34 @@ static void lines_are_right_behind_branches(void **state)
 					  "\n#line 11 \"k.cu\"\n");
 }
 
+/* A directive may begin behind a comment and go on for lines: what follows keeps its number. */
+static void directives_of_several_lines_keep_the_lines(void **state)
+{
+	const struct compile_file files[] = {
+		FILE_OF("k.cu", "/* a\n */ #include /* b\n */ \"a.h\" // c\nint k;\n"
+						"#include \\\n \"none.h\"\n#include \\\n NAME\n"
+						"#if __has_include( \\\n <a.h>)\nint l;\n#endif\n"),
+		FILE_OF("a.h", "/**/ # pragma /*\n*/ once\nint a;\n"),
+	};
+	struct compile_job job = job_of("cpu", files, 2);
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	job.by_name = true;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_non_null(strstr(text, "#line 1 \"k.cu\"\n"
+								 "#ifndef KILN_ONCE_1\n#define KILN_ONCE_1\n"
+								 "#line 1 \"a.h\"\n"
+								 "\n\nint a;\n"
+								 "#endif\n"
+								 "#line 3 \"k.cu\"\n"
+								 " // c\nint k;\n"
+								 "\n#error \"none.h\" is not among the headers"));
+	assert_non_null(strstr(text, " is possible\n\n#if \\\n(1)\nint l;\n#endif\n"
+								 "\n#line 13 \"k.cu\"\n"));
+	free(text);
+}
+
 static void what_did_not_come_is_an_error_where_it_counts(void **state)
 {
 	const struct compile_file files[] = {
@@ -527,6 +555,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(headers_go_where_they_are_included),
 		cmocka_unit_test(lines_are_right_behind_branches),
+		cmocka_unit_test(directives_of_several_lines_keep_the_lines),
 		cmocka_unit_test(what_did_not_come_is_an_error_where_it_counts),
 		cmocka_unit_test(circles_end),
 		cmocka_unit_test(headers_with_guards_are_placed_once),
