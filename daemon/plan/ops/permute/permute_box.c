@@ -1,0 +1,410 @@
+/*
+ * permute_box.c: permutations whose vectors would be narrow: boxes of elements through shared
+ * memory, loaded by whole pieces of x and stored by whole words of y
+ * (kernel_src/ops/permute_box.cuh).
+ *
+ * A box grows from its fastest dimensions, in x and in y, until its runs are long on both sides.
+ * It takes short dimensions whole; the last one of a side, a part of it.
+ */
+#include "permute.h"
+
+#include <string.h>
+
+#define RUN_BYTES 256 /* of a run, wanted */
+#define LEAST_RUN 16  /* bytes */
+
+enum side { SIDE_X, SIDE_Y, SIDES };
+
+struct box {
+	const struct permute_form *form;
+	int64_t most;                     /* elements */
+	int64_t extent[PERMUTE_MAX_DIMS]; /* elements of each dimension; 0: it is not in the box */
+	int run[SIDES][PERMUTE_MAX_DIMS]; /* the dimensions of a run, fastest first */
+	int run_dims[SIDES];
+	int64_t length[SIDES]; /* elements of a run */
+	int part[SIDES];       /* the dimension at the run's end of which a part is taken; -1 */
+	bool ended[SIDES];
+	int64_t count;
+	int64_t near[PERMUTE_MAX_DIMS]; /* strides in shared memory, bytes */
+	uint32_t shared;
+};
+
+static bool is_part(const struct box *box, int dim)
+{
+	return dim == box->part[SIDE_X] || dim == box->part[SIDE_Y];
+}
+
+/* The number of batches must not change the kernel. */
+static bool is_batch(const struct permute_form *form, int dim)
+{
+	for (int k = 1; k < form->rank && dim == 0; k++)
+		if (form->dim[k].from > form->dim[0].from)
+			return false;
+	return dim == 0;
+}
+
+/* The dimension that goes on where a run ends; -1: none. */
+static int next_of(const struct box *box, enum side side)
+{
+	for (int k = 0; k < box->form->rank; k++) {
+		const struct permute_dim *dim = &box->form->dim[k];
+		if ((side == SIDE_X ? dim->from : dim->to) == box->length[side])
+			return k;
+	}
+	return -1;
+}
+
+/* So many elements of a dimension at most: tiles of equal size, but of batches. */
+static int64_t part_of(const struct box *box, int dim, int64_t most)
+{
+	int64_t size = box->form->dim[dim].size, tiles = plan_divide_up((uint64_t)size, (uint64_t)most);
+
+	return is_batch(box->form, dim) ? most
+									: (int64_t)plan_divide_up((uint64_t)size, (uint64_t)tiles);
+}
+
+static void take(struct box *box, enum side side, int dim, int64_t extent)
+{
+	box->run[side][box->run_dims[side]++] = dim;
+	box->length[side] *= extent;
+	if (!box->extent[dim])
+		box->count *= extent;
+	box->extent[dim] = extent;
+}
+
+/* A run of one side becomes longer, by a dimension or by a part of one. */
+static void grow(struct box *box, enum side side, int64_t wanted)
+{
+	int dim = next_of(box, side);
+	int64_t size = dim < 0 ? 0 : box->form->dim[dim].size, room = box->most / box->count;
+
+	if (dim < 0) {
+		box->ended[side] = true;
+	} else if (box->extent[dim]) {
+		box->part[side] = is_part(box, dim) ? dim : -1;
+		box->ended[side] = is_part(box, dim);
+		take(box, side, dim, box->extent[dim]);
+	} else if (!is_batch(box->form, dim) && size <= room &&
+			   box->length[side] * size <= 2 * wanted) {
+		take(box, side, dim, size);
+	} else {
+		int64_t most = (wanted + box->length[side] - 1) / box->length[side];
+		most = most < room ? most : room;
+		most = most < size || is_batch(box->form, dim) ? most : size;
+		box->ended[side] = true;
+		if (most < 2)
+			return;
+		box->part[side] = dim;
+		take(box, side, dim, part_of(box, dim, most));
+	}
+}
+
+/* Whatever makes runs longer and the box no larger. */
+static void grow_free(struct box *box)
+{
+	for (enum side side = SIDE_X; side < SIDES; side++)
+		for (int dim = next_of(box, side); !box->ended[side] && dim >= 0 && box->extent[dim];
+			 dim = next_of(box, side))
+			grow(box, side, 0);
+}
+
+/* A box of few elements takes a larger part, or all of it: true, and the runs may go on. */
+static bool widen(struct box *box)
+{
+	int dim = box->part[box->part[SIDE_Y] >= 0 ? SIDE_Y : SIDE_X];
+	int64_t size = dim < 0 ? 0 : box->form->dim[dim].size, wider;
+	bool batch = dim >= 0 && is_batch(box->form, dim), whole;
+
+	if (dim < 0)
+		return false;
+	wider = box->extent[dim] * (box->most / box->count);
+	wider = part_of(box, dim, wider < size || batch ? wider : size);
+	whole = !batch && wider == size;
+	for (enum side side = SIDE_X; side < SIDES; side++) {
+		if (box->part[side] != dim)
+			continue;
+		box->length[side] = box->length[side] / box->extent[dim] * wider;
+		box->part[side] = whole ? -1 : dim;
+		box->ended[side] = !whole;
+	}
+	box->count = box->count / box->extent[dim] * wider;
+	box->extent[dim] = wider;
+	return whole;
+}
+
+/* First until both runs are long enough, then until the box is full. */
+static void fill(struct box *box)
+{
+	int64_t wanted = RUN_BYTES / box->form->element;
+
+	for (;;) {
+		enum side side = box->length[SIDE_X] <= box->length[SIDE_Y] ? SIDE_X : SIDE_Y;
+		side = box->ended[side] ? !side : side;
+		if (box->ended[side] || box->length[side] >= wanted)
+			break;
+		grow(box, side, wanted);
+	}
+	do {
+		grow_free(box);
+		if (box->part[SIDE_X] < 0 && box->part[SIDE_Y] < 0 && !box->ended[SIDE_Y])
+			grow(box, SIDE_Y, box->most);
+		grow_free(box);
+	} while (widen(box));
+}
+
+static bool in_run(const struct box *box, enum side side, int dim)
+{
+	for (int i = 0; i < box->run_dims[side]; i++)
+		if (box->run[side][i] == dim)
+			return true;
+	return false;
+}
+
+/* The dimensions that number the runs of a side, a part of one last: how many. */
+static int numbering(const struct box *box, enum side side, int dims[PERMUTE_MAX_DIMS])
+{
+	int count = 0, last = -1;
+
+	for (int k = box->form->rank - 1; k >= 0; k--) {
+		if (!box->extent[k] || in_run(box, side, k))
+			continue;
+		if (is_part(box, k))
+			last = k;
+		else
+			dims[count++] = k;
+	}
+	if (last >= 0)
+		dims[count++] = last;
+	return count;
+}
+
+static int64_t up(int64_t n)
+{
+	return (n + 15) / 16 * 16;
+}
+
+/* Distances in shared memory: of a run as in x, of runs congruent to those in x, and no two runs in
+ * one aligned piece, wherever they begin. */
+static void lay_out(struct box *box)
+{
+	int64_t element = box->form->element, bytes = box->length[SIDE_X] * element, pitch = 0;
+	int64_t end = up(bytes + 16 - element);
+	int dims[PERMUTE_MAX_DIMS], count = numbering(box, SIDE_X, dims);
+
+	for (int i = 0; i < box->run_dims[SIDE_X]; i++)
+		box->near[box->run[SIDE_X][i]] = box->form->dim[box->run[SIDE_X][i]].from * element;
+	for (int i = 0; i < count; i++) {
+		int64_t past = box->form->dim[dims[i]].from % 16 * element % 16, least = pitch;
+		if (i == 0)
+			least = end;
+		pitch = least / 16 * 16 + past;
+		while (pitch < least)
+			pitch += 16;
+		if (i == 0 && pitch % 32 == 0)
+			pitch += 16;
+		box->near[dims[i]] = pitch;
+		end += (box->extent[dims[i]] - 1) * pitch;
+		pitch *= box->extent[dims[i]];
+	}
+	box->shared = (uint32_t)up(end + 32);
+}
+
+/* The dimensions that are not in the box; behind them batches of which it takes a part. */
+static void find_batch(const struct box *box, struct permute_batch *batch)
+{
+	uint32_t mask = 0;
+
+	for (int k = 0; k < box->form->rank; k++)
+		if (box->extent[k])
+			mask |= 1u << k;
+	permute_batch(box->form, mask, false, batch);
+	if (is_part(box, 0) && is_batch(box->form, 0)) {
+		batch->inner += batch->outer >= 0;
+		batch->outer = 0;
+	}
+}
+
+static bool box_find(const struct permute_form *form, uint32_t kib, struct box *box,
+					 struct plan_text *why)
+{
+	int fast = permute_fastest(form);
+	struct permute_batch batch;
+
+	*box = (struct box){.form = form,
+						.most = (int64_t)kib * 1024 / form->element,
+						.length = {1, 1},
+						.part = {-1, -1},
+						.count = 1};
+	if (form->huge || form->element > 4 || form->rank < 2 || fast < 0 ||
+		form->dim[fast].from != 1) {
+		plan_print(why, "not box: %s; ",
+				   form->element > 4 ? "elements are vectors" : "x has no neighbours");
+		return false;
+	}
+	fill(box);
+	lay_out(box);
+	if (box->length[SIDE_X] * form->element < LEAST_RUN ||
+		box->length[SIDE_Y] * form->element < LEAST_RUN) {
+		plan_print(why, "not box: runs of %lld and %lld elements; ", (long long)box->length[SIDE_X],
+				   (long long)box->length[SIDE_Y]);
+		return false;
+	}
+	find_batch(box, &batch);
+	return !permute_too_small(form, &batch, "box", why);
+}
+
+/* ---- Making ---- */
+
+/* ", BoxPart<32, 100, 1, 700>" */
+static void print_part(const struct box *box, int dim, struct plan_text *id)
+{
+	const struct permute_dim *d = dim < 0 ? NULL : &box->form->dim[dim];
+
+	if (d)
+		plan_print(id, ", BoxPart<%lld, %lld, %lld, %lld>", (long long)box->extent[dim],
+				   is_batch(box->form, dim) ? 0ll : (long long)d->size, (long long)d->from,
+				   (long long)d->to);
+	else
+		plan_print(id, ", BoxPart<1, 1, 0, 0>");
+}
+
+static void print_numbers(struct plan_text *id, const int64_t *numbers, int count)
+{
+	plan_print(id, ", List<");
+	for (int i = 0; i < count; i++)
+		plan_print(id, "%s%lld", i ? ", " : "", (long long)numbers[i]);
+	plan_print(id, ">");
+}
+
+/* ", BoxRuns<105, List<31>, List<..>, List<..>>, 31": a side's runs, and how many. */
+static void print_runs(const struct box *box, enum side side, struct plan_text *id)
+{
+	int64_t size[PERMUTE_MAX_DIMS], far[PERMUTE_MAX_DIMS], near[PERMUTE_MAX_DIMS], runs = 1;
+	int dims[PERMUTE_MAX_DIMS], count = numbering(box, side, dims);
+
+	for (int i = 0; i < count; i++) {
+		const struct permute_dim *dim = &box->form->dim[dims[i]];
+		size[i] = box->extent[dims[i]];
+		far[i] = side == SIDE_X ? dim->from : dim->to;
+		near[i] = box->near[dims[i]];
+		runs *= is_part(box, dims[i]) ? 1 : size[i];
+	}
+	plan_print(id, ", BoxRuns<%lld", (long long)box->length[side]);
+	print_numbers(id, size, count ? count - 1 : 0);
+	print_numbers(id, far, count);
+	print_numbers(id, near, count);
+	plan_print(id, ">, %lld", (long long)runs);
+}
+
+/* The dimensions of a run of y, and their strides in shared memory. */
+static void print_run(const struct box *box, struct plan_text *id)
+{
+	int64_t size[PERMUTE_MAX_DIMS], near[PERMUTE_MAX_DIMS];
+	int count = box->run_dims[SIDE_Y];
+
+	for (int i = 0; i < count; i++) {
+		size[i] = box->extent[box->run[SIDE_Y][i]];
+		near[i] = box->near[box->run[SIDE_Y][i]];
+	}
+	print_numbers(id, size, count - 1);
+	print_numbers(id, near, count);
+}
+
+/* Prints what is not in the box; returns how many boxes there are. */
+static uint64_t print_batch(const struct box *box, struct plan_text *id,
+							struct permute_batch *batch)
+{
+	uint64_t tiles = 1;
+
+	for (int k = 0; k < box->form->rank; k++)
+		if (is_part(box, k))
+			tiles *= plan_divide_up((uint64_t)box->form->dim[k].size, (uint64_t)box->extent[k]);
+	find_batch(box, batch);
+	permute_print_batch(id, box->form, batch);
+	return tiles * (uint64_t)batch->items;
+}
+
+static bool geometry(const struct permute_choice *c, const struct kernel_limits *limits,
+					 const struct box *box, struct plan_text *why)
+{
+	const char *rule = NULL;
+
+	if (c->store != 4 && c->store != 8 && c->store != 16)
+		rule = "stores are 4, 8 or 16 bytes";
+	else if (c->threads < 32 || c->threads % 32 || c->threads > limits->max_threads)
+		rule = "threads are whole warps, as many as a block may have";
+	else if (!c->block || c->block > 64 || box->shared > limits->shared_optin)
+		rule = "a box is 1 to 64 KiB, which shared memory holds";
+	if (rule)
+		plan_print(why, "%s", rule);
+	return !rule;
+}
+
+static bool permute_box_make(const struct permute_form *form, const struct kernel_limits *limits,
+							 const struct permute_choice *c, struct kernel_plan *out,
+							 struct plan_text *why)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct permute_batch batch;
+	struct box box;
+	bool both, loop, outer;
+	uint64_t blocks;
+
+	if (!c->block || c->block > 64 || !box_find(form, c->block, &box, why) ||
+		!geometry(c, limits, &box, why))
+		return false;
+	both = box.part[SIDE_X] >= 0 && box.part[SIDE_X] == box.part[SIDE_Y];
+	plan_print(&id, "permute_box<%u, %u, %u", form->element, c->store, c->threads);
+	print_part(&box, box.part[SIDE_X], &id);
+	print_part(&box, both ? -1 : box.part[SIDE_Y], &id);
+	plan_print(&id, ", %s", both ? "true" : "false");
+	print_runs(&box, SIDE_X, &id);
+	print_runs(&box, SIDE_Y, &id);
+	print_run(&box, &id);
+	blocks = print_batch(&box, &id, &batch);
+	out->shared_bytes = box.shared;
+	loop = plan_launch(out, limits, blocks, c->threads);
+	plan_print(&id, ", %s, %s>", permute_offset_type_bytes(form, batch.outer),
+			   loop ? "true" : "false");
+	permute_batch_args(out, form, &batch, blocks);
+	outer = is_batch(form, 0) && is_part(&box, 0);
+	if (outer) {
+		out->args[2].value *= (uint64_t)box.extent[0];
+		out->args[3].value *= (uint64_t)box.extent[0];
+	}
+	plan_arg_scalar(out, 8, outer ? (uint64_t)form->dim[0].size : 0);
+	out->extents[0].alignment = out->extents[1].alignment = form->element;
+	plan_print(why, "boxes of %lld elements: runs of %lld in x and of %lld in y, %u bytes a store",
+			   (long long)box.count, (long long)box.length[SIDE_X], (long long)box.length[SIDE_Y],
+			   c->store);
+	return !id.full;
+}
+
+/* ---- Suggesting ---- */
+
+static void permute_box_suggest(struct permute_list *list, struct plan_text *why)
+{
+	static const struct permute_choice cuts[] = {
+		{.block = 16, .store = 8, .threads = 256},  {.block = 16, .store = 16, .threads = 256},
+		{.block = 16, .store = 4, .threads = 256},  {.block = 8, .store = 8, .threads = 128},
+		{.block = 8, .store = 16, .threads = 128},  {.block = 8, .store = 4, .threads = 256},
+		{.block = 32, .store = 8, .threads = 256},  {.block = 32, .store = 8, .threads = 512},
+		{.block = 32, .store = 16, .threads = 256}, {.block = 32, .store = 4, .threads = 512},
+		{.block = 16, .store = 8, .threads = 512},  {.block = 16, .store = 16, .threads = 128},
+	};
+	const struct permute_form *form = list->form;
+	struct box box;
+
+	if (!box_find(form, 16, &box, why))
+		return;
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
+		permute_suggest(list, &cuts[i]);
+}
+
+const struct permute_variant permute_box = {
+	.name = "box",
+	.source = "ops/permute_box.cuh",
+	.fields = "kst",
+	.suggest = permute_box_suggest,
+	.make = permute_box_make,
+};
