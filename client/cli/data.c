@@ -43,6 +43,18 @@ static uint16_t to_f16(float value)
 	return (uint16_t)(sign | (exponent - 112) << 10 | (bits >> 13 & 0x3ff));
 }
 
+/* Does so for a float of 8 bits: an f32 that is smaller by the difference of the exponents has its
+ * digits. */
+static uint8_t to_f8(kiln_dtype dtype, float value)
+{
+	bool wide = dtype == KILN_F8E5M2;
+	uint32_t bits;
+
+	value *= wide ? 0x1p-112f : 0x1p-120f;
+	memcpy(&bits, &value, sizeof(bits));
+	return (uint8_t)((bits >> 24 & 0x80) | (bits >> (wide ? 21 : 20) & 0x7f));
+}
+
 static void put_real(kiln_dtype dtype, uint8_t *at, double value)
 {
 	float narrow = (float)value;
@@ -55,6 +67,8 @@ static void put_real(kiln_dtype dtype, uint8_t *at, double value)
 		memcpy(at, &value, 8);
 	else if (dtype == KILN_F32)
 		memcpy(at, &narrow, 4);
+	else if (kiln_dtype_size(dtype) == 1)
+		*at = to_f8(dtype, narrow);
 	else
 		memcpy(at, &half, 2);
 }
@@ -63,7 +77,8 @@ static void put_real(kiln_dtype dtype, uint8_t *at, double value)
 
 static bool is_real(kiln_dtype dtype)
 {
-	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+	return dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2 || dtype == KILN_F16 ||
+		   dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
 }
 
 /* Any bits are valid; a bool is 0 or 1. */
@@ -259,6 +274,19 @@ static double from_f16(uint16_t bits)
 	return (double)value;
 }
 
+static double from_f8(kiln_dtype dtype, uint8_t bits)
+{
+	int size = bits & 0x7f, shift = dtype == KILN_F8E5M2 ? 21 : 20;
+	uint32_t wide = (uint32_t)size << shift;
+	float value;
+
+	memcpy(&value, &wide, sizeof(value));
+	value *= shift == 21 ? 0x1p112f : 0x1p120f;
+	if (size >= (shift == 21 ? 0x7c : 0x7f))
+		value = shift == 21 && size == 0x7c ? INFINITY : NAN;
+	return bits & 0x80 ? -(double)value : (double)value;
+}
+
 double data_real(kiln_dtype dtype, const void *at)
 {
 	uint32_t word = 0;
@@ -270,6 +298,9 @@ double data_real(kiln_dtype dtype, const void *at)
 	case KILN_F64:
 		memcpy(&wide, at, 8);
 		return wide;
+	case KILN_F8E4M3:
+	case KILN_F8E5M2:
+		return from_f8(dtype, *(const uint8_t *)at);
 	case KILN_F16:
 		memcpy(&word, at, 2);
 		return from_f16((uint16_t)word);
@@ -298,6 +329,10 @@ double data_real(kiln_dtype dtype, const void *at)
 static double bound_of(kiln_dtype dtype)
 {
 	switch (dtype) {
+	case KILN_F8E4M3:
+		return 0.13;
+	case KILN_F8E5M2:
+		return 0.26;
 	case KILN_F16:
 		return 0.01;
 	case KILN_BF16:

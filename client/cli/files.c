@@ -149,12 +149,13 @@ int files_check_dtype(struct file *file, const char *option, const char *text)
 
 	if (status)
 		return status;
-	if (dtype == own || (dtype == KILN_BF16 && own == KILN_U16)) {
+	if (dtype == own || (dtype == KILN_BF16 && own == KILN_U16) ||
+		((dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2) && own == KILN_U8)) {
 		file->array.dtype = dtype;
 		return CLI_OK;
 	}
 	return cli_usage("%s '%s': %s comes from %s, which has %s; only u16 can be taken for another "
-					 "type, bf16",
+					 "type, bf16, and u8 for f8e4m3 or f8e5m2",
 					 option, text, file->name, file->path, kiln_dtype_name(own));
 }
 

@@ -35,8 +35,8 @@ struct file *files_out(struct files *files, const char *operand);
 
 /* The file's array as a tensor: row-major, at the beginning of a buffer. */
 kiln_tensor files_tensor(const struct file *file);
-/* Check that an option says what the file does.  A file cannot say that its u16 are bf16: there the
- * option wins. */
+/* Check that an option says what the file does.  A file cannot say that its u16 are bf16, or its u8
+ * floats: there the option wins. */
 int files_check_shape(const struct file *file, const char *option, const char *text);
 int files_check_dtype(struct file *file, const char *option, const char *text);
 

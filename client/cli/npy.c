@@ -23,13 +23,15 @@ static const struct {
 };
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
-/* The type's place in the table; bf16 has that of u16. */
+/* The type's place in the table; bf16 has that of u16, floats of 8 bits have that of u8. */
 static size_t type_of(kiln_dtype dtype)
 {
 	size_t i = 0;
 
 	if (dtype == KILN_BF16)
 		dtype = KILN_U16;
+	if (dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2)
+		dtype = KILN_U8;
 	while (i + 1 < TYPES && types[i].dtype != dtype)
 		i++;
 	return i;
@@ -213,6 +215,12 @@ static bool refuse_type(const char *descr, char *why)
 		return refuse(why,
 					  "its elements are two bytes without a type (descr '%s', as NumPy stores "
 					  "bf16); save x.view(numpy.uint16), and say --dtype NAME=bf16",
+					  descr);
+	if ((kind == 'V' || kind == 'f') && !strcmp(descr + 2, "1"))
+		return refuse(why,
+					  "its elements are one byte without a type (descr '%s', as NumPy stores "
+					  "floats of 8 bits); save x.view(numpy.uint8), and say --dtype NAME=f8e4m3 or "
+					  "f8e5m2",
 					  descr);
 	if (kind == 'V')
 		return refuse(why, "it holds structures (descr '%s'); save each field as an array", descr);

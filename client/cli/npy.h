@@ -3,7 +3,7 @@
  * little-endian numbers and bools.  It knows nothing of operators or the daemon.
  *
  * In memory an array is row-major; an array in Fortran order is turned as it is read.  NumPy has no
- * bf16, so its bits are written as u16.
+ * bf16 and no floats of 8 bits, so their bits are written as u16 and u8.
  */
 #ifndef KILN_CLI_NPY_H
 #define KILN_CLI_NPY_H

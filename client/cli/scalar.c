@@ -10,28 +10,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The nearest number of a 16-bit type, ties to even: a sign bit, `mantissa` bits, and an exponent
- * with this bias. */
-static uint16_t to_half(double value, int mantissa, int bias)
+/* A float of 8 or 16 bits.  over: the bits of an infinity, or of NaN where there is none. */
+struct narrow {
+	kiln_dtype dtype;
+	int mantissa, bias;
+	uint16_t sign, over;
+};
+static const struct narrow narrows[] = {
+	{KILN_F16, 10, 15, 0x8000, 0x7c00},
+	{KILN_BF16, 7, 127, 0x8000, 0x7f80},
+	{KILN_F8E4M3, 3, 7, 0x80, 0x7f},
+	{KILN_F8E5M2, 2, 15, 0x80, 0x7c},
+};
+
+static const struct narrow *narrow_of(kiln_dtype dtype)
 {
-	uint16_t sign = signbit(value) ? 0x8000 : 0;
-	uint16_t infinity = (uint16_t)((0x7fff >> mantissa) << mantissa);
+	for (size_t i = 0; i < sizeof(narrows) / sizeof(narrows[0]); i++)
+		if (narrows[i].dtype == dtype)
+			return &narrows[i];
+	return NULL;
+}
+
+/* The nearest number of the type, ties to even. */
+static uint16_t to_narrow(double value, const struct narrow *to)
+{
+	uint16_t sign = signbit(value) ? to->sign : 0;
 	double size = fabs(value), units;
 	int exponent = 0, bits;
 
 	if (isnan(value))
-		return (uint16_t)(infinity | 1u << (mantissa - 1));
+		return (uint16_t)(to->over | 1u << (to->mantissa - 1));
 	if (isinf(value))
-		return sign | infinity;
+		return sign | to->over;
 	frexp(size, &exponent);
 	/* Zero and subnormal numbers have the least normal exponent. */
-	exponent = size < ldexp(1, 1 - bias) ? 1 - bias : exponent - 1;
-	if (exponent > bias)
-		return sign | infinity;
+	exponent = size < ldexp(1, 1 - to->bias) ? 1 - to->bias : exponent - 1;
 	/* Counts units of the last place; an overflow carries into the exponent by itself. */
-	units = nearbyint(ldexp(size, mantissa - exponent));
-	bits = ((exponent + bias - 1) << mantissa) + (int)units;
-	return (uint16_t)(sign | (bits < infinity ? bits : infinity));
+	units = nearbyint(ldexp(size, to->mantissa - exponent));
+	bits = ((exponent + to->bias - 1) << to->mantissa) + (int)units;
+	return (uint16_t)(sign | (bits < to->over ? bits : to->over));
 }
 
 static int read_real(const char *name, const char *text, const char *number, kiln_dtype dtype,
@@ -40,7 +57,8 @@ static int read_real(const char *name, const char *text, const char *number, kil
 	char *end;
 	double wide = strtod(number, &end);
 	float narrow = strtof(number, NULL);
-	uint16_t half = dtype == KILN_F16 ? to_half(wide, 10, 15) : to_half(wide, 7, 127);
+	const struct narrow *to = narrow_of(dtype);
+	uint16_t bits = to ? to_narrow(wide, to) : 0; /* little-endian, as all of these machines */
 
 	if (end == number || end[0])
 		return cli_usage("%s '%s': expected a number after %s:, as 0.125 or 1e-5", name, text,
@@ -50,7 +68,7 @@ static int read_real(const char *name, const char *text, const char *number, kil
 	else if (dtype == KILN_F32)
 		memcpy(value, &narrow, sizeof(narrow));
 	else
-		memcpy(value, &half, sizeof(half));
+		memcpy(value, &bits, kiln_dtype_size(dtype));
 	return CLI_OK;
 }
 
@@ -94,7 +112,7 @@ int cli_scalar(const char *name, const char *text, kiln_dtype *dtype, uint8_t va
 		return cli_usage("%s '%s': expected TYPE:VALUE, as f32:2.5, where TYPE is that of a real "
 						 "number, of an integer or bool",
 						 name, text);
-	if (*dtype == KILN_F16 || *dtype == KILN_BF16 || *dtype == KILN_F32 || *dtype == KILN_F64)
+	if (narrow_of(*dtype) || *dtype == KILN_F32 || *dtype == KILN_F64)
 		return read_real(name, text, text + length + 1, *dtype, value);
 	return read_integer(name, text, text + length + 1, *dtype, value);
 }

@@ -23,7 +23,7 @@ extern "C" {
 /* The element type, or KILN_DTYPE_NONE.  Codes by number: older headers lack the later names. */
 static inline kiln_dtype kiln_dlpack_dtype(DLDataType type)
 {
-	static const unsigned char table[7][4] = {
+	static const unsigned char table[13][4] = {
 		/* 8, 16, 32, 64 bits */
 		{KILN_I8, KILN_I16, KILN_I32, KILN_I64}, /* 0: int */
 		{KILN_U8, KILN_U16, KILN_U32, KILN_U64}, /* 1: unsigned */
@@ -32,9 +32,15 @@ static inline kiln_dtype kiln_dlpack_dtype(DLDataType type)
 		{0, KILN_BF16, 0, 0},                    /* 4: bfloat */
 		{0, 0, 0, KILN_C64},                     /* 5: complex; 128 bits below */
 		{KILN_BOOL, 0, 0, 0},                    /* 6: bool */
+		{0, 0, 0, 0},                            /* 7: other floats of 8 bits */
+		{0, 0, 0, 0},
+		{0, 0, 0, 0},
+		{KILN_F8E4M3, 0, 0, 0}, /* 10: float8_e4m3fn */
+		{0, 0, 0, 0},
+		{KILN_F8E5M2, 0, 0, 0}, /* 12: float8_e5m2 */
 	};
 	int column = type.bits == 8 ? 0 : type.bits == 16 ? 1 : type.bits == 32 ? 2 : 3;
-	if (type.lanes != 1 || type.code > 6)
+	if (type.lanes != 1 || type.code > 12)
 		return KILN_DTYPE_NONE;
 	if (type.bits == 128)
 		return type.code == 5 ? KILN_C128 : KILN_DTYPE_NONE;

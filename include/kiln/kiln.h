@@ -100,23 +100,30 @@ enum kiln_status {
 #undef KILN_STATUS_ENUM
 };
 
-/* Element types: name, value, bytes.  The values are part of the protocol and never change. */
-#define KILN_DTYPE_LIST(X) \
-	X(F16, f16, 1, 2)      \
-	X(BF16, bf16, 2, 2)    \
-	X(F32, f32, 3, 4)      \
-	X(F64, f64, 4, 8)      \
-	X(I8, i8, 5, 1)        \
-	X(U8, u8, 6, 1)        \
-	X(I16, i16, 7, 2)      \
-	X(U16, u16, 8, 2)      \
-	X(I32, i32, 9, 4)      \
-	X(U32, u32, 10, 4)     \
-	X(I64, i64, 11, 8)     \
-	X(U64, u64, 12, 8)     \
-	X(BOOL, bool, 13, 1)   \
-	X(C64, c64, 14, 8)     \
-	X(C128, c128, 15, 16)
+/*
+ * Element types: name, value, bytes.  The values are part of the protocol and never change.
+ *
+ * f8e4m3 has no infinities: NaN is 0x7f and 0xff, and 448 is the largest number (float8_e4m3fn of
+ * torch).  f8e5m2 has infinities, and 57344 is its largest number.
+ */
+#define KILN_DTYPE_LIST(X)   \
+	X(F16, f16, 1, 2)        \
+	X(BF16, bf16, 2, 2)      \
+	X(F32, f32, 3, 4)        \
+	X(F64, f64, 4, 8)        \
+	X(I8, i8, 5, 1)          \
+	X(U8, u8, 6, 1)          \
+	X(I16, i16, 7, 2)        \
+	X(U16, u16, 8, 2)        \
+	X(I32, i32, 9, 4)        \
+	X(U32, u32, 10, 4)       \
+	X(I64, i64, 11, 8)       \
+	X(U64, u64, 12, 8)       \
+	X(BOOL, bool, 13, 1)     \
+	X(C64, c64, 14, 8)       \
+	X(C128, c128, 15, 16)    \
+	X(F8E4M3, f8e4m3, 16, 1) \
+	X(F8E5M2, f8e5m2, 17, 1)
 
 typedef enum kiln_dtype {
 	KILN_DTYPE_NONE = 0,

@@ -1,9 +1,10 @@
 /*
- * element.cuh: floats of 16, 32 and 64 bits as kernels compute with them: f16 and bf16 in f32, f32
- * and f64 in themselves.  Vectors of elements come and go as words (vec.cuh).  Rounding is to
+ * element.cuh: floats of 8 to 64 bits as kernels compute with them: those of 8 and 16 bits in f32,
+ * f32 and f64 in themselves.  Vectors of elements come and go as words (vec.cuh).  Rounding is to
  * nearest, ties to even; it happens in element_pack and nowhere else.
  */
 #pragma once
+#include "common/float8.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
@@ -88,6 +89,28 @@ DEVICE void element_narrow(float value, bf16 &out)
 #endif
 }
 
+template <typename T>
+DEVICE void element_narrow(float value, T &out)
+{
+	out.bits = static_cast<u8>(float8_pair<T>(value, 0));
+}
+
+/* An f32 that rounds to fewer bits as the value does: of the two f32 around an f64 that is none, it
+ * is the odd one. */
+template <typename Value>
+DEVICE float element_near(Value value)
+{
+	const float near = static_cast<float>(value);
+
+	if constexpr (sizeof(Value) == 8) {
+		const double back = static_cast<double>(near);
+		const u32 bits = __float_as_uint(near);
+		if (back != value)
+			return __uint_as_float((fabs(back) > fabs(value) ? bits - 1 : bits) | 1);
+	}
+	return near;
+}
+
 /* Element i out of words. */
 template <typename T, typename Compute>
 DEVICE Compute element_at(const u32 *words, int i)
@@ -97,6 +120,8 @@ DEVICE Compute element_at(const u32 *words, int i)
 			static_cast<i64>(static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i])));
 	} else if constexpr (sizeof(T) == 4) {
 		return static_cast<Compute>(__uint_as_float(words[i]));
+	} else if constexpr (sizeof(T) == 1) {
+		return static_cast<Compute>(float8_at<T>(words, i));
 	} else {
 		const T half = {static_cast<u16>(i % 2 ? words[i / 2] >> 16 : words[i / 2])};
 		return static_cast<Compute>(element_widen(half));
@@ -112,7 +137,7 @@ DEVICE void element_unpack(const u32 *words, Compute (&out)[N])
 		out[i] = element_at<T, Compute>(words, i);
 }
 
-/* N numbers as elements of T in words; above an odd number of halves there are zeros. */
+/* N numbers as elements of T in words; above those that fill no word there are zeros. */
 template <typename T, int N, typename Compute>
 DEVICE void element_pack(const Compute (&in)[N], u32 *words)
 {
@@ -127,14 +152,25 @@ DEVICE void element_pack(const Compute (&in)[N], u32 *words)
 #pragma unroll
 		for (int i = 0; i < N; i++)
 			words[i] = __float_as_uint(static_cast<float>(in[i]));
-	} else {
+	} else if constexpr (sizeof(T) == 2) {
 #pragma unroll
 		for (int i = 0; i < N; i += 2) {
 			T low, high = {0};
-			element_narrow(static_cast<float>(in[i]), low);
+			element_narrow(element_near(in[i]), low);
 			if (i + 1 < N)
-				element_narrow(static_cast<float>(in[i + 1 < N ? i + 1 : i]), high);
+				element_narrow(element_near(in[i + 1 < N ? i + 1 : i]), high);
 			words[i / 2] = low.bits | static_cast<u32>(high.bits) << 16;
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i += 4) {
+			words[i / 4] = 0;
+#pragma unroll
+			for (int j = i; j < i + 4 && j < N; j += 2)
+				words[i / 4] |=
+					float8_pair<T>(element_near(in[j]),
+								   j + 1 < N ? element_near(in[j + 1 < N ? j + 1 : j]) : 0)
+					<< (j - i) * 8;
 		}
 	}
 }

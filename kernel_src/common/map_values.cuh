@@ -17,7 +17,12 @@ constexpr bool map_is = false;
 template <typename A>
 constexpr bool map_is<A, A> = true;
 template <typename T>
-constexpr bool map_is_half = map_is<T, f16> || map_is<T, bf16>;
+constexpr bool map_is_byte = map_is<T, f8e4m3> || map_is<T, f8e5m2>;
+template <typename T>
+constexpr bool map_is_byte<sat<T>> = true;
+/* Floats that are computed in f32. */
+template <typename T>
+constexpr bool map_is_narrow = map_is<T, f16> || map_is<T, bf16> || map_is_byte<T>;
 template <typename T>
 constexpr bool map_is_float = map_is<T, f32> || map_is<T, f64>;
 
@@ -27,6 +32,18 @@ constexpr bool map_is_float = map_is<T, f32> || map_is<T, f64>;
 template <typename T>
 struct map_computed {
 	typedef typename index_choose<(sizeof(T) < 4), i32, T>::type type;
+};
+template <>
+struct map_computed<f8e4m3> {
+	typedef f32 type;
+};
+template <>
+struct map_computed<f8e5m2> {
+	typedef f32 type;
+};
+template <typename T>
+struct map_computed<sat<T>> {
+	typedef f32 type;
 };
 template <>
 struct map_computed<f16> {
@@ -45,9 +62,10 @@ struct map_computed<map_bool> {
 template <typename T>
 DEVICE typename map_computed<T>::type map_from(u64 word)
 {
-	if constexpr (map_is_half<T>)
-		return element_widen(T{static_cast<u16>(word)});
-	else if constexpr (map_is<T, map_bool>)
+	if constexpr (map_is_narrow<T>) {
+		const u32 words[1] = {static_cast<u32>(word)};
+		return element_at<T, f32>(words, 0);
+	} else if constexpr (map_is<T, map_bool>)
 		return static_cast<u8>(word) != 0;
 	else if constexpr (map_is<T, f32>)
 		return __uint_as_float(static_cast<u32>(word));
@@ -57,13 +75,23 @@ DEVICE typename map_computed<T>::type map_from(u64 word)
 		return static_cast<T>(word);
 }
 
+/* The f32 on the way to a narrower float. */
+template <typename Value>
+DEVICE f32 map_near(Value value)
+{
+	if constexpr (map_is<Value, f64>)
+		return element_near(value);
+	else
+		return static_cast<f32>(value);
+}
+
 template <typename T, typename Value>
 DEVICE u64 map_bits(Value value)
 {
-	if constexpr (map_is_half<T>) {
-		T half;
-		element_narrow(static_cast<f32>(value), half);
-		return half.bits;
+	if constexpr (map_is_narrow<T>) {
+		T narrow;
+		element_narrow(map_near(value), narrow);
+		return narrow.bits;
 	} else if constexpr (map_is<T, map_bool>) {
 		return value != 0;
 	} else if constexpr (map_is<T, f32>) {
@@ -127,7 +155,9 @@ DEVICE typename map_computed<T>::type map_at(const u32 (&words)[WORDS], int v)
 
 	if constexpr (STEP == 0)
 		v = 0;
-	if constexpr (es == 8)
+	if constexpr (map_is_byte<T> && (STEP == 1 || STEP == 0))
+		return element_at<T, f32>(words, v);
+	else if constexpr (es == 8)
 		return map_from<T>(static_cast<u64>(words[2 * v + 1]) << 32 | words[2 * v]);
 	else if constexpr (es == 4 || (STEP != 1 && STEP != 0))
 		return map_from<T>(words[v]);
@@ -254,8 +284,8 @@ DEVICE T map_to(Value value)
 template <typename T, typename Value>
 DEVICE typename map_computed<T>::type map_cast(Value value)
 {
-	if constexpr (map_is_half<T>)
-		return map_from<T>(map_bits<T>(static_cast<f32>(value)));
+	if constexpr (map_is_narrow<T>)
+		return map_from<T>(map_bits<T>(value));
 	else if constexpr (map_is<T, map_bool>)
 		return value != static_cast<Value>(0);
 	else if constexpr (map_is_float<T>)

@@ -39,7 +39,7 @@ wrong "--shape '8x6': x comes from x.npy, which has 6x8" softmax --in x=x.npy --
 wrong "--shape 'scalar': x comes from x.npy, which has 6x8" softmax --in x=x.npy --shape scalar
 wrong "--stride '8,1': x comes from x.npy, and is contiguous" softmax --in x=x.npy --stride 8,1
 wrong "--offset '4': x comes from x.npy, and is contiguous" softmax --in x=x.npy --offset 4
-only='only u16 can be taken for another type, bf16'
+only='only u16 can be taken for another type, bf16, and u8 for f8e4m3 or f8e5m2'
 wrong "--dtype 'f16': x comes from x.npy, which has f32; $only" softmax --in x=x.npy --dtype f16
 wrong "--dtype 'f16': x comes from bits.npy, which has u16; $only" \
 	softmax --in x=bits.npy --dtype x=f16
@@ -73,6 +73,10 @@ unreadable "big.npy: it is big-endian (descr '>f4'); save x.astype(x.dtype.newby
 	big.npy
 typeless="its elements are two bytes without a type (descr '<V2', as NumPy stores bf16)"
 unreadable "void.npy: $typeless; save x.view(numpy.uint16), and say --dtype NAME=bf16" void.npy
+sed "s/|u1/|V1/" "$DIR/idx.npy" >"$DIR/byte.npy"
+typeless="its elements are one byte without a type (descr '|V1', as NumPy stores floats of 8 bits)"
+unreadable "byte.npy: $typeless; save x.view(numpy.uint8), and say --dtype NAME=f8e4m3 or f8e5m2" \
+	byte.npy
 prints 1 kiln run softmax --in x=none.npy --json <<'END'
 {"error":"KILN_EIO","message":"run: none.npy cannot be opened: No such file or directory"}
 ! kiln: run: none.npy cannot be opened: No such file or directory
@@ -114,6 +118,13 @@ grep -q '^to file        y 8x6 bf16, half.npy$' "$DIR/out" || fails "no bf16: $(
 is half.npy '<u2' 8x6 'x("bits.npy")[i % 6 * 8 + i // 6]'
 runs softmax --in x=bits.npy --dtype bf16
 grep -q '^data           6x8 bf16' "$DIR/out" || fails "no bf16: $(cat "$DIR/out")"
+
+# Floats of 8 bits are u8: 0x7e is 448, and beyond it there is NaN.
+file codes.npy '|u1' 4 '[0x38, 0x7e, 0xff, 0x01][i]'
+runs map 'y[i] = x[i] * 2' --in x=codes.npy --dtype x=f8e4m3 --out y=twice.npy
+is twice.npy '|u1' 4 '[0x40, 0x7f, 0x7f, 0x02][i]'
+runs map 'y[i] = sat_f8e5m2(x[i] * 256)' --in x=codes.npy --dtype x=f8e4m3 --out y=wide.npy
+is wide.npy '|u1' 4 '[0x5c, 0x7b, 0x7f, 0x38][i]'
 
 # What files name is there; shapes follow from them, and the rest is random.
 runs layer_norm --in x=x.npy --in gamma=gamma.npy --out y=ln.npy --out mean=mean.npy

@@ -91,7 +91,7 @@ wrong "'kiln run raw' needs --block, as --block 64 or --block 16x16" k.cu --entr
 		wrong "--out '$out': expected FILE:TYPE:SHAPE, as y.npy:f32:1024x1024" \
 			k.cu --entry k $launch --out "$out"
 	done
-	types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128'
+	types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128 f8e4m3 f8e5m2'
 	wrong "--out 'f8': it is no element type; there are $types" \
 		k.cu --entry k $launch --out y.npy:f8:6
 	wrong "--out '6x': expected non-negative integers separated by 'x' or ','" \

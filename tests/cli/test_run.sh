@@ -99,7 +99,7 @@ for words in "making the data, and calling" "verifying by plain loops" \
 done
 
 # Every element type, and each of the variants by shape; rank 0, no elements, strides, offsets.
-for dtype in f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128; do
+for dtype in f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128 f8e4m3 f8e5m2; do
 	json "j['verified'] == 1260 and j['dtype'] == '$dtype'" \
 		"$KILN" run permute --shape 35x36 --perm 1,0 --dtype $dtype
 done

@@ -46,7 +46,7 @@ wrong "--perm '0,2': axis 2 is out of range; 2 axes are 0..1" run permute --shap
 wrong "--perm '0,1,2': 3 axes for 2 axes of --shape '2x3'" run permute --shape 2x3 --perm 0,1,2
 wrong "--stride '1': 1 strides for 2 axes of --shape '2x3'" \
 	run permute --shape 2x3 --stride 1 --perm 1,0
-types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128'
+types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128 f8e4m3 f8e5m2'
 wrong "--dtype 'f8': it is no element type; there are $types" \
 	run permute --shape 2x3 --perm 1,0 --dtype f8
 wrong "--offset '4X': expected bytes, as 4096, 64K, 1.5M, 2GiB" \

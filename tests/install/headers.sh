@@ -132,11 +132,14 @@ int main(void)
 	t = keep;
 	CHECK(kiln_dlpack_describe(&t, &k, &bytes) == KILN_OK && bytes == 0);
 	DLDataType bf16 = {4, 16, 1}, c128 = {5, 128, 1}, boolean = {6, 8, 1}, pair = {2, 32, 2};
-	DLDataType odd = {0, 4, 1}, f8 = {2, 8, 1}, newer = {10, 8, 1};
+	DLDataType odd = {0, 4, 1}, f8 = {2, 8, 1}, newer = {11, 8, 1};
+	DLDataType e4m3 = {10, 8, 1}, e5m2 = {12, 8, 1}, wide = {12, 16, 1};
 	CHECK(kiln_dlpack_dtype(bf16) == KILN_BF16 && kiln_dlpack_dtype(c128) == KILN_C128);
 	CHECK(kiln_dlpack_dtype(boolean) == KILN_BOOL && kiln_dlpack_dtype(pair) == KILN_DTYPE_NONE);
 	CHECK(kiln_dlpack_dtype(odd) == KILN_DTYPE_NONE && kiln_dlpack_dtype(f8) == KILN_DTYPE_NONE);
 	CHECK(kiln_dlpack_dtype(newer) == KILN_DTYPE_NONE);
+	CHECK(kiln_dlpack_dtype(e4m3) == KILN_F8E4M3 && kiln_dlpack_dtype(e5m2) == KILN_F8E5M2);
+	CHECK(kiln_dlpack_dtype(wide) == KILN_DTYPE_NONE);
 	return failed;
 }
 END

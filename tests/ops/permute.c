@@ -265,10 +265,10 @@ static void add_offsets(void)
 	static const struct {
 		kiln_dtype dtype;
 		uint32_t x, y;
-	} offsets[] = {{KILN_U8, 1, 0},   {KILN_U8, 0, 3},   {KILN_U8, 8, 8},   {KILN_BF16, 2, 0},
-				   {KILN_BF16, 4, 6}, {KILN_BF16, 1, 0}, {KILN_I32, 4, 0},  {KILN_I32, 8, 4},
-				   {KILN_I32, 2, 0},  {KILN_I32, 0, 1},  {KILN_I64, 8, 0},  {KILN_I64, 4, 4},
-				   {KILN_C128, 8, 0}, {KILN_C128, 0, 4}, {KILN_C128, 1, 1}, {KILN_U16, 15, 15}};
+	} offsets[] = {{KILN_U8, 1, 0},   {KILN_F8E5M2, 0, 3}, {KILN_F8E4M3, 8, 8}, {KILN_BF16, 2, 0},
+				   {KILN_BF16, 4, 6}, {KILN_BF16, 1, 0},   {KILN_I32, 4, 0},    {KILN_I32, 8, 4},
+				   {KILN_I32, 2, 0},  {KILN_I32, 0, 1},    {KILN_I64, 8, 0},    {KILN_I64, 4, 4},
+				   {KILN_C128, 8, 0}, {KILN_C128, 0, 4},   {KILN_C128, 1, 1},   {KILN_U16, 15, 15}};
 
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		for (size_t k = 0; k < sizeof(problems) / sizeof(problems[0]); k++) {
@@ -397,8 +397,8 @@ static void random_strides(uint64_t *state, struct cases_operand *x)
 
 static void add_random(uint64_t *state, struct cases_case *out)
 {
-	static const kiln_dtype dtypes[] = {KILN_I8,  KILN_F16, KILN_BF16, KILN_F32,  KILN_U32,
-										KILN_F64, KILN_I64, KILN_C64,  KILN_C128, KILN_U8};
+	static const kiln_dtype dtypes[] = {KILN_F8E4M3, KILN_F16, KILN_BF16, KILN_F32,  KILN_U32,
+										KILN_F64,    KILN_I64, KILN_C64,  KILN_C128, KILN_U8};
 	static const int64_t sizes[] = {1,  2,  2,  3,  3,  4,  5,  7,  8,   12, 16,
 									24, 31, 32, 33, 48, 64, 65, 96, 128, 130};
 	struct problem problem = {0};

@@ -82,8 +82,9 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 	if (dtype == KILN_DTYPE_NONE)
 		return KILN_OK; /* the problem is zeroed */
 	if (!kernel_dtype_bytes(dtype))
-		return ERROR(KILN_EINVAL, "%s has element type %lld, which does not exist", name,
-					 (long long)dtype);
+		return ERROR(KILN_EINVAL,
+					 "%s has element type %lld, which a daemon of version %s does not have", name,
+					 (long long)dtype, KILN_VERSION_STRING);
 	tensor->dtype = (kiln_dtype)dtype;
 	tensor->rank = wire_get_ints(map, "s", tensor->shape, KILN_MAX_RANK);
 	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK)

@@ -90,7 +90,7 @@ struct map_node {
 	int column;           /* of the statement, from 1 */
 	int which;
 	int kids, kid[MAP_KIDS];
-	int64_t i; /* of a whole number */
+	int64_t i; /* of a whole number; of a cast: 1 if it saturates */
 	double f;
 	bool ranged; /* an integer that is low .. high */
 	int64_t low, high;
@@ -129,6 +129,7 @@ struct map {
 	enum map_reduce reduce;
 	int value; /* node: the right side */
 	enum map_type result;
+	bool saturates; /* what is stored */
 	bool scalar_used[KERNEL_MAX_ATTRS];
 	bool operand_used[KERNEL_MAX_OPERANDS];
 	enum map_bounds bounds;
@@ -257,8 +258,9 @@ bool map_moves(const struct map *map, const struct map_access *access,
 /* An expression of the tree, in the type `as`. */
 void map_emit(const struct map *map, const struct map_loops *loops, int node, enum map_type as,
 			  struct plan_text *out);
-const char *map_element_name(kiln_dtype dtype); /* "f16", "map_bool" */
-const char *map_cpp_name(enum map_type type);   /* "float" */
+/* "f16", "map_bool", "sat<f8e4m3>" */
+const char *map_element_name(kiln_dtype dtype, bool saturates);
+const char *map_cpp_name(enum map_type type); /* "float" */
 /* Number of a scalar's parameter of that type, in the order in which map_scalars lists them. */
 struct map_scalar {
 	int attr;

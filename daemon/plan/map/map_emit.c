@@ -15,8 +15,10 @@ const char *map_cpp_name(enum map_type type)
 	return names[type];
 }
 
-const char *map_element_name(kiln_dtype dtype)
+const char *map_element_name(kiln_dtype dtype, bool saturates)
 {
+	if (saturates)
+		return dtype == KILN_F8E4M3 ? "sat<f8e4m3>" : "sat<f8e5m2>";
 	return dtype == KILN_BOOL ? "map_bool" : plan_dtype_name(dtype);
 }
 
@@ -64,7 +66,7 @@ static void emit_access(const struct map *map, const struct map_loops *loops, in
 			continue;
 		if (access->direct)
 			plan_print(out, "map_at<%s, %lld>(held.a%d, v)",
-					   map_element_name(map->problem->tensors[node->which].dtype),
+					   map_element_name(map->problem->tensors[node->which].dtype, false),
 					   (long long)map_step(map, access, loops), i);
 		else
 			plan_print(out, "take%d(at, held, v, strays)", i);
@@ -176,7 +178,7 @@ static void emit_own(const struct map *map, const struct map_loops *loops, int n
 		emit_call(map, loops, node, out);
 		break;
 	case MAP_CAST:
-		plan_print(out, "map_cast<%s>(", map_element_name((kiln_dtype)node->which));
+		plan_print(out, "map_cast<%s>(", map_element_name((kiln_dtype)node->which, node->i != 0));
 		map_emit(map, loops, node->kid[0], map->node[node->kid[0]].type, out);
 		plan_print(out, ")");
 		break;

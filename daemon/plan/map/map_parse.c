@@ -141,10 +141,14 @@ static int call(struct map_parser *parser, const char *name, int column)
 	};
 	int node = map_parse_add(parser, MAP_CALL, column), which = -1;
 	struct map_node *made = &parser->map->node[node];
+	bool saturates = strncmp(name, "sat_f8", 6) == 0;
+	const char *type = saturates ? name + 4 : name;
 
 	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++) {
-		if (strcmp(casts[i].name, name) == 0 && casts[i].dtype < KILN_C64) {
+		if (strcmp(casts[i].name, type) == 0 && casts[i].dtype != KILN_C64 &&
+			casts[i].dtype != KILN_C128) {
 			made->kind = MAP_CAST;
+			made->i = saturates;
 			which = (int)casts[i].dtype;
 		}
 	}

@@ -9,6 +9,8 @@
 enum map_type map_type_of(kiln_dtype dtype)
 {
 	switch (dtype) {
+	case KILN_F8E4M3:
+	case KILN_F8E5M2:
 	case KILN_F16:
 	case KILN_BF16:
 	case KILN_F32:
@@ -312,5 +314,12 @@ int map_types(struct map *map)
 						  "the right side is %s and %s is bool; write bool(...) around it, or a "
 						  "comparison",
 						  map_type_name(value->type), map->name[map->output]);
+	/* A cast of all to the output's dtype is the rounding of the store. */
+	if (map->reduce == MAP_PLAIN && value->kind == MAP_CAST && value->which == (int)dtype &&
+		map_is_float(value->type) && map_is_float(map->node[value->kid[0]].type)) {
+		map->saturates = value->i != 0;
+		map->value = value->kid[0];
+		map->result = map->node[map->value].type;
+	}
 	return KILN_OK;
 }

@@ -14,7 +14,8 @@ static const char *offset_name(const struct map_loops *loops)
 
 static const char *operand_type(const struct map *map, int operand)
 {
-	return map_element_name(map->problem->tensors[operand].dtype);
+	return map_element_name(map->problem->tensors[operand].dtype,
+							operand == map->output && map->saturates);
 }
 
 bool map_has_checks(const struct map *map)

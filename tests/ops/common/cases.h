@@ -36,7 +36,8 @@ enum cases_fill {
 	CASES_STRAY,     /* the same, but the first and some others are beyond, as far as they can */
 	CASES_BOXES,     /* of four: x1, y1, x2, y2; with most, none where TARGETS are padding */
 	CASES_TARGETS,   /* such without, and zeros where they are padding */
-	CASES_OFFSETS    /* rising from 0 to most */
+	CASES_OFFSETS,   /* rising from 0 to most */
+	CASES_EDGES      /* floats at which roundings to 8 bits change; of 8 and 16 bits each in turn */
 };
 
 struct cases_operand {

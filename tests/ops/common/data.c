@@ -90,17 +90,23 @@ void cases_attrs(const struct cases_case *c, kiln_attr attrs[CASES_MAX_ATTRS])
 
 /* ---- Numbers ---- */
 
+/* The first bits that are no number: an infinity, or of f8e4m3, which has none, NaN. */
+static uint32_t end_of(int exponent_bits, int fraction_bits)
+{
+	return exponent_bits == 4 ? 0x7f : (uint32_t)((1 << exponent_bits) - 1) << fraction_bits;
+}
+
 /* A double as a float of so many bits, to nearest, ties to even. */
 static uint32_t narrow(double value, int exponent_bits, int fraction_bits)
 {
 	uint64_t bits, fraction, kept, rest, half;
 	int bias = (1 << (exponent_bits - 1)) - 1, shift = 52 - fraction_bits, exponent;
-	uint32_t sign, infinity = (uint32_t)((1 << exponent_bits) - 1) << fraction_bits;
+	uint32_t sign, infinity = end_of(exponent_bits, fraction_bits);
 
 	memcpy(&bits, &value, sizeof(bits));
 	sign = (uint32_t)(bits >> 63) << (exponent_bits + fraction_bits);
 	if (isnan(value))
-		return sign | infinity | 1u << (fraction_bits - 1);
+		return sign | ((1u << (exponent_bits + fraction_bits)) - 1);
 	if (isinf(value))
 		return sign | infinity;
 	exponent = (int)(bits >> 52 & 2047) - 1023 + bias;
@@ -125,9 +131,10 @@ static double widen(uint32_t bits, int exponent_bits, int fraction_bits)
 	int bias = (1 << (exponent_bits - 1)) - 1, most = (1 << exponent_bits) - 1;
 	int exponent = (int)(bits >> fraction_bits) & most;
 	uint32_t fraction = bits & ((1u << fraction_bits) - 1);
+	uint32_t size = bits & ~(1u << (exponent_bits + fraction_bits));
 	double value;
 
-	if (exponent == most) {
+	if (size >= end_of(exponent_bits, fraction_bits)) {
 		value = fraction ? NAN : INFINITY;
 	} else if (exponent == 0) {
 		value = ldexp(fraction, 1 - bias - fraction_bits);
@@ -148,6 +155,10 @@ double cases_get(kiln_dtype dtype, const void *memory, int64_t i)
 		return value;                                                         \
 	} while (0)
 	switch (dtype) {
+	case KILN_F8E4M3:
+		GET(uint8_t, widen(x, 4, 3));
+	case KILN_F8E5M2:
+		GET(uint8_t, widen(x, 5, 2));
 	case KILN_F16:
 		GET(uint16_t, widen(x, 5, 10));
 	case KILN_BF16:
@@ -189,6 +200,10 @@ void cases_put(kiln_dtype dtype, void *memory, int64_t i, double value)
 		return;                                                         \
 	} while (0)
 	switch (dtype) {
+	case KILN_F8E4M3:
+		PUT(uint8_t, narrow(value, 4, 3));
+	case KILN_F8E5M2:
+		PUT(uint8_t, narrow(value, 5, 2));
 	case KILN_F16:
 		PUT(uint16_t, narrow(value, 5, 10));
 	case KILN_BF16:
@@ -258,7 +273,8 @@ void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed)
 
 static bool is_float(kiln_dtype dtype)
 {
-	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+	return dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2 || dtype == KILN_F16 ||
+		   dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
 }
 
 /* Of mean 0 and deviation 1, within 3.5: the sum of four even ones. */
@@ -276,6 +292,43 @@ static double positive(uint64_t word)
 	double even = ((double)(word >> 11) + 1) * 0x1p-53;
 
 	return 3 * even * even + 0x1p-60;
+}
+
+/* Number `code` of a float of 8 bits, going on beyond the largest. */
+static double of_eight_bits(int code, int fraction_bits, int least)
+{
+	int normal = 1 << fraction_bits;
+
+	return code < normal ? ldexp(code, least)
+						 : ldexp(normal + code % normal, least + code / normal - 1);
+}
+
+/*
+ * Where roundings to 8 bits change: both types' numbers, the middles between them, and what f32 and
+ * f64 have next to these, of both signs.  Beyond EDGES any numbers, most of such sizes.
+ */
+#define EDGES (2 * 128 * 20)
+static double edge(uint64_t word, int64_t i)
+{
+	static const double others[] = {
+		(double)NAN, (double)INFINITY, -(double)INFINITY, 1e300, -1e300, 1e-300, 3e38, -1e-40};
+	int fraction_bits = i % 2 ? 2 : 3, least = i % 2 ? -16 : -9, code = (int)(i / 2 % 128);
+	int way = (int)(i / 256 % 20), nudge = way / 2 % 5;
+	double value = of_eight_bits(code, fraction_bits, least), end = nudge % 2 ? 1e9 : -1e9;
+
+	if (i >= EDGES && word % 32 < 8)
+		return others[word % 32];
+	if (i >= EDGES) {
+		value = ldexp(1 + (double)(word >> 12) * 0x1p-52, (int)(word >> 6 & 31) - 18);
+		return word & 32 ? -value : value;
+	}
+	if (way & 1)
+		value = (value + of_eight_bits(code + 1, fraction_bits, least)) / 2;
+	if (nudge > 2)
+		value = nextafter(value, end);
+	else if (nudge > 0)
+		value = (double)nextafterf((float)value, (float)end);
+	return way >= 10 ? -value : value;
 }
 
 /* Most within 0 .. most, and the ends and what lies beyond them. */
@@ -342,6 +395,10 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 		cases_fill((char *)bytes + begin, begin, (uint64_t)(last - first) * element, seed);
 		return;
 	}
+	for (int64_t i = first; i < last && fill == CASES_EDGES && cases_element(operand) < 4; i++)
+		memcpy((char *)bytes + i * cases_element(operand), &i, cases_element(operand));
+	if (fill == CASES_EDGES && cases_element(operand) < 4)
+		return;
 	for (int64_t i = first; i < last; i++) {
 		uint64_t word = word_at(seed, i);
 		double value;
@@ -358,6 +415,8 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 			value = positive(word) / columns;
 		else if (fill == CASES_LOGARITHM)
 			value = log(positive(word) / columns);
+		else if (fill == CASES_EDGES)
+			value = edge(word, i);
 		else
 			value = mean + deviation * normal(word);
 		cases_put(dtype, bytes, i, value);

@@ -78,11 +78,16 @@ void cases_judge_value(struct cases_verdict *verdict, int operand, int64_t eleme
 
 bool reference_overflows(kiln_dtype dtype, double got, double expected, double allowed)
 {
-	double largest = dtype == KILN_F16    ? 65520
-					 : dtype == KILN_BF16 ? 0x1.ffp127
-					 : dtype == KILN_F32  ? 0x1.ffffffp127
-										  : DBL_MAX;
+	double largest = dtype == KILN_F8E4M3   ? 464
+					 : dtype == KILN_F8E5M2 ? 61440
+					 : dtype == KILN_F16    ? 65520
+					 : dtype == KILN_BF16   ? 0x1.ffp127
+					 : dtype == KILN_F32    ? 0x1.ffffffp127
+											: DBL_MAX;
 
+	/* f8e4m3 has NaN there. */
+	if (dtype == KILN_F8E4M3 && isnan(got))
+		return fabs(expected) + allowed > largest;
 	return isinf(got) && (got > 0 ? expected : -expected) + allowed >= largest;
 }
 
@@ -278,6 +283,10 @@ double reference_ulp(kiln_dtype dtype, double value)
 	bits &= UINT64_C(0x7ff) << 52;
 	memcpy(&value, &bits, sizeof(value));
 	switch (dtype) {
+	case KILN_F8E4M3:
+		return fmax(value * 0x1p-3, 0x1p-9);
+	case KILN_F8E5M2:
+		return fmax(value * 0x1p-2, 0x1p-16);
 	case KILN_F16:
 		return fmax(value * 0x1p-10, 0x1p-24);
 	case KILN_BF16:
@@ -291,7 +300,7 @@ double reference_ulp(kiln_dtype dtype, double value)
 
 double reference_rounding(kiln_dtype dtype, double value)
 {
-	return dtype == KILN_F16 || dtype == KILN_BF16 ? reference_ulp(dtype, value) : 0;
+	return dtype == KILN_F32 || dtype == KILN_F64 ? 0 : reference_ulp(dtype, value);
 }
 
 double reference_relative(kiln_dtype dtype, double f32)

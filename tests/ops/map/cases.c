@@ -4,7 +4,8 @@
  *
  * A case is a row of a table: the statement, the operands' names, and what each of them is:
  * "f32 8x16", "i32 16 %40" (indices below 40), "u8 16 !40" (some of them beyond), "f16 8x16 @2"
- * (begins 2 bytes into its memory), "f32 8x16 ^32,1" (strides).
+ * (begins 2 bytes into its memory), "f32 8x16 ^32,1" (strides), "f32 8195 #" (what rounds to 8 bits
+ * with difficulty).
  */
 #include "value.h"
 #include "map.h"
@@ -86,14 +87,23 @@ static void answer(const struct reference *r, int output, int64_t element,
 				   const struct eval_value *value)
 {
 	kiln_dtype dtype = r->c->operand[output].dtype;
+	struct eval_value rounded;
+	uint8_t bits;
 	double number;
 
-	if (value->real && isinf(value->error)) {
+	if (eval_is_real(dtype)) {
+		rounded = eval_rounded(dtype, eval_as_real(*value));
+		number = rounded.value;
+		if (isinf(rounded.error))
+			reference_value(r, output, element, number, -1);
+		else if (cases_element(&r->c->operand[output]) > 1 || rounded.error > 0)
+			reference_value(r, output, element, number, rounded.error);
+		else { /* also the bits of a NaN are known */
+			cases_put(dtype, &bits, 0, isnan(number) ? (double)NAN : number);
+			reference_bytes(r, output, element, &bits);
+		}
+	} else if (value->real && isinf(value->error)) {
 		reference_value(r, output, element, value->value, -1);
-	} else if (eval_is_real(dtype)) {
-		number = eval_as_real(*value).value;
-		reference_value(r, output, element, number,
-						eval_as_real(*value).error + eval_rounding(dtype, number));
 	} else {
 		/* The low bytes come first; beyond 2^53 a double does not tell neighbours apart. */
 		number = dtype == KILN_BOOL ? value->whole != 0 : cases_get(dtype, &value->whole, 0);
@@ -151,11 +161,6 @@ static kiln_dtype dtype_of(const char *text)
 	return KILN_DTYPE_NONE;
 }
 
-static bool is_float(kiln_dtype dtype)
-{
-	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
-}
-
 static const char *read_list(const char *at, char separator, int64_t *values, int *count)
 {
 	char *end;
@@ -182,7 +187,7 @@ static const char *read_operand(struct cases_case *c, int i, const char *at, boo
 		at = read_list(at, 'x', shape.size, &shape.rank);
 	operand = output ? make_output(c, i, dtype, &shape) : make_input(c, i, dtype, &shape);
 	if (!output)
-		operand->fill = is_float(dtype) ? CASES_NORMAL : CASES_BITS;
+		operand->fill = eval_is_real(dtype) ? CASES_NORMAL : CASES_BITS;
 	for (at += *at == ' '; *at && *at != ';'; at += *at == ' ') {
 		char mark = *at++;
 		int64_t values[KILN_MAX_RANK];
@@ -191,6 +196,8 @@ static const char *read_operand(struct cases_case *c, int i, const char *at, boo
 			operand->offset = (uint32_t)values[0];
 		else if (mark == '^')
 			make_strided(operand, values);
+		else if (mark == '#')
+			operand->fill = CASES_EDGES;
 		else
 			operand->fill = mark == '!' ? CASES_STRAY : CASES_INDICES;
 		operand->most = values[0];
@@ -272,6 +279,30 @@ static const struct row rows[] = {
 	{"y[i,j] = x[i,j] * s + b[i]", "x,b,y", "bf16 9x64; bf16 9; bf16 9x64", "s=3", 0},
 	{"y[i,j] = x[i,j] * s + t", "x,y", "f32 31x17; f32 31x17", "s=-1.5 t=4", 0},
 	{"y[i,j] = x[j,i]", "x,y", "f32 40x60; f32 60x40", NULL, 0},
+	/* Floats of 8 bits: whatever rounds to them with difficulty, and each of them back. */
+	{"y[i] = x[i]", "x,y", "f32 8195 #; f8e4m3 8195", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f32 8195 #; f8e5m2 8195", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f64 8195 #; f8e4m3 8195", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f64 8195 #; f8e5m2 8195", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f16 65536 #; f8e4m3 65536", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f16 65536 #; f8e5m2 65536", NULL, 0},
+	{"y[i] = x[i]", "x,y", "bf16 65536 #; f8e4m3 65536", NULL, 0},
+	{"y[i] = x[i]", "x,y", "bf16 65536 #; f8e5m2 65536", NULL, 0},
+	{"y[i] = sat_f8e4m3(x[i])", "x,y", "f32 8195 #; f8e4m3 8195", NULL, 0},
+	{"y[i] = sat_f8e5m2(x[i])", "x,y", "f32 8195 #; f8e5m2 8195", NULL, 0},
+	{"y[i] = sat_f8e4m3(x[i])", "x,y", "f64 8195 #; f8e4m3 8195", NULL, 0},
+	{"y[i] = sat_f8e5m2(x[i])", "x,y", "f16 65536 #; f8e5m2 65536", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f8e4m3 256 #; f32 256", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f8e5m2 259 #; f32 259", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f8e4m3 4099 # @3; f8e4m3 4099 @1", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f8e5m2 256 #; f8e4m3 256", NULL, 0},
+	{"y[i] = f8e4m3(x[i]) - x[i]", "x,y", "f32 8195 #; f32 8195", NULL, 0},
+	{"y[i] = sat_f8e5m2(x[i]) + f8e4m3(x[i])", "x,y", "f16 300; f64 300", NULL, 0},
+	{"y[i,j] = x[i,j] * s + b[j]", "x,b,y", "f8e4m3 60x96; f8e5m2 96; f8e4m3 60x96", "s=2.5", 0},
+	{"y[i,j] = x[j,i] * s", "x,y", "f8e5m2 40x60; bf16 60x40", "s=0.5", 0},
+	{"y[i] += x[i,j] * w[j]", "x,w,y", "f8e4m3 9x1000; f8e4m3 1000; f8e5m2 9", NULL, 0},
+	{"y[i] = f16(x[i])", "x,y", "f64 8195 #; f16 8195", NULL, 0},
+	{"y[i] = x[i]", "x,y", "f64 8195 #; bf16 8195", NULL, 0},
 	{"y[i,j] = x[i,j] + b[i,j]", "x,b,y", "f32 8x16 ^32,1; f32 8x16 ^1,8; f32 8x16", NULL, 0},
 	{"y[i,j] = x[i,j] + b[i,j]", "x,b,y", "f32 8x16 ^0,1; f32 8x1; f32 8x16", NULL, 0},
 	{"y[i,j] = x[i,j] - b[i,j]", "x,b,y", "f32 1x16; f16 8x1; f32 8x16", NULL, 0},

@@ -77,6 +77,8 @@ kiln_dtype eval_called(const char *name, const struct eval_value *args, int coun
 
 	if (!strcmp(name, "isnan") || !strcmp(name, "isinf") || !strcmp(name, "isfinite"))
 		return KILN_BOOL;
+	if (!strncmp(name, "sat_f8", 6))
+		name += 4;
 #define NAMED(NAME, type, value, bytes) \
 	if (!strcmp(name, #type))           \
 		return KILN_##NAME;

@@ -137,7 +137,7 @@ struct eval_value eval_smaller(struct eval_value a, struct eval_value b, bool le
 	return out;
 }
 
-static struct eval_value cast(struct eval *eval, const char *name, struct eval_value a)
+static struct eval_value cast(const char *name, struct eval_value a)
 {
 	static const struct {
 		const char *name;
@@ -169,16 +169,17 @@ static struct eval_value cast(struct eval *eval, const char *name, struct eval_v
 						 whole(a.value >= 0x1p63 ? (int64_t)(uint64_t)a.value : (int64_t)a.value));
 	}
 	a = eval_as_real(a);
-	if (!strcmp(name, "f16"))
-		return real(eval, a.value, a.error + eval_rounding(KILN_F16, a.value));
-	if (!strcmp(name, "bf16"))
-		return real(eval, a.value, a.error + eval_rounding(KILN_BF16, a.value));
-	return real(eval, a.value,
-				a.error + eval_rounding(name[1] == '3' ? KILN_F32 : KILN_F64, a.value));
+	if (!strncmp(name, "sat_", 4)) {
+		double most = strcmp(name, "sat_f8e4m3") ? 57344 : 448;
+		a.value = a.value > most ? most : a.value < -most ? -most : a.value;
+	}
+	return eval_rounded(eval_called(name, &a, 1), a);
 }
 
 static bool is_type(const char *name)
 {
+	if (!strncmp(name, "sat_f8", 6))
+		return true;
 #define IS_TYPE(NAME, type, value, bytes) \
 	if (!strcmp(name, #type))             \
 		return true;
@@ -210,7 +211,7 @@ static struct eval_value result_of(struct eval *eval, const char *name, struct e
 	if (!strcmp(name, "isfinite"))
 		return whole(isfinite(eval_as_real(args[0]).value) != 0);
 	if (is_type(name))
-		return cast(eval, name, args[0]);
+		return cast(name, args[0]);
 	return call_real(eval, name, args, count);
 }
 

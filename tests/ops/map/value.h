@@ -10,6 +10,8 @@
 /* Element number i of memory, and what one rounding to a type may add (eval.c). */
 struct eval_value eval_load(kiln_dtype dtype, const void *memory, int64_t i);
 double eval_rounding(kiln_dtype dtype, double value);
+/* A float as the type has it. */
+struct eval_value eval_rounded(kiln_dtype dtype, struct eval_value a);
 bool eval_is_real(kiln_dtype dtype);
 bool eval_is_sign(const struct eval_token *token, const char *sign);
 

@@ -90,6 +90,18 @@ static void reals_are_rounded_once(void **state)
 		{"bf16:3.3895e38", 0x7f7f},
 		{"bf16:9.2e-41", 0x0001}, /* the least */
 		{"bf16:nan", 0x7fc0},
+		{"f8e4m3:-1.5", 0xbc},
+		{"f8e4m3:464", 0x7e}, /* a tie, to the largest */
+		{"f8e4m3:464.1", 0x7f},
+		{"f8e4m3:-inf", 0xff},
+		{"f8e4m3:nan", 0x7f},
+		{"f8e4m3:0.0009765625", 0x00}, /* half of the least */
+		{"f8e4m3:0.00098", 0x01},
+		{"f8e5m2:1.125", 0x3c}, /* ties */
+		{"f8e5m2:-1.375", 0xbe},
+		{"f8e5m2:61439", 0x7b},
+		{"f8e5m2:61440", 0x7c},
+		{"f8e5m2:1e-5", 0x01},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

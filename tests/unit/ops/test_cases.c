@@ -73,6 +73,47 @@ static void narrow_floats_round_once(void **state)
 	}
 }
 
+/* Between two numbers of 8 bits the nearer one counts, in the middle the even one. */
+static void floats_of_eight_bits_are_rounded(void **state)
+{
+	static const struct {
+		kiln_dtype dtype;
+		int fraction, least, most; /* most: the code of the largest number */
+		uint8_t over;              /* what is beyond */
+	} types[] = {{KILN_F8E4M3, 3, -9, 0x7e, 0x7f}, {KILN_F8E5M2, 2, -16, 0x7b, 0x7c}};
+
+	(void)state;
+	for (int t = 0; t < 2; t++) {
+		double number[2] = {0, ldexp(1, types[t].least)}, step = number[1];
+		for (int code = 0; code <= types[t].most; code++) {
+			uint8_t bits[4] = {(uint8_t)code}, next = (uint8_t)(code + 1);
+			double middle = (number[0] + number[1]) / 2;
+			next = code == types[t].most ? types[t].over : next;
+			assert_true(cases_get(types[t].dtype, bits, 0) == number[0]);
+			cases_put(types[t].dtype, bits, 0, -number[0]);
+			assert_int_equal(bits[0], code | 0x80);
+			cases_put(types[t].dtype, bits, 1, nextafter(middle, 0));
+			cases_put(types[t].dtype, bits, 2, middle);
+			cases_put(types[t].dtype, bits, 3, nextafter(middle, 1e9));
+			assert_int_equal(bits[1], code);
+			assert_int_equal(bits[2], code % 2 ? next : code);
+			assert_int_equal(bits[3], next);
+			/* The steps double after each whole round of fractions. */
+			number[0] = number[1];
+			step *= code + 1 >= 2 << types[t].fraction && (code + 1) % (1 << types[t].fraction) == 0
+						? 2
+						: 1;
+			number[1] += step;
+		}
+	}
+	for (int code = 0x7c; code < 0x80; code++) {
+		uint8_t bits = (uint8_t)code;
+		double value = cases_get(KILN_F8E5M2, &bits, 0);
+		assert_true(code == 0x7c ? value == (double)INFINITY : isnan(value));
+		assert_true(code < 0x7f || isnan(cases_get(KILN_F8E4M3, &bits, 0)));
+	}
+}
+
 static void numbers_come_back(void **state)
 {
 	static const struct {
@@ -340,9 +381,13 @@ static void judges_miss_nothing_written(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(narrow_floats_round_once),    cmocka_unit_test(numbers_come_back),
-		cmocka_unit_test(data_are_as_called),          cmocka_unit_test(rows_are_unusual),
-		cmocka_unit_test(flags_and_lengths),           cmocka_unit_test(one_number_is_judged),
+		cmocka_unit_test(narrow_floats_round_once),
+		cmocka_unit_test(floats_of_eight_bits_are_rounded),
+		cmocka_unit_test(numbers_come_back),
+		cmocka_unit_test(data_are_as_called),
+		cmocka_unit_test(rows_are_unusual),
+		cmocka_unit_test(flags_and_lengths),
+		cmocka_unit_test(one_number_is_judged),
 		cmocka_unit_test(judges_miss_nothing_written),
 	};
 

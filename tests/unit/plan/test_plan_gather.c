@@ -62,11 +62,11 @@ static void dtypes(void **state)
 	(void)state;
 	refused(&p, "gather: idx is i16; it must be u8, u16, i32 or i64");
 	p = gather(true, KILN_BOOL, KILN_I32, 2, 3, 40, 50);
-	refused(&p, "gather_backward: ddst is bool; it must be a float or an integer, which can be "
-				"added up");
-	p = gather(true, KILN_C64, KILN_I32, 2, 3, 40, 50);
-	refused(&p, "gather_backward: ddst is c64; it must be a float or an integer, which can be "
-				"added up");
+	refused(&p, "gather_backward: ddst is bool; it must be an integer or a float of 16 bits or "
+				"more, which can be added up");
+	p = gather(true, KILN_F8E5M2, KILN_I32, 2, 3, 40, 50);
+	refused(&p, "gather_backward: ddst is f8e5m2; it must be an integer or a float of 16 bits or "
+				"more, which can be added up");
 	p = usual(false);
 	p.tensors[2].dtype = KILN_I32;
 	refused(&p, "gather: src is f32 and dst is i32; they must agree");
