@@ -204,6 +204,40 @@ static void test_crash_of_a_users(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The cache has a bound for each text of a failure. */
+static void test_long_key(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_raw wrong = raw_with(&wrong_h);
+	kiln_reply *shown = NULL;
+	char sentence[512];
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	char *value = calloc(1, 200001);
+	assert_non_null(value);
+	memset(value, '7', 200000);
+	const kiln_text macro = {"LONG", value, 0};
+	wrong.macros = &macro;
+	wrong.macro_count = 1;
+	assert_int_equal(compile(client, &wrong), KILN_ECOMPILE);
+	snprintf(sentence, sizeof(sentence), "%s", kiln_errmsg());
+	int64_t compiles = info_int(client, "counters.compiles");
+	assert_int_equal(compile(client, &wrong), KILN_ECOMPILE);
+	assert_string_equal(kiln_errmsg(), sentence);
+	assert_int_equal(info_int(client, "counters.compiles"), compiles);
+	kiln_reply *rows = failed_rows(client, 1);
+	kiln_attr key = string_attr("key", kiln_reply_str(rows, "rows[0].key"));
+	assert_int_equal(kiln_request(client, "cache.show", &key, 1, &shown), KILN_OK);
+	assert_string_equal(kiln_reply_str(shown, "key_text"), "");
+	assert_non_null(strstr(kiln_reply_str(shown, "source"), "int first = nothing;"));
+	kiln_reply_free(shown);
+	kiln_reply_free(rows);
+	free(value);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static int ask(const struct kilnd *daemon, void *arg)
 {
 	char why[400];
@@ -427,15 +461,11 @@ static void test_why_operator(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_remembered),
-		HARNESS_TEST(test_shown_and_retried),
-		HARNESS_TEST(test_crash),
-		HARNESS_TEST(test_crash_of_a_users),
-		HARNESS_TEST(test_killed),
-		HARNESS_TEST(test_time_out),
-		HARNESS_TEST(test_another_compiler),
-		HARNESS_TEST(test_why_raw),
-		HARNESS_TEST(test_why_operator),
+		HARNESS_TEST(test_remembered), HARNESS_TEST(test_shown_and_retried),
+		HARNESS_TEST(test_crash),      HARNESS_TEST(test_crash_of_a_users),
+		HARNESS_TEST(test_long_key),   HARNESS_TEST(test_killed),
+		HARNESS_TEST(test_time_out),   HARNESS_TEST(test_another_compiler),
+		HARNESS_TEST(test_why_raw),    HARNESS_TEST(test_why_operator),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,8 @@
 #include "daemon/base/util.h"
 
 #define LOG_MOST ((size_t)128 << 10)
-#define SOURCE_MOST ((size_t)512 << 10) /* of the unit */
+#define SOURCE_MOST ((size_t)512 << 10)   /* of the unit */
+#define KEY_TEXT_MOST ((size_t)128 << 10) /* a user's names and macros may be longer */
 
 struct keeping {
 	struct cache_failure failure;
@@ -76,6 +77,13 @@ static bool finish_log(const char *key, int64_t seconds, struct compile_result *
 	return true;
 }
 
+/* The cache keeps hundreds of failures: texts that are too long are left out whole, and the key
+ * stands for its text. */
+static char *keep_text(const char *text, size_t most)
+{
+	return util_strdup(text && strlen(text) <= most ? text : "");
+}
+
 static void failed_keys_fill(struct keeping *keeping, struct kernel_ref *ref, const char *key,
 							 const char *key_text, const struct compile_result *result)
 {
@@ -91,8 +99,8 @@ static void failed_keys_fill(struct keeping *keeping, struct kernel_ref *ref, co
 	memcpy(row->op, ref->plan.op, sizeof(row->op));
 	memcpy(row->target, ref->target, sizeof(row->target));
 	row->instantiation = util_strdup(ref->plan.instantiation);
-	row->key_text = util_strdup(key_text);
-	row->source = util_strdup(source && strlen(source) <= SOURCE_MOST ? source : "");
+	row->key_text = keep_text(key_text, KEY_TEXT_MOST);
+	row->source = keep_text(source, SOURCE_MOST);
 	row->log = util_strdup(result->log);
 	row->plan = util_strdup(kernel_text(ref));
 	row->spill_bytes = row->local_bytes = -1;

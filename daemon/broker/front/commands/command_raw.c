@@ -6,8 +6,9 @@
  *                are here)             and makes the key)
  *
  *   ASKING --the session ends--> freed
- *   READING --the session ends--> the thread ends its work; freed
+ *   READING --the session ends--> the thread ends its work, or does not begin it; freed
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ struct opening {
 	struct kernel_ref *ref;
 	opened done;
 	enum { OPENING_ASKING, OPENING_READING } state;
+	atomic_bool unwanted; /* READING: the session has ended */
 	char compiler[sizeof((struct kernel_ref *)0)->compiler];
 	struct compile_key key;
 	int status;
@@ -64,8 +66,10 @@ static void opening_free(struct opening *opening)
 static void opening_abandon(struct request *request)
 {
 	struct opening *opening = (struct opening *)request;
-	if (opening->state == OPENING_READING)
+	if (opening->state == OPENING_READING) {
+		atomic_store(&opening->unwanted, true);
 		return;
+	}
 	pool_forget(opening->broker, opening);
 	opening_free(opening);
 }
@@ -74,6 +78,8 @@ static void raw_read_work(struct cache *cache, void *arg)
 {
 	struct opening *opening = arg;
 	(void)cache;
+	if (atomic_load(&opening->unwanted))
+		return;
 	opening->status = raw_fill(opening->broker->sources, opening->ref, opening->error);
 	if (opening->status == KILN_OK && opening->compiler[0])
 		compile_key_make(&opening->ref->job, opening->compiler, &opening->key);
