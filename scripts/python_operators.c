@@ -383,7 +383,7 @@ static void print_python_row(const struct python_function *function)
 		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing", [OP_LEADING] = "leading",
 		[OP_MASK_SHAPE] = "mask",  [OP_LAST] = "last",         [OP_LISTS] = "lists",
 		[OP_HALVED] = "halved",    [OP_PER_BOX] = "per_box",   [OP_BOUNDARIES] = "boundaries",
-		[OP_ONE] = "one",
+		[OP_ONE] = "one",          [OP_ALONG] = "along",       [OP_LIST] = "list",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",

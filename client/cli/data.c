@@ -147,13 +147,13 @@ static void put_number(kiln_dtype dtype, uint8_t *at, double value)
 		memcpy(at, &wide, kiln_dtype_size(dtype)); /* little-endian, as all of these machines */
 }
 
-/* How many elements an index may name: the last axis of src or dsrc. */
+/* How many elements an index may name: along the axis of src or dsrc. */
 static int64_t index_end(const struct cli_problem *problem)
 {
 	bool backward = !strcmp(problem->row->operands[0].name, "ddst");
 	const kiln_tensor *few = &problem->tensors[backward ? 2 : 0];
 
-	return few->rank ? few->shape[few->rank - 1] : 0;
+	return few->rank ? few->shape[cli_problem_indexed_axis(problem)] : 0;
 }
 
 static void fill_indices(kiln_dtype dtype, uint8_t *at, uint64_t count, int64_t end,

@@ -8,6 +8,7 @@
 #include "values.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Is the word one of "a,b,c"? */
@@ -105,6 +106,42 @@ static void set_shape(kiln_tensor *tensor, int rank, int64_t first, int64_t seco
 	tensor->shape[1] = second;
 }
 
+int cli_problem_indexed_axis(const struct cli_problem *problem)
+{
+	const struct op_attribute *axis = cli_attribute(problem->row, "axis");
+	int64_t usual = axis ? strtoll(axis->usual, NULL, 10) : 0, rank = problem->tensors[0].rank;
+	int64_t along = cli_problem_int(problem, "axis", usual);
+
+	if (problem->row->operands[1].shape == OP_LISTS)
+		along = -1;
+	along = along < 0 ? along + rank : along;
+	return along < 0 || along >= rank ? 0 : (int)along;
+}
+
+/* Sets a shape that has --last along the axis that is indexed, or that of the list for it. */
+static int along_shape(const struct cli *cli, const struct cli_problem *problem,
+					   const struct op_operand *operand, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0], *idx = &problem->tensors[1];
+	const char *value = cli_value(cli, "last");
+	int axis = cli_problem_indexed_axis(problem);
+	int64_t own = first->rank ? first->shape[axis] : 1, last = own;
+	int status = value ? cli_integer("--last", value, 0, INT64_MAX, &last) : CLI_OK;
+
+	if (operand->shape == OP_LIST) {
+		set_shape(tensor, 1, is_backward(problem) ? own : last, 0);
+		return status;
+	}
+	/* The indices may come from a file. */
+	if (!is_backward(problem) && operand != &problem->row->operands[1] && idx->rank)
+		last = idx->shape[idx->rank == first->rank ? axis : 0];
+	tensor->rank = first->rank;
+	memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
+	if (first->rank)
+		tensor->shape[axis] = last;
+	return status;
+}
+
 /* Sets a shape of gather or its backward: that of the lists of indices, or of the operand that has
  * --last for its last axis; the lists of gather have it, too.  The daemon refuses shapes without
  * these axes. */
@@ -162,6 +199,8 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
 	if (operand->shape == OP_LAST || operand->shape == OP_LISTS)
 		return gather_shape(cli, problem, operand, tensor);
+	if (operand->shape == OP_ALONG || operand->shape == OP_LIST)
+		return along_shape(cli, problem, operand, tensor);
 	if (operand->shape >= OP_PER_BOX) {
 		boxes_shape(cli, problem, operand, tensor);
 		return CLI_OK;

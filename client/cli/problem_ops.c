@@ -77,8 +77,8 @@ static void add_operand(const struct plan_op *row, const struct op_operand *oper
 {
 	if (operand->shape == OP_MASK_SHAPE)
 		add_option("mask", "8x1x9", "its shape (x's; for lengths without the last axis)");
-	if (operand->shape == OP_LAST)
-		add_option("last", "N", "last axis of dst, or of dsrc in backward (the first operand's)");
+	if (operand->shape == OP_LAST || operand->shape == OP_ALONG)
+		add_option("last", "N", "size of dst, or of dsrc in backward, along the indexed axis");
 	if (operand->presence == OP_OPTIONAL || operand->presence == OP_USUAL)
 		add_option("with", "gamma,..", "the optional operands that are there (none; backward dx)");
 	add_dtype(row, operand);
@@ -168,7 +168,8 @@ bool cli_operator_takes(const struct plan_op *row, const char *option)
 		size_t length = strlen(operand->name);
 		if ((named && !strcmp(option, "with")) ||
 			(operand->shape == OP_MASK_SHAPE && !strcmp(option, "mask")) ||
-			(operand->shape == OP_LAST && !strcmp(option, "last")) ||
+			((operand->shape == OP_LAST || operand->shape == OP_ALONG) &&
+			 !strcmp(option, "last")) ||
 			(is_typed(operand) && !strncmp(option, operand->name, length) &&
 			 !strcmp(option + length, "-dtype")))
 			return true;

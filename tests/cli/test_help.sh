@@ -129,7 +129,7 @@ while IFS= read -r line; do
 done <<'END'
   --bounds WORD            indices out of range: check, clamp or trust (check)
   --idx-dtype TYPE         type of indices: u8, u16, i32, i64 (i32)
-  --last N                 last axis of dst, or of dsrc in backward (the first operand's)
+  --last N                 size of dst, or of dsrc in backward, along the indexed axis
   --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
   --target-dtype TYPE      element type of target (pred's)
   --with gamma,..          the optional operands that are there (none; backward dx)
@@ -150,6 +150,9 @@ done <<'END'
   --axis N                 the dimension to go along, from the end if below 0 (-1)
   gather                   --bounds --idx-dtype --last
   gather_backward          --bounds --idx-dtype --last
+  index_select             --axis --bounds --idx-dtype --last
+  embedding                --bounds --idx-dtype --last
+  take_along_axis          --axis --bounds --idx-dtype --last
   giou                     --clamp --target-dtype
   giou_backward            --clamp --target-dtype
   giou_loss                --clamp --target-dtype --with offsets,count

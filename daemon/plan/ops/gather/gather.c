@@ -210,7 +210,8 @@ static int gather_plan_way(const struct kernel_problem *problem,
 	bool loop;
 
 	if (__builtin_mul_overflow(blocks, parts, &items))
-		return plan_refuse(error, KILN_ENOTSUP, "gather: there are too many rows and indices");
+		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many rows and indices",
+						   problem->op);
 	loop = plan_launch(out, limits, items, way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/gather.cuh");
 	if (way->stage)
@@ -242,12 +243,32 @@ static void gather_describe(const struct gather_problem *gather, const struct ga
 			 way->vector * gather->element);
 }
 
+int gather_plan_rows(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, const char *choice,
+					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct gather_way ways[MAX_WAYS];
+	int count = find_ways(problem, gather, limits, ways), chosen = 0, status;
+
+	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
+		chosen++;
+	if (chosen == count)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: there is no candidate \"%s\" for rows of %lld elements and "
+						   "%lld indices on %s",
+						   problem->op, choice, (long long)gather->few, (long long)gather->many,
+						   limits->target);
+	status = gather_plan_way(problem, gather, &ways[chosen], limits, out, error);
+	if (!status)
+		gather_describe(gather, &ways[chosen], out);
+	return status;
+}
+
 int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct gather_problem gather;
-	struct gather_way ways[MAX_WAYS];
-	int status = gather_check(problem, &gather, error), count, chosen = 0;
+	int status = gather_check(problem, &gather, error);
 
 	if (status)
 		return status;
@@ -258,34 +279,30 @@ int gather_plan(const struct kernel_problem *problem, const struct kernel_limits
 	}
 	if (plan_is_generic(choice))
 		return gather_generic(problem, &gather, limits, out, error);
-	count = find_ways(problem, &gather, limits, ways);
-	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
-		chosen++;
-	if (chosen == count)
-		return plan_refuse(error, KILN_EINVAL,
-						   "gather: there is no candidate \"%s\" for rows of %lld elements and "
-						   "%lld indices on %s",
-						   choice, (long long)gather.few, (long long)gather.many, limits->target);
-	status = gather_plan_way(problem, &gather, &ways[chosen], limits, out, error);
-	if (!status)
-		gather_describe(&gather, &ways[chosen], out);
-	return status;
+	return gather_plan_rows(problem, &gather, limits, choice, out, error);
+}
+
+int gather_choices_rows(const struct kernel_problem *problem, const struct gather_problem *gather,
+						const struct kernel_limits *limits,
+						char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct gather_way ways[MAX_WAYS];
+	int count = find_ways(problem, gather, limits, ways);
+
+	for (int i = 0; i < count; i++)
+		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
+	return count;
 }
 
 int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct gather_problem gather;
-	struct gather_way ways[MAX_WAYS];
 	char error[KERNEL_ERROR_MAX];
-	int count;
 
 	if (gather_check(problem, &gather, error))
 		return 0;
-	count = find_ways(problem, &gather, limits, ways);
-	for (int i = 0; i < count; i++)
-		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count;
+	return gather_choices_rows(problem, &gather, limits, names);
 }
 
 int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])

@@ -1,6 +1,6 @@
 /*
  * gather.h: what the planners of gather and its backward share: what a request must satisfy, and
- * the request as rows.  Shared by the gather*.c files alone.
+ * the request as rows.  Shared by the gather*.c files, and by operators that are rows of gather.
  */
 #ifndef KILN_DAEMON_PLAN_GATHER_H
 #define KILN_DAEMON_PLAN_GATHER_H
@@ -47,6 +47,14 @@ void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *
 int gather_generic(const struct kernel_problem *problem, const struct gather_problem *gather,
 				   const struct kernel_limits *limits, struct kernel_plan *out,
 				   char error[KERNEL_ERROR_MAX]);
+
+/* The exact plan of rows that are checked, of which there is one at least, and its candidates. */
+int gather_plan_rows(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, const char *choice,
+					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int gather_choices_rows(const struct kernel_problem *problem, const struct gather_problem *gather,
+						const struct kernel_limits *limits,
+						char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 
 /* ---- For the rows (gather_ops.c) ---- */
 

@@ -1,0 +1,58 @@
+/*
+ * index.h: what the planners of operators with a list of indices, or an index for each element,
+ * share: what a request must satisfy, and the request as rows.  Shared by the index_*.c files
+ * alone.
+ */
+#ifndef KILN_DAEMON_PLAN_INDEX_H
+#define KILN_DAEMON_PLAN_INDEX_H
+
+#include "daemon/plan/ops/gather/gather.h"
+
+/*
+ * The numbers of the operands.  "few": the side whose dimension is indexed (src of index_select);
+ * "many": the side that has an element for each index.  base: what sums begin with, or -1.
+ */
+struct index_op {
+	const char *name;
+	int few, many, base, output;
+	bool adds; /* many is added up into few */
+	bool each; /* an index for each element of many, not for each of its slices */
+	bool flat; /* idx has the leading dimensions of many, and few has rank 2 */
+};
+
+struct index_problem {
+	struct index_op op;
+	enum gather_bounds bounds; /* TRUST where indices cannot be out of range */
+	kiln_dtype dtype, index;
+	uint32_t element, index_bytes;
+	int axis;
+	/* The operands with the same rank: of flat ones, the dimensions of idx are one. */
+	struct kernel_tensor few, many, base;
+	int64_t idx_stride[KILN_MAX_RANK]; /* idx in the dimensions of many; 0 where it has none */
+	int64_t indices;                   /* elements of idx */
+};
+
+/* Everything that is asked of a request; fills in all of out. */
+int index_check(const struct kernel_problem *problem, struct index_problem *out,
+				char error[KERNEL_ERROR_MAX]);
+/* The dimension that is indexed is the last with more than one element: the request as rows of
+ * gather.  unit: elements that move together. */
+void index_as_gather(const struct index_problem *index, int64_t unit, struct gather_problem *out);
+/* Fills in an output that was left out, if it follows from the inputs; then checks. */
+int index_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+/* The argument for counting indices that are out of range, or for not doing so. */
+void index_report_arg(const struct index_problem *index, struct kernel_plan *out);
+/* Refuses a choice that is none of the candidates. */
+int index_no_candidate(const struct kernel_problem *problem, const char *choice,
+					   const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX]);
+
+/* ---- For the rows (index_ops.c) ---- */
+
+int index_select_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int index_select_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+int index_select_generics(int index, struct kernel_problem *out);
+int take_along_axis_generics(int index, struct kernel_problem *out);
+
+#endif
