@@ -7,7 +7,7 @@
  *   permute_strided     anything else: a gather, in the order of y
  *
  * Transposes are in permute_tile.cuh, and in permute_shift.cuh and permute_stage.cuh if their rows
- * are not aligned.
+ * are not aligned; permute_box.cuh takes what would move in narrow vectors.
  *
  * Dimensions of a List stand fastest first.  Sizes, strides and offsets count elements (vectors in
  * permute_vector).  The slowest dimension that is only iterated over is a matter of the launch.

@@ -191,8 +191,8 @@ bool bench_data_poison(const struct bench_way *way, const struct bench_data *dat
 
 /* ---- bench_time.c ---- */
 
-/* Microseconds of one launch; negative: the way knows why.  many: it is one of many, and is launched
- * less often. */
+/* Microseconds of one launch; negative: the way knows why.  many: it is one of many, launched less
+ * often. */
 double bench_time(const struct bench_way *way, struct bench_ready *ready, bool many);
 struct bench_copies {
 	double memcpy_us, vectors_us;

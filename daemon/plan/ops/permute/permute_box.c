@@ -324,8 +324,8 @@ static uint64_t print_batch(const struct box *box, struct plan_text *id,
 	return tiles * (uint64_t)batch->items;
 }
 
-static bool geometry(const struct permute_choice *c, const struct kernel_limits *limits,
-					 const struct box *box, struct plan_text *why)
+static bool permute_box_fits(const struct permute_choice *c, const struct kernel_limits *limits,
+							 const struct box *box, struct plan_text *why)
 {
 	const char *rule = NULL;
 
@@ -351,7 +351,7 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 	uint64_t blocks;
 
 	if (!c->block || c->block > 64 || !box_find(form, c->block, &box, why) ||
-		!geometry(c, limits, &box, why))
+		!permute_box_fits(c, limits, &box, why))
 		return false;
 	both = box.part[SIDE_X] >= 0 && box.part[SIDE_X] == box.part[SIDE_Y];
 	plan_print(&id, "permute_box<%u, %u, %u", form->element, c->store, c->threads);
