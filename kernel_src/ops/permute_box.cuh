@@ -71,6 +71,37 @@ DEVICE void box_in(const u8 *x, u8 *shared, u32 runs, u32 bytes)
 	}
 }
 
+/*
+ * Where elements first, first + 1, ... of a run of y lie.  If the fastest dimension is as long as
+ * all of them, there is one end of it among them at most.
+ */
+template <int EACH, i64 STRIDE>
+DEVICE void box_places(u32 first, List<>, List<STRIDE>, u32 (&places)[EACH])
+{
+#pragma unroll
+	for (int k = 0; k < EACH; k++)
+		places[k] = (first + k) * static_cast<u32>(STRIDE);
+}
+template <int EACH, i64 SIZE, i64... SIZES, i64 STRIDE, i64... STRIDES>
+DEVICE void box_places(u32 first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
+					   u32 (&places)[EACH])
+{
+	constexpr u32 size = static_cast<u32>(SIZE), stride = static_cast<u32>(STRIDE);
+	const u32 rest = first / size, here = first - rest * size, left = size - here;
+	const u32 before =
+		here * stride + index_offset<u32>(rest, List<SIZES...>{}, List<STRIDES...>{});
+	const u32 behind =
+		index_offset<u32>(rest + 1, List<SIZES...>{}, List<STRIDES...>{}) - left * stride;
+
+#pragma unroll
+	for (int k = 0; k < EACH; k++)
+		if constexpr (SIZE >= EACH)
+			places[k] = (static_cast<u32>(k) < left ? before : behind) + k * stride;
+		else
+			places[k] =
+				index_offset<u32>(first + k, List<SIZE, SIZES...>{}, List<STRIDE, STRIDES...>{});
+}
+
 /* DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0. */
 template <int ES, int OUT, int THREADS, class RUNS, class DIMS, class NEAR, typename Offset>
 DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
@@ -86,11 +117,11 @@ DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
 		const u8 *const from = box + RUNS::near(run);
 		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
 		if (first >= 0 && first + each <= length) {
-			u32 elements[each], packed[vec_words<OUT>];
+			u32 places[each], elements[each], packed[vec_words<OUT>];
+			box_places<each>(static_cast<u32>(first), DIMS{}, NEAR{}, places);
 #pragma unroll
 			for (int k = 0; k < each; k++)
-				vec_load<ES>(from + index_offset<u32>(static_cast<u32>(first + k), DIMS{}, NEAR{}),
-							 elements + k);
+				vec_load<ES>(from + places[k], elements + k);
 			if constexpr (ES == 4) {
 				vec_store<OUT>(begin + first * ES, elements);
 			} else {
