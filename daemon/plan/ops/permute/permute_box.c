@@ -393,10 +393,16 @@ static void permute_box_suggest(struct permute_list *list, struct plan_text *why
 		{.block = 16, .store = 8, .threads = 512},  {.block = 16, .store = 16, .threads = 128},
 	};
 	const struct permute_form *form = list->form;
+	int last = form->rank - 1, fast = permute_fastest(form);
 	struct box box;
 
 	if (!box_find(form, 16, &box, why))
 		return;
+	if (permute_width(form, true, form->dim[fast].size, 1u << fast) == 16 &&
+		permute_width(form, false, form->dim[last].size, 1u << last) == 16) {
+		plan_print(why, "not box: vectors are 16 bytes; ");
+		return;
+	}
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 		permute_suggest(list, &cuts[i]);
 }
