@@ -48,6 +48,7 @@ struct kiln_client {
 	char dead_text[384];      /* why the link is DEAD */
 	uint64_t next_id;         /* of requests and tickets */
 	uint64_t max_message;     /* bytes that the daemon takes */
+	int64_t newest_dtype;     /* the last element type that the daemon has */
 	int timeout_ms;           /* of requests; KILN_FOREVER: none */
 	struct frame_queue queue; /* bytes that the socket did not take yet */
 	struct ticket_table tickets;

@@ -233,6 +233,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	} else {
 		memcpy(client->device, name, strlen(name) + 1);
 		client->max_message = wire_get_uint(root, "max_message", 0);
+		client->newest_dtype = wire_get_int(root, "dtypes", KILN_C128);
 		client->link = LINK_OPEN;
 	}
 	answer_free(&answer);

@@ -73,6 +73,12 @@ static int put_tensor(kiln_client *client, struct wire_out *out, const kiln_tens
 		return error_set(KILN_EINVAL, "tensor %d has rank %d; it must be 0 to %d", i, tensor->rank,
 						 KILN_MAX_RANK);
 	}
+	if (tensor->dtype > client->newest_dtype && kiln_dtype_name(tensor->dtype)) {
+		return error_set(KILN_EVERSION,
+						 "tensor %d is %s, which the kilnd that runs does not have; stop it and "
+						 "start the one of this libkiln, " KILN_VERSION_STRING,
+						 i, kiln_dtype_name(tensor->dtype));
+	}
 	if (tensor->buffer && tensor->buffer->client != client)
 		return error_set(KILN_EINVAL, "tensor %d lies in a buffer of another client", i);
 	wire_map_begin(out, NULL);

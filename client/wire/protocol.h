@@ -60,7 +60,7 @@
  */
 #define PROTOCOL_REQUESTS(X)                                                                       \
 	X("hello", "", "proto, oldest? (proto), version, pid, device?, background?, on_miss?",         \
-	  "proto, version, session, device, max_message, on_miss")                                     \
+	  "proto, version, session, device, max_message, on_miss, dtypes: the newest kiln_dtype")      \
 	X("info", "", "section?",                                                                      \
 	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
 	  "sandbox: {mode, lacks}, executors, limits, cache; with section: all operators, sessions, "  \

@@ -106,6 +106,27 @@ static void test_additions_are_ignored(void **state)
 	fake_stop(fake);
 }
 
+/* A daemon that does not say which element types it has is of the time of c128. */
+static void test_element_types_that_came_later(void **state)
+{
+	(void)state;
+	struct fake *fake = fake_start(newer);
+	kiln_client *client = NULL;
+	kiln_call *call = NULL;
+	const int64_t axis = 0;
+	const kiln_attr perm = kiln_attr_ints("perm", &axis, 1);
+	kiln_tensor tensors[2] = {vector(NULL, 0), vector(NULL, 0)};
+	assert_int_equal(fake_connect(fake, 5000, &client), KILN_OK);
+	tensors[1].dtype = KILN_F8E5M2;
+	assert_int_equal(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call), KILN_EVERSION);
+	SAYS("tensor 1 is f8e5m2, which the kilnd that runs does not have");
+	tensors[0].dtype = tensors[1].dtype = KILN_C128;
+	assert_int_equal(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call), KILN_OK);
+	kiln_call_free(call);
+	kiln_close(client);
+	fake_stop(fake);
+}
+
 static void test_versions_that_are_not_spoken(void **state)
 {
 	(void)state;
@@ -358,8 +379,9 @@ static void test_values_stay(void **state)
 		"KILN_ENOENT",    "KILN_EPERM",     "KILN_EPROTO", "KILN_ECONN",    "KILN_EIO",
 		"KILN_EVERSION",  "KILN_EINTERNAL", "KILN_EINDEX", "KILN_EBUSY",    "KILN_EAGAIN",
 		"KILN_EFORK",     "KILN_EFROZEN"};
-	static const char *const dtypes[] = {NULL,  "f16", "bf16", "f32", "f64", "i8",   "u8",  "i16",
-										 "u16", "i32", "u32",  "i64", "u64", "bool", "c64", "c128"};
+	static const char *const dtypes[] = {NULL,  "f16",  "bf16", "f32",  "f64",    "i8",
+										 "u8",  "i16",  "u16",  "i32",  "u32",    "i64",
+										 "u64", "bool", "c64",  "c128", "f8e4m3", "f8e5m2"};
 	for (int i = 0; i < (int)(sizeof(statuses) / sizeof(statuses[0])); i++)
 		assert_string_equal(kiln_status_name(-i), statuses[i]);
 	for (unsigned i = 1; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
@@ -376,6 +398,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_additions_are_ignored),
+		cmocka_unit_test(test_element_types_that_came_later),
 		cmocka_unit_test(test_versions_that_are_not_spoken),
 		cmocka_unit_test(test_lanes_of_other_layouts),
 		cmocka_unit_test(test_larger_structures),

@@ -30,6 +30,15 @@ static void hello_abandon(struct request *request)
 	free(hello);
 }
 
+static int64_t newest_dtype(void)
+{
+	int64_t newest = 0;
+#define NEWEST(NAME, name, value, bytes) newest = newest < (value) ? (value) : newest;
+	KILN_DTYPE_LIST(NEWEST)
+#undef NEWEST
+	return newest;
+}
+
 static void hello_answer(struct hello *hello, struct device_handle *executor)
 {
 	struct session *session = hello->request.session;
@@ -51,6 +60,7 @@ static void hello_answer(struct hello *hello, struct device_handle *executor)
 	wire_put_str(&out, "device", executor ? session->device->info.name : "none");
 	wire_put_uint(&out, "max_message", session->broker->options.max_message);
 	wire_put_str(&out, "on_miss", freeze_names[session->on_miss]);
+	wire_put_int(&out, "dtypes", newest_dtype());
 	reply_send(session, &out, NULL, 0);
 }
 
