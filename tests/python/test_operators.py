@@ -181,6 +181,22 @@ class Others(Case):
         with self.assertRaisesRegex(kiln.InvalidArgument, "map: column"):
             kiln.map("nothing", x=x)
 
+    def test_narrow_floats(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("there is no ml_dtypes")
+        x = rand((4, 6)) * 300
+        for name, most in [("bfloat16", 3e38), ("float8_e4m3fn", 448), ("float8_e5m2", 57344)]:
+            dtype = getattr(ml_dtypes, name)
+            short = {"bfloat16": "bf16", "float8_e4m3fn": "sat_f8e4m3"}.get(name, "sat_f8e5m2")
+            y = kiln.map(f"y[i,j] = {short}(x[i,j])", x=x)
+            self.assertEqual(y.dtype, dtype)
+            expected = x.clip(-most, most).astype(dtype)
+            numpy.testing.assert_array_equal(y.view("u1"), expected.view("u1"))
+            numpy.testing.assert_array_equal(kiln.permute(y, (1, 0)).view("u1"),
+                                             expected.T.copy().view("u1"))
+
 
 class Outputs(Case):
     def test_out(self):

@@ -1,4 +1,5 @@
 """test_torch.py: tensors of torch on the CPU, by the C exchange table and by attributes."""
+import math
 import unittest
 import warnings
 
@@ -21,6 +22,34 @@ class Torch(unittest.TestCase):
             y = kiln.softmax(x)
             self.assertEqual((type(y), y.dtype, y.shape), (torch.Tensor, dtype, x.shape))
             torch.testing.assert_close(y, torch.softmax(x, -1))
+
+    def test_floats_of_8_bits(self):
+        halves = torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(torch.float16)
+        codes = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+        words = torch.randint(-2**31, 2**31, (1 << 16,), dtype=torch.int64).to(torch.int32)
+        for name, dtype in [("f8e4m3", torch.float8_e4m3fn), ("f8e5m2", torch.float8_e5m2)]:
+            most, numbers = torch.finfo(dtype).max, codes.view(dtype)
+            near = torch.cat([numbers.float(), (numbers.float() + numbers.float().roll(1)) / 2])
+            for x in [halves, halves.view(torch.bfloat16), torch.cat([words.view(torch.float32),
+                      near, near.nextafter(torch.tensor(1e9)), torch.randn(4099) * most / 2])]:
+                # Newer torch saturates float8_e4m3fn by itself.
+                beyond = (x.abs() > 464) & (most == 448)
+                for statement, expected in [
+                        (f"y[i] = {name}(x[i])", x.masked_fill(beyond, math.nan).to(dtype)),
+                        (f"y[i] = sat_{name}(x[i])", x.float().clamp(-most, most).to(dtype))]:
+                    y = kiln.map(statement, x=x)
+                    nan = expected.float().isnan()
+                    self.assertEqual((y.dtype, y.shape), (dtype, x.shape))
+                    self.assertTrue(torch.equal(y.view(torch.uint8)[~nan],
+                                                expected.view(torch.uint8)[~nan]), statement)
+                    self.assertTrue((y.view(torch.uint8)[nan] == 0x7f).all(), statement)
+            torch.testing.assert_close(kiln.map("y[i] = f32(x[i])", x=numbers), numbers.float(),
+                                       rtol=0, atol=0, equal_nan=True)
+            turned = kiln.permute(numbers.view(32, 8), (1, 0))
+            self.assertEqual(turned.dtype, dtype)
+            self.assertTrue(torch.equal(turned.view(torch.uint8), codes.view(32, 8).T))
+            with self.assertRaisesRegex(ValueError, f"input is {name}; it must be"):
+                kiln.softmax(numbers)
 
     def test_dtype_and_rank_0(self):
         x = torch.randn(4, 5, dtype=torch.bfloat16, requires_grad=True)

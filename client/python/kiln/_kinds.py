@@ -94,7 +94,7 @@ def of_torch(type):
             "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8",
             "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
             "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64",
-            "c128": "complex128"}[dtype]))
+            "c128": "complex128", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}[dtype]))
 
     def pattern(like, shape, dtype):
         # empty_like() of one element that is expanded is contiguous, and cheaper than new_empty().
@@ -133,6 +133,7 @@ def of_torch(type):
 _NUMPY = {"f16": "f2", "f32": "f4", "f64": "f8", "i8": "i1", "u8": "u1", "i16": "i2", "u16": "u2",
           "i32": "i4", "u32": "u4", "i64": "i8", "u64": "u8", "bool": "?", "c64": "c8",
           "c128": "c16"}
+_ML_DTYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 
 
 def _numpy(type):
@@ -141,10 +142,10 @@ def _numpy(type):
         return None
 
     def empty(like, shape, dtype):
-        if dtype == "bf16":
+        if dtype in _ML_DTYPES:
             import ml_dtypes
 
-            return numpy.empty(shape, ml_dtypes.bfloat16)
+            return numpy.empty(shape, getattr(ml_dtypes, _ML_DTYPES[dtype]))
         return numpy.empty(shape, _NUMPY[dtype])
 
     return {"read": "array", "empty": empty}

@@ -64,7 +64,7 @@ static int check_rank(int64_t rank, const char *name)
 
 static kiln_dtype dtype_of_pack(struct pack_dtype type)
 {
-	static const unsigned char table[7][5] = {
+	static const unsigned char table[13][5] = {
 		/* 8, 16, 32, 64, 128 bits */
 		{KILN_I8, KILN_I16, KILN_I32, KILN_I64, 0},
 		{KILN_U8, KILN_U16, KILN_U32, KILN_U64, 0},
@@ -73,9 +73,11 @@ static kiln_dtype dtype_of_pack(struct pack_dtype type)
 		{0, KILN_BF16, 0, 0, 0},
 		{0, 0, 0, KILN_C64, KILN_C128},
 		{KILN_BOOL, 0, 0, 0, 0},
+		[10] = {KILN_F8E4M3, 0, 0, 0, 0},
+		[12] = {KILN_F8E5M2, 0, 0, 0, 0},
 	};
 	int column = type.bits ? __builtin_ctz(type.bits) - 3 : -1;
-	if (type.lanes != 1 || type.code > 6 || column < 0 || column > 4 || type.bits != 8 << column)
+	if (type.lanes != 1 || type.code > 12 || column < 0 || column > 4 || type.bits != 8 << column)
 		return KILN_DTYPE_NONE;
 	return (kiln_dtype)table[type.code][column];
 }
@@ -141,9 +143,41 @@ static int read_exchange(const struct kind *kind, PyObject *object, const char *
 	return read_pack(&tensor, name, out);
 }
 
+/* ---- Names ---- */
+
+/* The name behind the last dot: "float32" of torch.float32. */
+static kiln_dtype dtype_of_name(PyObject *object)
+{
+	static const struct {
+		const char *name;
+		kiln_dtype dtype;
+	} table[] = {{"float32", KILN_F32},        {"float16", KILN_F16},
+				 {"bfloat16", KILN_BF16},      {"float8_e4m3fn", KILN_F8E4M3},
+				 {"float8_e5m2", KILN_F8E5M2}, {"float64", KILN_F64},
+				 {"int64", KILN_I64},          {"int32", KILN_I32},
+				 {"int16", KILN_I16},          {"int8", KILN_I8},
+				 {"uint8", KILN_U8},           {"uint16", KILN_U16},
+				 {"uint32", KILN_U32},         {"uint64", KILN_U64},
+				 {"bool", KILN_BOOL},          {"complex64", KILN_C64},
+				 {"complex128", KILN_C128}};
+	PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+	PyObject *text = dtype ? PyObject_Str(dtype) : NULL;
+	const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+	const char *dot = name ? strrchr(name, '.') : NULL;
+	kiln_dtype found = KILN_DTYPE_NONE;
+
+	name = dot ? dot + 1 : name;
+	for (size_t i = 0; name && i < sizeof(table) / sizeof(table[0]); i++)
+		if (strcmp(name, table[i].name) == 0)
+			found = table[i].dtype;
+	Py_XDECREF(dtype);
+	Py_XDECREF(text);
+	return found;
+}
+
 /* ---- NumPy's dictionary ---- */
 
-/* The element type of "<f4"; of "V2" and the like by the name of the dtype. */
+/* The element type of "<f4"; of "V2" and "f1", which ml_dtypes has, by the name of the dtype. */
 static kiln_dtype dtype_of_text(const char *text, PyObject *object)
 {
 	static const struct {
@@ -158,16 +192,11 @@ static kiln_dtype dtype_of_text(const char *text, PyObject *object)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (strcmp(text + 1, table[i].text) == 0)
 			return table[i].dtype;
-	if (strcmp(text + 1, "V2") != 0)
+	if (strcmp(text + 1, "V2") != 0 && strcmp(text + 1, "V1") != 0 && strcmp(text + 1, "f1") != 0)
 		return KILN_DTYPE_NONE;
-	PyObject *dtype = PyObject_GetAttrString(object, "dtype");
-	PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
-	bool is =
-		name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
-	Py_XDECREF(dtype);
-	Py_XDECREF(name);
+	kiln_dtype found = dtype_of_name(object);
 	PyErr_Clear();
-	return is ? KILN_BF16 : KILN_DTYPE_NONE;
+	return found;
 }
 
 /* Writes a tuple or list of integers; how many, or RAISED. */
@@ -236,32 +265,6 @@ static int read_array(PyObject *object, const char *name, struct view *out)
 }
 
 /* ---- Attributes, as torch has them ---- */
-
-/* The name behind the last dot: "float32" of torch.float32. */
-static kiln_dtype dtype_of_name(PyObject *object)
-{
-	static const struct {
-		const char *name;
-		kiln_dtype dtype;
-	} table[] = {{"float32", KILN_F32}, {"float16", KILN_F16},   {"bfloat16", KILN_BF16},
-				 {"float64", KILN_F64}, {"int64", KILN_I64},     {"int32", KILN_I32},
-				 {"int16", KILN_I16},   {"int8", KILN_I8},       {"uint8", KILN_U8},
-				 {"uint16", KILN_U16},  {"uint32", KILN_U32},    {"uint64", KILN_U64},
-				 {"bool", KILN_BOOL},   {"complex64", KILN_C64}, {"complex128", KILN_C128}};
-	PyObject *dtype = PyObject_GetAttrString(object, "dtype");
-	PyObject *text = dtype ? PyObject_Str(dtype) : NULL;
-	const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-	const char *dot = name ? strrchr(name, '.') : NULL;
-	kiln_dtype found = KILN_DTYPE_NONE;
-
-	name = dot ? dot + 1 : name;
-	for (size_t i = 0; name && i < sizeof(table) / sizeof(table[0]); i++)
-		if (strcmp(name, table[i].name) == 0)
-			found = table[i].dtype;
-	Py_XDECREF(dtype);
-	Py_XDECREF(text);
-	return found;
-}
 
 static int read_place(PyObject *object, const char *name, struct view *out)
 {
