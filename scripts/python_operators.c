@@ -29,6 +29,7 @@ static const char *const torch_order[][2] = {
 	{"permute", "input dims"},
 	{"layer_norm", "input normalized_shape weight bias eps"},
 	{"rms_norm", "input normalized_shape weight eps"},
+	{"rope", "q cos sin k positions"},
 };
 
 /* Defaults that are not the planner's: torch's own, or what callers mean most often. */
@@ -138,7 +139,7 @@ static void add_outputs(struct python_function *function)
 	for (int i = 0; op->operands[i].name; i++) {
 		const struct op_operand *operand = &op->operands[i];
 		bool required = operand->presence == OP_REQUIRED;
-		bool usual = operand->presence == OP_USUAL;
+		bool usual = operand->presence == OP_USUAL || operand->presence == OP_WITH_INPUT;
 		if (operand->data != OP_WRITTEN)
 			continue;
 		struct python_parameter *made =
@@ -325,9 +326,9 @@ static void print_parts(const struct python_function *function)
 	const struct plan_op *op = function->op;
 	printf("static const struct operator_operand %s_operands[] = {\n", op->name);
 	for (int i = 0; op->operands[i].name; i++)
-		printf("\t{\"%s\", %s, %s, %s},\n", op->operands[i].name,
+		printf("\t{\"%s\", %s, %s, %s, %d},\n", op->operands[i].name,
 			   op->operands[i].data == OP_WRITTEN ? "true" : "false", shape_rule(&op->operands[i]),
-			   dtype_rule(&op->operands[i]));
+			   dtype_rule(&op->operands[i]), plan_input_of(op, &op->operands[i]));
 	printf("};\nstatic const struct parameter %s_parameters[] = {\n", op->name);
 	for (int i = 0; i < function->count; i++) {
 		const struct python_parameter *at = &function->parameters[i];
@@ -384,6 +385,7 @@ static void print_python_row(const struct python_function *function)
 		[OP_MASK_SHAPE] = "mask",  [OP_LAST] = "last",         [OP_LISTS] = "lists",
 		[OP_HALVED] = "halved",    [OP_PER_BOX] = "per_box",   [OP_BOUNDARIES] = "boundaries",
 		[OP_ONE] = "one",          [OP_ALONG] = "along",       [OP_LIST] = "list",
+		[OP_TOKENS] = "tokens",    [OP_ANGLES] = "angles",     [OP_LIKE_INPUT] = "input",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",

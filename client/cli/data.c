@@ -147,9 +147,13 @@ static void put_number(kiln_dtype dtype, uint8_t *at, double value)
 		memcpy(at, &wide, kiln_dtype_size(dtype)); /* little-endian, as all of these machines */
 }
 
-/* How many elements an index may name: along the axis of src or dsrc. */
+/* How many elements an index may name: along the axis of src or dsrc; of positions, the rows of a
+ * table. */
 static int64_t index_end(const struct cli_problem *problem)
 {
+	for (int i = 0; problem->row->operands[i].name; i++)
+		if (problem->row->operands[i].shape == OP_ANGLES)
+			return problem->tensors[i].shape[0];
 	bool backward = !strcmp(problem->row->operands[0].name, "ddst");
 	const kiln_tensor *few = &problem->tensors[backward ? 2 : 0];
 

@@ -64,6 +64,8 @@ static bool is_there(const struct cli *cli, const struct cli_problem *problem,
 			   (strcmp(kind, "causal") != 0 && (strcmp(kind, "additive") != 0 || !backward));
 	case OP_USUAL:
 		return !cli_value(cli, "with");
+	case OP_WITH_INPUT:
+		return problem->tensors[plan_input_of(problem->row, operand)].dtype != KILN_DTYPE_NONE;
 	case OP_OPTIONAL:
 		return false;
 	default:
@@ -186,6 +188,19 @@ static void boxes_shape(const struct cli *cli, const struct cli_problem *problem
 	}
 }
 
+/* Sets the shape of what goes with the tokens of [.., tokens, heads, dim], or of [.., heads, tokens,
+ * dim]: their positions, or rows of angles. */
+static void tokens_shape(const struct cli_problem *problem, const struct op_operand *operand,
+						 kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	bool inside = !strcmp(cli_problem_text(problem, "layout", "bshd"), "bhsd");
+	int at = first->rank - (inside ? 2 : 3);
+
+	set_shape(tensor, operand->shape == OP_ANGLES ? 2 : 1, at < 0 ? 1 : first->shape[at],
+			  first->rank ? first->shape[first->rank - 1] / 2 : 1);
+}
+
 static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
 						const struct op_operand *operand, kiln_tensor *tensor)
 {
@@ -201,6 +216,12 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 		return gather_shape(cli, problem, operand, tensor);
 	if (operand->shape == OP_ALONG || operand->shape == OP_LIST)
 		return along_shape(cli, problem, operand, tensor);
+	if (operand->shape == OP_TOKENS || operand->shape == OP_ANGLES) {
+		tokens_shape(problem, operand, tensor);
+		return CLI_OK;
+	}
+	if (operand->shape == OP_LIKE_INPUT)
+		first = &problem->tensors[plan_input_of(problem->row, operand)];
 	if (operand->shape >= OP_PER_BOX) {
 		boxes_shape(cli, problem, operand, tensor);
 		return CLI_OK;

@@ -32,6 +32,17 @@ const struct plan_op *plan_find(const char *op)
 	return NULL;
 }
 
+int plan_input_of(const struct plan_op *op, const struct op_operand *output)
+{
+	size_t length = strlen(output->name) - strlen("_out");
+
+	for (int i = 0; output->presence == OP_WITH_INPUT && op->operands[i].name; i++)
+		if (strlen(op->operands[i].name) == length &&
+			strncmp(op->operands[i].name, output->name, length) == 0)
+			return i;
+	return -1;
+}
+
 void plan_operands(const struct plan_op *op, char list[KERNEL_OPERANDS_MAX])
 {
 	struct plan_text text = {.text = list, .size = KERNEL_OPERANDS_MAX};

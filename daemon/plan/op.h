@@ -36,11 +36,14 @@ enum op_shape {
 	OP_LEADING,    /* the other axes of the first operand */
 	OP_MASK_SHAPE, /* --mask, or the shape that is natural for its kind */
 	OP_LAST,       /* the first operand's, with --last for its last axis */
-	OP_LISTS,   /* a list for each of the first's last axis but one, an index an element of dst */
-	OP_HALVED,  /* the first operand's, or half of its last axis where the second is left out */
-	OP_ALONG,   /* the first operand's, with --last along attribute axis, or its first axis */
-	OP_LIST,    /* one list, an index for each slice along that axis of what has --last there */
-	OP_PER_BOX, /* the first operand's; with offsets, half as many boxes in one row */
+	OP_LISTS,  /* a list for each of the first's last axis but one, an index an element of dst */
+	OP_HALVED, /* the first operand's, or half of its last axis where the second is left out */
+	OP_ALONG,  /* the first operand's, with --last along attribute axis, or its first axis */
+	OP_LIST,   /* one list, an index for each slice along that axis of what has --last there */
+	OP_TOKENS, /* one for each token of the first operand, whose layout is as attribute layout says */
+	OP_ANGLES,     /* a row for each of these, half as long as a head */
+	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
+	OP_PER_BOX,    /* the first operand's; with offsets, half as many boxes in one row */
 	OP_BOUNDARIES, /* one more than the first axis of the first operand */
 	OP_ONE,        /* one number */
 };
@@ -57,9 +60,10 @@ enum op_dtype {
 
 enum op_presence {
 	OP_REQUIRED,
-	OP_OPTIONAL, /* the command line has it if --with names it */
-	OP_USUAL,    /* optional; the command line has it without --with, too */
-	OP_BY_KIND,  /* the mask: optional for the kinds that do without one */
+	OP_OPTIONAL,   /* the command line has it if --with names it */
+	OP_USUAL,      /* optional; the command line has it without --with, too */
+	OP_BY_KIND,    /* the mask: optional for the kinds that do without one */
+	OP_WITH_INPUT, /* an output that is there where its input is: k_out with k */
 };
 
 /* A member that is left out is the first of its enum: {"y"} is an output like the first operand. */
@@ -158,6 +162,9 @@ extern const struct plan_op *const plan_families[];
 /* The operators one after the other; NULL gives the first, and the last gives NULL. */
 const struct plan_op *plan_op_next(const struct plan_op *op);
 const struct plan_op *plan_find(const char *op);
+/* The place of the input that an output with presence OP_WITH_INPUT goes with; -1: it has another
+ * presence. */
+int plan_input_of(const struct plan_op *op, const struct op_operand *output);
 
 /* "x, mask?, y": '?' marks operands that may be left out. */
 void plan_operands(const struct plan_op *op, char list[KERNEL_OPERANDS_MAX]);

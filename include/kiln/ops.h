@@ -568,6 +568,59 @@ static inline int kiln_giou_loss_backward(kiln_client *client, kiln_tensor pred,
 	return kiln_run(client, "giou_loss_backward", tensors, 6, &attr, 1);
 }
 
+/* ---- rope ---------------------------------------------------------------------------------- */
+
+/* How rope rotates.  Start from kiln_rope_make(). */
+typedef struct kiln_rope_options {
+	int interleaved;    /* 1: pairs are neighbours, (2i, 2i + 1); 0: (i, i + rotary_dim / 2) */
+	int inverse;        /* 1: by the negated angles, which is the gradient */
+	int64_t start;      /* the position of token 0, where no positions are given */
+	const char *layout; /* "bshd" or "bhsd" */
+	const char *bounds; /* of positions: "check", "clamp" or "trust", as of kiln_gather() */
+} kiln_rope_options;
+
+static inline kiln_rope_options kiln_rope_make(void)
+{
+	kiln_rope_options options;
+	options.interleaved = 0;
+	options.inverse = 0;
+	options.start = 0;
+	options.layout = "bshd";
+	options.bounds = "check";
+	return options;
+}
+
+/*
+ * rope (q, cos, sin, k?, positions?, q_out, k_out?; interleaved, inverse, start, layout, bounds):
+ * rotary position embedding.  Each pair (a, b) of a head becomes (a cos - b sin, b cos + a sin), and
+ * the elements from rotary_dim on are copied.  q and k are [batch, tokens, heads, dim] or [batch,
+ * heads, tokens, dim], with or without batch, of one float dtype, each with heads of its own; they
+ * may be strided but in the last dimension.  cos and sin are [positions, rotary_dim / 2], or begin
+ * with a batch, of that dtype or f32 (of f64 for f64); tables whose rows repeat their angles are
+ * passed as views of the first of each.  positions are i32 or i64 [tokens] or [batch, tokens]; where
+ * they are left out, tokens are numbered from start on.  k and k_out come together.
+ */
+static inline int kiln_rope(kiln_client *client, kiln_tensor q, kiln_tensor cos, kiln_tensor sin,
+							kiln_tensor k, kiln_tensor positions, kiln_tensor q_out,
+							kiln_tensor k_out, const kiln_rope_options *options)
+{
+	kiln_tensor tensors[7];
+	kiln_attr attrs[5];
+	tensors[0] = q;
+	tensors[1] = cos;
+	tensors[2] = sin;
+	tensors[3] = k;
+	tensors[4] = positions;
+	tensors[5] = q_out;
+	tensors[6] = k_out;
+	attrs[0] = kiln_attr_int("interleaved", options->interleaved);
+	attrs[1] = kiln_attr_int("inverse", options->inverse);
+	attrs[2] = kiln_attr_int("start", options->start);
+	attrs[3] = kiln_attr_text("layout", options->layout);
+	attrs[4] = kiln_attr_text("bounds", options->bounds);
+	return kiln_run(client, "rope", tensors, 7, attrs, 5);
+}
+
 /* ---- Arguments of kernels of one's own: see kiln_submit_raw() ------------------------------ */
 
 /* Memory from a byte offset of a buffer on; access is KILN_READ, KILN_WRITE or both. */

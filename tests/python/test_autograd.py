@@ -99,9 +99,11 @@ class Gradients(unittest.TestCase):
 
     def test_second_derivatives(self):
         index = torch.tensor([[4, 0], [1, 1]], dtype=torch.int32)
+        tables = torch.rand(2, 3, 2, dtype=torch.double)
         x = torch.randn(3, 2, 5, dtype=torch.double, requires_grad=True)
         for function in [lambda x: kiln.cumsum(x, 2), lambda x: kiln.gather(x, index),
-                         lambda x: kiln.permute(x, (1, 2, 0))]:
+                         lambda x: kiln.permute(x, (1, 2, 0)),
+                         lambda x: kiln.rope(x[..., :4], *tables)]:
             self.assertTrue(torch.autograd.gradgradcheck(function, (x,)))
         y = kiln.softmax(x)
         grad, = torch.autograd.grad(y.square().sum(), x, create_graph=True)

@@ -162,6 +162,30 @@ class Others(Case):
         with self.assertRaises(IndexError):
             kiln.gather(source, index + 9)
 
+    def test_rope(self):
+        q, k, angle = rand((2, 5, 3, 10)), rand((2, 5, 1, 10), seed=1), rand((9, 4), seed=2)
+        cos, sin = numpy.cos(angle), numpy.sin(angle)
+        positions = numpy.array([8, 0, 3, 3, 1], "i8")
+        turn = (cos + 1j * sin.astype("f8"))[positions][:, None]
+
+        def rotated(x, pairs):
+            x = x.astype("f8").copy()
+            a, b = (slice(0, 8, 2), slice(1, 8, 2)) if pairs else (slice(0, 4), slice(4, 8))
+            z = (x[..., a] + 1j * x[..., b]) * turn
+            x[..., a], x[..., b] = z.real, z.imag
+            return x
+
+        for pairs in (False, True):
+            results = kiln.rope(q, cos, sin, k, positions, interleaved=pairs)
+            for got, x in zip(results, (q, k)):
+                self.close(got, rotated(x, pairs), "f4", 4)
+            back = kiln.rope(results[0], cos, sin, None, positions, interleaved=pairs, inverse=True)
+            self.close(back, q, "f4", 8)
+        with self.assertRaises(IndexError):
+            kiln.rope(q, cos, sin, positions=positions + 1)
+        with self.assertRaisesRegex(ValueError, "k_out and no k"):
+            kiln.rope(q, cos, sin, k_out=numpy.empty_like(k))
+
     def test_giou_loss(self):
         boxes = numpy.array([[[0, 0, 2, 2], [1, 1, 3, 4]]], "f4")
         loss, count = kiln.giou_loss(boxes, boxes, count=True)

@@ -162,6 +162,23 @@ class Torch(unittest.TestCase):
         torch.testing.assert_close(kiln.cumsum(x, 0), torch.cumsum(x, 0))
         torch.testing.assert_close(kiln.log_softmax(x, 0), f.log_softmax(x, 0))
 
+    def test_rope_of_parts(self):
+        qkv = torch.randn(2, 7, (4 + 2 + 2) * 8)
+        q, k, _ = (part.unflatten(-1, (-1, 8)) for part in qkv.split([32, 16, 16], -1))
+        angle = torch.rand(7, 4).repeat(1, 2)
+        cos, sin = angle.cos(), angle.sin()
+
+        def theirs(x):
+            turned = torch.cat([-x[..., 4:], x[..., :4]], -1)
+            return x * cos[:, None] + turned * sin[:, None]
+
+        for layout in ("bshd", "bhsd"):
+            turn = (lambda x: x.transpose(1, 2)) if layout == "bhsd" else (lambda x: x)
+            got = kiln.rope(turn(q), cos[:, :4], sin[:, :4], turn(k), layout=layout)
+            for mine, x in zip(got, (q, k)):
+                torch.testing.assert_close(turn(mine), theirs(x))
+                self.assertTrue(mine.is_contiguous())
+
     def test_grad_is_not_lost(self):
         x = torch.randn(3, 4, requires_grad=True)
         self.assertTrue(kiln.softmax(x).requires_grad)

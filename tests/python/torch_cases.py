@@ -20,6 +20,8 @@ def cases():
     index = torch.tensor([[4, 0], [1, 1]], dtype=torch.int32)
     mask = torch.rand(2, 5) > 0.6
     target = boxes(2, 3).float()
+    q, k = normal(2, 3, 2, 6), normal(2, 3, 1, 6)
+    angles = torch.rand(5, 2, dtype=torch.double)
     target[0, 2] = 0
     return [
         ("softmax", (x,), {}),
@@ -43,13 +45,17 @@ def cases():
         ("cumsum", (x, 1), {}),
         ("cumsum_backward", (x,), {"dim": 1}),
         ("gather", (x, index), {}),
+        ("rope", (q, angles.cos(), angles.sin()), {"start": 2}),
+        ("rope", (q.transpose(1, 2), angles.cos(), angles.sin(), k.transpose(1, 2)),
+         {"interleaved": True, "inverse": True, "layout": "bhsd"}),
+        ("rope", (q, angles.cos(), angles.sin(), k, torch.tensor([[4, 0, 1], [3, 3, 2]])), {}),
         ("giou", (boxes(2, 3), target), {}),
         ("giou_loss", (boxes(2, 3), target), {}),
         ("giou_loss", (boxes(2, 3), target.double()), {"clamp": True, "count": True}),
     ]
 
 
-NO_GRADIENT = ("mask", "target")  # of those that are floating, but a bias
+NO_GRADIENT = ("mask", "target", "cos", "sin")  # of those that are floating, but a bias
 
 
 def prepared(name, args, named):

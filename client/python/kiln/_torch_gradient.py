@@ -9,8 +9,10 @@ import torch
 from ._errors import NotSupported
 
 
-def _permute(operator, values, grads, run):
+def _permute(operator, values, kept, grads, run):
     # The gradient of a reordering is the reverse one.
+    if grads[0] is None:
+        return {}
     rank = len(values[operator.order_at])
     back = [0] * rank
     for place, axis in enumerate(values[operator.order_at]):
@@ -18,8 +20,25 @@ def _permute(operator, values, grads, run):
     return {operator.first: run(operator, [grads[0], back])[0]}
 
 
-# Gradients that no operator of Kiln's is; values have types where tensors were.
-_OWN = {"permute": _permute}
+def _rope(operator, values, kept, grads, run):
+    # The gradient of a rotation is the rotation back: of q's heads, k's, or both in one launch.
+    names, back = operator.names, list(values)
+    places = [names.index("q"), names.index("k")]
+    there = [(place, grad if grad.stride(-1) == 1 else grad.contiguous())
+             for place, grad in zip(places, grads) if grad is not None]
+    for name, tensor in zip(("cos", "sin", "positions"), kept):
+        back[names.index(name)] = tensor
+    back[names.index("inverse")] = int(not values[names.index("inverse")])
+    back[names.index("k_out")] = len(there) > 1
+    back[places[1]] = None
+    for place, (_, grad) in zip(places, there):
+        back[place] = grad
+    return {place: grad for (place, _), grad in zip(there, run(operator, back))} if there else {}
+
+
+# Gradients that no operator of Kiln's is, the inputs that they read, and those that they are of;
+# values have types where tensors were.
+_OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k"))}
 
 
 def find(operators):
@@ -44,7 +63,7 @@ class Gradient:
         self.operator, self.back = operator, back
         places = {output.name: place for place, output in enumerate(operator.outputs)}
         self.reads, self.writes, self.attributes = [], [], []
-        self.own = _OWN.get(operator.name)
+        self.own, read, found = _OWN.get(operator.name, (None, (), ()))
         self.sum = places.get("sum")
         self.residual = operator.inputs.get("residual")
         self.differentiable = set() if self.sum is None else {self.sum}
@@ -52,8 +71,9 @@ class Gradient:
         # A bias that is added before a softmax has the gradient of the softmax's input.
         self.bias = operator.inputs.get("mask")
         if self.own:
-            self.differentiable.add(0)
-            self.writes = [(None, operator.first)]
+            self.differentiable.update(range(len(found)))
+            self.reads = [(None, "input", operator.inputs[name]) for name in read]
+            self.writes = [(None, operator.inputs[name]) for name in found]
             return
         for name, place in back.inputs.items():
             self._read(name, place, places)
@@ -133,7 +153,7 @@ class Gradient:
     def apply(self, rest, kept, grads, needs, run):
         """The gradients of the inputs, by their places; run(operator, values) is how to call."""
         if self.own:
-            return self.own(self.operator, rest, grads, run) if grads[0] is not None else {}
+            return self.own(self.operator, rest, kept, grads, run)
         found = {}
         sources = iter(kept)
         values = [None] * len(self.back.names)

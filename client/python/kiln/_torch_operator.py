@@ -15,9 +15,10 @@ _TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "
 class Output:
     """One output of an operator."""
 
-    def __init__(self, name, shape, dtype, want):
+    def __init__(self, name, shape, dtype, want, source):
         self.name, self.shape, self.dtype = name, shape, dtype
         self.want = want  # the place of the value that asks for it; None: it is always there
+        self.source = source  # that of the input without which it is not there, or None
 
 
 class Operator:
@@ -40,7 +41,9 @@ class Operator:
                        if row[1] == "INPUT"}
         self.rules = {operand[0]: operand[2:] for operand in operands}
         wants = {row[2]: place for place, row in enumerate(self.parameters) if row[1] == "WANT"}
-        self.outputs = [Output(row[0], *row[2:], wants.get(place))
+        self.outputs = [Output(row[0], *row[2:], wants.get(place),
+                               self.inputs[row[0].removesuffix("_out")] if row[2] == "input"
+                               else None)
                         for place, row in enumerate(operands) if row[1] == "out"]
         self.first = self.inputs[operands[0][0]]
         self.shape_at = self.kinds.index("SHAPE") if "SHAPE" in self.kinds else None
@@ -124,7 +127,8 @@ class Operator:
     def wanted(self, values):
         """The places of the outputs that a call has."""
         return [place for place, output in enumerate(self.outputs)
-                if output.want is None or values[output.want]]
+                if (output.want is None or values[output.want]) and
+                (output.source is None or values[output.source] is not None)]
 
     def tensors(self, values):
         """The inputs that are there."""
@@ -180,6 +184,8 @@ class Operator:
             return ()
         if output.shape == "halved" and len(self.tensors(values)) == 1:
             return (*shape[:-1], shape[-1] // 2)
+        if output.shape == "input":
+            return values[output.source].shape
         if output.shape == "last":
             return (*shape[:-1], values[self.names.index("last")] if self.sized else
                     self._of_rule("lists", values)[0].shape[-1])

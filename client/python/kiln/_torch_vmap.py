@@ -6,7 +6,7 @@ import torch
 from ._errors import InvalidArgument
 
 # An operand of these shapes has a place for a batch only if all of the batch share it.
-_SHARED = ("trailing", "lists", "per_box", "boundaries", "one")
+_SHARED = ("trailing", "lists", "per_box", "boundaries", "one", "tokens", "angles")
 
 
 def _is_free(operator, dims, values):
@@ -14,6 +14,8 @@ def _is_free(operator, dims, values):
     causal = "kind" in operator.names and values[operator.names.index("kind")] == "causal"
     if rank <= causal:
         return False  # a sample has no dimension of its own to go along, or none of queries
+    if rank > 3 and any(rule[0] == "angles" for rule in operator.rules.values()):
+        return False  # a sample has a batch of its own
     for name, place in operator.inputs.items():
         if dims[place] is not None and operator.rules[name][0] in _SHARED:
             return False

@@ -170,7 +170,9 @@ static int add_operand(struct problem *problem, const struct operator_operand *i
 		return 0;
 	}
 	bool optional = parameter->kind == PARAMETER_WANT;
-	if (optional && (value == Py_False || (!value && !parameter->preset)))
+	bool alone = is->input >= 0 && problem->operands[is->input].role == ROLE_LEFT_OUT;
+	bool asked = value == Py_True || (!value && parameter->preset);
+	if (optional && (value == Py_False || (!value && !asked) || (asked && alone)))
 		return problem_left_out(problem, parameter->name);
 	if (value == Py_True)
 		value = NULL;

@@ -36,6 +36,7 @@ struct operator_operand {
 	bool written;
 	enum shape_rule shape; /* SHAPE_PLANNED: the planner says */
 	enum dtype_rule dtype;
+	int input; /* an output that is there where this operand is; -1: it depends on none */
 };
 
 struct operator_row {
