@@ -188,8 +188,8 @@ static void boxes_shape(const struct cli *cli, const struct cli_problem *problem
 	}
 }
 
-/* Sets the shape of what goes with the tokens of [.., tokens, heads, dim], or of [.., heads, tokens,
- * dim]: their positions, or rows of angles. */
+/* Sets the shape of what goes with the tokens of [.., tokens, heads, dim], or of [.., heads,
+ * tokens, dim]: their positions, or rows of angles. */
 static void tokens_shape(const struct cli_problem *problem, const struct op_operand *operand,
 						 kiln_tensor *tensor)
 {

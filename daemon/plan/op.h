@@ -40,8 +40,8 @@ enum op_shape {
 	OP_HALVED, /* the first operand's, or half of its last axis where the second is left out */
 	OP_ALONG,  /* the first operand's, with --last along attribute axis, or its first axis */
 	OP_LIST,   /* one list, an index for each slice along that axis of what has --last there */
-	OP_TOKENS, /* one for each token of the first operand, whose layout is as attribute layout says */
-	OP_ANGLES,     /* a row for each of these, half as long as a head */
+	OP_TOKENS, /* one for each token of the first operand, which attribute layout tells */
+	OP_ANGLES, /* a row for each of these, half as long as a head */
 	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
 	OP_PER_BOX,    /* the first operand's; with offsets, half as many boxes in one row */
 	OP_BOUNDARIES, /* one more than the first axis of the first operand */

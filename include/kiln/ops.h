@@ -592,13 +592,14 @@ static inline kiln_rope_options kiln_rope_make(void)
 
 /*
  * rope (q, cos, sin, k?, positions?, q_out, k_out?; interleaved, inverse, start, layout, bounds):
- * rotary position embedding.  Each pair (a, b) of a head becomes (a cos - b sin, b cos + a sin), and
- * the elements from rotary_dim on are copied.  q and k are [batch, tokens, heads, dim] or [batch,
- * heads, tokens, dim], with or without batch, of one float dtype, each with heads of its own; they
- * may be strided but in the last dimension.  cos and sin are [positions, rotary_dim / 2], or begin
- * with a batch, of that dtype or f32 (of f64 for f64); tables whose rows repeat their angles are
- * passed as views of the first of each.  positions are i32 or i64 [tokens] or [batch, tokens]; where
- * they are left out, tokens are numbered from start on.  k and k_out come together.
+ * rotary position embedding.  Each pair (a, b) of a head becomes (a cos - b sin, b cos + a sin),
+ * and the elements from rotary_dim on are copied.  q and k are [batch, tokens, heads, dim] or
+ * [batch, heads, tokens, dim], with or without batch, of one float dtype, each with heads of its
+ * own; they may be strided but in the last dimension.  cos and sin are [positions, rotary_dim /
+ * 2], or begin with a batch, of that dtype or f32 (of f64 for f64); of tables whose rows hold
+ * each half twice, the view of the first half is passed.  positions are i32 or i64 [tokens] or
+ * [batch, tokens]; where they are left out, tokens are numbered from start on.  k and k_out come
+ * together.
  */
 static inline int kiln_rope(kiln_client *client, kiln_tensor q, kiln_tensor cos, kiln_tensor sin,
 							kiln_tensor k, kiln_tensor positions, kiln_tensor q_out,

@@ -18,8 +18,8 @@ struct way {
 
 /* Pairs that are interleaved give a thread one vector a head, so two heads make as much of it as
  * two halves do, where threads are enough for that. */
-static int find_ways(const struct rope_problem *rope, const struct rope_items *items,
-					 const struct kernel_limits *limits, struct way ways[WAYS_MOST])
+static int rope_find_ways(const struct rope_problem *rope, const struct rope_items *items,
+						  const struct kernel_limits *limits, struct way ways[WAYS_MOST])
 {
 	static const struct way all[] = {{256, 1}, {256, 2}, {128, 1}, {128, 2},
 									 {512, 1}, {256, 4}, {32, 1}};
@@ -58,7 +58,7 @@ int rope_choices(const struct kernel_problem *problem, const struct kernel_limit
 
 	if (rope_check(problem, &rope, error) || !rope_find_items(problem, &rope, &items))
 		return 0;
-	count = find_ways(&rope, &items, limits, ways);
+	count = rope_find_ways(&rope, &items, limits, ways);
 	for (int i = 0; i < count; i++)
 		name_way(&rope, &ways[i], names[i]);
 	return count;
@@ -221,7 +221,7 @@ int rope_plan(const struct kernel_problem *problem, const struct kernel_limits *
 		return plan_refuse(error, KILN_ENOTSUP, "rope: there are too many elements");
 	if (plan_is_generic(choice))
 		return plan_generic(problem, &rope, &items, limits, out, error);
-	count = find_ways(&rope, &items, limits, ways);
+	count = rope_find_ways(&rope, &items, limits, ways);
 	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
 		name_way(&rope, &ways[i], name);

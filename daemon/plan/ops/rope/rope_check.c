@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static bool is_there(const struct kernel_problem *problem, int operand)
+static bool rope_has(const struct kernel_problem *problem, int operand)
 {
 	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
 }
@@ -37,14 +37,14 @@ static int check_dtypes(const struct kernel_problem *problem, char error[KERNEL_
 
 	if (!status)
 		status = check_tables(problem, error);
-	if (status || !is_there(problem, ROPE_POSITIONS))
+	if (status || !rope_has(problem, ROPE_POSITIONS))
 		positions = KILN_I32;
 	if (!status && positions != KILN_I32 && positions != KILN_I64)
 		return plan_refuse(error, KILN_EINVAL, "rope: positions is %s; it must be i32 or i64",
 						   plan_dtype_name(positions));
-	if (!status && is_there(problem, ROPE_POSITIONS))
+	if (!status && rope_has(problem, ROPE_POSITIONS))
 		status = rows_check_aligned(problem, ROPE_POSITIONS, error);
-	if (status || !is_there(problem, ROPE_K))
+	if (status || !rope_has(problem, ROPE_K))
 		return status;
 	if (k->dtype != q->dtype)
 		return plan_refuse(error, KILN_EINVAL, "rope: q is %s and k is %s; they must agree",
@@ -62,7 +62,7 @@ static int check_heads(const struct kernel_problem *problem, int heads,
 	if (q->rank != 3 && q->rank != 4)
 		return plan_refuse(error, KILN_EINVAL,
 						   "rope: q has rank %d; it must be 3, or 4 with a batch before", q->rank);
-	if (!is_there(problem, ROPE_K))
+	if (!rope_has(problem, ROPE_K))
 		return KILN_OK;
 	if (k->rank != q->rank)
 		return plan_refuse(error, KILN_EINVAL, "rope: q has rank %d and k rank %d; they must agree",
@@ -150,17 +150,17 @@ static int check_layouts(const struct kernel_problem *problem, char error[KERNEL
 	int status = KILN_OK;
 
 	for (int i = 0; i < 4 && !status; i++)
-		if (is_there(problem, inputs[i]))
+		if (rope_has(problem, inputs[i]))
 			status = check_inner(problem, inputs[i], error);
 	if (!status)
 		status = rows_check_like(problem, ROPE_Q_OUT, ROPE_Q, error);
 	if (!status)
 		status = rows_check_contiguous(problem, ROPE_Q_OUT, error);
-	if (!status && is_there(problem, ROPE_K) != is_there(problem, ROPE_K_OUT))
+	if (!status && rope_has(problem, ROPE_K) != rope_has(problem, ROPE_K_OUT))
 		return plan_refuse(error, KILN_EINVAL, "rope: there is %s; it goes with %s",
-						   is_there(problem, ROPE_K) ? "k and no k_out" : "k_out and no k",
-						   is_there(problem, ROPE_K) ? "its result" : "what is rotated");
-	if (status || !is_there(problem, ROPE_K))
+						   rope_has(problem, ROPE_K) ? "k and no k_out" : "k_out and no k",
+						   rope_has(problem, ROPE_K) ? "its result" : "what is rotated");
+	if (status || !rope_has(problem, ROPE_K))
 		return status;
 	status = rows_check_like(problem, ROPE_K_OUT, ROPE_K, error);
 	return status ? status : rows_check_contiguous(problem, ROPE_K_OUT, error);
@@ -216,9 +216,9 @@ int rope_check(const struct kernel_problem *problem, struct rope_problem *out,
 	out->batch = batched ? q->shape[0] : 1;
 	out->tokens = q->shape[batched + token];
 	out->q_heads = q->shape[batched + head];
-	out->k_heads = is_there(problem, ROPE_K) ? k->shape[batched + head] : 0;
+	out->k_heads = rope_has(problem, ROPE_K) ? k->shape[batched + head] : 0;
 	out->dim = q->shape[q->rank - 1];
-	if (is_there(problem, ROPE_POSITIONS))
+	if (rope_has(problem, ROPE_POSITIONS))
 		out->position_bytes = kernel_dtype_bytes(problem->tensors[ROPE_POSITIONS].dtype);
 	status = check_batch(problem, ROPE_COS, 2, out->batch, error);
 	if (!status && out->position_bytes)
