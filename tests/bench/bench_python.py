@@ -35,7 +35,7 @@ from python_bench import Daemon, Table, child, find, first_line, median, settle
 
 ROWS, COLUMNS = 64, 1024
 SECTIONS = ["import", "softmax", "out", "layer_norm", "rms_norm", "permute", "autograd", "raw",
-            "first", "miss"]
+            "daemon", "first", "miss"]
 BESIDE = ["compiled", "triton", "cupy"]
 
 SOURCE = r"""
@@ -274,6 +274,22 @@ class Bench:
             self.compare("raw", contenders, x.double() + 1,
                          {("kiln.RawKernel", "CuPy's RawKernel"): 1.0})
 
+    def daemon(self):
+        """On memory that is lent, in the order of torch's stream: the daemon launches."""
+        torch, kiln = self.torch, self.kiln
+        x = self.rand(ROWS, COLUMNS)
+        y, expected = torch.empty_like(x), torch.softmax(x.double(), -1)
+        if not self.gpu:
+            self.table.say("daemon: tensors of the host are copied, none is lent")
+            return
+        kiln.connect(mode="daemon")
+        try:
+            with kiln.lend(x), kiln.lend(y):
+                self.compare("daemon", [("kiln.softmax(x, out=y), mode daemon",
+                                         lambda: kiln.softmax(x, out=y))], expected, {})
+        finally:
+            kiln.connect()
+
     # ---- Fresh processes ----
 
     def fresh(self, source, count, seconds=60):
@@ -343,7 +359,8 @@ class Bench:
         calls = {"import": self.import_, "softmax": self.softmax, "out": lambda: self.softmax(True),
                  "layer_norm": lambda: self.norm("layer_norm"),
                  "rms_norm": lambda: self.norm("rms_norm"), "permute": self.permute,
-                 "autograd": self.autograd, "raw": self.raw, "first": self.first, "miss": self.miss}
+                 "autograd": self.autograd, "raw": self.raw,
+                 "daemon": self.daemon, "first": self.first, "miss": self.miss}
         self.table.section(section)
         with self.torch.no_grad():
             calls[section]()

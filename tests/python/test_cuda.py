@@ -16,6 +16,39 @@ except ImportError:
     cupy = None
 
 
+SUMS = r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cub/block/block_reduce.cuh>
+
+extern "C" __global__ void sums(const int *x, int *y, int *z, long long columns)
+{
+	using Reduce = cub::BlockReduce<int, 128>;
+	namespace groups = cooperative_groups;
+	__shared__ typename Reduce::TempStorage room;
+	__shared__ int most[4];
+	int sum = 0, top = -2147483647;
+	for (int j = threadIdx.x; j < columns; j += 128) {
+		int value = x[blockIdx.x * columns + j];
+		sum += value;
+		top = value > top ? value : top;
+	}
+	sum = Reduce(room).Sum(sum);
+	auto warp = groups::tiled_partition<32>(groups::this_thread_block());
+	top = groups::reduce(warp, top, groups::greater<int>());
+	if (warp.thread_rank() == 0)
+		most[warp.meta_group_rank()] = top;
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		y[blockIdx.x] = sum;
+		for (int i = 1; i < 4; i++)
+			top = most[i] > top ? most[i] : top;
+		z[blockIdx.x] = top;
+	}
+}
+"""
+
+
 @unittest.skipUnless(HERE, "torch has no GPU here")
 class Cuda(unittest.TestCase):
     def test_operators(self):
@@ -101,6 +134,19 @@ class Cuda(unittest.TestCase):
         finally:
             _kinds._registered.pop("older")
             kiln._kiln.forget_kinds()
+
+    def test_headers_of_the_toolkit(self):
+        add = kiln.RawKernel(SUMS, "sums", options=("-std=c++17",))
+        x = torch.randint(-9, 9, (96, 512), device="cuda", dtype=torch.int32)
+        y, z = (torch.full((96,), -1, device="cuda", dtype=torch.int32) for _ in range(2))
+        try:
+            add((96,), (128,), (x, y, z, 512))
+        except ValueError as error:
+            if "cub/block/block_reduce.cuh" in str(error):
+                self.skipTest(str(error))
+            raise
+        torch.testing.assert_close(y, x.sum(1, dtype=torch.int32))
+        torch.testing.assert_close(z, x.amax(1))
 
     def test_every_gpu(self):
         for number in range(torch.cuda.device_count()):

@@ -52,9 +52,14 @@ class Operator:
         self.usual = [row[1] == "WANT" and row[4] or None for row in self.parameters]
         self.sources = self._sources()
         self.out_source = "out" if any(row[1] == "OUT" for row in parameters) else "None"
+        # The extension's functions: one runs here and now, one looks first what the tensors are.
+        self.here, self.anywhere = _kiln.here[name], getattr(_kiln, name)
+        self.positional = positional
+        self.order = [row[0] for row in parameters]
+        self.extra = [name for name in self.order if name not in self.names]  # dtype, out
         self.bind = eval(f"lambda {self.signature}: (({self.sources}), {self.out_source})")
-        self._here = self._runner(positional, _kiln.here[name])
-        self._anywhere = self._runner(positional, getattr(_kiln, name))
+        self._here = self._runner(positional, self.here)
+        self._anywhere = self._runner(positional, self.anywhere)
         self.op = None  # torch.ops.kiln.NAME, once it is defined
 
     # ---- Texts ----

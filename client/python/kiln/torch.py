@@ -13,6 +13,7 @@ from ._errors import InvalidArgument, NotSupported
 from ._rows import ROWS
 from ._torch_gradient import find
 from ._torch_operator import Operator
+from ._torch_record import make as make_recorded, watched
 from ._torch_vmap import batched
 
 OPERATORS = {name: Operator(name) for name in ROWS}
@@ -28,15 +29,9 @@ _CAST = {name: devices for name in OPERATORS
                              "aten::" + _CAST_LIKE.get(name, name), "Autocast" + device.upper())])}
 
 _no_torch_dispatch = torch._C._disabled_torch_dispatch_impl
-_modes = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
 _HALF = (torch.float16, torch.bfloat16)
 _forward = torch.autograd.forward_ad
-
-
-def _watched():
-    """Is a mode of torch, or a transform of torch.func, about to see what is done?"""
-    return _modes() or _transform() is not None
 
 
 # ---- Calls that are recorded ----
@@ -50,7 +45,7 @@ def _record(operator, values):
     """Runs a call, recorded where grad is enabled: its outputs, None where one is not wanted."""
     if not torch.is_grad_enabled():
         return operator.run(values, anywhere=True)
-    if _watched():
+    if watched():
         return _call_op(operator, values)
     places = operator.wanted(values)
     results = operator.function.apply(*values)
@@ -242,12 +237,12 @@ def _recorded(operator, values, out):
     return _returned(operator, operator.wanted(values), _record(operator, values))
 
 
+_RECORDED = {name: make_recorded(operator, _recorded) for name, operator in OPERATORS.items()}
+
+
 def redirect(name, args, named):
     """A call on tensors of which one requires grad."""
-    if not torch.is_grad_enabled():
-        return NotImplemented
-    operator = OPERATORS[name]
-    return _recorded(operator, *operator.bind(*args, **named))
+    return _RECORDED[name](*args, **named) if torch.is_grad_enabled() else NotImplemented
 
 
 def _is_plain(tensor):
@@ -275,7 +270,7 @@ def dispatch(name, args, named):
                               "have none: all tensors of a call are on one device")
     device = tensors[0].device.type
     casts = device in ("cuda", "cpu") and torch.is_autocast_enabled(device)
-    if not casts or _watched() or not all(map(_is_plain, tensors)) or \
+    if not casts or watched() or not all(map(_is_plain, tensors)) or \
             _given(operator, values, out):
         return _traced(name, values, out)
     # A dispatcher's work for each call is saved where autocast is all that there is.
