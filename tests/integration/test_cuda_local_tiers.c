@@ -137,6 +137,26 @@ static void no_launch_waits_for_a_compile(void **state)
 	scene_close(&scene);
 }
 
+/* The daemon keeps the object of a generic kernel that it has given to somebody. */
+static void no_launch_waits_for_the_cache(void **state)
+{
+	struct scene scene;
+	lazy_open(&scene, state);
+	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
+	const void *generic = launch_some(&scene, call, 1);
+	debug_int(scene.client, "store-deadline", "ms", 60000);
+	debug_int(scene.client, "delay-store", "ms", 4000);
+	const int64_t began = now_ms();
+	kiln_call *next = prepare_columns(scene.client, COLUMNS - 5, "generic");
+	assert_ptr_equal(launch_some(&scene, next, 1), generic);
+	assert_in_range(now_ms() - began, 0, 3900);
+	assert_int_equal(objects(&scene), 2);
+	debug_int(scene.client, "delay-store", "ms", 0);
+	finish(&scene, call);
+	finish(&scene, next);
+	scene_close(&scene);
+}
+
 /* The load of the exact kernel waits until the stream is idle; a graph that is captured meanwhile
  * has the generic one, which stays. */
 static void a_busy_stream_and_a_capture(void **state)
@@ -414,6 +434,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(no_launch_waits_for_a_compile),
+		HARNESS_TEST(no_launch_waits_for_the_cache),
 		HARNESS_TEST(a_busy_stream_and_a_capture),
 		HARNESS_TEST(calls_and_clients_share),
 		HARNESS_TEST(from_the_cache),

@@ -14,8 +14,9 @@
 struct operator
 {
 	const struct operator_row *row;
-	bool along;   /* it goes along a dimension */
-	int dtype_at; /* the parameter that the input is cast to; -1: there is none */
+	bool along;    /* it goes along a dimension */
+	bool reorders; /* its parameter of integers puts the dimensions in another order */
+	int dtype_at;  /* the parameter that the input is cast to; -1: there is none */
 	PyMethodDef method, here;
 	PyObject *names[PARAMETERS_MOST]; /* interned */
 };
@@ -157,8 +158,9 @@ static int add_attribute(struct problem *problem, const struct parameter *parame
 
 /* ---- A call ---- */
 
-static int add_operand(struct problem *problem, const struct operator_operand *is,
-					   const struct parameter *parameter, PyObject *value)
+static int add_operand(const struct operator* op, struct problem *problem,
+					   const struct operator_operand *is, const struct parameter *parameter,
+					   PyObject *value)
 {
 	if (!is->written) {
 		if (!value)
@@ -176,8 +178,10 @@ static int add_operand(struct problem *problem, const struct operator_operand *i
 		return problem_left_out(problem, parameter->name);
 	if (value == Py_True)
 		value = NULL;
-	return problem_output(problem, value, parameter->name, optional ? is->shape : SHAPE_PLANNED,
-						  is->dtype);
+	/* An output like the first operand is nothing to ask the daemon for. */
+	bool plain = is->shape == SHAPE_FIRST && is->dtype == DTYPE_FIRST && !op->reorders;
+	return problem_output(problem, value, parameter->name,
+						  optional || plain ? is->shape : SHAPE_PLANNED, is->dtype);
 }
 
 static int fill(const struct operator* op, PyObject *const *slots, struct problem *problem)
@@ -190,7 +194,7 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 		if (row->parameters[i].kind <= PARAMETER_OUT)
 			of[row->parameters[i].operand] = i;
 	for (int i = 0; i < row->operand_count; i++) {
-		if (add_operand(problem, &row->operands[i], &row->parameters[of[i]], slots[of[i]]) != 0)
+		if (add_operand(op, problem, &row->operands[i], &row->parameters[of[i]], slots[of[i]]) != 0)
 			return RAISED;
 		if (problem->unread)
 			return 0;
@@ -336,6 +340,7 @@ static int make_function(PyObject *module, struct operator* op, const struct ope
 		if (row->parameters[i].kind == PARAMETER_DTYPE)
 			op->dtype_at = i;
 		op->along = op->along || (attribute && strcmp(attribute, "axis") == 0);
+		op->reorders = op->reorders || row->parameters[i].kind == PARAMETER_INTS;
 	}
 	op->method = (PyMethodDef){row->name, (PyCFunction)(void (*)(void))call,
 							   METH_FASTCALL | METH_KEYWORDS, row->documentation};

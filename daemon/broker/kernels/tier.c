@@ -44,6 +44,7 @@ static void make_room(struct tiers *tiers)
 	while ((kernel = map_next(&tiers->kernels, &cursor)))
 		if (!kernel->holders && kernel->fetch == TIER_FETCH_NONE && !kernel->loads) {
 			map_remove(&tiers->kernels, kernel->name, sizeof(kernel->name));
+			tier_object_drop(tiers, kernel);
 			free(kernel);
 		}
 	tiers->kept = tiers->kernels.count;
@@ -88,7 +89,7 @@ uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 	return handle_module(executor, kernel->key);
 }
 
-static void take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
+void tier_take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
 {
 	if (!strcmp(ref->key, kernel->key))
 		return;
@@ -230,13 +231,13 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	ref->close_tier = close_tier;
 	shapes_note(session, problem, ref);
 	if (policy != OPTIONS_NEVER && tier_module(broker, session->executor, exact)) {
-		take_key(ref, exact);
+		tier_take_key(ref, exact);
 		tier->state = TIER_PROMOTED;
 		return TIER_EXACT;
 	}
 	if (!tier_module(broker, session->executor, known))
 		return TIER_WAIT;
-	take_key(generic, known);
+	tier_take_key(generic, known);
 	return TIER_GENERIC;
 }
 
@@ -267,7 +268,7 @@ void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
 	tier->session = session->id;
 	tier->call = call;
 	if (tier->state == TIER_LOOSE && tier_module(broker, session->executor, tier->exact)) {
-		take_key(ref, tier->exact);
+		tier_take_key(ref, tier->exact);
 		tier->state = TIER_PROMOTED;
 	}
 	if (tier->state == TIER_PROMOTED)
@@ -284,7 +285,7 @@ void tier_take_over(struct session *session, struct tier *tier)
 	tier_assert_valid(tier);
 	unlink_tier(tier);
 	tier->state = TIER_PROMOTED;
-	take_key(tier->ref, tier->exact);
+	tier_take_key(tier->ref, tier->exact);
 	broker->counters.promoted++;
 	util_debug("session %llu: a call of %s takes the exact kernel, key %.12s, from now on",
 			   (unsigned long long)session->id, tier->exact->op, tier->exact->key);
@@ -301,7 +302,7 @@ static bool hand_back(struct session *session, struct tier *tier)
 	const struct tier_kernel *generic = tier_find(broker, tier->generic);
 	if (!generic || !tier_module(broker, session->executor, generic))
 		return false;
-	take_key(tier->generic, generic);
+	tier_take_key(tier->generic, generic);
 	link_tier(tier);
 	tier_enqueue(session, tier->ref, JOB_LOOK);
 	return true;

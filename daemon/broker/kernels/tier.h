@@ -55,6 +55,7 @@ struct tier_kernel {
 	char key[KERNEL_KEY_HEX]; /* "": unknown */
 	char compiler[96];        /* that the key names */
 	int64_t object_bytes;
+	struct cache_row *object; /* tier_keep_object(): key, entry and object alone; or NULL */
 	enum tier_stage stage;
 	int holders;   /* tiers whose exact kernel it is */
 	uint64_t uses; /* launches of the generic kernel in its stead */
@@ -134,6 +135,14 @@ enum tier_answer tier_choose_object(struct session *session, struct kernel_ref *
 uint64_t tier_again(struct session *session, const struct kernel_ref *ref);
 /* The cache has lost the exact kernel. */
 void tier_missed(struct kernel_ref *ref);
+/* Keeps a copy of a generic kernel's object while there is room: a read of the cache would wait for
+ * the writes of exact kernels before it. */
+void tier_keep_object(struct broker *broker, const struct kernel_ref *generic,
+					  const struct cache_row *row);
+/* Returns what was kept, with key, entry and object alone, for this session's compiler; NULL:
+ * nothing.  It lives until the loop's next turn. */
+const struct cache_row *tier_object(struct session *session, struct kernel_ref *generic);
+void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel);
 
 /* ---- tier_warm.c ---- */
 
@@ -178,6 +187,7 @@ struct tiers {
 	int fetches;
 	uv_timer_t timer;
 	struct warming *warming;
+	uint64_t kept_bytes; /* of objects that kernels keep */
 	bool stopped;
 };
 
@@ -187,6 +197,8 @@ struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *re
 /* Its module in the device process; 0: it is not loaded. */
 uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 					 const struct tier_kernel *kernel);
+/* Gives ref the key that its kernel is known by. */
+void tier_take_key(struct kernel_ref *ref, const struct tier_kernel *kernel);
 /* Queues the exact kernel of ref: JOB_LOOK, or JOB_CALL to have it compiled. */
 void tier_enqueue(struct session *session, struct kernel_ref *ref, enum job_purpose purpose);
 /* Queues the exact kernel for a compile if that pays by now. */

@@ -276,8 +276,10 @@ void tiers_free(struct broker *broker)
 {
 	struct tiers *tiers = broker->tiers;
 	struct tier_kernel *kernel;
-	while ((kernel = map_take(&tiers->kernels)))
+	while ((kernel = map_take(&tiers->kernels))) {
+		tier_object_drop(tiers, kernel);
 		free(kernel);
+	}
 	map_free(&tiers->kernels);
 	turns_free(&tiers->turns);
 	tier_warm_free(broker);

@@ -2,6 +2,13 @@
  * device process has to load them: the exact one serves as soon as the cache has it. */
 #include "tier.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/util.h"
+
+#define KEPT_BYTES_MOST (64u << 20) /* of objects, some thousand generic kernels */
+
 /* Says whether the exact kernel is, or may soon be, in the cache. */
 static bool is_coming(const struct tier_kernel *exact)
 {
@@ -44,4 +51,53 @@ void tier_missed(struct kernel_ref *ref)
 	struct tier *tier = ref->tier;
 	if (tier->state != TIER_PROMOTED && tier->exact->stage == TIER_READY)
 		tier->exact->stage = TIER_MISSING;
+}
+
+/* ---- Objects of generic kernels ---- */
+
+void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel)
+{
+	if (!kernel->object)
+		return;
+	tiers->kept_bytes -= kernel->object->object_bytes;
+	cache_row_free(kernel->object);
+	free(kernel->object);
+	kernel->object = NULL;
+}
+
+void tier_keep_object(struct broker *broker, const struct kernel_ref *generic,
+					  const struct cache_row *row)
+{
+	struct tiers *tiers = broker->tiers;
+	struct tier_kernel *kernel = tier_find(broker, generic);
+	if (!kernel)
+		return;
+	tier_object_drop(tiers, kernel);
+	if (row->object_bytes > KEPT_BYTES_MOST - tiers->kept_bytes)
+		return;
+	struct cache_row *object = util_alloc(sizeof(*object));
+	memcpy(object->key, row->key, sizeof(object->key));
+	object->entry = strdup(row->entry);
+	object->object = malloc(row->object_bytes);
+	if (!object->entry || !object->object) {
+		cache_row_free(object);
+		free(object);
+		return;
+	}
+	memcpy(object->object, row->object, row->object_bytes);
+	object->object_bytes = row->object_bytes;
+	tiers->kept_bytes += row->object_bytes;
+	kernel->object = object;
+}
+
+const struct cache_row *tier_object(struct session *session, struct kernel_ref *generic)
+{
+	struct broker *broker = session->broker;
+	const struct tier_kernel *kernel = tier_find(broker, generic);
+	const char *compiler = job_compiler(broker, generic->target);
+	if (!kernel || !kernel->object || strcmp(kernel->compiler, compiler) != 0 ||
+		strcmp(kernel->key, kernel->object->key) != 0)
+		return NULL;
+	tier_take_key(generic, kernel);
+	return kernel->object;
 }

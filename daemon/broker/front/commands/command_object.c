@@ -123,8 +123,11 @@ static void on_object_answer(void *arg, const struct job_answer *found)
 	struct object_request *asking = arg;
 	kernel_request_arrived(&asking->base);
 	if (found->status == KILN_OK) {
+		struct broker *broker = asking->base.broker;
 		if (asking->base.ref->tier)
-			tier_know(asking->base.broker, asking->kernel, (int64_t)found->row->object_bytes);
+			tier_know(broker, asking->kernel, (int64_t)found->row->object_bytes);
+		if (asking->takes_generic && asking->kernel != asking->base.ref)
+			tier_keep_object(broker, asking->kernel, found->row);
 		object_answer(asking, found->row);
 		return;
 	}
@@ -210,6 +213,21 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 	return status == KILN_OK ? check_report(call_problem(call), &(*out)->plan, error) : status;
 }
 
+static void object_give_generic(struct object_request *asking)
+{
+	struct session *session = asking->base.request.session;
+	struct kernel_ref *generic = asking->base.ref->tier->generic;
+	const struct cache_row *row = tier_object(session, generic);
+	if (!row) {
+		object_resolve(asking, generic, false);
+		return;
+	}
+	asking->kernel = generic;
+	job_count_resident(asking->base.broker, generic, session, JOB_GENERIC,
+					   util_now_us() - asking->base.began_us);
+	object_answer(asking, row);
+}
+
 /* launches: of the generic kernel, since the program last said. */
 static void object_choose(struct object_request *asking, uint64_t launches)
 {
@@ -226,7 +244,7 @@ static void object_choose(struct object_request *asking, uint64_t launches)
 	else if (answer == TIER_WAIT)
 		object_resolve(asking, ref, true);
 	else
-		object_resolve(asking, ref->tier->generic, false);
+		object_give_generic(asking);
 }
 
 void serve_object(struct session *session, struct wire_in *message)
