@@ -44,7 +44,7 @@ import time
 DTYPES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8",
     "u8": "uint8", "i16": "int16", "i32": "int32", "i64": "int64", "bool": "bool",
-    "c64": "complex64", "c128": "complex128",
+    "c64": "complex64", "c128": "complex128", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2",
 }
 POOL = 1536 << 20
 MOST_SETS = 32
@@ -52,7 +52,8 @@ LAUNCHES = 40
 ENOUGH_US = 25000
 PAUSE_CYCLES = 16_000_000
 COMPARED = 1 << 22  # elements, of the beginning and of the end
-TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-4, "float64": 1e-9}
+TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-4, "float64": 1e-9,
+             "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
 
 
 def say(*words):
@@ -85,7 +86,8 @@ def flat_values(torch, device, operand, count):
         rows = torch.randn(count // columns, columns, device=device, dtype=torch.float32)
         make = torch.softmax if fill == "probable" else torch.log_softmax
         return make(rows, -1).to(dtype).flatten()
-    return torch.randn(count, device=device, dtype=dtype)
+    wide = torch.float32 if torch.finfo(dtype).bits == 8 else dtype
+    return torch.randn(count, device=device, dtype=wide).to(dtype)
 
 
 def tensor(torch, device, operand, empty=False):
@@ -341,6 +343,10 @@ STATEMENTS = {
     "y[i] = a[i] + b[i]": lambda torch, s: lambda a, b: a + b,
     "y[i] = u8(clamp(x[i] * 127 + 128, 0, 255))":
         lambda torch, s: lambda x: (x * 127 + 128).clamp(0, 255).to(torch.uint8),
+    "y[i,j] = sat_f8e4m3(x[i,j] * s)":
+        lambda torch, s: lambda x: (x * s).clamp(-448, 448).to(torch.float8_e4m3fn),
+    "y[i,j] = x[i,j] * s[i]":
+        lambda torch, s: lambda x, s: (x.float() * s[:, None]).bfloat16(),
     "dst[i,j,k] = src[i,j,idx[j,k]]":
         lambda torch, s: lambda src, idx: torch.gather(src, -1, widened(idx, src)),
     "y[i] += x[i,j] * w[j]": lambda torch, s: lambda x, w: x @ w,
@@ -424,12 +430,14 @@ class Bench:
         a, b = (t if isinstance(t, tuple) else (t,) for t in (a, b))
         for x, y in zip(a, b, strict=True):
             x, y = x.flatten(), y.flatten()
+            tolerance = TOLERANCE.get(str(x.dtype).split(".")[-1])
+            if tolerance and x.element_size() == 1:
+                x, y = x.float(), y.float()
             for part in (slice(0, COMPARED), slice(-COMPARED, None)):
                 if not x.dtype.is_floating_point:
                     if not torch.equal(x[part].view(torch.uint8), y[part].view(torch.uint8)):
                         return False
                     continue
-                tolerance = TOLERANCE[str(x.dtype).split(".")[-1]]
                 scale = y[part].nan_to_num(0, 0, 0).abs().max().item()
                 if not torch.allclose(x[part], y[part], rtol=tolerance,
                                       atol=tolerance * max(scale, 1e-3), equal_nan=True):

@@ -167,7 +167,7 @@ static const struct cases_op gather_backward_op = {"gather_backward", units, ref
 
 static const kiln_dtype indices[] = {KILN_U8, KILN_I32, KILN_U16, KILN_I64};
 /* One of each size. */
-static const kiln_dtype elements[] = {KILN_F32, KILN_F16, KILN_I8, KILN_F64, KILN_C128};
+static const kiln_dtype elements[] = {KILN_F32, KILN_F16, KILN_F8E5M2, KILN_F64, KILN_C128};
 static const kiln_dtype summands[] = {KILN_F32, KILN_F16, KILN_F64, KILN_BF16,
 									  KILN_I32, KILN_U8,  KILN_I64, KILN_I16};
 
