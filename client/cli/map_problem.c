@@ -2,9 +2,9 @@
  * map_problem.c: reads a statement of the operator map, and its options, into a problem that is
  * run, explained or compiled like any other.
  *
- * A name is an operand if it has subscripts, or if an option gives it a shape or a type.  A name
- * with --set is a scalar.  Operands stand in the order in which the right side names them; the
- * output is the last.
+ * A name is an operand if it has subscripts and is no reduction's, or if an option gives it a shape
+ * or a type.  A name with --set is a scalar.  Operands stand in the order in which the right side
+ * names them; the output is the last.
  */
 #include "map_problem.h"
 #include "daemon.h"
@@ -84,8 +84,9 @@ static int find_operands(const struct cli *cli, struct files *files, const char 
 		snprintf(name, sizeof(name), "%.*s", (int)length, text);
 		text += length;
 		if (length < EVAL_NAME &&
-			(text[strspn(text, " ")] == '[' || named_value(cli, "shape", name) ||
-			 named_value(cli, "dtype", name) || files_in(files, name) || files_out(files, name)))
+			((text[strspn(text, " ")] == '[' && !eval_is_reduction(name)) ||
+			 named_value(cli, "shape", name) || named_value(cli, "dtype", name) ||
+			 files_in(files, name) || files_out(files, name)))
 			status = note_operand(name, depth);
 		while (text < end && isalnum((unsigned char)*text)) /* the exponent of a number */
 			text++;

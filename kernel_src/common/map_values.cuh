@@ -379,6 +379,25 @@ DEVICE T map_max(T a, T b)
 	else
 		return a < b ? b : a;
 }
+/* A NaN wins. */
+template <typename T>
+DEVICE T map_minimum(T a, T b)
+{
+	return a < b || a != a ? a : b;
+}
+template <typename T>
+DEVICE T map_maximum(T a, T b)
+{
+	return b < a || a != a ? a : b;
+}
+DEVICE bool map_either(bool a, bool b)
+{
+	return a || b;
+}
+DEVICE bool map_both(bool a, bool b)
+{
+	return a && b;
+}
 template <typename T>
 DEVICE T map_clamp(T a, T low, T high)
 {

@@ -16,6 +16,8 @@ static int understand_as(const struct kernel_problem *problem, bool generic, str
 		status = map_extents(map);
 	if (!status)
 		status = map_types(map);
+	if (!status)
+		status = map_folds(map);
 	if (status)
 		return status;
 	map_ranges(map);
@@ -70,7 +72,10 @@ static int check_countable(struct map *map, const struct map_loops *loops)
 {
 	int64_t all;
 
-	if (__builtin_mul_overflow(loops->elements, loops->terms, &all) || all > INT64_MAX >> 8)
+	all = map_extent(map, map_indices(0, map->index_count));
+	if (!map->checked && __builtin_mul_overflow(loops->elements, loops->terms, &all))
+		all = INT64_MAX;
+	if (all > INT64_MAX >> 8)
 		return plan_refuse(map->error, KILN_ENOTSUP,
 						   "map: there are more than 2^55 values to go over");
 	return KILN_OK;
@@ -82,6 +87,8 @@ static int map_check(struct map *map, struct map_loops *loops)
 
 	if (!status)
 		status = check_clamp(map);
+	if (!status)
+		status = map_check_folds(map);
 	map_loops(map, loops);
 	return status ? status : check_countable(map, loops);
 }
@@ -135,7 +142,7 @@ static void set_args(const struct map *map, const struct map_loops *loops, bool 
 	map_sizes(map, loops, sizes, &size_count);
 	for (int i = 0; i < size_count; i++)
 		plan_arg_scalar(out, sizes[i].bytes, sizes[i].value);
-	plan_arg_scalar(out, 8, (uint64_t)loops->elements);
+	plan_arg_scalar(out, 8, (uint64_t)(loops->stages ? loops->row_count : loops->elements));
 	if (loops->pieces > 1)
 		plan_arg_scratch(out);
 	if (map_has_checks(map) && !reports)
@@ -153,12 +160,14 @@ static void set_extents(const struct map *map, const struct map_loops *loops,
 		out->extents[i].written = i == map->output;
 	}
 	out->extents[map->output].alignment = map_store_width(map, loops);
-	for (int i = 0; i < map->access_count; i++) {
-		uint32_t width = map_width(map, &map->access[i], loops);
-		struct kernel_extent *extent = &out->extents[map->access[i].operand];
-		if (width > extent->alignment)
-			extent->alignment = width;
-	}
+	for (int i = 0; i < map->access_count; i++)
+		for (int s = 0; s < loops->stages || s == 0; s++) {
+			struct map_loops view = loops->stages ? map_stage_view(loops, s) : *loops;
+			uint32_t width = map_width(map, &map->access[i], &view);
+			struct kernel_extent *extent = &out->extents[map->access[i].operand];
+			if (width > extent->alignment)
+				extent->alignment = width;
+		}
 }
 
 static bool set_grid(const struct map *map, const struct map_loops *loops,
@@ -170,6 +179,9 @@ static bool set_grid(const struct map *map, const struct map_loops *loops,
 	int64_t each = sum ? way->threads / way->share : (int64_t)way->threads * way->share;
 	int64_t blocks = plan_divide_up(units, each);
 
+	if (loops->stages > 0)
+		blocks = plan_divide_up(loops->row_count / (loops->rows ? 1 : loops->vector),
+								way->threads / way->share);
 	blocks = (blocks < 1 ? 1 : blocks) * loops->pieces; /* 1: for less than a vector */
 	return plan_launch(out, limits, (uint64_t)blocks, way->threads);
 }
@@ -206,13 +218,17 @@ static void map_describe(const struct map *map, const struct map_loops *loops,
 
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	snprintf(out->variant, sizeof(out->variant), "%s",
-			 map->generic  ? PLAN_GENERIC
-			 : !sum        ? "elements"
-			 : loops->rows ? "rows"
-						   : "columns");
+			 map->generic             ? PLAN_GENERIC
+			 : !sum && !loops->stages ? "elements"
+			 : loops->rows            ? "rows"
+									  : "columns");
 	plan_print(&note, "%d at once along %s", loops->vector,
 			   loops->vector_loop < 0 ? "nothing"
 									  : map->index[loops->loop[loops->vector_loop].last].name);
+	if (loops->stages > 1)
+		plan_print(&note, "; %d reduction%s of a row, %s", loops->stages - 1,
+				   loops->stages > 2 ? "s" : "",
+				   loops->holds ? "which is held if it fits registers" : "which is read for each");
 	for (int k = 0; k < loops->count; k++)
 		plan_print(
 			&note, "%s%s%s%s of %lld", k ? ", " : "; loops ", map->index[loops->loop[k].first].name,
@@ -385,8 +401,9 @@ void map_report(const struct kernel_problem *problem, uint64_t reported,
 	position = ~reported >> 8;
 	name_subscript(&map, (int)(~reported & 0xff), &text);
 	for (int k = map.index_count - 1; k >= 0; k--) {
-		at[k] = (int64_t)(position % (uint64_t)map.index[k].extent);
-		position /= (uint64_t)map.index[k].extent;
+		uint64_t extent = map.index[k].extent > 0 ? (uint64_t)map.index[k].extent : 1;
+		at[k] = (int64_t)(position % extent);
+		position /= extent;
 	}
 	for (int k = 0; k < map.index_count; k++)
 		plan_print(&text, "%s%s=%lld", k ? ", " : "; first where ", map.index[k].name,

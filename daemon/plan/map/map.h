@@ -5,12 +5,16 @@
  *   map_word.c    text to words
  *   map_parse.c   words to tree
  *   map_type.c    types of the tree's nodes
+ *   map_fold.c    reductions within the right side: which are worked out once for a row, and which
+ *                 of them are the same
  *   map_dtype.c   the output's dtype, where it is left out
  *   map_range.c   extents of indices, ranges of integers, which subscripts need a check
  *   map_loop.c    the loops, and how each access moves along them
+ *   map_stage.c   the stages of a row: one for each of its reductions, and the sweep
  *   map_way.c     the candidates
  *   map_emit.c    the tree as C++
  *   map_write.c   the generated file around it
+ *   map_write_rows.c  that of a statement of rows
  *   map_sizes.c   what is no number in it where it serves all sizes: the generic kernel's arguments
  *   map.c         the plan
  *
@@ -22,7 +26,8 @@
 #include "daemon/plan/internal.h"
 
 #define MAP_NODES 320
-#define MAP_INDICES 8
+#define MAP_INDICES 16
+#define MAP_FOLDS 12 /* different reductions of a statement */
 #define MAP_ACCESSES 32
 #define MAP_NAME 16 /* bytes of a name, with its zero byte */
 #define MAP_KIDS 8
@@ -37,7 +42,8 @@ enum map_kind {
 	MAP_BINARY,
 	MAP_CHOICE, /* a ? b : c */
 	MAP_CALL,   /* which: of map_functions */
-	MAP_CAST    /* which: dtype */
+	MAP_CAST,   /* which: dtype */
+	MAP_REDUCE  /* which: enum map_reduce; kids: the term, then its own indices */
 };
 
 /* The types that values are computed in.  WHOLE and REAL have no type of their own yet: they take
@@ -78,7 +84,18 @@ enum map_operator {
 	MAP_FLIP /* ~ */
 };
 
-enum map_reduce { MAP_PLAIN, MAP_SUM, MAP_PRODUCT, MAP_LEAST, MAP_MOST };
+/* In LEAST and MOST a number wins against a NaN, in MIN and MAX a NaN. */
+enum map_reduce {
+	MAP_PLAIN,
+	MAP_SUM,
+	MAP_PRODUCT,
+	MAP_LEAST,
+	MAP_MOST,
+	MAP_MIN,
+	MAP_MAX,
+	MAP_ANY,
+	MAP_ALL
+};
 enum map_bounds { MAP_CHECK, MAP_CLAMP, MAP_ZERO };
 
 struct map_node {
@@ -91,6 +108,7 @@ struct map_node {
 	int which;
 	int kids, kid[MAP_KIDS];
 	int64_t i; /* of a whole number; of a cast: 1 if it saturates */
+	int fold;  /* of a reduction: which of map.fold */
 	double f;
 	bool ranged; /* an integer that is low .. high */
 	int64_t low, high;
@@ -101,6 +119,19 @@ struct map_index {
 	int64_t extent; /* -1: not known */
 	int column;     /* where it is first used */
 	bool named;     /* its value is needed: it is more than a subscript by itself */
+	bool closed;    /* it is a reduction's own, and behind that its name is free again */
+	bool local;     /* a thread goes over it by itself, in a loop */
+	bool row;       /* one of the left side on which a reduction depends */
+};
+
+/*
+ * A reduction within the right side.  One whose value follows from indices of the left side is
+ * worked out once for a row, that is for each value of these.  One that depends on another
+ * reduction's own indices is local: a thread goes over it by itself, each time.
+ */
+struct map_fold {
+	int node;
+	bool local;
 };
 
 /* An operand as it is read at one place of the statement; the same subscripts are one access. */
@@ -128,6 +159,11 @@ struct map {
 	int index_count, output_rank;
 	enum map_reduce reduce;
 	int value; /* node: the right side */
+	int term;  /* node: what a sum adds up; else the right side */
+	/* The reductions that differ, each behind those in it.  With one alone, and none but indices of
+	 * its row on the left side, `reduce` and `term` are that one's. */
+	struct map_fold fold[MAP_FOLDS];
+	int fold_count;
 	enum map_type result;
 	bool saturates; /* what is stored */
 	bool scalar_used[KERNEL_MAX_ATTRS];
@@ -165,8 +201,22 @@ static inline bool map_is_float(enum map_type type)
 {
 	return type == MAP_F32 || type == MAP_F64 || type == MAP_REAL;
 }
-/* Returns the type that the result of a sum is kept in. */
+/* Returns the type that the result of a sum is kept in, or of a reduction of values of a type. */
 enum map_type map_sum_type(const struct map *map);
+enum map_type map_reduce_type(enum map_reduce reduce, enum map_type type);
+
+/* map_fold.c: finds the reductions and brings indices that go equally far together. */
+int map_folds(struct map *map);
+/* Refuses a minimum or maximum of nothing. */
+int map_check_folds(struct map *map);
+/* Does the statement have rows: reductions that are worked out before its elements? */
+static inline bool map_has_rows(const struct map *map)
+{
+	return map->fold_count > 0 && map->reduce == MAP_PLAIN;
+}
+/* Returns the accesses that a part of the statement reads, one bit each, but for those of
+ * reductions that are worked out before. */
+uint32_t map_reads(const struct map *map, int node);
 
 /* map_dtype.c: of a statement whose types are not settled yet; all inputs are there. */
 kiln_dtype map_natural_dtype(const struct map *map);
@@ -188,7 +238,8 @@ struct map_loop {
 
 struct map_loops {
 	struct map_loop loop[MAP_INDICES];
-	int count, outputs; /* the first so many are the output's */
+	int count, outputs; /* the first so many are the output's, or of the output's the row's */
+	int inner;          /* behind the last loop of a sum */
 	int64_t elements;   /* of the output */
 	int64_t terms;      /* of each sum; 1 without one */
 	int64_t pieces;     /* that blocks have of a long sum */
@@ -196,6 +247,20 @@ struct map_loops {
 	int vector_loop;    /* the loop that vectors lie along; -1: there is none */
 	int vector;         /* elements at once */
 	bool wide;          /* offsets or numbers need 64 bits */
+	/* Of a statement of rows: its stages, the last of them the sweep over the elements of a row. */
+	struct map_stage {
+		int fold;        /* -1: the sweep */
+		uint32_t over;   /* indices */
+		int first, last; /* loops */
+		int vector_loop; /* -1: one at a time */
+		int64_t terms;   /* vectors, or single ones */
+		uint32_t reads;  /* accesses that move along the loops of the stage */
+	} stage[MAP_FOLDS + 1];
+	int stages;
+	uint32_t own;      /* accesses that stand still in a row */
+	uint32_t along;    /* loops that vectors of some stage lie along */
+	int64_t row_count; /* rows */
+	bool holds;        /* all stages read the same: it may be held in registers */
 };
 
 /* The output's first index where it has one value: it is a loop all the same, and moves operands as
@@ -206,6 +271,32 @@ static inline bool map_is_batch_of_one(const struct map *map, int index)
 }
 
 void map_loops(const struct map *map, struct map_loops *out);
+/* Of a statement without rows. */
+void map_sum_loops(const struct map *map, struct map_loops *out);
+bool map_needs_wide(const struct map *map, const struct map_loops *loops);
+/* The loops as a stage sees them: its own vectors. */
+struct map_loops map_stage_view(const struct map_loops *loops, int stage);
+/* Returns how far the output moves from one element of a loop to the next. */
+int64_t map_output_stride(const struct map *map, const struct map_loops *loops, int loop);
+/* Registers that hold what a stage reads of one vector. */
+int map_held_words(const struct map *map, const struct map_loops *loops, uint32_t reads);
+/* The indices from `first` up to `last`, one bit each, and how many places they have together. */
+uint32_t map_indices(int first, int last);
+int64_t map_extent(const struct map *map, uint32_t set);
+uint32_t map_element_bytes(const struct map *map, int operand);
+/* The loop that an access's vectors lie along. */
+int map_vector_loop(const struct map *map, const struct map_access *access,
+					const struct map_loops *loops);
+/* Returns how an access moves along its vectors' loop: of a generic kernel 0, 1, or 2 for anything
+ * else. */
+int64_t map_step(const struct map *map, const struct map_access *access,
+				 const struct map_loops *loops);
+/* Does an access move along a loop at all? */
+bool map_moves(const struct map *map, const struct map_access *access,
+			   const struct map_loops *loops, int loop);
+void map_add_local_loops(const struct map *map, struct map_loops *out);
+/* Appends loops: indices of the set, joined where nothing tells them apart. */
+void map_add_loops(const struct map *map, uint32_t set, struct map_loops *out);
 /* Returns how far an access moves from one element of a loop to the next. */
 int64_t map_stride(const struct map *map, const struct map_access *access,
 				   const struct map_loops *loops, int loop);
@@ -246,12 +337,6 @@ struct map_size {
 /* false: there are more than a kernel can have. */
 bool map_sizes(const struct map *map, const struct map_loops *loops,
 			   struct map_size list[MAP_SIZES], int *count);
-/* Returns how an access moves along the vectors' loop: 0, 1, or 2 for anything else. */
-int64_t map_step(const struct map *map, const struct map_access *access,
-				 const struct map_loops *loops);
-/* Does an access move along a loop at all? */
-bool map_moves(const struct map *map, const struct map_access *access,
-			   const struct map_loops *loops, int loop);
 
 /* ---- C++ (map_emit.c, map_write.c) ---- */
 

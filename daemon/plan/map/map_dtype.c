@@ -56,6 +56,22 @@ static bool is_truth(const struct map_node *node)
 			node->op == MAP_EITHER || node->op == MAP_NOT);
 }
 
+/* Sums and products of integers are kept in 64 bits. */
+static kiln_dtype reduced_dtype(enum map_reduce reduce, struct natural term)
+{
+	kiln_dtype dtype = term.dtype;
+
+	if (reduce == MAP_ANY || reduce == MAP_ALL)
+		return KILN_BOOL;
+	if (dtype == KILN_DTYPE_NONE)
+		return term.real ? KILN_F32 : KILN_I64;
+	if (is_float_dtype(dtype) || dtype == KILN_U64)
+		return dtype;
+	if (reduce == MAP_SUM || reduce == MAP_PRODUCT)
+		return KILN_I64;
+	return dtype == KILN_BOOL ? KILN_I32 : dtype;
+}
+
 static struct natural natural_of(const struct map *map, int number)
 {
 	const struct map_node *node = &map->node[number];
@@ -70,6 +86,8 @@ static struct natural natural_of(const struct map *map, int number)
 		out.real = map->problem->attrs[node->which].kind == KILN_ATTR_REAL;
 	else if (node->kind == MAP_NUMBER)
 		out.real = node->type == MAP_REAL;
+	else if (node->kind == MAP_REDUCE)
+		out.dtype = reduced_dtype((enum map_reduce)node->which, natural_of(map, node->kid[0]));
 	else if (is_truth(node))
 		out.dtype = KILN_BOOL;
 	else

@@ -47,11 +47,13 @@ static void emit_index(const struct map_loops *loops, const struct map_node *nod
 					   struct plan_text *out)
 {
 	plan_print(out, "static_cast<%s>(", map_cpp_name(node->type));
-	for (int k = 0; k < loops->count; k++)
+	for (int k = 0; k < loops->count; k++) {
 		if (loops->loop[k].last == node->which) {
-			plan_print(out, "at.i%d%s)", k, k == loops->vector_loop ? " + v" : "");
+			bool along = loops->stages ? loops->along >> k & 1 : k == loops->vector_loop;
+			plan_print(out, "at.i%d%s)", k, along ? " + v" : "");
 			return;
 		}
+	}
 	plan_print(out, "0)");
 }
 
@@ -65,9 +67,10 @@ static void emit_access(const struct map *map, const struct map_loops *loops, in
 		if (!map_same(map, access->node, number))
 			continue;
 		if (access->direct)
-			plan_print(out, "map_at<%s, %lld>(held.a%d, v)",
+			plan_print(out, "map_at<%s, %lld>(%s.a%d, v)",
 					   map_element_name(map->problem->tensors[node->which].dtype, false),
-					   (long long)map_step(map, access, loops), i);
+					   (long long)map_step(map, access, loops), loops->own >> i & 1 ? "at" : "held",
+					   i);
 		else
 			plan_print(out, "take%d(at, held, v, strays)", i);
 		return;
@@ -147,6 +150,18 @@ static void emit_choice(const struct map *map, const struct map_loops *loops,
 	plan_print(out, ")");
 }
 
+/* What is worked out already, or a loop of the thread's own. */
+static void emit_reduction(const struct map *map, const struct map_loops *loops,
+						   const struct map_node *node, struct plan_text *out)
+{
+	if (map->fold[node->fold].local)
+		plan_print(out, "local%d(at, held, v, strays)", node->fold);
+	else if (map->reduce != MAP_PLAIN)
+		plan_print(out, "sum");
+	else
+		plan_print(out, "at.r%d[%s]", node->fold, loops->rows ? "0" : "v");
+}
+
 static void emit_own(const struct map *map, const struct map_loops *loops, int number,
 					 struct plan_text *out)
 {
@@ -181,6 +196,9 @@ static void emit_own(const struct map *map, const struct map_loops *loops, int n
 		plan_print(out, "map_cast<%s>(", map_element_name((kiln_dtype)node->which, node->i != 0));
 		map_emit(map, loops, node->kid[0], map->node[node->kid[0]].type, out);
 		plan_print(out, ")");
+		break;
+	case MAP_REDUCE:
+		emit_reduction(map, loops, node, out);
 		break;
 	}
 }

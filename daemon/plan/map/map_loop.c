@@ -4,8 +4,6 @@
  */
 #include "map.h"
 
-#include <string.h>
-
 #define MOST_BYTES 32 /* of one operand that an element-wise vector loads */
 
 /* Do two neighbouring indices, the slower first, follow one another in all that is read? */
@@ -27,16 +25,27 @@ static bool can_join(const struct map *map, int slow, int fast)
 	return true;
 }
 
-static void add_loops(const struct map *map, int first, int last, struct map_loops *out)
+/* Is the output's element behind the last of an index the next one of the index before? */
+static bool follows(const struct map *map, int slow, int fast)
+{
+	for (int k = slow + 1; k < fast && fast < map->output_rank; k++)
+		if (map->generic || map->index[k].extent != 1)
+			return false;
+	return (slow < map->output_rank) == (fast < map->output_rank);
+}
+
+void map_add_loops(const struct map *map, uint32_t set, struct map_loops *out)
 {
 	bool fresh = true;
 
-	for (int k = first; k < last; k++) {
+	for (int k = 0; k < map->index_count; k++) {
 		struct map_loop *loop = out->count ? &out->loop[out->count - 1] : NULL;
+		if (!(set >> k & 1))
+			continue;
 		/* A size of 1 is like any other if sizes are arguments. */
 		if (map->index[k].extent == 1 && !map->generic && !map_is_batch_of_one(map, k))
 			continue;
-		if (!fresh && can_join(map, loop->last, k)) {
+		if (!fresh && follows(map, loop->last, k) && can_join(map, loop->last, k)) {
 			if (map->index[k].extent != 1)
 				loop->last = k;
 			loop->extent *= map->index[k].extent;
@@ -48,12 +57,12 @@ static void add_loops(const struct map *map, int first, int last, struct map_loo
 	}
 }
 
-static int64_t product(const struct map *map, int first, int last)
+int64_t map_extent(const struct map *map, uint32_t set)
 {
 	int64_t all = 1;
 
-	for (int k = first; k < last; k++)
-		if (__builtin_mul_overflow(all, map->index[k].extent, &all))
+	for (int k = 0; k < map->index_count; k++)
+		if ((set >> k & 1) && __builtin_mul_overflow(all, map->index[k].extent, &all))
 			return INT64_MAX;
 	return all;
 }
@@ -65,7 +74,51 @@ int64_t map_stride(const struct map *map, const struct map_access *access,
 	return loop < 0 ? 0 : access->coefficient[loops->loop[loop].last];
 }
 
-static uint32_t element(const struct map *map, int operand)
+int64_t map_output_stride(const struct map *map, const struct map_loops *loops, int loop)
+{
+	int64_t stride = 1;
+
+	if (loop < 0 || loops->loop[loop].last >= map->output_rank)
+		return 0;
+	for (int k = loops->loop[loop].last + 1; k < map->output_rank; k++)
+		stride *= map->index[k].extent;
+	return stride;
+}
+
+int map_vector_loop(const struct map *map, const struct map_access *access,
+					const struct map_loops *loops)
+{
+	for (int k = 0; k < loops->count && loops->stages > 0; k++)
+		if ((loops->along >> k & 1) && map_stride(map, access, loops, k) != 0)
+			return k;
+	return loops->vector_loop;
+}
+
+int64_t map_step(const struct map *map, const struct map_access *access,
+				 const struct map_loops *loops)
+{
+	int64_t step = map_stride(map, access, loops, map_vector_loop(map, access, loops));
+
+	return !map->generic || step == 0 || step == 1 ? step : 2;
+}
+
+bool map_moves(const struct map *map, const struct map_access *access,
+			   const struct map_loops *loops, int loop)
+{
+	const struct map_node *node = &map->node[access->node];
+	const struct map_loop *range = &loops->loop[loop];
+
+	if (!map->generic)
+		return map_stride(map, access, loops, loop) != 0;
+	for (int k = 0; k < node->kids; k++) {
+		int index = map->node[node->kid[k]].which;
+		if (index >= range->first && index <= range->last)
+			return true;
+	}
+	return false;
+}
+
+uint32_t map_element_bytes(const struct map *map, int operand)
 {
 	return kernel_dtype_bytes(map->problem->tensors[operand].dtype);
 }
@@ -81,15 +134,15 @@ static int count_along(const struct map *map, const struct map_loops *loops, int
 		if (!access->direct || map_stride(map, access, loops, loop) != 1)
 			continue;
 		count++;
-		if (element(map, access->operand) > *largest)
-			*largest = element(map, access->operand);
+		if (map_element_bytes(map, access->operand) > *largest)
+			*largest = map_element_bytes(map, access->operand);
 	}
 	return count;
 }
 
 static uint32_t whole(const struct map *map, int operand, const struct map_loops *loops)
 {
-	uint32_t bytes = element(map, operand) * (uint32_t)loops->vector;
+	uint32_t bytes = map_element_bytes(map, operand) * (uint32_t)loops->vector;
 
 	return bytes < 16 ? bytes : 16;
 }
@@ -107,7 +160,7 @@ static bool all_whole(const struct map *map, const struct map_loops *loops)
 
 static void choose_vector(const struct map *map, struct map_loops *out)
 {
-	uint32_t store = element(map, map->output), along_rows = 1, along = 1, vector;
+	uint32_t store = map_element_bytes(map, map->output), along_rows = 1, along = 1, vector;
 	bool sum = map->reduce != MAP_PLAIN;
 	int rows =
 		sum && out->count > out->outputs ? count_along(map, out, out->count - 1, &along_rows) : 0;
@@ -133,7 +186,7 @@ static void choose_vector(const struct map *map, struct map_loops *out)
 		out->vector = 1;
 }
 
-static bool needs_wide(const struct map *map, const struct map_loops *loops)
+bool map_needs_wide(const struct map *map, const struct map_loops *loops)
 {
 	uint64_t bytes;
 
@@ -159,17 +212,52 @@ static int64_t count_pieces(const struct map *map, const struct map_loops *loops
 	return loops->elements <= KERNEL_SCRATCH_MAX / 32 / pieces ? pieces : 1;
 }
 
-void map_loops(const struct map *map, struct map_loops *out)
+uint32_t map_indices(int first, int last)
 {
-	memset(out, 0, sizeof(*out));
-	add_loops(map, 0, map->output_rank, out);
+	uint32_t set = 0;
+
+	for (int k = first; k < last; k++)
+		set |= UINT32_C(1) << k;
+	return set;
+}
+
+/* Indices that a sum goes over: a reduction's own, or all that the left side does not have. */
+static uint32_t summed(const struct map *map)
+{
+	const struct map_fold *fold = map->fold;
+	uint32_t set = 0;
+
+	if (map->fold_count == 0)
+		return map_indices(map->output_rank, map->index_count);
+	while (fold->local)
+		fold++;
+	for (int k = 1; k < map->node[fold->node].kids; k++)
+		set |= UINT32_C(1) << map->node[map->node[fold->node].kid[k]].which;
+	return set;
+}
+
+/* Local reductions' indices are loops by themselves. */
+void map_add_local_loops(const struct map *map, struct map_loops *out)
+{
+	for (int k = 0; k < map->index_count; k++)
+		if (map->index[k].local)
+			map_add_loops(map, UINT32_C(1) << k, out);
+}
+
+/* The loops of a statement without rows. */
+void map_sum_loops(const struct map *map, struct map_loops *out)
+{
+	uint32_t terms = map->reduce == MAP_PLAIN ? 0 : summed(map);
+
+	map_add_loops(map, map_indices(0, map->output_rank), out);
 	out->outputs = out->count;
-	add_loops(map, map->output_rank, map->index_count, out);
-	out->elements = product(map, 0, map->output_rank);
-	out->terms = product(map, map->output_rank, map->index_count);
+	map_add_loops(map, terms, out);
+	out->inner = out->count;
+	out->elements = map_extent(map, map_indices(0, map->output_rank));
+	out->terms = map_extent(map, terms);
 	choose_vector(map, out);
-	out->wide = needs_wide(map, out);
 	out->pieces = count_pieces(map, out);
+	map_add_local_loops(map, out);
 }
 
 static uint32_t shrink(uint32_t width, int64_t step, uint32_t bytes)
@@ -183,7 +271,8 @@ uint32_t map_width(const struct map *map, const struct map_access *access,
 				   const struct map_loops *loops)
 {
 	const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
-	uint32_t bytes = element(map, access->operand), width = bytes * (uint32_t)loops->vector;
+	uint32_t bytes = map_element_bytes(map, access->operand),
+			 width = bytes * (uint32_t)loops->vector;
 
 	if (!access->direct || map_stride(map, access, loops, loops->vector_loop) != 1)
 		return bytes;
@@ -198,12 +287,18 @@ uint32_t map_width(const struct map *map, const struct map_access *access,
 
 uint32_t map_store_width(const struct map *map, const struct map_loops *loops)
 {
-	uint32_t bytes = element(map, map->output), width = bytes;
+	uint32_t bytes = map_element_bytes(map, map->output), width = bytes;
+	bool along = !loops->rows;
 
-	if (!loops->rows)
+	if (loops->stages > 0)
+		along = map_output_stride(map, loops, loops->vector_loop) == 1;
+	if (along)
 		width *= (uint32_t)loops->vector;
 	width = width < 16 ? width : 16;
 	while (width > bytes && width > map->problem->tensors[map->output].alignment)
 		width /= 2;
+	for (int k = 0; k < loops->count && loops->stages > 0; k++)
+		if (k != loops->vector_loop)
+			width = shrink(width, map_output_stride(map, loops, k), bytes);
 	return width;
 }

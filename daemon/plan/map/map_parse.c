@@ -68,7 +68,7 @@ static int find_operand(const struct map *map, const char *name)
 static int find_index(const struct map *map, const char *name)
 {
 	for (int i = 0; i < map->index_count; i++)
-		if (strcmp(map->index[i].name, name) == 0)
+		if (!map->index[i].closed && strcmp(map->index[i].name, name) == 0)
 			return i;
 	return -1;
 }
@@ -170,6 +170,68 @@ static int call(struct map_parser *parser, const char *name, int column)
 	return node;
 }
 
+static int find_reduction(const char *name)
+{
+	static const char *const names[] = {
+		[MAP_SUM] = "sum", [MAP_PRODUCT] = "prod", [MAP_MIN] = "min",
+		[MAP_MAX] = "max", [MAP_ANY] = "any",      [MAP_ALL] = "all"};
+
+	for (int i = 0; i <= MAP_ALL; i++)
+		if (names[i] && strcmp(names[i], name) == 0)
+			return i;
+	return MAP_PLAIN;
+}
+
+/* An index of a reduction's own. */
+static void own_index(struct map_parser *parser, int node)
+{
+	struct map *map = parser->map;
+	int column = parser->column, kid;
+
+	if (parser->word != WORD_NAME)
+		FAIL(parser, column, "expected the name of an index of the reduction, not %s",
+			 parser->text);
+	else if (find_operand(map, parser->text) >= 0 || find_scalar(map, parser->text) >= 0)
+		FAIL(parser, column, "%s is %s and cannot be an index", parser->text,
+			 find_operand(map, parser->text) >= 0 ? "an operand" : "a scalar");
+	else if (find_index(map, parser->text) >= 0)
+		FAIL(parser, column, "%s is an index already; a reduction goes over indices of its own",
+			 parser->text);
+	if (parser->status)
+		return;
+	kid = map_parse_add(parser, MAP_INDEX, column);
+	map->node[kid].which = add_index(parser, parser->text, column);
+	give_kid(parser, node, kid);
+	word_next(parser);
+}
+
+/* sum[j,k](...) */
+static int reduction(struct map_parser *parser, enum map_reduce reduce, int column)
+{
+	struct map *map = parser->map;
+	int node = map_parse_add(parser, MAP_REDUCE, column), term;
+
+	if (map->reduce != MAP_PLAIN)
+		FAIL(parser, column,
+			 "a reduction stands in no sum; write '=' and a reduction around the right side");
+	map->node[node].which = (int)reduce;
+	give_kid(parser, node, 0); /* the term, once it is read */
+	word_next(parser);
+	do
+		own_index(parser, node);
+	while (!parser->status && word_take_sign(parser, ","));
+	word_need_sign(parser, "]", "or ','");
+	word_need_sign(parser, "(", "behind the indices of a reduction");
+	if (parser->status)
+		return node;
+	term = expression(parser);
+	word_need_sign(parser, ")", "to close a reduction");
+	map->node[node].kid[0] = term;
+	for (int k = 1; k < map->node[node].kids; k++)
+		map->index[map->node[map->node[node].kid[k]].which].closed = true;
+	return node;
+}
+
 /* An operand, with its subscripts or without. */
 static int access(struct map_parser *parser, int operand, int column)
 {
@@ -224,6 +286,8 @@ static int name(struct map_parser *parser)
 	operand = find_operand(parser->map, text);
 	if (operand >= 0)
 		return access(parser, operand, column);
+	if (word_is_sign(parser, "[") && find_reduction(text))
+		return reduction(parser, (enum map_reduce)find_reduction(text), column);
 	if (word_is_sign(parser, "["))
 		FAIL(parser, column, "there is no operand %s; names has %s", text,
 			 plan_attr_text(parser->map->problem, "names"));
@@ -483,5 +547,6 @@ int map_parse(const struct kernel_problem *problem, struct map *map, char error[
 		map->value = expression(&parser);
 	if (!parser.status && parser.word != WORD_END)
 		FAIL(&parser, parser.column, "expected the end of the statement, not %s", parser.text);
+	map->term = map->value;
 	return parser.status ? parser.status : check_used(map);
 }

@@ -241,6 +241,9 @@ static void range_node(struct map *map, int number)
 				  most(b->high, map->node[node->kid[2]].high));
 	else if (node->kind == MAP_CALL && ranged && map_functions[node->which].takes == MAP_SAME)
 		range_call(map, node);
+	else if (node->kind == MAP_REDUCE && (node->which == MAP_MIN || node->which == MAP_MAX) &&
+			 a->ranged)
+		set_range(node, a->low, a->high);
 	range_by_type(node);
 }
 
@@ -349,6 +352,16 @@ static bool affine_within(const struct map *map, const struct map_subscript *s, 
 	return low >= 0 && high < size;
 }
 
+static bool depends_on(const struct map *map, int number, int index)
+{
+	const struct map_node *node = &map->node[number];
+	bool depends = node->kind == MAP_INDEX && node->which == index;
+
+	for (int k = 0; k < node->kids && !depends; k++)
+		depends = depends_on(map, node->kid[k], index);
+	return depends;
+}
+
 /* A dimension of size 1 goes with any index. */
 static bool is_repeated(const struct map_node *subscript, int64_t size)
 {
@@ -362,7 +375,7 @@ static void map_range_describe(struct map *map, struct map_access *access)
 
 	bool idle = false; /* nothing is ever read */
 
-	for (int i = 0; i < map->index_count; i++)
+	for (int i = 0; i < (map->fold_count ? map->output_rank : map->index_count); i++)
 		idle = idle || map->index[i].extent == 0;
 	access->direct = !map->checked;
 	idle = idle && !map->generic;
@@ -393,6 +406,10 @@ static void map_range_describe(struct map *map, struct map_access *access)
 		for (int i = 0; i < map->index_count; i++)
 			access->coefficient[i] += access->subscript[k].coefficient[i] * stride;
 	}
+	/* Along a thread's own loop nothing is loaded before. */
+	for (int i = 0; i < map->index_count; i++)
+		if (map->index[i].local && depends_on(map, access->node, i))
+			access->direct = false;
 }
 
 bool map_same(const struct map *map, int a, int b)
@@ -447,7 +464,9 @@ static void name_needed(struct map *map, int number, bool needed)
 
 	if (node->kind == MAP_INDEX && needed)
 		map->index[node->which].named = true;
-	for (int k = 0; k < node->kids && node->kind != MAP_ACCESS; k++)
+	/* A reduction's own indices are no values. */
+	for (int k = 0; k < (node->kind == MAP_REDUCE ? 1 : node->kids) && node->kind != MAP_ACCESS;
+		 k++)
 		name_needed(map, node->kid[k], true);
 }
 

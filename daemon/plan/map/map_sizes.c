@@ -34,30 +34,6 @@ static void map_sizes_add(struct sizes *sizes, const char *type, uint32_t bytes,
 	sizes->count++;
 }
 
-int64_t map_step(const struct map *map, const struct map_access *access,
-				 const struct map_loops *loops)
-{
-	int64_t step = map_stride(map, access, loops, loops->vector_loop);
-
-	return !map->generic || step == 0 || step == 1 ? step : 2;
-}
-
-bool map_moves(const struct map *map, const struct map_access *access,
-			   const struct map_loops *loops, int loop)
-{
-	const struct map_node *node = &map->node[access->node];
-	const struct map_loop *range = &loops->loop[loop];
-
-	if (!map->generic)
-		return map_stride(map, access, loops, loop) != 0;
-	for (int k = 0; k < node->kids; k++) {
-		int index = map->node[node->kid[k]].which;
-		if (index >= range->first && index <= range->last)
-			return true;
-	}
-	return false;
-}
-
 /* Extents of the loops that are divided by, as three arguments each. */
 static void add_loops(const struct map *map, const struct map_loops *loops, struct sizes *sizes)
 {
@@ -66,9 +42,12 @@ static void add_loops(const struct map *map, const struct map_loops *loops, stru
 	for (int k = 1; k < loops->count; k++) {
 		int64_t extent = loops->loop[k].extent;
 		struct kernel_plan divisor = {0};
-		if (k == loops->outputs && !map->checked)
+		bool first = k == loops->outputs && loops->inner > k;
+		for (int s = 0; s < loops->stages; s++)
+			first = first || (k == loops->stage[s].first && loops->inner > k);
+		if (first && !map->checked)
 			continue;
-		if (k == loops->vector_loop)
+		if (loops->stages ? loops->along >> k & 1 : k == loops->vector_loop)
 			extent /= loops->vector;
 		plan_arg_divisor(&divisor, bytes, extent > 0 ? (uint64_t)extent : 1);
 		map_sizes_add(sizes, "Number", bytes, divisor.args[0].value, "e%d_size", k);
@@ -85,7 +64,7 @@ static void add_direct(const struct map *map, const struct map_loops *loops, int
 
 	for (int k = 0; k < loops->count; k++)
 		if (map_moves(map, access, loops, k) &&
-			(k != loops->vector_loop || map_step(map, access, loops) == 2))
+			(k != map_vector_loop(map, access, loops) || map_step(map, access, loops) == 2))
 			map_sizes_add(sizes, "Offset", bytes, (uint64_t)map_stride(map, access, loops, k),
 						  "t%d_%d", number, k);
 }
@@ -118,6 +97,13 @@ bool map_sizes(const struct map *map, const struct map_loops *loops,
 			add_direct(map, loops, i, &sizes);
 		else
 			add_taken(map, loops, i, &sizes);
+	for (int k = 0; k < loops->inner && loops->stages > 0; k++)
+		if (loops->loop[k].last < map->output_rank)
+			map_sizes_add(&sizes, "Offset", loops->wide ? 8 : 4,
+						  (uint64_t)map_output_stride(map, loops, k), "o%d", k);
+	for (int s = 0; s < loops->stages; s++)
+		map_sizes_add(&sizes, "Number", loops->wide ? 8 : 4, (uint64_t)loops->stage[s].terms,
+					  "terms%d", s);
 	if (map->reduce != MAP_PLAIN) {
 		int64_t terms = loops->rows ? loops->terms / loops->vector : loops->terms;
 		map_sizes_add(&sizes, "Number", loops->wide ? 8 : 4, (uint64_t)terms, "terms");

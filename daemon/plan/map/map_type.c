@@ -203,6 +203,21 @@ static int type_call(struct map *map, int number)
 	return settle(map, node->kid[0], node->common);
 }
 
+/* What is added up has its type before, whatever the result meets. */
+static int type_reduction(struct map *map, int number)
+{
+	struct map_node *node = &map->node[number];
+	int status = settle_alone(map, node->kid[0], MAP_F32);
+
+	node->common = map->node[node->kid[0]].type;
+	node->type = map_reduce_type((enum map_reduce)node->which, node->common);
+	if (node->which == MAP_ANY || node->which == MAP_ALL)
+		node->common = MAP_BOOL;
+	else
+		node->common = node->type;
+	return status;
+}
+
 static int type_access(struct map *map, int number)
 {
 	struct map_node *node = &map->node[number];
@@ -259,6 +274,8 @@ static int type_node(struct map *map, int number)
 	case MAP_CAST:
 		node->type = map_type_of((kiln_dtype)node->which);
 		return settle_alone(map, node->kid[0], node->type == MAP_F32 ? MAP_F32 : MAP_F64);
+	case MAP_REDUCE:
+		return type_reduction(map, number);
 	}
 	return KILN_OK;
 }
@@ -275,17 +292,20 @@ static int check_dtypes(struct map *map)
 	return KILN_OK;
 }
 
+enum map_type map_reduce_type(enum map_reduce reduce, enum map_type type)
+{
+	bool counts = reduce == MAP_SUM || reduce == MAP_PRODUCT;
+
+	if (reduce == MAP_ANY || reduce == MAP_ALL)
+		return MAP_BOOL;
+	if (type == MAP_BOOL)
+		return counts ? MAP_I64 : MAP_I32;
+	return counts && (type == MAP_I32 || type == MAP_U32) ? MAP_I64 : type;
+}
+
 enum map_type map_sum_type(const struct map *map)
 {
-	switch (map->result) {
-	case MAP_BOOL:
-		return map->reduce >= MAP_LEAST ? MAP_I32 : MAP_I64;
-	case MAP_I32:
-	case MAP_U32:
-		return map->reduce >= MAP_LEAST ? map->result : MAP_I64;
-	default:
-		return map->result;
-	}
+	return map_reduce_type(map->reduce, map->node[map->term].type);
 }
 
 int map_types(struct map *map)

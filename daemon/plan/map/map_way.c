@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MOST_WORDS 64 /* of loads that a thread has in flight */
+#define HELD_WORDS 64 /* of a row that a thread holds; map_most_words of ops/map.cuh */
 
 /* Words that a thread holds of one vector. */
 static int words_held(const struct map *map, const struct map_loops *loops)
@@ -58,6 +59,69 @@ static uint32_t find_split(const struct map_loops *loops)
 	return split;
 }
 
+/* ---- Rows ---- */
+
+/* Threads that share a row, or a vector of rows, follow from what a row has alone.  A row that
+ * registers hold has so many threads that each has a vector or two. */
+static uint32_t find_row_split(const struct map *map, const struct map_loops *loops)
+{
+	const struct map_stage *sweep = &loops->stage[loops->stages - 1];
+	uint32_t reads = 0, split = 1;
+	int64_t words, terms = 1;
+
+	for (int s = 0; s < loops->stages; s++) {
+		reads |= loops->stage[s].reads;
+		terms = loops->stage[s].terms > terms ? loops->stage[s].terms : terms;
+	}
+	words = map_held_words(map, loops, reads);
+	if (loops->rows && loops->holds && sweep->terms * words <= 1024 * HELD_WORDS) {
+		while (split < 32 && split < terms)
+			split *= 2;
+		while (split < 1024 && (terms > 2 * (int64_t)split))
+			split *= 2;
+		return split;
+	}
+	if (!loops->rows && loops->holds && sweep->terms * words <= 64 * HELD_WORDS) {
+		while (split < 64 && terms * words > split * HELD_WORDS / 2)
+			split *= 2;
+		return split;
+	}
+	while (split < (loops->rows ? 512 : 32) && terms / split >= (loops->rows ? 8 : 32))
+		split *= 2;
+	return split;
+}
+
+/* Columns meet in shared memory. */
+static uint32_t most_row_threads(const struct map_loops *loops)
+{
+	return loops->rows ? 1024 : 4096 / (uint32_t)loops->vector;
+}
+
+static void add_row_way(const struct map_loops *loops, const struct kernel_limits *limits,
+						uint32_t threads, uint32_t split, struct map_way ways[MAP_WAYS], int *count)
+{
+	uint32_t lanes = loops->rows ? 1 : 8;
+
+	threads = threads > split * lanes ? threads : split * lanes;
+	while (threads > limits->max_threads || threads > most_row_threads(loops))
+		threads /= 2;
+	map_way_add_way(limits, threads, split, true, ways, count);
+}
+
+static int row_ways(const struct map *map, const struct map_loops *loops,
+					const struct kernel_limits *limits, struct map_way ways[MAP_WAYS])
+{
+	uint32_t split = find_row_split(map, loops);
+	int count = 0;
+
+	add_row_way(loops, limits, loops->rows ? 128 : 256, split, ways, &count);
+	add_row_way(loops, limits, loops->rows ? 128 : 256, split * 2, ways, &count);
+	add_row_way(loops, limits, loops->rows ? 128 : 256, split / 2, ways, &count);
+	add_row_way(loops, limits, loops->rows ? 256 : 512, split, ways, &count);
+	add_row_way(loops, limits, loops->rows ? 128 : 256, split / 4, ways, &count);
+	return count;
+}
+
 /* The planner's own first. */
 int map_ways(const struct map *map, const struct map_loops *loops,
 			 const struct kernel_limits *limits, struct map_way ways[MAP_WAYS])
@@ -67,6 +131,8 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	uint32_t share = 4;
 
 	memset(ways, 0, sizeof(*ways) * MAP_WAYS);
+	if (loops->stages > 0)
+		return row_ways(map, loops, limits, ways);
 	if (sum) {
 		share = find_split(loops);
 		map_way_add_way(limits, 256, share, true, ways, &count);
@@ -105,10 +171,14 @@ struct map_way map_generic_way(const struct map *map, const struct map_loops *lo
 
 	map_ways(map, loops, limits, ways);
 	way = ways[0];
-	if (map->reduce != MAP_PLAIN)
+	if (loops->stages > 0)
+		way.share = way.share >= 256 ? 256 : way.share >= 32 ? 32 : 8;
+	else if (map->reduce != MAP_PLAIN)
 		way.share = way.share >= most ? most : way.share >= middle ? middle : 1;
 	else
 		way.share = way.share >= 4 ? 4 : 1;
+	while (way.share > way.threads && loops->stages > 0)
+		way.share /= 2;
 	while (way.share > way.threads)
 		way.share = way.share == most ? middle : 1;
 	snprintf(way.name, sizeof(way.name), "%s", PLAN_GENERIC);

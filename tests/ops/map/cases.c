@@ -5,7 +5,7 @@
  * A case is a row of a table: the statement, the operands' names, and what each of them is:
  * "f32 8x16", "i32 16 %40" (indices below 40), "u8 16 !40" (some of them beyond), "f16 8x16 @2"
  * (begins 2 bytes into its memory), "f32 8x16 ^32,1" (strides), "f32 8195 #" (what rounds to 8 bits
- * with difficulty).
+ * with difficulty), "f32 8x16 ~" (NaN and infinities).
  */
 #include "value.h"
 #include "map.h"
@@ -123,8 +123,11 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 
 	if (wrong) /* a case that nobody can judge is wrong */
 		reference_invalid(r, output, 0, "not known", wrong);
-	for (int k = eval->output_rank; k < eval->indices && !wrong; k++)
-		terms *= eval->extent[k] > 0 ? eval->extent[k] : 1;
+	for (int k = eval->output_rank; k < eval->indices && !wrong; k++) {
+		int64_t extent = eval->extent[k] > 0 ? eval->extent[k] : 1;
+		/* Reductions are worked out one after the other, once for a row. */
+		terms = eval->reductions == 0 ? terms * extent : extent > terms ? extent : terms;
+	}
 	if (r->most) /* odd steps meet every column */
 		step = (last - first) / (r->most / (terms < r->most ? terms : r->most) + 1) | 1;
 	for (int64_t i = first; i < last && !wrong; i += step) {
@@ -137,12 +140,6 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 const struct cases_op map_op = {"map", units, reference};
 
 /* ---- Rows of tables ---- */
-
-struct row {
-	const char *statement, *names, *operands; /* operands: "f32 8x16; f32 16; f32 8x16" */
-	const char *more;                         /* "s=2.5 n=3 bounds=clamp checked=1", or NULL */
-	unsigned flags;
-};
 
 static kiln_dtype dtype_of(const char *text)
 {
@@ -191,6 +188,10 @@ static const char *read_operand(struct cases_case *c, int i, const char *at, boo
 	for (at += *at == ' '; *at && *at != ';'; at += *at == ' ') {
 		char mark = *at++;
 		int64_t values[KILN_MAX_RANK];
+		if (mark == '~') {
+			operand->fill = CASES_UNUSUAL;
+			continue;
+		}
 		at = read_list(at, ',', values, &count);
 		if (mark == '@')
 			operand->offset = (uint32_t)values[0];
@@ -229,7 +230,7 @@ static void read_more(struct cases_case *c, const char *more)
 	}
 }
 
-static void fill_case(struct cases_case *c, const struct row *row)
+static void fill_case(struct cases_case *c, const struct map_row *row)
 {
 	const char *name = row->names, *at = row->operands;
 	size_t left = strcspn(row->statement, "[ =+*");
@@ -261,7 +262,7 @@ static void fill_case(struct cases_case *c, const struct row *row)
 	c->flags |= row->flags;
 }
 
-static const struct row rows[] = {
+static const struct map_row rows[] = {
 	/* Element by element: whole vectors, tails, addresses, strides. */
 	{"y[i] = x[i]", "x,y", "f32 4096; f32 4096", NULL, 0},
 	{"y[i] = x[i]", "x,y", "f16 4099; f16 4099", NULL, 0},
@@ -432,6 +433,8 @@ static void add_all(void)
 {
 	for (int i = 0; i < MAKE_COUNT(rows); i++)
 		fill_case(cases_add(&map_op, 0), &rows[i]);
+	for (const struct map_row *row = map_rows; row->statement; row++)
+		fill_case(cases_add(&map_op, 0), row);
 }
 
 const struct cases_op *const map_ops[] = {&map_op, NULL};

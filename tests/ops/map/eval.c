@@ -141,7 +141,7 @@ static int find_name(const char *list, size_t size, int count, const char *name)
 	return -1;
 }
 
-static void name_token(const struct eval *eval, struct eval_token *token, bool called)
+static void name_token(const struct eval *eval, struct eval_token *token, char behind)
 {
 	int operand =
 		find_name(eval->operand[0].name, sizeof(eval->operand[0]), eval->operands, token->text);
@@ -150,7 +150,7 @@ static void name_token(const struct eval *eval, struct eval_token *token, bool c
 
 	token->kind = EVAL_INDEX;
 	token->which = -1;
-	if (called) {
+	if (behind == '(') {
 		token->kind = EVAL_FUNCTION;
 	} else if (operand >= 0) {
 		token->kind = EVAL_OPERAND;
@@ -158,6 +158,8 @@ static void name_token(const struct eval *eval, struct eval_token *token, bool c
 	} else if (scalar >= 0) {
 		token->kind = EVAL_SCALAR;
 		token->which = scalar;
+	} else if (behind == '[' && eval_is_reduction(token->text)) {
+		token->kind = EVAL_REDUCTION;
 	}
 }
 
@@ -185,7 +187,7 @@ static const char *read_token(struct eval *eval, const char *at)
 		memcpy(token->text, at, size);
 		for (after = at + size; *after == ' ';)
 			after++;
-		name_token(eval, token, *after == '(');
+		name_token(eval, token, *after);
 		return at + size;
 	}
 	for (int i = 0; doubles[i]; i++)
@@ -201,11 +203,12 @@ bool eval_is_sign(const struct eval_token *token, const char *sign)
 }
 
 /* An index that is not known yet is one of the sum's. */
-static bool find_indices(struct eval *eval)
+static bool find_indices(struct eval *eval, int first, int last)
 {
-	for (int i = 0; i < eval->tokens; i++) {
+	for (int i = first; i < last; i++) {
 		struct eval_token *token = &eval->token[i];
-		if (token->kind != EVAL_INDEX || (i + 1 == eval->right - 1 && eval->reduce))
+		if (token->kind != EVAL_INDEX || token->which >= 0 ||
+			(i + 1 == eval->right - 1 && eval->reduce))
 			continue;
 		token->which = find_name(eval->index[0], EVAL_NAME, eval->indices, token->text);
 		if (token->which >= 0)
@@ -279,7 +282,7 @@ const char *eval_open(struct eval *eval)
 	const char *at = eval->statement;
 	bool all_f64 = true, any = false;
 
-	eval->tokens = eval->indices = eval->output_rank = 0;
+	eval->tokens = eval->indices = eval->output_rank = eval->reductions = 0;
 	for (;;) {
 		at += strspn(at, " \t\n");
 		if (*at == 0)
@@ -291,8 +294,12 @@ const char *eval_open(struct eval *eval)
 			return "a name is too long";
 	}
 	eval->token[eval->tokens] = (struct eval_token){.kind = EVAL_END};
-	if (!find_sides(eval) || !find_indices(eval))
+	if (!find_sides(eval))
 		return "the statement has no left side";
+	if (!find_indices(eval, 0, eval->right) || !eval_find_own(eval) ||
+		!find_indices(eval, eval->right, eval->tokens))
+		return "a reduction does not end, or there are too many indices";
+	eval_find_depends(eval);
 	if (eval->output_rank < 0 || eval->output_rank > eval->indices)
 		return "each index stands once on its left side";
 	find_extents(eval);

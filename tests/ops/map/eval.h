@@ -10,7 +10,9 @@
 #include <stdbool.h>
 
 #define EVAL_TOKENS 512
-#define EVAL_INDICES 8
+#define EVAL_INDICES 16
+#define EVAL_REDUCTIONS 12
+#define EVAL_KEPT 64
 #define EVAL_NAME 24
 
 struct eval_operand {
@@ -44,7 +46,8 @@ struct eval_token {
 		EVAL_OPERAND,
 		EVAL_INDEX,
 		EVAL_SCALAR,
-		EVAL_FUNCTION
+		EVAL_FUNCTION,
+		EVAL_REDUCTION
 	} kind;
 	char text[EVAL_NAME];
 	int which;
@@ -72,8 +75,22 @@ struct eval {
 	int at, live;
 	int64_t place[EVAL_INDICES];
 	int64_t strays; /* subscripts that were out of range */
+	/* Values of each reduction that are kept for the elements behind: of one row, or of rows side
+	 * by side. */
+	struct eval_reduction {
+		int end;          /* the token behind it */
+		uint32_t depends; /* indices, one bit each */
+		struct eval_kept {
+			bool known;
+			int64_t place[EVAL_INDICES];
+			struct eval_value value;
+		} kept[EVAL_KEPT];
+	} reduction[EVAL_REDUCTIONS];
+	int reductions;
 };
 
+/* Is this the name of a reduction, "sum" or the like? */
+bool eval_is_reduction(const char *name);
 /* The extents of indices follow from the operands' shapes.  NULL, or what is not understood. */
 const char *eval_open(struct eval *eval);
 /* The dtype that the right side has by itself.  No operand's data is looked at. */

@@ -10,4 +10,12 @@ extern const struct cases_op map_op;
 /* Makes up a small one (random.c). */
 void map_random(uint64_t *state, struct cases_case *out);
 
+/* A row of a table of cases; cases.c says what stands in it. */
+struct map_row {
+	const char *statement, *names, *operands; /* operands: "f32 8x16; f32 16; f32 8x16" */
+	const char *more;                         /* "s=2.5 n=3 bounds=clamp checked=1", or NULL */
+	unsigned flags;
+};
+extern const struct map_row map_rows[]; /* rows.c; ends with one of NULL */
+
 #endif

@@ -34,7 +34,7 @@ struct eval_value eval_as_real(struct eval_value a)
 	return a;
 }
 
-static bool truth(struct eval_value a, bool *unsure)
+bool eval_truth(struct eval_value a, bool *unsure)
 {
 	*unsure = *unsure || (a.real && a.error > 0 && fabs(a.value) <= a.error);
 	return a.real ? a.value != 0 : a.whole != 0;
@@ -56,9 +56,7 @@ static struct eval_value unsure_if(bool unsure, struct eval_value a)
 	return a;
 }
 
-static struct eval_value expression(struct eval *eval);
-
-static bool take(struct eval *eval, const char *sign)
+bool eval_take(struct eval *eval, const char *sign)
 {
 	if (!eval_is_sign(&eval->token[eval->at], sign))
 		return false;
@@ -148,7 +146,7 @@ static struct eval_value cast(const char *name, struct eval_value a)
 	bool unsure = false;
 
 	if (!strcmp(name, "bool"))
-		return unsure_if(unsure, whole(truth(a, &unsure)));
+		return unsure_if(unsure, whole(eval_truth(a, &unsure)));
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
 		double end = ldexp(1, types[t].bits - types[t].sign), low = types[t].sign ? -end : 0;
 		int shift = 64 - types[t].bits;
@@ -221,11 +219,11 @@ static struct eval_value call(struct eval *eval, const char *name)
 	kiln_dtype dtype;
 	int count = 0;
 
-	take(eval, "(");
+	eval_take(eval, "(");
 	do
-		args[count++] = expression(eval);
-	while (count < 8 && take(eval, ","));
-	take(eval, ")");
+		args[count++] = eval_expression(eval);
+	while (count < 8 && eval_take(eval, ","));
+	eval_take(eval, ")");
 	dtype = eval_called(name, args, count);
 	if (!strcmp(name, "abs") || !strcmp(name, "min") || !strcmp(name, "max") ||
 		!strcmp(name, "clamp"))
@@ -245,21 +243,21 @@ static struct eval_value access(struct eval *eval, const struct eval_operand *op
 	bool within = true;
 	int k = 0;
 
-	if (take(eval, "[")) {
+	if (eval_take(eval, "[")) {
 		for (; k < operand->rank; k++) {
 			const struct eval_token *token = &eval->token[eval->at];
 			bool plain = token->kind == EVAL_INDEX &&
 						 (eval_is_sign(token + 1, ",") || eval_is_sign(token + 1, "]"));
 			int64_t size = operand->shape[k], at;
-			subscript = expression(eval);
-			take(eval, ",");
+			subscript = eval_expression(eval);
+			eval_take(eval, ",");
 			at = plain && size == 1 ? 0 : subscript.whole;
 			if (!strcmp(eval->bounds, "clamp"))
 				at = at < 0 ? 0 : at < size ? at : size - 1;
 			within = within && at >= 0 && at < size;
 			offset += within ? at * operand->stride[k] : 0;
 		}
-		take(eval, "]");
+		eval_take(eval, "]");
 	}
 	eval->strays += eval->live && !within;
 	if (!eval->live || !within)
@@ -290,9 +288,11 @@ static struct eval_value primary(struct eval *eval)
 		return access(eval, &eval->operand[token->which]);
 	case EVAL_FUNCTION:
 		return call(eval, token->text);
+	case EVAL_REDUCTION:
+		return eval_reduction(eval, token);
 	default:
-		out = expression(eval);
-		take(eval, ")");
+		out = eval_expression(eval);
+		eval_take(eval, ")");
 		return out;
 	}
 }
@@ -302,19 +302,19 @@ static struct eval_value unary(struct eval *eval)
 	struct eval_value a;
 	bool unsure = false;
 
-	if (take(eval, "-")) {
+	if (eval_take(eval, "-")) {
 		a = unary(eval);
 		a.whole = (int64_t)(0 - (uint64_t)a.whole);
 		a.value = -a.value;
 		a.dtype = a.dtype == KILN_BOOL ? KILN_I32 : a.dtype;
 		return eval_wrap(a, a.dtype);
 	}
-	if (take(eval, "!")) {
+	if (eval_take(eval, "!")) {
 		a = unary(eval);
-		a.whole = !truth(a, &unsure);
+		a.whole = !eval_truth(a, &unsure);
 		return unsure_if(unsure, truth_of(a.whole));
 	}
-	if (take(eval, "~")) {
+	if (eval_take(eval, "~")) {
 		a = unary(eval);
 		a.whole = ~a.whole;
 		a.dtype = a.dtype == KILN_BOOL ? KILN_I32 : a.dtype;
@@ -462,7 +462,7 @@ static struct eval_value binary(struct eval *eval, int least)
 
 static struct eval_value logic(struct eval *eval, bool both, struct eval_value a, int level)
 {
-	bool unsure = false, first = truth(a, &unsure), dead = first != both;
+	bool unsure = false, first = eval_truth(a, &unsure), dead = first != both;
 	int live = eval->live;
 	struct eval_value b;
 
@@ -470,24 +470,24 @@ static struct eval_value logic(struct eval *eval, bool both, struct eval_value a
 	b = binary(eval, level + 1);
 	eval->live = live;
 	if (!dead)
-		first = truth(b, &unsure);
+		first = eval_truth(b, &unsure);
 	return unsure_if(unsure || (a.real && isinf(a.error)), truth_of(first));
 }
 
-static struct eval_value expression(struct eval *eval)
+struct eval_value eval_expression(struct eval *eval)
 {
 	struct eval_value condition = binary(eval, 0), yes, no;
 	int live = eval->live;
 	bool unsure = false, first;
 
-	if (!take(eval, "?"))
+	if (!eval_take(eval, "?"))
 		return condition;
-	first = truth(condition, &unsure);
+	first = eval_truth(condition, &unsure);
 	eval->live = live && first;
-	yes = expression(eval);
-	take(eval, ":");
+	yes = eval_expression(eval);
+	eval_take(eval, ":");
 	eval->live = live && !first;
-	no = expression(eval);
+	no = eval_expression(eval);
 	eval->live = live;
 	/* Both have the type that they meet in. */
 	yes.dtype = no.dtype = eval_meet(&yes, &no);
@@ -504,7 +504,7 @@ struct eval_value eval_right(struct eval *eval)
 {
 	eval->at = eval->right;
 	eval->live = 1;
-	return expression(eval);
+	return eval_expression(eval);
 }
 
 struct eval_value eval_unread(struct eval *eval)
@@ -512,5 +512,5 @@ struct eval_value eval_unread(struct eval *eval)
 	memset(eval->place, 0, sizeof(eval->place));
 	eval->at = eval->right;
 	eval->live = 0;
-	return expression(eval);
+	return eval_expression(eval);
 }

@@ -19,6 +19,17 @@ bool eval_is_sign(const struct eval_token *token, const char *sign);
 unsigned eval_bits(kiln_dtype dtype);
 struct eval_value eval_wrap(struct eval_value a, kiln_dtype dtype);
 
+/* Is a value that is not exact perhaps 0?  Then unsure is set. */
+bool eval_truth(struct eval_value a, bool *unsure);
+/* A part of the right side, from the word at eval->at on (value.c), and a reduction behind its name
+ * (reduction.c). */
+struct eval_value eval_expression(struct eval *eval);
+struct eval_value eval_reduction(struct eval *eval, const struct eval_token *token);
+/* Finds the indices of reductions and where these end; false: it makes no sense.  Then, once all
+ * indices are known, what each depends on. */
+bool eval_find_own(struct eval *eval);
+void eval_find_depends(struct eval *eval);
+bool eval_take(struct eval *eval, const char *sign);
 /* The right side at eval->place (value.c), and two of its operations. */
 struct eval_value eval_right(struct eval *eval);
 /* The right side with its dtype and nothing read, of a statement that may make no sense. */

@@ -161,6 +161,28 @@ static const struct refusal {
 	{"y[i,j] += x[i,j] * q", XY,
 	 "column 20: how far q goes is not known: no operand that is there has it as a subscript by "
 	 "itself"},
+	/* Reductions. */
+	{"y[i] = sum[](x[i,0])", XY,
+	 "column 12: expected the name of an index of the reduction, not ]"},
+	{"y[i,j] = sum[j](x[i,j])", XY,
+	 "column 14: j is an index already; a reduction goes over indices of its own"},
+	{"y[i,j] = sum[k](x[i,k] * max[k](x[i,k]))", XY,
+	 "column 30: k is an index already; a reduction goes over indices of its own"},
+	{"y[i,j] = sum[x](1)", XY, "column 14: x is an operand and cannot be an index"},
+	{"y[i,j] = sum[k] x[i,k]", XY,
+	 "column 17: expected '(' behind the indices of a reduction, not x"},
+	{"y[i,j] = sum[k](x[i,k]", XY, "column 23: expected ')' to close a reduction, not the end"},
+	{"y[i,j] = sum[k](x[i,k]) + k", XY,
+	 "column 27: k is no operand of names, no index of the left side and no scalar that was given"},
+	{"y[i,j] = x[i,j] + sum[k](2)", XY,
+	 "column 23: how far k goes is not known: no operand that is there has it as a subscript by "
+	 "itself"},
+	{"y[i] += sum[k](x[i,k])", XY,
+	 "column 9: a reduction stands in no sum; write '=' and a reduction around the right side"},
+	{"y[i] = 1 + max[j](x[i,j])", "x,y", "f32 8x0;f32 8",
+	 "column 12: max over j is of nothing: the index goes over no value"},
+	{"y[i] = sum[k](x[i,k])", "x,y", "f32 8x16;i32 8",
+	 "column 8: the right side is f32 and y is i32; write i32(...) around it"},
 	/* Types. */
 	{"y[i,j] = x[i,x[0,0]]", XY, "column 14: subscript 1 of x is f32; it must be an integer"},
 	{"y[i,j] = x[i,m[j]]", "x,m,y", "f32 8x16;bool 16;f32 8x16",
@@ -289,6 +311,10 @@ static void outputs_have_the_right_sides_dtype(void **state)
 		{"y[i] = x[i] > 0 || m[i] ? 1 : 2", "f16 9;bool 9", KILN_I64},
 		{"y[] += x[i] && m[i]", "f16 9;bool 9", KILN_I64},
 		{"y[] max= x[i] && m[i]", "f16 9;bool 9", KILN_BOOL},
+		{"y[i] = x[i] / sum[k](x[k]) * m[i]", "f16 9;bool 9", KILN_F16},
+		{"y[i] = sum[k](x[k]) * m[i]", "i8 9;bool 9", KILN_I64},
+		{"y[i] = max[k](x[k]) + m[i]", "i8 9;bool 9", KILN_I8},
+		{"y[i] = any[k](x[k] > 2) && m[i]", "i8 9;bool 9", KILN_BOOL},
 	};
 
 	(void)state;
@@ -314,6 +340,27 @@ static void bools_take_the_type_they_meet(void **state)
 	assert_null(strstr(plan.generated, "i64("));
 	p = problem_of("y[i] = m[i] - x[i]", "m,x,y", "bool 9;u64 9;u64 9");
 	planned(&p, &plan);
+}
+
+/* Reductions that say the same are one, whatever their indices are called, and a row is read once;
+ * how many rows there are is no part of the kernel. */
+static void reductions_of_a_row_are_worked_out_once(void **state)
+{
+	struct kernel_problem p =
+		problem_of("y[i,j] = exp(x[i,j] - max[k](x[i,k])) / sum[k](exp(x[i,k] "
+				   "- max[l](x[i,l])))",
+				   "x,y", "f32 64x1024;f32 64x1024");
+	struct kernel_plan plan, other;
+
+	(void)state;
+	planned(&p, &plan);
+	holds(&plan, "Map::Sweep, Map::Stage0, Map::Stage1>");
+	holds(&plan, "holds = true");
+	assert_null(strstr(plan.generated, "Held1"));
+	p.tensors[0].shape[0] = p.tensors[1].shape[0] = 100000;
+	planned(&p, &other);
+	assert_string_equal(plan.generated, other.generated);
+	assert_string_equal(plan.instantiation, other.instantiation);
 }
 
 /* A value and a batch size change nothing of the kernel. */
@@ -467,6 +514,7 @@ int main(void)
 		cmocka_unit_test(outputs_are_inferred),
 		cmocka_unit_test(outputs_have_the_right_sides_dtype),
 		cmocka_unit_test(bools_take_the_type_they_meet),
+		cmocka_unit_test(reductions_of_a_row_are_worked_out_once),
 		cmocka_unit_test(values_are_arguments),
 		cmocka_unit_test(accesses_move_whole_vectors),
 		cmocka_unit_test(subscripts_are_checked_where_they_may_stray),
