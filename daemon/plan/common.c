@@ -231,6 +231,22 @@ int plan_check_tensor(const char *op, const char *operands, int index,
 	return check_sizes(op, name, tensor, error);
 }
 
+int plan_check_summand(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX])
+{
+	kiln_dtype dtype = problem->tensors[index].dtype;
+	char name[16];
+
+	if (dtype != KILN_BOOL && dtype != KILN_C64 && dtype != KILN_C128 && dtype != KILN_F8E4M3 &&
+		dtype != KILN_F8E5M2)
+		return KILN_OK;
+	plan_operand_name(problem->operands, index, name);
+	return plan_refuse(error, KILN_EINVAL,
+					   "%s: %s is %s; it must be an integer or a float of 16 bits or more, which "
+					   "can be added up",
+					   problem->op, name, plan_dtype_name(dtype));
+}
+
 void plan_no_elements(struct kernel_plan *plan)
 {
 	plan->kind = KERNEL_NOTHING;

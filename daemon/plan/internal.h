@@ -34,6 +34,10 @@ static inline bool plan_is_float(kiln_dtype dtype)
 int plan_check_tensor(const char *op, const char *operands, int index,
 					  const struct kernel_tensor *tensor, char error[KERNEL_ERROR_MAX]);
 
+/* Refuses an operand whose elements are not added up. */
+int plan_check_summand(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX]);
+
 /* The stride of the first dimension, the batch.  Nothing is multiplied by that of a batch of one,
  * but it is part of a kernel like any other, so that all batches have the same kernel.  One that no
  * larger batch could have, because its elements would overlap, becomes the least. */

@@ -42,14 +42,8 @@ static int check_dtypes(const struct kernel_problem *problem, const struct gathe
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s and %s is %s; they must agree",
 						   problem->op, from, plan_dtype_name(input->dtype), to,
 						   plan_dtype_name(output->dtype));
-	if (op->backward &&
-		(input->dtype == KILN_BOOL || input->dtype == KILN_C64 || input->dtype == KILN_C128 ||
-		 input->dtype == KILN_F8E4M3 || input->dtype == KILN_F8E5M2))
-		return plan_refuse(
-			error, KILN_EINVAL,
-			"%s: %s is %s; it must be an integer or a float of 16 bits or more, which "
-			"can be added up",
-			problem->op, from, plan_dtype_name(input->dtype));
+	if (op->backward)
+		status = plan_check_summand(problem, op->input, error);
 	for (int i = 0; i < 3 && !status; i++)
 		status = rows_check_aligned(problem, i, error);
 	return status;

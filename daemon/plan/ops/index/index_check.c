@@ -49,11 +49,8 @@ static int check_dtypes(const struct kernel_problem *problem, const struct index
 							   problem->op, name, plan_dtype_name(first->dtype), other,
 							   plan_dtype_name(problem->tensors[i].dtype));
 	}
-	if (op->adds &&
-		(first->dtype == KILN_BOOL || first->dtype == KILN_C64 || first->dtype == KILN_C128))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s is %s; it must be a float or an integer, which can be added up",
-						   problem->op, name, plan_dtype_name(first->dtype));
+	if (op->adds)
+		status = plan_check_summand(problem, 0, error);
 	for (int i = 0; i < problem->tensor_count && !status; i++)
 		status = rows_check_aligned(problem, i, error);
 	return status;
