@@ -19,17 +19,20 @@
 
 /* torch's words for the planner's. */
 static const char *const renamed[][2] = {
-	{"x", "input"},     {"gamma", "weight"}, {"beta", "bias"}, {"dgamma", "dweight"},
-	{"dbeta", "dbias"}, {"axis", "dim"},     {"perm", "dims"}, {"axes", "normalized_shape"},
+	{"x", "input"},        {"gamma", "weight"},          {"beta", "bias"},
+	{"dgamma", "dweight"}, {"dbeta", "dbias"},           {"axis", "dim"},
+	{"perm", "dims"},      {"axes", "normalized_shape"}, {"over", "dim"},
 };
 
 /* Arguments by position, where torch has the function.  Others that go along a dimension of their
- * one input have torch's order as well: input, dim. */
+ * one input have torch's order as well: input, dim, keepdim. */
 static const char *const torch_order[][2] = {
 	{"permute", "input dims"},
 	{"layer_norm", "input normalized_shape weight bias eps"},
 	{"rms_norm", "input normalized_shape weight eps"},
 	{"rope", "q cos sin k positions"},
+	{"vector_norm", "input ord dim keepdim"},
+	{"var", "input dim"},
 };
 
 /* Defaults that are not the planner's: torch's own, or what callers mean most often. */
@@ -102,12 +105,15 @@ static void add_attribute(struct python_function *function, const struct op_attr
 										   [KILN_ATTR_REAL] = {"REAL", "float"},
 										   [KILN_ATTR_INTS] = {"INTS", "Sequence[int]"},
 										   [KILN_ATTR_STRING] = {"TEXT", "str"}};
-	bool shape = strcmp(attribute->name, "axes") == 0;
+	bool shape = strcmp(attribute->name, "axes") == 0, over = strcmp(attribute->name, "over") == 0;
 	const char *preset = preset_of(function->op->name, attribute->name);
 	const char *usual = attribute->usual ? attribute->usual : attribute->value ? "None" : "False";
 	struct python_parameter *made =
-		add(function, attribute->name, shape ? "SHAPE" : kinds[attribute->kind][0],
-			shape ? "int | Sequence[int]" : kinds[attribute->kind][1], usual);
+		add(function, attribute->name,
+			shape  ? "SHAPE"
+			: over ? "OVER"
+				   : kinds[attribute->kind][0],
+			shape || over ? "int | Sequence[int]" : kinds[attribute->kind][1], usual);
 	bool text = attribute->kind == KILN_ATTR_STRING;
 	made->attribute = attribute->name;
 	made->preset = preset;
@@ -167,7 +173,7 @@ static bool goes_along(const struct python_function *function)
 /* Puts torch's order first, and nothing else by position. */
 static void order(struct python_function *function)
 {
-	const char *words = goes_along(function) ? "input dim" : NULL;
+	const char *words = goes_along(function) ? "input dim keepdim" : NULL;
 	int placed = 0;
 	for (size_t i = 0; i < sizeof(torch_order) / sizeof(torch_order[0]); i++)
 		if (strcmp(torch_order[i][0], function->op->name) == 0)
@@ -386,11 +392,12 @@ static void print_python_row(const struct python_function *function)
 		[OP_HALVED] = "halved",    [OP_PER_BOX] = "per_box",   [OP_BOUNDARIES] = "boundaries",
 		[OP_ONE] = "one",          [OP_ALONG] = "along",       [OP_LIST] = "list",
 		[OP_TOKENS] = "tokens",    [OP_ANGLES] = "angles",     [OP_LIKE_INPUT] = "input",
+		[OP_REDUCED] = "reduced",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",
 		[OP_MASK_DTYPE] = "mask", [OP_INDEX] = "index",       [OP_I32] = "i32",
-		[OP_I64] = "i64",
+		[OP_I64] = "i64",         [OP_SUMMED] = "summed",     [OP_BOOL] = "bool",
 	};
 	printf("    \"%s\": ((\n", function->op->name);
 	for (const struct op_operand *at = function->op->operands; at->name; at++)

@@ -121,7 +121,9 @@ static int read_attribute(const struct cli *cli, struct cli_problem *problem, co
 	if (!value)
 		return CLI_OK;
 	snprintf(option, sizeof(option), "--%s", name);
-	if (attr.kind == KILN_ATTR_INTS)
+	if (attr.kind == KILN_ATTR_INTS && strcmp(name, "perm") != 0)
+		status = cli_axes(option, value, problem->perm, &attr.count);
+	else if (attr.kind == KILN_ATTR_INTS)
 		status = read_perm(cli, problem, value, &attr.count);
 	else if (attr.kind == KILN_ATTR_REAL)
 		status = cli_real(option, value, &attr.f);

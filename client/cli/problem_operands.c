@@ -73,6 +73,11 @@ static bool is_there(const struct cli *cli, const struct cli_problem *problem,
 	}
 }
 
+static bool is_float(kiln_dtype dtype)
+{
+	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
+
 static int choose_dtype(const struct cli *cli, const struct cli_problem *problem,
 						const struct op_operand *operand, kiln_dtype *dtype)
 {
@@ -91,6 +96,10 @@ static int choose_dtype(const struct cli *cli, const struct cli_problem *problem
 	else if (operand->dtype == OP_INDEX || operand->dtype == OP_I32)
 		*dtype = KILN_I32;
 	else if (operand->dtype == OP_I64)
+		*dtype = KILN_I64;
+	else if (operand->dtype == OP_BOOL)
+		*dtype = KILN_BOOL;
+	else if (operand->dtype == OP_SUMMED && !is_float(first))
 		*dtype = KILN_I64;
 	return own ? cli_dtype(option, own, dtype) : CLI_OK;
 }
@@ -201,6 +210,26 @@ static void tokens_shape(const struct cli_problem *problem, const struct op_oper
 			  first->rank ? first->shape[first->rank - 1] / 2 : 1);
 }
 
+/* Sets the shape of a result over some axes of the first operand; over all if there is no list. */
+static void reduced_shape(const struct cli_problem *problem, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	bool keep = cli_problem_int(problem, "keepdim", 0) != 0;
+	unsigned over = 0;
+
+	for (int i = 0; i < problem->attr_count; i++)
+		for (int k = 0; strcmp(problem->attrs[i].name, "over") == 0 && k < problem->attrs[i].count;
+			 k++)
+			over |=
+				1u << ((problem->perm[k] < 0 ? problem->perm[k] + first->rank : problem->perm[k]) &
+					   31);
+	over = over ? over : ~0u;
+	tensor->rank = 0;
+	for (int k = 0; k < first->rank; k++)
+		if (keep || !(over >> k & 1))
+			tensor->shape[tensor->rank++] = over >> k & 1 ? 1 : first->shape[k];
+}
+
 static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
 						const struct op_operand *operand, kiln_tensor *tensor)
 {
@@ -214,6 +243,10 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
 	if (operand->shape == OP_LAST || operand->shape == OP_LISTS)
 		return gather_shape(cli, problem, operand, tensor);
+	if (operand->shape == OP_REDUCED) {
+		reduced_shape(problem, tensor);
+		return CLI_OK;
+	}
 	if (operand->shape == OP_ALONG || operand->shape == OP_LIST)
 		return along_shape(cli, problem, operand, tensor);
 	if (operand->shape == OP_TOKENS || operand->shape == OP_ANGLES) {

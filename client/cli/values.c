@@ -36,6 +36,23 @@ int cli_dims(const char *name, const char *text, int64_t *values, int *count)
 	}
 }
 
+int cli_axes(const char *name, const char *text, int64_t *values, int *count)
+{
+	const char *at = text;
+
+	for (*count = 0; at[0]; at += at[0] == ',') {
+		char *end;
+		long long value = strtoll(at, &end, 10);
+		if (end == at || (end[0] && end[0] != ','))
+			return cli_usage("%s '%s': expected integers separated by ','", name, text);
+		if (*count == KILN_MAX_RANK)
+			return cli_usage("%s '%s': more than %d axes", name, text, KILN_MAX_RANK);
+		values[(*count)++] = value;
+		at = end;
+	}
+	return CLI_OK;
+}
+
 int cli_perm(const char *name, const char *text, int64_t *values, int *count)
 {
 	unsigned seen = 0;

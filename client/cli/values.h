@@ -12,6 +12,8 @@
 /* "2x3x4", "2,3,4", "" and "scalar" (rank 0). */
 int cli_dims(const char *name, const char *text, int64_t *values, int *count);
 /* "1,0": each of 0..count-1 once. */
+/* Axes, from the end if below 0: "0,-1". */
+int cli_axes(const char *name, const char *text, int64_t *values, int *count);
 int cli_perm(const char *name, const char *text, int64_t *values, int *count);
 int cli_dtype(const char *name, const char *text, kiln_dtype *dtype);
 /* "4096", "64K", "1.5G", "2MiB". */

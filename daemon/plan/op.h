@@ -46,6 +46,8 @@ enum op_shape {
 	OP_PER_BOX,    /* the first operand's; with offsets, half as many boxes in one row */
 	OP_BOUNDARIES, /* one more than the first axis of the first operand */
 	OP_ONE,        /* one number */
+	OP_REDUCED,    /* the first operand's without the axes over which it is reduced, or, with
+					  keepdim, with 1 for them */
 };
 
 enum op_dtype {
@@ -56,6 +58,8 @@ enum op_dtype {
 	OP_INDEX,      /* --NAME-dtype, or i32 */
 	OP_I32,
 	OP_I64,
+	OP_SUMMED, /* i64 for integers and bools, else the first operand's */
+	OP_BOOL,
 };
 
 enum op_presence {

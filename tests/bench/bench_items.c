@@ -138,7 +138,7 @@ uint64_t bench_bytes(const struct cases_case *c, const struct kernel_plan *plan)
 
 /* ---- Targets: copy / kernel at least; rows of large cases only ---- */
 
-enum rule { RULE_PERMUTE, RULE_SOFTMAX, RULE_MASKED, RULE_NORM, RULE_BACKWARD };
+enum rule { RULE_PERMUTE, RULE_SOFTMAX, RULE_MASKED, RULE_NORM, RULE_BACKWARD, RULE_REDUCE };
 
 static const struct {
 	const char *op;
@@ -155,6 +155,18 @@ static const struct {
 	{"masked_softmax_backward", RULE_BACKWARD},
 	{"layer_norm_backward", RULE_BACKWARD},
 	{"rms_norm_backward", RULE_BACKWARD},
+	{"sum", RULE_REDUCE},
+	{"mean", RULE_REDUCE},
+	{"prod", RULE_REDUCE},
+	{"amax", RULE_REDUCE},
+	{"amin", RULE_REDUCE},
+	{"argmax", RULE_REDUCE},
+	{"argmin", RULE_REDUCE},
+	{"any", RULE_REDUCE},
+	{"all", RULE_REDUCE},
+	{"vector_norm", RULE_REDUCE},
+	{"logsumexp", RULE_REDUCE},
+	{"var", RULE_REDUCE},
 };
 
 /* By columns: the first row with at least as many. */
@@ -243,6 +255,7 @@ double bench_target(const struct cases_case *c)
 		case RULE_SOFTMAX:
 			return softmax_target(c);
 		case RULE_MASKED:
+		case RULE_REDUCE:
 			return 0.95;
 		case RULE_NORM:
 			return norm_target(c);

@@ -9,7 +9,7 @@ from . import _kiln
 from ._rows import ROWS
 
 _TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "SHAPE": "SymInt[]",
-          "WANT": "bool"}
+          "OVER": "int[]?", "WANT": "bool"}
 
 
 class Output:
@@ -48,6 +48,7 @@ class Operator:
         self.first = self.inputs[operands[0][0]]
         self.shape_at = self.kinds.index("SHAPE") if "SHAPE" in self.kinds else None
         self.order_at = self.kinds.index("INTS") if "INTS" in self.kinds else None
+        self.over_at = self.kinds.index("OVER") if "OVER" in self.kinds else None
         self.signature = self._signature(parameters, positional)
         self.usual = [row[1] == "WANT" and row[4] or None for row in self.parameters]
         self.sources = self._sources()
@@ -117,9 +118,11 @@ class Operator:
             value = plain[place]
             if kind == "WANT":
                 plain[place] = value is not None and value is not False
-            elif kind == "SHAPE" and not isinstance(value, (list, tuple)):
+            elif kind == "OVER" and value is None:
+                continue
+            elif kind in ("SHAPE", "OVER") and not isinstance(value, (list, tuple)):
                 plain[place] = [value]
-            elif kind in ("SHAPE", "INTS"):
+            elif kind in ("SHAPE", "INTS", "OVER"):
                 plain[place] = list(value)
             elif kind == "INT" and isinstance(value, bool):
                 plain[place] = int(value)
@@ -191,10 +194,20 @@ class Operator:
             return (*shape[:-1], shape[-1] // 2)
         if output.shape == "input":
             return values[output.source].shape
+        if output.shape == "reduced":
+            over = self.reduced(values)
+            return [1 if axis in over else size for axis, size in enumerate(shape)
+                    if axis not in over or values[self.names.index("keepdim")]]
         if output.shape == "last":
             return (*shape[:-1], values[self.names.index("last")] if self.sized else
                     self._of_rule("lists", values)[0].shape[-1])
         return shape if self.order_at is None else [shape[axis] for axis in values[self.order_at]]
+
+    def reduced(self, values):
+        """The dimensions of the first input that a reduction goes over."""
+        rank, dims = values[self.first].dim(), values[self.over_at]
+        dims = dims if dims is None or isinstance(dims, (list, tuple)) else [dims]
+        return {axis % max(rank, 1) for axis in dims or range(rank)}
 
     def _of_rule(self, shape, values):
         return [values[place] for name, place in self.inputs.items()
@@ -204,8 +217,11 @@ class Operator:
         first = values[self.first].dtype
         if output.dtype == "computed":
             return torch.float64 if first == torch.float64 else torch.float32
-        if output.dtype == "i64":
+        if output.dtype == "i64" or (
+                output.dtype == "summed" and not first.is_floating_point):
             return torch.int64
+        if output.dtype == "bool":
+            return torch.bool
         if output.dtype == "own":
             # A gradient of a factor has the factor's type.
             factors = self._of_rule("trailing", values)

@@ -121,6 +121,13 @@ static int read_value(struct problem *problem, const struct parameter *parameter
 		return argument_real(problem->op, parameter->name, value, &attr->f);
 	case PARAMETER_TEXT:
 		return argument_text(problem->op, parameter->name, value, &attr->s);
+	case PARAMETER_OVER:
+		attr->ints = problem->ints;
+		attr->count = 1;
+		if (PyIndex_Check(value) && !PySequence_Check(value))
+			return argument_integer(problem->op, parameter->name, value, problem->ints);
+		attr->count = argument_integers(problem->op, parameter->name, value, problem->ints);
+		return attr->count < 0 ? RAISED : 0;
 	case PARAMETER_INTS:
 		attr->count = argument_integers(problem->op, parameter->name, value, problem->ints);
 		attr->ints = problem->ints;
@@ -140,7 +147,7 @@ static int add_attribute(struct problem *problem, const struct parameter *parame
 	static const kiln_attr_kind kinds[] = {
 		[PARAMETER_INT] = KILN_ATTR_INT,     [PARAMETER_REAL] = KILN_ATTR_REAL,
 		[PARAMETER_TEXT] = KILN_ATTR_STRING, [PARAMETER_INTS] = KILN_ATTR_INTS,
-		[PARAMETER_SHAPE] = KILN_ATTR_INT,
+		[PARAMETER_SHAPE] = KILN_ATTR_INT,   [PARAMETER_OVER] = KILN_ATTR_INTS,
 	};
 	if (!value && !parameter->preset)
 		return 0;
@@ -339,7 +346,9 @@ static int make_function(PyObject *module, struct operator* op, const struct ope
 		const char *attribute = row->parameters[i].attribute;
 		if (row->parameters[i].kind == PARAMETER_DTYPE)
 			op->dtype_at = i;
-		op->along = op->along || (attribute && strcmp(attribute, "axis") == 0);
+		op->along =
+			op->along ||
+			(attribute && (strcmp(attribute, "axis") == 0 || strcmp(attribute, "over") == 0));
 		op->reorders = op->reorders || row->parameters[i].kind == PARAMETER_INTS;
 	}
 	op->method = (PyMethodDef){row->name, (PyCFunction)(void (*)(void))call,

@@ -14,7 +14,8 @@ enum parameter_kind {
 	PARAMETER_INT,
 	PARAMETER_REAL,
 	PARAMETER_TEXT,
-	PARAMETER_INTS,
+	PARAMETER_INTS,  /* dimensions, each one once */
+	PARAMETER_OVER,  /* some dimensions, or one */
 	PARAMETER_DTYPE, /* what the first operand is cast to before the call */
 	PARAMETER_SHAPE, /* the trailing dimensions of the first operand, of which the attribute is the
 						number */

@@ -106,6 +106,9 @@ static void name_attr(struct cases_case *c, const kiln_attr *attr)
 		cases_name(c, " %s", attr->s);
 	else if (attr->kind == KILN_ATTR_REAL)
 		cases_name(c, " %s %.4g", attr->name, attr->f);
+	else if (attr->kind == KILN_ATTR_INTS)
+		for (int k = 0; k < attr->count; k++)
+			cases_name(c, "%s%lld", k ? "," : " over ", (long long)c->ints[k]);
 	else
 		cases_name(c, " %s %lld", attr->name, (long long)attr->i);
 }

@@ -1,0 +1,650 @@
+/*
+ * reduce.c: sums, products, extremes, norms and the like over some dimensions.
+ *
+ * Integers are added and multiplied modulo 2^64, so each bit is given, as it is of extremes, their
+ * numbers, and of any and all.  n floats are added up in f32 or f64 in some order: few of the n
+ * roundings go the same way, so a sum may be off by 16 + 8 * sqrt(n) of them, and by n at most,
+ * each half a unit of the sum of magnitudes; a product by n + 1 of itself.  A power and an
+ * exponential are off by less than 64 roundings.  A variance is off as the sum of squared distances
+ * from the first element: its offset costs nothing.  f16 and bf16 are rounded once more.
+ */
+#include "common/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The dimensions of x: those that number the results, and the reduced ones. */
+struct split {
+	int kept, reduced;
+	int64_t size[2][KILN_MAX_RANK], stride[2][KILN_MAX_RANK];
+	int64_t results, count;
+};
+
+static struct split split_of(const struct cases_case *c)
+{
+	const struct cases_operand *x = &c->operand[0];
+	struct split split = {.results = 1, .count = 1};
+	unsigned over = (1u << x->rank) - 1;
+
+	for (int i = 0; i < c->attr_count; i++) {
+		if (strcmp(c->attr[i].name, "over") != 0)
+			continue;
+		over = 0;
+		for (int k = 0; k < c->attr[i].count; k++)
+			over |= 1u << (c->ints[k] < 0 ? c->ints[k] + x->rank : c->ints[k]);
+	}
+	for (int k = 0; k < x->rank; k++) {
+		int is = over >> k & 1;
+		int *place = is ? &split.reduced : &split.kept;
+		split.size[is][*place] = x->shape[k];
+		split.stride[is][(*place)++] = x->stride[k];
+		*(is ? &split.count : &split.results) *= x->shape[k];
+	}
+	return split;
+}
+
+/* Where number i of the dimensions of a kind is. */
+static int64_t place(const struct split *split, int is, int64_t i)
+{
+	int64_t at = 0;
+
+	for (int k = (is ? split->reduced : split->kept) - 1; k >= 0; k--) {
+		at += i % split->size[is][k] * split->stride[is][k];
+		i /= split->size[is][k];
+	}
+	return at;
+}
+
+static int64_t units(const struct cases_case *c)
+{
+	return split_of(c).results;
+}
+
+static bool is(const struct cases_case *c, const char *op)
+{
+	return strcmp(c->op->name, op) == 0;
+}
+
+/* ---- The reference ---- */
+
+/* The elements of a result. */
+struct row {
+	const struct reference *r;
+	kiln_dtype dtype;
+	int64_t unit, count;
+	const double *x;
+	double unit_error, roundings; /* of one, and how many a sum may be off by */
+};
+
+static void give(const struct row *row, double value, double error)
+{
+	kiln_dtype dtype = row->r->c->operand[1].dtype;
+
+	reference_value(row->r, 1, row->unit, value,
+					error + reference_rounding(dtype, value) + reference_floor(dtype));
+}
+
+static void give_sum(const struct row *row)
+{
+	long double sum = 0, magnitude = 0;
+	double count = is(row->r->c, "mean") ? (double)row->count : 1;
+
+	for (int64_t i = 0; i < row->count; i++) {
+		sum += row->x[i];
+		magnitude += fabs(row->x[i]);
+	}
+	give(row, (double)(sum / count),
+		 (double)((row->roundings + 1) * row->unit_error * magnitude / count));
+}
+
+static void give_product(const struct row *row)
+{
+	long double product = 1;
+
+	for (int64_t i = 0; i < row->count; i++)
+		product *= row->x[i];
+	give(row, (double)product, (double)(row->count + 1) * row->unit_error * fabs((double)product));
+}
+
+/* Is b above a, or the first NaN? */
+static bool is_above(bool least, double a, double b)
+{
+	return isnan(b) ? !isnan(a) : least ? b < a : b > a;
+}
+
+static void give_most(const struct row *row, bool least, bool place)
+{
+	int64_t most = 0;
+
+	for (int64_t i = 1; i < row->count; i++)
+		if (is_above(least, row->x[most], row->x[i]))
+			most = i;
+	if (place)
+		reference_bytes(row->r, 1, row->unit, &most);
+	else
+		reference_value(row->r, 1, row->unit, row->x[most], 0);
+}
+
+static void give_truth(const struct row *row, bool all)
+{
+	uint8_t found = all;
+
+	for (int64_t i = 0; i < row->count; i++)
+		if ((row->x[i] != 0) != all)
+			found = !all;
+	reference_bytes(row->r, 1, row->unit, &found);
+}
+
+static void give_norm(const struct row *row)
+{
+	double order = reference_real(row->r->c, "ord", 2), value;
+	long double sum = 0;
+	bool nan = false;
+
+	if (isinf(order)) {
+		value = row->count ? fabs(row->x[0]) : 0;
+		for (int64_t i = 0; i < row->count; i++) {
+			nan = nan || isnan(row->x[i]);
+			value = order > 0 ? fmax(value, fabs(row->x[i])) : fmin(value, fabs(row->x[i]));
+		}
+		reference_value(row->r, 1, row->unit, nan ? NAN : value, 0);
+		return;
+	}
+	for (int64_t i = 0; i < row->count; i++)
+		sum += order == 0 ? row->x[i] != 0 : powl(fabs(row->x[i]), order);
+	value = (double)(order == 0 ? sum : powl(sum, 1 / (long double)order));
+	give(row, value, value * (row->roundings + 64) * row->unit_error);
+}
+
+static void give_logarithm(const struct row *row)
+{
+	double most = -INFINITY, value;
+	long double sum = 0;
+	bool nan = false;
+
+	for (int64_t i = 0; i < row->count; i++) {
+		most = fmax(most, row->x[i]);
+		nan = nan || isnan(row->x[i]);
+	}
+	for (int64_t i = 0; i < row->count && isfinite(most); i++)
+		sum += expl(row->x[i] - most);
+	value = nan ? NAN : isfinite(most) ? (double)(most + logl(sum)) : most;
+	give(row, value, (row->roundings + 64 + 4 * fabs(most) + 4 * fabs(value)) * row->unit_error);
+}
+
+static void give_variance(const struct row *row)
+{
+	double less = reference_real(row->r->c, "correction", 1), divisor;
+	long double sum = 0, squares = 0, spread = 0, mean;
+
+	for (int64_t i = 0; i < row->count; i++) {
+		sum += row->x[i];
+		spread += ((long double)row->x[i] - row->x[0]) * ((long double)row->x[i] - row->x[0]);
+	}
+	mean = sum / row->count;
+	for (int64_t i = 0; i < row->count; i++)
+		squares += (row->x[i] - mean) * (row->x[i] - mean);
+	divisor = fmax(0, (double)row->count - less);
+	give(row, (double)(squares / divisor),
+		 (double)spread * (row->roundings + 64) * row->unit_error / divisor);
+}
+
+static void give_float(const struct row *row)
+{
+	const struct cases_case *c = row->r->c;
+
+	if (is(c, "sum") || is(c, "mean"))
+		give_sum(row);
+	else if (is(c, "prod"))
+		give_product(row);
+	else if (is(c, "vector_norm"))
+		give_norm(row);
+	else if (is(c, "logsumexp"))
+		give_logarithm(row);
+	else if (is(c, "var"))
+		give_variance(row);
+	else if (is(c, "any") || is(c, "all"))
+		give_truth(row, is(c, "all"));
+	else
+		give_most(row, is(c, "amin") || is(c, "argmin"), is(c, "argmax") || is(c, "argmin"));
+}
+
+static int64_t integer(kiln_dtype dtype, const void *memory, int64_t at)
+{
+	int64_t wide;
+
+	if (dtype != KILN_I64)
+		return (int64_t)cases_get(dtype, memory, at);
+	memcpy(&wide, (const char *)memory + at * 8, sizeof(wide));
+	return wide;
+}
+
+/* Integers of 64 bits are no doubles. */
+static void give_integers(const struct reference *r, const struct split *split, int64_t unit)
+{
+	const struct cases_case *c = r->c;
+	kiln_dtype dtype = c->operand[0].dtype;
+	int64_t from = place(split, 0, unit), most = 0, found = 0;
+	uint64_t sum = 0, product = 1;
+	bool least = is(c, "amin") || is(c, "argmin"), any = false, all = true;
+
+	for (int64_t i = 0; i < split->count; i++) {
+		int64_t x = integer(dtype, r->memory[0], from + place(split, 1, i));
+		x = dtype == KILN_BOOL ? x != 0 : x;
+		sum += (uint64_t)x;
+		product *= (uint64_t)x;
+		any = any || x;
+		all = all && x;
+		if (i == 0 || (least ? x < most : x > most)) {
+			most = x;
+			found = i;
+		}
+	}
+	if (is(c, "sum") || is(c, "prod"))
+		reference_bytes(r, 1, unit, is(c, "sum") ? &sum : &product);
+	else if (is(c, "any") || is(c, "all"))
+		reference_bytes(r, 1, unit, is(c, "any") ? &any : &all);
+	else if (is(c, "argmax") || is(c, "argmin"))
+		reference_bytes(r, 1, unit, &found);
+	else
+		reference_bytes(r, 1, unit, &most);
+}
+
+static bool is_float(kiln_dtype dtype)
+{
+	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
+
+static void reference(const struct reference *r, int64_t first, int64_t last)
+{
+	struct split split = split_of(r->c);
+	kiln_dtype dtype = r->c->operand[0].dtype;
+	double *x = reference_memory(split.count + 1, sizeof(*x));
+	struct row row = {.r = r, .dtype = dtype, .count = split.count, .x = x};
+
+	row.unit_error = reference_unit(dtype);
+	row.roundings = fmin((double)split.count, 16 + 8 * sqrt((double)split.count));
+	for (int64_t unit = first; unit < last; unit++) {
+		int64_t from = place(&split, 0, unit);
+		if (!is_float(dtype)) {
+			give_integers(r, &split, unit);
+			continue;
+		}
+		for (int64_t i = 0; i < split.count; i++)
+			x[i] = cases_get(dtype, r->memory[0], from + place(&split, 1, i));
+		row.unit = unit;
+		give_float(&row);
+	}
+	free(x);
+}
+
+/* ---- The cases ---- */
+
+static const struct cases_op ops[] = {
+	{"sum", units, reference},       {"mean", units, reference},
+	{"prod", units, reference},      {"amax", units, reference},
+	{"amin", units, reference},      {"argmax", units, reference},
+	{"argmin", units, reference},    {"any", units, reference},
+	{"all", units, reference},       {"vector_norm", units, reference},
+	{"logsumexp", units, reference}, {"var", units, reference},
+};
+#define SUM (&ops[0])
+#define MEAN (&ops[1])
+#define PROD (&ops[2])
+#define AMAX (&ops[3])
+#define ARGMAX (&ops[5])
+#define ANY (&ops[7])
+#define NORM (&ops[9])
+#define LOGSUMEXP (&ops[10])
+#define VAR (&ops[11])
+
+static bool takes_integers(const struct cases_op *op)
+{
+	return op != MEAN && op < NORM;
+}
+
+static kiln_dtype integer_of(int64_t turn)
+{
+	static const kiln_dtype dtypes[] = {KILN_I32, KILN_BOOL, KILN_I64, KILN_U8, KILN_I16, KILN_I8};
+
+	return dtypes[turn % MAKE_COUNT(dtypes)];
+}
+
+static kiln_dtype result_of(const struct cases_op *op, kiln_dtype dtype)
+{
+	if (strncmp(op->name, "arg", 3) == 0)
+		return KILN_I64;
+	if (op == ANY || op == ANY + 1)
+		return KILN_BOOL;
+	return (op == SUM || op == PROD) && !is_float(dtype) ? KILN_I64 : dtype;
+}
+
+/* over: the dimensions' bits; 0: all, and the attribute is left out. */
+static struct cases_case *begin(struct cases_case *c, kiln_dtype dtype,
+								const struct make_shape *shape, unsigned over, bool keep)
+{
+	struct make_shape y = {0};
+	kiln_attr *attr;
+
+	make_input(c, 0, dtype, shape);
+	if (c->op == PROD && is_float(dtype)) {
+		c->operand[0].mean = 1;
+		c->operand[0].deviation = 0.1;
+	}
+	if (c->op == ANY || c->op == ANY + 1) /* rows of zeros, and with none, too */
+		c->operand[0].fill = dtype == KILN_BOOL || dtype == KILN_U8 ? CASES_FLAGS : CASES_NORMAL;
+	if (over) {
+		attr = &c->attr[c->attr_count++];
+		*attr = (kiln_attr){.name = "over", .kind = KILN_ATTR_INTS};
+		for (int k = 0; k < shape->rank; k++)
+			if (over >> k & 1)
+				c->ints[attr->count++] = k % 2 ? k - shape->rank : k;
+	}
+	if (keep)
+		make_int(c, "keepdim", 1);
+	over = over ? over : ~0u;
+	for (int k = 0; k < shape->rank; k++)
+		if (keep || !(over >> k & 1))
+			y.size[y.rank++] = over >> k & 1 ? 1 : shape->size[k];
+	make_output(c, 1, result_of(c->op, dtype), &y);
+	return c;
+}
+
+static void name(struct cases_case *c)
+{
+	make_name(c, "x, y");
+}
+
+static void add(const struct cases_op *op, kiln_dtype dtype, const struct make_shape *shape,
+				unsigned over, unsigned flags)
+{
+	struct cases_case *c = cases_add(op, flags);
+
+	begin(c, dtype, shape, over, false);
+	name(c);
+}
+
+static void add_widths(void)
+{
+	int turn = 0;
+
+	for (int i = 0; i < make_width_count; i++) {
+		const struct make_shape shape = {2, {make_rows(make_widths[i]), make_widths[i]}};
+		for (int k = 0; k < 2; k++, turn++) {
+			const struct cases_op *op = &ops[(turn * 5) % MAKE_COUNT(ops)];
+			bool whole = k && takes_integers(op);
+			add(op, whole ? integer_of(turn) : make_float(turn + turn / 4), &shape, 2, 0);
+		}
+	}
+}
+
+/* Every operator, on rows and on columns, long and short. */
+static void add_kinds(void)
+{
+	static const struct {
+		struct make_shape shape;
+		unsigned over;
+	} shapes[] = {
+		{{2, {9, 520}}, 2},
+		{{2, {600, 12}}, 1},
+	};
+
+	for (int i = 0; i < MAKE_COUNT(ops); i++)
+		for (int k = 0; k < MAKE_COUNT(shapes); k++) {
+			struct cases_case *c = cases_add(&ops[i], 0);
+			begin(c, make_float(i + k), &shapes[k].shape, shapes[k].over, i % 2);
+			c->operand[0].fill = CASES_UNUSUAL;
+			name(c);
+			if (takes_integers(&ops[i]))
+				add(&ops[i], integer_of(i + k), &shapes[k].shape, shapes[k].over, 0);
+		}
+}
+
+static void add_axes(void)
+{
+	static const struct {
+		struct make_shape shape;
+		unsigned over;
+	} axes[] = {
+		{{0, {0}}, 0},
+		{{1, {777}}, 0},
+		{{1, {200000}}, 0},
+		{{2, {40, 1}}, 2},
+		{{2, {1, 40}}, 1},
+		{{2, {1000, 2}}, 1},
+		{{2, {70000, 3}}, 2},
+		{{2, {20000, 3}}, 1},
+		{{2, {5000, 100}}, 1},
+		{{3, {5, 7, 33}}, 2},
+		{{3, {40, 4, 64}}, 2},
+		{{3, {3, 1030, 48}}, 2},
+		{{3, {40, 3, 56}}, 5},
+		{{4, {6, 5, 7, 9}}, 10},
+		{{4, {6, 5, 7, 8}}, 5},
+		{{4, {3, 12, 9, 16}}, 12},
+		{{8, {2, 3, 2, 3, 2, 3, 2, 5}}, 0x55},
+		{{8, {2, 3, 2, 3, 2, 3, 2, 5}}, 0xaa},
+		{{3, {4, 0, 3}}, 1},
+		{{2, {0, 6}}, 2},
+	};
+
+	for (int i = 0; i < MAKE_COUNT(axes); i++)
+		for (int k = 0; k < 2; k++)
+			add(&ops[(i * 7 + k * 5) % MAKE_COUNT(ops)], make_float(i + k), &axes[i].shape,
+				axes[i].over, axes[i].shape.size[0] == 70000 ? CASES_SLOW : 0);
+}
+
+/* Nothing to reduce: what has a result gives it. */
+static void add_nothing(void)
+{
+	static const int with[] = {0, 1, 2, 7, 8, 9, 10, 11};
+
+	for (int i = 0; i < MAKE_COUNT(with); i++)
+		add(&ops[with[i]], make_float(i), &(struct make_shape){3, {4, 0, 3}}, 2, 0);
+}
+
+/* Gaps, repeats, another order, and addresses that are aligned to elements alone. */
+static void add_layouts(void)
+{
+	static const struct {
+		struct make_shape shape;
+		int64_t stride[3];
+		unsigned over;
+	} layouts[] = {
+		{{2, {5, 640}}, {1, 5}, 2},           {{2, {33, 40}}, {0, 1}, 2},
+		{{2, {33, 40}}, {1, 0}, 2},           {{2, {9, 1024}}, {1032, 1}, 2},
+		{{2, {70, 90}}, {1, 70}, 0},          {{3, {5, 6, 64}}, {64, 320, 1}, 5},
+		{{3, {3, 40, 24}}, {2000, 48, 2}, 2}, {{3, {3, 40, 24}}, {0, 24, 1}, 3},
+	};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(layouts); i++) {
+		struct cases_case *c = cases_add(&ops[(i * 5 + 3) % MAKE_COUNT(ops)], 0);
+		begin(c, make_float(i + i / 8), &layouts[i / 2].shape, layouts[i / 2].over, false);
+		make_strided(&c->operand[0], layouts[i / 2].stride);
+		if (i % 2)
+			c->operand[0].offset = cases_element(&c->operand[0]) % 16;
+		name(c);
+	}
+}
+
+/* Orders of norms, corrections of variances, and a variance far from 0. */
+static void add_numbers(void)
+{
+	static const double orders[] = {1, 0, 3, -1.5, INFINITY, -INFINITY}, less[] = {0, 2.5, 600};
+	const struct make_shape rows = {2, {9, 520}}, columns = {2, {520, 9}};
+
+	for (int i = 0; i < MAKE_COUNT(orders); i++) {
+		struct cases_case *c = cases_add(NORM, 0);
+		begin(c, make_float(i), i % 2 ? &rows : &columns, i % 2 ? 2 : 1, false);
+		make_real(c, "ord", orders[i]);
+		name(c);
+	}
+	for (int i = 0; i < 2 * MAKE_COUNT(less); i++) {
+		struct cases_case *c = cases_add(VAR, 0);
+		begin(c, make_float(i + i / 2), i % 2 ? &rows : &columns, i % 2 ? 2 : 1, false);
+		c->operand[0].mean = 1e4;
+		c->operand[0].deviation = 1;
+		make_real(c, "correction", less[i / 2]);
+		name(c);
+	}
+}
+
+static void add_timed(void)
+{
+	static const int64_t columns[] = {64, 1024, 1023, 8192, 131072};
+	static const int others[] = {3, 5, 9, 10, 11};
+	const unsigned flags = CASES_BENCH | CASES_BIG;
+
+	for (int k = 0; k < 2; k++) {
+		const int64_t all = INT64_C(1) << (26 + k);
+		for (int i = 0; i < MAKE_COUNT(columns); i++)
+			add(SUM, make_float(k), &(struct make_shape){2, {all / columns[i], columns[i]}}, 2,
+				flags);
+		for (int i = 0; i < MAKE_COUNT(others); i++)
+			add(&ops[others[i]], make_float(k), &(struct make_shape){2, {all / 4096, 4096}}, 2,
+				flags);
+		add(SUM, make_float(k), &(struct make_shape){1, {all}}, 0, flags);
+		add(SUM, make_float(k), &(struct make_shape){2, {all / 4096, 4096}}, 1, flags);
+		add(VAR, make_float(k), &(struct make_shape){2, {all / 4096, 4096}}, 1, flags);
+		add(SUM, make_float(k), &(struct make_shape){3, {all / 1024 / 512, 1024, 512}}, 2, flags);
+		add(MEAN, make_float(k), &(struct make_shape){4, {all / 256 / 3136, 256, 56, 56}}, 13,
+			flags);
+	}
+}
+
+static void add_all(void)
+{
+	add_widths();
+	add_kinds();
+	add_axes();
+	add_nothing();
+	add_layouts();
+	add_numbers();
+	add_timed();
+}
+
+static void add_random(uint64_t *state, struct cases_case *out)
+{
+	const struct cases_op *op = &ops[make_below(state, MAKE_COUNT(ops))];
+	bool whole = takes_integers(op) && make_chance(state, 3), empty = false;
+	kiln_dtype dtype;
+	struct make_shape shape;
+	unsigned over;
+
+	memset(out, 0, sizeof(*out));
+	out->op = op;
+	make_random_shape(state, 5, &shape);
+	dtype = whole ? integer_of(make_below(state, 6)) : make_float(make_below(state, 4));
+	over = (unsigned)make_below(state, INT64_C(1) << shape.rank);
+	for (int k = 0; k < shape.rank; k++)
+		empty = empty || shape.size[k] == 0;
+	if (empty && (op == AMAX || op == AMAX + 1 || op == ARGMAX || op == ARGMAX + 1))
+		out->op = SUM;
+	begin(out, dtype, &shape, over, make_chance(state, 3));
+	if (is_float(dtype) && op != PROD)
+		make_random_layout(state, &out->operand[0]);
+	name(out);
+}
+
+/* ---- What the planner refuses ---- */
+
+static const struct make_shape small = {2, {3, 4}};
+
+static void bad_dtype(struct cases_case *c)
+{
+	c->op = SUM;
+	begin(c, KILN_U16, &small, 0, false);
+}
+
+static void bad_float(struct cases_case *c)
+{
+	c->op = MEAN;
+	begin(c, KILN_I32, &small, 0, false);
+}
+
+static void bad_axis(struct cases_case *c)
+{
+	c->op = VAR;
+	begin(c, KILN_F32, &small, 1, false);
+	c->ints[0] = 2;
+}
+
+static void bad_twice(struct cases_case *c)
+{
+	c->op = SUM;
+	begin(c, KILN_F32, &small, 3, false);
+	c->ints[1] = 0;
+}
+
+static void bad_kind(struct cases_case *c)
+{
+	c->op = SUM;
+	begin(c, KILN_F32, &small, 0, false);
+	make_int(c, "over", 1);
+}
+
+static void bad_result(struct cases_case *c)
+{
+	c->op = ARGMAX;
+	begin(c, KILN_F32, &small, 2, false);
+	c->operand[1].dtype = KILN_F32;
+}
+
+static void bad_rank(struct cases_case *c)
+{
+	c->op = SUM;
+	begin(c, KILN_F32, &small, 2, true);
+	c->attr_count--;
+}
+
+static void bad_size(struct cases_case *c)
+{
+	c->op = SUM;
+	begin(c, KILN_F32, &small, 2, true);
+	c->operand[1].shape[1] = 4;
+}
+
+static void bad_nothing(struct cases_case *c)
+{
+	c->op = AMAX;
+	begin(c, KILN_F32, &(struct make_shape){2, {3, 0}}, 2, false);
+}
+
+static void bad_order(struct cases_case *c)
+{
+	c->op = NORM;
+	begin(c, KILN_F32, &small, 2, false);
+	make_real(c, "ord", NAN);
+}
+
+static void bad_negative(struct cases_case *c)
+{
+	c->op = NORM;
+	begin(c, KILN_F32, &(struct make_shape){2, {3, 0}}, 2, false);
+	make_real(c, "ord", -1);
+}
+
+static const struct cases_refusal refusals[] = {
+	{"sum: x is u16; it must be f16, bf16, f32, f64, i8, u8, i16, i32, i64 or bool", bad_dtype},
+	{"mean: x is i32; it must be f16, bf16, f32 or f64", bad_float},
+	{"var: over[0] is 2; the dimensions of x, of rank 2, are 0 to rank - 1, and below 0 from the "
+	 "end",
+	 bad_axis},
+	{"sum: over names dimension 0 twice; each comes once", bad_twice},
+	{"sum: over is not a list of integers", bad_kind},
+	{"argmax: y is f32; of x in f32 it must be i64", bad_result},
+	{"sum: y has rank 2; it must have rank 1", bad_rank},
+	{"sum: dimension 1 of y has size 4; it must be 1", bad_size},
+	{"amax: dimension 1 of x has size 0; there is nothing to choose from", bad_nothing},
+	{"vector_norm: ord is nan; it must be a number", bad_order},
+	{"vector_norm: x has no elements to reduce, and the norm of order -1 of nothing is no number",
+	 bad_negative},
+	{NULL, NULL},
+};
+
+const struct cases_op *const reduce_ops[] = {&ops[0],  &ops[1],  &ops[2], &ops[3], &ops[4],
+											 &ops[5],  &ops[6],  &ops[7], &ops[8], &ops[9],
+											 &ops[10], &ops[11], NULL};
+const struct cases_family reduce_family = {
+	.name = "reduce", .add = add_all, .random = add_random, .refusals = refusals};
