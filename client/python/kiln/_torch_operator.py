@@ -6,6 +6,7 @@ or None, attributes or None, and for an output that may be left out whether it i
 import torch
 
 from . import _kiln
+from ._errors import InvalidArgument
 from ._rows import ROWS
 
 _TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "SHAPE": "SymInt[]",
@@ -207,6 +208,10 @@ class Operator:
         """The dimensions of the first input that a reduction goes over."""
         rank, dims = values[self.first].dim(), values[self.over_at]
         dims = dims if dims is None or isinstance(dims, (list, tuple)) else [dims]
+        for axis in dims or ():
+            if not -rank <= axis < max(rank, 1):
+                raise InvalidArgument(f"{self.name}(): dim is {axis}; it may be "
+                                      f"{-max(rank, 1)} to {max(rank - 1, 0)}", "KILN_EINVAL")
         return {axis % max(rank, 1) for axis in dims or range(rank)}
 
     def _of_rule(self, shape, values):

@@ -57,7 +57,11 @@ def _as_one(operator, size, dims, values):
         elif dims[place] is not None:
             lengths = values[operator.names.index("kind")] == "lengths"
             values[place] = _in_front(values[place], dims[place], size, rank - lengths)
-    if "dim" in operator.names:
+    if operator.over_at is not None:
+        over = operator.reduced([value if place != operator.first else value.select(0, 0)
+                                 for place, value in enumerate(values)])
+        values[operator.over_at] = [axis + 1 for axis in sorted(over)]
+    elif "dim" in operator.names:
         place = operator.names.index("dim")
         if values[place] is not None:
             values[place] = _behind_batch(operator, "dim", values[place], rank - 1)

@@ -1,0 +1,94 @@
+"""test_torch_reduce.py: reductions of torch's tensors, against torch's own functions of the same
+names and words."""
+import unittest
+
+import support  # noqa: F401  a daemon of the tests' own
+import torch
+
+import kiln
+
+NAMES = ["sum", "mean", "prod", "amax", "amin", "logsumexp", "var"]
+
+
+def norm(x, *args, **named):
+    return torch.linalg.vector_norm(x, *args, **named)
+
+
+class Reduce(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(3)
+
+    def test_dimensions(self):
+        x = torch.randn(3, 4, 50, dtype=torch.double)
+        for name in NAMES:
+            mine, theirs = getattr(kiln, name), getattr(torch, name)
+            for dim, keepdim in [(-1, False), (1, True), ((0, 2), True)][:2 if name == "prod" else 3]:
+                with self.subTest(name, dim=dim, keepdim=keepdim):
+                    torch.testing.assert_close(mine(x, dim, keepdim=keepdim),
+                                               theirs(x, dim, keepdim=keepdim))
+        torch.testing.assert_close(kiln.sum(x), x.sum())
+        torch.testing.assert_close(kiln.var(x, 1, correction=0), torch.var(x, 1, correction=0))
+        for order in [0, 1, 2, 3.5, float("inf"), float("-inf")]:
+            torch.testing.assert_close(kiln.vector_norm(x, order, 1), norm(x, order, 1))
+        self.assertEqual(kiln.sum(torch.tensor(3.0), 0).shape, ())
+        self.assertEqual(kiln.sum(torch.tensor(3.0), keepdim=True).shape, ())
+
+    def test_places(self):
+        x = torch.randint(0, 4, (5, 60)).float()
+        x[2, 7] = x[2, 9] = torch.nan
+        for mine, theirs in [(kiln.argmax, torch.argmax), (kiln.argmin, torch.argmin)]:
+            self.assertTrue(torch.equal(mine(x[2]), torch.tensor(7)))
+            self.assertTrue(torch.equal(mine(x, 1, keepdim=True)[:, 0][2:3], torch.tensor([7])))
+            row = x[0].flip(0)
+            first = (row == getattr(row, mine.__name__[3:])()).nonzero()[0, 0]
+            self.assertEqual(int(mine(row)), int(first))
+            self.assertEqual(mine(x.T, 0).dtype, theirs(x.T, 0).dtype)
+
+    def test_types(self):
+        for dtype in [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]:
+            x = torch.randint(0, 2 if dtype == torch.bool else 9, (6, 40)).to(dtype)
+            for name in ["sum", "prod", "amax", "amin", "any", "all"]:
+                got, expected = getattr(kiln, name)(x, 1), getattr(torch, name)(x, 1)
+                if name in ("any", "all"):
+                    expected = expected.bool()  # torch has u8 for u8
+                self.assertEqual(got.dtype, expected.dtype)
+                self.assertTrue(torch.equal(got, expected), name)
+        for dtype in [torch.float16, torch.bfloat16, torch.float32]:
+            x = torch.randn(6, 400).to(dtype)
+            for name in ["sum", "mean", "amax", "var"]:
+                got, expected = getattr(kiln, name)(x, 1), getattr(torch, name)(x, 1)
+                self.assertEqual(got.dtype, dtype)
+                torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+        half = torch.full((70000,), 1.0, dtype=torch.half)
+        self.assertEqual(kiln.sum(half, dtype=torch.float32), 70000)
+
+    def test_nothing(self):
+        x = torch.empty(3, 0)
+        for name in ["sum", "mean", "prod", "logsumexp", "any", "all"]:
+            torch.testing.assert_close(getattr(kiln, name)(x, 1), getattr(torch, name)(x, 1),
+                                       equal_nan=True)
+        with self.assertRaisesRegex(ValueError, r"amax\(\): dimension 1 of input has size 0"):
+            kiln.amax(x, 1)
+        with self.assertRaisesRegex(ValueError, "dim names dimension 1 twice"):
+            kiln.sum(torch.ones(3, 4), (1, -1))
+
+    def test_traced(self):
+        x = torch.randn(3, 4, 50)
+        for name in ["sum", "var", "argmax", "any"]:
+            torch._dynamo.reset()
+            function = torch.compile(getattr(kiln, name), fullgraph=True, backend="eager")
+            torch.testing.assert_close(function(x, 1, keepdim=True),
+                                       getattr(kiln, name)(x, 1, keepdim=True))
+            op = getattr(torch.ops.kiln, name)
+            torch.library.opcheck(op, (x,), {"dim": [1]},
+                                  test_utils=("test_schema", "test_faketensor"))
+
+    def test_batched(self):
+        x = torch.randn(3, 4, 50)
+        for dim in [0, -1, (0, 1), None]:
+            got = torch.vmap(lambda row: kiln.sum(row, dim))(x)
+            torch.testing.assert_close(got, torch.vmap(lambda row: torch.sum(row, dim))(x))
+
+
+if __name__ == "__main__":
+    unittest.main()
