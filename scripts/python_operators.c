@@ -387,11 +387,14 @@ static void each(void (*print)(const struct python_function *function))
 static void print_python_row(const struct python_function *function)
 {
 	static const char *const shapes[] = {
-		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing", [OP_LEADING] = "leading",
-		[OP_MASK_SHAPE] = "mask",  [OP_LAST] = "last",         [OP_LISTS] = "lists",
-		[OP_HALVED] = "halved",    [OP_PER_BOX] = "per_box",   [OP_BOUNDARIES] = "boundaries",
-		[OP_ONE] = "one",          [OP_ALONG] = "along",       [OP_LIST] = "list",
-		[OP_TOKENS] = "tokens",    [OP_ANGLES] = "angles",     [OP_LIKE_INPUT] = "input",
+		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing",
+		[OP_LEADING] = "leading",  [OP_MASK_SHAPE] = "mask",
+		[OP_LAST] = "last",        [OP_LISTS] = "lists",
+		[OP_LOSS] = "loss",        [OP_HALVED] = "halved",
+		[OP_PER_BOX] = "per_box",  [OP_BOUNDARIES] = "boundaries",
+		[OP_ONE] = "one",          [OP_ALONG] = "along",
+		[OP_LIST] = "list",        [OP_TOKENS] = "tokens",
+		[OP_ANGLES] = "angles",    [OP_LIKE_INPUT] = "input",
 		[OP_REDUCED] = "reduced",
 	};
 	static const char *const dtypes[] = {

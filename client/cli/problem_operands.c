@@ -261,6 +261,8 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 	}
 	if (operand->shape == OP_MASK_SHAPE && mask)
 		return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
+	if (operand->shape == OP_LOSS)
+		to -= strcmp(cli_problem_text(problem, "reduction", "mean"), "none") ? to : to > 0;
 	if (operand->shape == OP_TRAILING)
 		from = first->rank - (int)axes;
 	else if (operand->shape == OP_LEADING)

@@ -11,6 +11,7 @@
 #pragma once
 #include "common/element.cuh"
 #include "common/index.cuh"
+#include "common/total.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
@@ -220,3 +221,15 @@ struct BoxPairs {
 		return offset < 0 ? 0 : offset < boxes ? offset : boxes;
 	}
 };
+
+/* The mean of all pairs: total_of() of what each thread has. */
+template <int MOST, typename Compute, typename Count>
+DEVICE void giou_finish(Compute sum, Count valid, const int threads, u8 *scratch, Compute *loss,
+						i64 *count)
+{
+	if (total_of<MOST>(sum, valid, threads, scratch) && threadIdx.x == 0) {
+		*loss = sum / static_cast<Compute>(valid > 1 ? valid : 1);
+		if (count)
+			*count = static_cast<i64>(valid);
+	}
+}

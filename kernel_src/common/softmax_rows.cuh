@@ -145,7 +145,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 		}
 	}
 
-  private:
+  protected:
 	template <class PART>
 	DEVICE void fetch_part(const PART &part, const T *x, i64 step)
 	{

@@ -51,7 +51,7 @@ struct SoftmaxVectors {
 				const Compute term = mask.term(mark, j, x, scale.before);
 				out[j] = mask.live(mark, row.column(n), j) ? term : Limits::least();
 			} else {
-				out[j] = x * scale.before;
+				out[j] = mask.term(mark, j, x, scale.before);
 			}
 		}
 		if constexpr (ROW::skewed) {

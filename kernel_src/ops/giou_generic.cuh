@@ -6,7 +6,6 @@
 #pragma once
 #include "common/box.cuh"
 #include "common/element.cuh"
-#include "common/giou_sum.cuh"
 #include "common/space.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"

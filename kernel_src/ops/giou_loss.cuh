@@ -2,12 +2,11 @@
  * giou_loss.cuh: the sum of giou over the valid pairs, divided by how many they are (by 1 if there
  * are none), in one launch and always in the same order.
  *
- * A thread has one pair; how they are added up is in giou_sum.cuh.
+ * A thread has one pair; how they are added up is in total.cuh.
  */
 #pragma once
 #include "common/box.cuh"
 #include "common/element.cuh"
-#include "common/giou_sum.cuh"
 #include "common/types.cuh"
 
 /* BOTH: predictions without a valid target are read, too.  LOOP: the grid is smaller than the

@@ -18,6 +18,7 @@ def cases():
     torch.manual_seed(11)
     x, w, b = normal(3, 2, 5), normal(5), normal(5)
     index = torch.tensor([[4, 0], [1, 1]], dtype=torch.int32)
+    labels = torch.tensor([[4, 0], [1, 1], [2, 3]])
     mask = torch.rand(2, 5) > 0.6
     target = boxes(2, 3).float()
     q, k = normal(2, 3, 2, 6), normal(2, 3, 1, 6)
@@ -41,6 +42,11 @@ def cases():
         ("act_mul", (normal(3, 6),), {"act": "gelu"}),
         ("act_mul", (normal(6, 3).t(),), {"act": "gelu_tanh"}),
         ("act_mul", (x, normal(3, 2, 5)), {"act": "relu"}),
+        ("cross_entropy", (x, labels), {}),
+        ("cross_entropy", (x, labels), {"ignore_index": 1, "label_smoothing": 0.1,
+                                        "reduction": "none", "lse": True}),
+        ("cross_entropy", (x, labels.int()), {"reduction": "sum", "softcap": 2.0,
+                                              "lse_square_scale": 0.1, "count": True}),
         ("permute", (x, (2, 0, 1)), {}),
         ("cumsum", (x, 1), {}),
         ("cumsum_backward", (x,), {"dim": 1}),

@@ -191,6 +191,9 @@ class Operator:
             return shape[:split]
         if output.shape == "one":
             return ()
+        if output.shape == "loss":
+            whole = values[self.names.index("reduction")] == "none"
+            return shape[:-1] if whole else ()
         if output.shape == "halved" and len(self.tensors(values)) == 1:
             return (*shape[:-1], shape[-1] // 2)
         if output.shape == "input":

@@ -1,5 +1,5 @@
 /*
- * giou_sum.cuh: the mean of what threads have, in one launch and always in the same order.
+ * total.cuh: the sum of what threads have, in one launch and always in the same order.
  *
  * A block puts together what its threads have and leaves it in scratch memory; the block that is
  * done last adds up what all have left, in the order of their numbers.
@@ -8,16 +8,16 @@
 #include "common/last.cuh"
 #include "common/types.cuh"
 
-/* The part of a block, which has less than 2^32 pairs. */
+/* The part of a block, which counts to less than 2^32. */
 template <typename Compute>
-struct alignas(2 * sizeof(Compute)) GiouPart {
+struct alignas(2 * sizeof(Compute)) TotalPart {
 	Compute sum;
 	u32 count;
 };
 
 /* The sum over a warp; the same in all lanes. */
 template <typename T>
-DEVICE T giou_warp_sum(T value)
+DEVICE T total_warp(T value)
 {
 #pragma unroll
 	for (int lanes = 16; lanes > 0; lanes /= 2)
@@ -25,10 +25,10 @@ DEVICE T giou_warp_sum(T value)
 	return value;
 }
 
-DEVICE u32 giou_warp_sum(u32 value)
+DEVICE u32 total_warp(u32 value)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-	return giou_warp_sum<u32>(value);
+	return total_warp<u32>(value);
 #else
 	return __reduce_add_sync(0xffffffffu, value);
 #endif
@@ -36,14 +36,14 @@ DEVICE u32 giou_warp_sum(u32 value)
 
 /* Adds up the sums of a whole block, in its first warp.  All threads come. */
 template <int MOST, typename Compute, typename Count>
-DEVICE void giou_join(Compute &sum, Count &count, const int warps)
+DEVICE void total_join(Compute &sum, Count &count, const int warps)
 {
 	__shared__ Compute sums[MOST / 32];
 	__shared__ Count counts[MOST / 32];
 	const int thread = static_cast<int>(threadIdx.x);
 
-	sum = giou_warp_sum(sum);
-	count = giou_warp_sum(count);
+	sum = total_warp(sum);
+	count = total_warp(count);
 	if (warps > 1) {
 		if (thread % 32 == 0) {
 			sums[thread / 32] = sum;
@@ -51,46 +51,41 @@ DEVICE void giou_join(Compute &sum, Count &count, const int warps)
 		}
 		__syncthreads();
 		if (thread < 32) {
-			sum = giou_warp_sum(thread < warps ? sums[thread] : static_cast<Compute>(0));
-			count = giou_warp_sum(thread < warps ? counts[thread] : static_cast<Count>(0));
+			sum = total_warp(thread < warps ? sums[thread] : static_cast<Compute>(0));
+			count = total_warp(thread < warps ? counts[thread] : static_cast<Count>(0));
 		}
 	}
 }
 
 /*
- * All threads of all blocks come, each with its sum and how many it has; MOST of a block, which has
- * `threads`.  scratch: 256 bytes for the counter, and a part for each block.
+ * All threads of all blocks come, each with its sum and how many it counted; MOST of a block, which
+ * has `threads`.  scratch: 256 bytes for the counter, and a part for each block.  True in the block
+ * that is done last, whose first thread has the totals then.
  */
 template <int MOST, typename Compute, typename Count>
-DEVICE void giou_finish(Compute sum, Count valid, const int threads, u8 *scratch, Compute *loss,
-						i64 *count)
+DEVICE bool total_of(Compute &sum, Count &count, const int threads, u8 *scratch)
 {
-	GiouPart<Compute> *const parts = reinterpret_cast<GiouPart<Compute> *>(scratch + 256);
+	TotalPart<Compute> *const parts = reinterpret_cast<TotalPart<Compute> *>(scratch + 256);
 	int last = 0;
 
-	/* First of this block's pairs, then, in the last block, of all blocks. */
+	/* First of this block, then, in the last block, of all blocks. */
 #pragma unroll 1
 	for (int pass = 0;; pass++) {
-		giou_join<MOST>(sum, valid, threads / 32);
+		total_join<MOST>(sum, count, threads / 32);
 		if (pass == 1)
-			break;
+			return true;
 		if (threadIdx.x == 0) {
-			parts[blockIdx.x] = GiouPart<Compute>{sum, static_cast<u32>(valid)};
+			parts[blockIdx.x] = TotalPart<Compute>{sum, static_cast<u32>(count)};
 			last = last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
 		}
 		if (!__syncthreads_or(last))
-			return;
+			return false;
 		sum = 0;
-		valid = 0;
+		count = 0;
 #pragma unroll 1
 		for (u32 i = threadIdx.x; i < gridDim.x; i += static_cast<u32>(threads)) {
 			sum += parts[i].sum;
-			valid += parts[i].count;
+			count += parts[i].count;
 		}
-	}
-	if (threadIdx.x == 0) {
-		*loss = sum / static_cast<Compute>(valid > 1 ? valid : 1);
-		if (count)
-			*count = static_cast<i64>(valid);
 	}
 }

@@ -1,0 +1,234 @@
+/*
+ * cross_entropy.c: which kernel takes the loss of rows, and the gradient with it.
+ *
+ * With the gradient, rows are read and written as those of softmax are, and spread likewise.
+ * Without, nothing of a row need be held: long ones are read in steps, by blocks so small that a
+ * multiprocessor has several.  A soft cap takes so much work an element that its rows are read
+ * twice.
+ */
+#include "cross_entropy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COUNTER_BYTES 256      /* before the sums, in scratch memory; total.cuh has it, too */
+#define MOST_BLOCKS (1u << 24) /* each has a sum in scratch memory */
+#define READ_VECTORS 1024      /* from here on rows are read in steps */
+#define READ_THREADS 256u
+#define READ_HELD 4u
+
+/* ---- Candidates ---- */
+
+static void find_need(const struct cross_entropy *call, struct rows_need *need)
+{
+	bool cap = call->cap != 0;
+
+	*need = (struct rows_need){.element = call->element, .streams = 1};
+	need->held = call->grad ? 1u | 1u << 2 : 1u;
+	need->alignment = call->alignment < 16 ? call->alignment : 16;
+	need->converted = call->element == 2 ? 4 : 0;
+	need->registers = cap ? 0 : need->converted ? 60 : 40;
+	need->around = call->dtype == KILN_F64 ? 21 : 9; /* for 2^x and log() */
+	need->skew = need->stream = true;
+	need->slots = need->clusters = !cap;
+}
+
+/* Puts a shape first, if it is there. */
+static void prefer(struct rows_shape *shapes, int count, uint32_t size, uint32_t held)
+{
+	for (int i = 0; i < count; i++) {
+		struct rows_shape found = shapes[i];
+		if (!found.stream || found.size != size || found.held != held)
+			continue;
+		memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)i);
+		shapes[0] = found;
+		return;
+	}
+}
+
+static int find_shapes(const struct cross_entropy *call, const struct kernel_limits *limits,
+					   struct rows_shape shapes[PLAN_MAX_CHOICES])
+{
+	struct kernel_limits fewer = *limits;
+	struct rows_need need;
+	int count;
+
+	find_need(call, &need);
+	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
+	count = rows_shapes(&call->form, &need, &fewer, shapes, PLAN_MAX_CHOICES);
+	if (count && !call->grad && call->columns / shapes[0].vector >= READ_VECTORS)
+		prefer(shapes, count, READ_THREADS, READ_HELD);
+	return count;
+}
+
+int cross_entropy_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct cross_entropy call;
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (cross_entropy_check(problem, &call, error))
+		return 0;
+	count = find_shapes(&call, limits, shapes);
+	for (int i = 0; i < count; i++)
+		rows_shape_name(&shapes[i], names[i]);
+	return count;
+}
+
+/* ---- The plan ---- */
+
+static bool is_summed(const struct kernel_problem *problem, const struct cross_entropy *call)
+{
+	return call->reduction != CROSS_ENTROPY_NONE || cross_entropy_has(problem, CROSS_ENTROPY_COUNT);
+}
+
+/* A sum and a count for each block. */
+static void pass_operands(const struct kernel_problem *problem, const struct cross_entropy *call,
+						  struct kernel_plan *out)
+{
+	uint64_t part = call->dtype == KILN_F64 ? 16 : 8;
+
+	for (int i = 0; i < CROSS_ENTROPY_OPERANDS; i++)
+		plan_arg_pointer(out, i);
+	if (call->rows > 0)
+		plan_arg_report(out, (uint64_t)call->rows, (uint64_t)call->columns);
+	else
+		plan_arg_scalar(out, 8, 0);
+	if (is_summed(problem, call)) {
+		out->scratch = (struct kernel_scratch){.bytes = COUNTER_BYTES + out->grid[0] * part,
+											   .counters = COUNTER_BYTES};
+		plan_arg_scratch(out);
+	} else {
+		plan_arg_scalar(out, 8, 0);
+	}
+	plan_arg_scalar(out, 8, (uint64_t)call->rows);
+	cross_entropy_pass(call, out);
+}
+
+static void touch(const struct kernel_problem *problem, uint32_t vector, struct kernel_plan *out)
+{
+	for (int i = 0; i < CROSS_ENTROPY_OPERANDS; i++) {
+		uint32_t element = kernel_dtype_bytes(problem->tensors[i].dtype);
+		bool rows = i == CROSS_ENTROPY_X || i == CROSS_ENTROPY_GRAD;
+		if (cross_entropy_has(problem, i))
+			plan_touch(problem, i, rows ? vector * element : element, out);
+	}
+}
+
+static const char *truth(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static int plan_shape(const struct kernel_problem *problem, const struct cross_entropy *call,
+					  const struct rows_shape *shape, const struct kernel_limits *limits,
+					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct kernel_limits fewer = *limits;
+	struct rows_need need;
+	bool loop;
+
+	find_need(call, &need);
+	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
+	loop = rows_launch(&call->form, &need, shape, &fewer, out);
+	/* Without rows a block goes through its loop not once. */
+	if (call->rows == 0) {
+		out->grid[0] = 1;
+		loop = true;
+	}
+	snprintf(out->source, sizeof(out->source), "ops/cross_entropy%s.cuh",
+			 shape->stream ? "_stream" : "");
+	plan_print(&id, "cross_entropy_%s<",
+			   shape->stream        ? "stream"
+			   : shape->cluster > 1 ? "cluster"
+									: "rows");
+	rows_print_shape(&id, call->dtype, &call->form, shape);
+	plan_print(&id, ", %s, %s", truth(call->grad), truth(call->smoothing != 0));
+	if (shape->stream)
+		plan_print(&id, ", %s", truth(call->cap != 0));
+	plan_print(&id, ", %s, %s", truth(loop), plan_dtype_name(call->target));
+	cross_entropy_print_rows(&id, call, 2);
+	plan_print(&id, ", %s>", rows_index_type(&call->form));
+	pass_operands(problem, call, out);
+	touch(problem, shape->skewed ? 1 : shape->vector, out);
+	rows_shape_name(shape, out->choice);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld classes; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)call->columns, shape->size * shape->cluster, shape->held,
+			 shape->vector * call->element,
+			 !shape->stream ? ""
+			 : call->grad   ? " at a time, read twice"
+							: " at a time");
+	return plan_check_name(&id, out, error);
+}
+
+static int plan_generic(const struct kernel_problem *problem, const struct cross_entropy *call,
+						const struct kernel_limits *limits, struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct kernel_limits fewer = *limits;
+	struct rows_need need;
+	struct rows_any any;
+
+	find_need(call, &need);
+	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
+	rows_any(&call->form, &need, 4, ROWS_ANY_THREADS, limits, &any);
+	plan_generic_launch(out, &fewer, "ops/cross_entropy_generic.cuh", any.blocks ? any.blocks : 1,
+						any.threads);
+	plan_print(&id, "cross_entropy_generic<%s, %u>", plan_dtype_name(call->dtype), any.vector);
+	pass_operands(problem, call, out);
+	plan_arg_scalar(out, 4, call->target == KILN_I64);
+	plan_arg_scalar(out, 8, (uint64_t)call->columns);
+	plan_arg_scalar(out, 4, any.shift);
+	plan_arg_scalar(out, 8, (uint64_t)call->form.step[0]);
+	rows_pass_sizes(out, &call->form, 8);
+	for (int i = 0; i < 2; i++)
+		rows_pass_strides(out, &call->form, i);
+	touch(problem, 1, out);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
+			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * call->element);
+	return KILN_OK;
+}
+
+int cross_entropy_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct cross_entropy call;
+	int status = cross_entropy_check(problem, &call, error), count, chosen;
+
+	if (status)
+		return status;
+	/* The sum and the mean of no rows are written, by one block that has none. */
+	if (call.rows == 0 && !is_summed(problem, &call)) {
+		plan_no_elements(out);
+		return KILN_OK;
+	}
+	if (call.columns == 0)
+		call.form.columns = call.columns = 1;
+	if (plan_is_generic(choice))
+		return plan_generic(problem, &call, limits, out);
+	count = find_shapes(&call, limits, shapes);
+	chosen = rows_shape_find(shapes, count, choice);
+	if (chosen < 0)
+		return rows_no_candidate(problem, choice, &call.form, limits, error);
+	return plan_shape(problem, &call, &shapes[chosen], limits, out, error);
+}
+
+/* Each type has two: by vectors and by elements. */
+int cross_entropy_generics(int index, struct kernel_problem *out)
+{
+	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
+	const int64_t shape[] = {2, index % 2 ? 3 : 4096};
+
+	if (index >= 8)
+		return KILN_ENOENT;
+	plan_made_tensor(out, CROSS_ENTROPY_X, dtypes[index / 2], 2, shape);
+	plan_made_tensor(out, CROSS_ENTROPY_TARGET, KILN_I64, 1, shape);
+	plan_made_tensor(out, CROSS_ENTROPY_LOSS, index / 2 == 3 ? KILN_F64 : KILN_F32, 0, NULL);
+	return KILN_OK;
+}

@@ -1,0 +1,274 @@
+/*
+ * cross_entropy.cuh: the loss of a row of logits against the number of a class, and its gradient.
+ *
+ *   z     x, or cap * tanh(x / cap)
+ *   lse   the logarithm of the sum of exp(z)
+ *   loss  (1 - smoothing) * (lse - z[target]) + smoothing * (lse - the mean of z) + square * lse^2
+ *   grad  (exp(z - lse) * (1 + 2 * square * lse) - smoothing / columns - (1 - smoothing at target))
+ *         * the derivative of z
+ *
+ * A row whose target is `ignore` has loss, lse and gradient 0.  A target that names no class is a
+ * stray: it is counted for the host, and its row has no number.
+ *
+ * The mean is that of the rows which are not ignored.  Gradients are divided by how many they are,
+ * which must be known before the last row is read: the block that begins first counts all targets,
+ * and each block waits for that when its own row is read.  No block waits for one that has not
+ * begun.
+ */
+#pragma once
+#include "common/indices.cuh"
+#include "common/softmax_vector.cuh"
+#include "common/total.cuh"
+
+enum { CROSS_ENTROPY_MEAN, CROSS_ENTROPY_SUM, CROSS_ENTROPY_NONE };
+
+/* ---- Soft cap ---- */
+
+DEVICE float cross_entropy_tanh(float x)
+{
+	return fmaf(softmax_inverse(1 + softmax_exp2(x * 2.88539008f)), -2.0f, 1.0f);
+}
+DEVICE double cross_entropy_tanh(double x)
+{
+	return tanh(x);
+}
+
+/* Says what z is, as the mask of a softmax.  cap 0: x. */
+template <typename Compute>
+struct CrossEntropyCap : SoftmaxAll<Compute> {
+	Compute cap, inverse;
+
+	DEVICE explicit CrossEntropyCap(Compute cap) : cap(cap), inverse(1 / cap)
+	{
+	}
+	template <class HELD>
+	DEVICE Compute term(const HELD &, int, Compute x, Compute) const
+	{
+		return cap == 0 ? x : cap * cross_entropy_tanh(x * inverse);
+	}
+	DEVICE Compute slope(Compute z) const
+	{
+		const Compute t = z * inverse;
+		return cap == 0 ? Compute(1) : fma(-t, t, Compute(1));
+	}
+};
+template <typename Compute>
+struct CrossEntropyPlain : SoftmaxAll<Compute> {
+	DEVICE explicit CrossEntropyPlain(Compute)
+	{
+	}
+	DEVICE Compute slope(Compute) const
+	{
+		return 1;
+	}
+};
+
+/* ---- Targets ---- */
+
+struct CrossEntropyTarget {
+	i64 column;       /* -1: none */
+	bool live, stray; /* not ignored; names no class */
+};
+
+template <typename Target>
+DEVICE CrossEntropyTarget cross_entropy_target(Target target, i64 ignore, i64 columns)
+{
+	const i64 column = static_cast<i64>(target);
+	const bool live = column != ignore;
+	const bool stray = live && static_cast<u64>(column) >= static_cast<u64>(columns);
+	return {live && !stray ? column : -1, live, stray};
+}
+
+/* target: of 8 bytes each if wide, else of 4. */
+DEVICE i64 cross_entropy_any(const void *target, u32 wide, i64 at)
+{
+	return wide ? static_cast<const i64 *>(target)[at] : static_cast<const i32 *>(target)[at];
+}
+
+template <typename Compute>
+DEVICE Compute cross_entropy_no_number()
+{
+	return SoftmaxNumber<Compute>::least() - SoftmaxNumber<Compute>::least();
+}
+
+/* ---- A row's gradient ---- */
+
+template <typename Compute>
+struct CrossEntropySlope {
+	Compute power; /* factor of exp(z - lse) */
+	Compute each;  /* of each column, and of the target's besides, which are taken off */
+	Compute hot;
+	CrossEntropyTarget target;
+
+	/* by: the factor of the row. */
+	DEVICE CrossEntropySlope(const CrossEntropyTarget &target, Compute lse, Compute by,
+							 Compute smoothing, Compute square, i64 columns)
+		: target(target)
+	{
+		if (target.stray)
+			by = cross_entropy_no_number<Compute>();
+		power = fma(2 * square, lse, Compute(1)) * by;
+		each = smoothing / static_cast<Compute>(columns) * by;
+		hot = (1 - smoothing) * by;
+	}
+
+	/* Powers of V columns become gradients; z are what they were made of. */
+	template <int V, typename Column, class MASK>
+	DEVICE void apply(Column column, const MASK &mask, const Compute (&z)[V],
+					  Compute (&value)[V]) const
+	{
+		const i64 at = target.column - static_cast<i64>(column);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			value[j] -= each;
+		if (static_cast<u64>(at) < static_cast<u64>(V)) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				value[j] -= j == at ? hot : Compute(0);
+		}
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			value[j] = target.live ? value[j] * mask.slope(z[j]) : Compute(0);
+	}
+};
+
+/* ---- A call, and what a block has of it ---- */
+
+#define CROSS_ENTROPY_COUNTER 4 /* in scratch: which blocks began; that of total_of() is at 0 */
+#define CROSS_ENTROPY_KNOWN 8   /* one more than how many rows count, once that is known */
+
+template <typename T, typename Compute>
+struct CrossEntropy {
+	const T *x;
+	Compute *loss, *lse;
+	i64 *count;
+	T *grad;
+	u64 *report;
+	u8 *scratch; /* 0: there is no sum and no count */
+	i64 rows, columns, ignore;
+	Compute smoothing, square, cap;
+	u32 reduction;
+
+	/* Of this thread, and of this block. */
+	Compute sum, by;
+	u32 valid;
+	u32 strays;
+	bool known;
+
+	DEVICE void begin()
+	{
+		sum = 0;
+		by = 1;
+		valid = 0;
+		strays = 0;
+		known = !grad || reduction != CROSS_ENTROPY_MEAN;
+	}
+
+	/* Counts the rows that are not ignored, in the block that begins first. target(row) says the
+	 * target of one.  All threads come. */
+	template <int MOST, typename Of>
+	DEVICE void count_first(int threads, Of target)
+	{
+		int first = 0;
+
+		if (known)
+			return;
+		if (threadIdx.x == 0)
+			first = atomicAdd(reinterpret_cast<u32 *>(scratch + CROSS_ENTROPY_COUNTER), 1u) == 0;
+		if (!__syncthreads_or(first))
+			return;
+		Compute unused = 0;
+		i64 mine = 0;
+#pragma unroll 4
+		for (i64 row = threadIdx.x; row < rows; row += threads)
+			mine += static_cast<i64>(target(row)) != ignore;
+		total_join<MOST>(unused, mine, threads / 32);
+		__threadfence();
+		if (threadIdx.x == 0)
+			atomicExch(reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN),
+					   static_cast<u64>(mine) + 1);
+		__syncthreads();
+	}
+
+	/* The factor of gradients, once it is known.  All threads come. */
+	DEVICE Compute factor()
+	{
+		__shared__ u64 counted;
+
+		if (known)
+			return by;
+		if (threadIdx.x == 0) {
+			u64 *const from = reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN);
+			u64 seen = atomicAdd(from, 0ull);
+			while (seen == 0)
+				seen = atomicAdd(from, 0ull);
+			counted = seen - 1;
+		}
+		__syncthreads();
+		by = 1 / static_cast<Compute>(counted);
+		known = true;
+		return by;
+	}
+
+	/* A row's results, by one of its threads. */
+	DEVICE void end_row(i64 row, const CrossEntropyTarget &target, Compute log_sum, Compute largest,
+						Compute total, Compute hit)
+	{
+		const Compute all = largest + log_sum;
+		Compute found = (1 - smoothing) * (log_sum - (hit - largest));
+
+		if (smoothing != 0)
+			found += smoothing * (log_sum + (largest - total / static_cast<Compute>(columns)));
+		if (square != 0)
+			found += square * all * all;
+		if (target.stray)
+			found = cross_entropy_no_number<Compute>();
+		end_row(row, target, target.live ? found : Compute(0), target.live ? all : Compute(0));
+	}
+	DEVICE void end_row(i64 row, const CrossEntropyTarget &target, Compute found, Compute all)
+	{
+		if (lse)
+			lse[row] = all;
+		if (reduction == CROSS_ENTROPY_NONE)
+			loss[row] = found;
+		sum += found;
+		valid += target.live;
+		strays += target.stray;
+	}
+
+	/* All threads of all blocks come. */
+	template <int MOST>
+	DEVICE void end(int threads)
+	{
+		if (report)
+			indices_report(report, strays);
+		if (!scratch || !total_of<MOST>(sum, valid, threads, scratch) || threadIdx.x != 0)
+			return;
+		if (reduction != CROSS_ENTROPY_NONE)
+			*loss = reduction == CROSS_ENTROPY_MEAN ? sum / static_cast<Compute>(valid) : sum;
+		if (count)
+			*count = valid;
+		*reinterpret_cast<u32 *>(scratch + CROSS_ENTROPY_COUNTER) = 0;
+		*reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN) = 0;
+	}
+};
+
+/* Left to itself, ptxas spills a few words to make room for a block more.  On sm_90 it does so for
+ * skewed rows and f64 alone, and others are faster its own way. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define CROSS_ENTROPY_BOUNDS(SHAPE, skewed) \
+	__launch_bounds__(SHAPE::threads, (skewed) || sizeof(typename SHAPE::Element) == 8 ? 1 : 0)
+#else
+#define CROSS_ENTROPY_BOUNDS(SHAPE, skewed) __launch_bounds__(SHAPE::threads, 1)
+#endif
+
+#define CROSS_ENTROPY_PARAMS(T, Target, Compute)                                           \
+	const T *x, const Target *target, Compute *loss, Compute *lse, i64 *count, T *grad,    \
+		u64 *report, u8 *scratch, i64 rows, i64 ignore, Compute smoothing, Compute square, \
+		Compute cap, u32 reduction
+#define CROSS_ENTROPY_MADE(T, Compute, columns)                                                    \
+	CrossEntropy<T, Compute>                                                                       \
+	{                                                                                              \
+		x, loss, lse, count, grad, report, scratch, rows, columns, ignore, smoothing, square, cap, \
+			reduction, 0, 0, 0, 0, false                                                           \
+	}

@@ -1,0 +1,181 @@
+/*
+ * cross_entropy.cuh: the loss of rows of logits, and its gradient if asked for, in one launch.
+ *
+ *   cross_entropy_rows      a group of threads holds each row
+ *   cross_entropy_cluster   a cluster of blocks holds each row
+ *
+ * The gradient may lie where the logits do: all of a row is read before any of it is written.  Rows
+ * are numbered by DIMS, all but the slowest dimension; X and TARGETS are their strides.
+ */
+#pragma once
+#include "common/cross_entropy.cuh"
+#include "common/index.cuh"
+#include "common/softmax_rows.cuh"
+
+template <class SHAPE, bool GRAD>
+struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename SHAPE::Compute>> {
+	typedef typename SHAPE::Compute Compute;
+	typedef CrossEntropyPlain<Compute> Mask;
+	typedef SoftmaxRows<SHAPE, !GRAD, Mask> Rows;
+	typedef typename SHAPE::Element T;
+	static constexpr int V = Rows::V, kept = Rows::kept, held = Rows::held;
+	using Rows::mask;
+	using Rows::row;
+	using Rows::Rows;
+	using Rows::value;
+	using Rows::words;
+
+	/* The sum of this thread's terms, between largest() and sum(). */
+	DEVICE Compute total() const
+	{
+		Compute total = 0;
+
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				add_live(n, value[n], total);
+		if constexpr (kept < held) {
+#pragma unroll 1
+			for (int n = kept; n < held; n++) {
+				typename Rows::Slot at;
+				if (!row.has(n))
+					continue;
+				this->open(at, n);
+				this->terms(at.mark, n, at.raw, at.value);
+				add_live(n, at.value, total);
+			}
+		}
+		return total;
+	}
+
+	/* mine: the largest that sum() was given. */
+	DEVICE void store_slope(T *to, Compute mine, const SoftmaxSum<Compute> &all,
+							const CrossEntropySlope<Compute> &slope)
+	{
+		const Compute rest = this->rest(all) * slope.power;
+		const Compute kept_rest = rest * all.fading(all.largest, mine, this->scale.exponent);
+
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			this->template finish<true>(all.largest, kept_rest, value[n]);
+			slope.apply(row.column(n), mask, value[n], value[n]);
+			row_store(row, n, to, value[n]);
+		}
+		if constexpr (kept < held) {
+#pragma unroll 1
+			for (int n = kept; n < held; n++) {
+				typename Rows::Slot at;
+				if (!row.has(n))
+					continue;
+				this->open(at, n);
+				if constexpr (Rows::put_back)
+					element_unpack<T>(at.raw, at.value);
+				else
+					this->terms(at.mark, n, at.raw, at.value);
+				this->template finish<Rows::put_back>(all.largest,
+													  Rows::put_back ? kept_rest : rest, at.value);
+				slope.apply(row.column(n), mask, at.value, at.value);
+				row_store(row, n, to, at.value);
+			}
+		}
+	}
+
+	DEVICE void store_nothing(T *to) const
+	{
+		constexpr Compute nothing[V] = {};
+
+#pragma unroll
+		for (int n = 0; n < held; n++)
+			if (row.has(n))
+				row_store(row, n, to, nothing);
+	}
+
+  private:
+	DEVICE void add_live(int n, const Compute (&term)[V], Compute &total) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			total += row.live(n, j) ? term[j] : Compute(0);
+	}
+};
+
+template <class SHAPE, bool GRAD, bool SMOOTH, bool LOOP, i64 X_STEP, class DIMS, class X,
+		  class TARGETS, typename Index, typename Target, typename T, typename Compute>
+DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *target)
+{
+	typedef typename SHAPE::group Group;
+	typedef typename SHAPE::row Row;
+	constexpr i64 columns = Row::columns;
+	DYN_SHARED(b128, slots);
+
+	const auto target_of = [&](i64 number) {
+		return target[index_offset<i64>(static_cast<Index>(number), DIMS{}, TARGETS{})];
+	};
+	call.begin();
+	if constexpr (GRAD)
+		call.template count_first<SHAPE::threads>(SHAPE::threads, target_of);
+	row_each<SHAPE, LOOP, Index>(call.rows, [&](Index number, bool here) {
+		const CrossEntropyTarget at =
+			cross_entropy_target(target_of(static_cast<i64>(number)), call.ignore, columns);
+		const T *const x = call.x + index_offset<i64>(number, DIMS{}, X{});
+		T *const to = call.grad + static_cast<i64>(number) * columns;
+		const bool first = here && Group::thread() == 0 && Group::slice() == 0;
+		CrossEntropyRows<SHAPE, GRAD> held(Row(x, Group::thread(), Group::slice()),
+										   SoftmaxScale<Compute>{1, Compute(SOFTMAX_LOG2E), 1},
+										   CrossEntropyPlain<Compute>(call.cap), slots);
+		Compute hit = 0, total = 0;
+
+		if constexpr (SHAPE::rows == 1 && SHAPE::cluster == 1) {
+			if (!at.live) {
+				if constexpr (GRAD)
+					held.store_nothing(to);
+				if (first)
+					call.end_row(static_cast<i64>(number), at, Compute(0), Compute(0));
+				return;
+			}
+		}
+		held.fetch(x, X_STEP);
+		if (first && at.column >= 0)
+			hit = element_load<Compute>(x + at.column * X_STEP);
+		const Compute mine = held.largest();
+		if constexpr (SMOOTH)
+			total = held.total();
+		SoftmaxSum<Compute> all = {mine, held.sum(mine)};
+		all = Group::template reduce<0>(all, held.scale.exponent);
+		if constexpr (SMOOTH)
+			total = Group::template reduce<1>(SoftmaxTotal<Compute>{total}).sum;
+		const Compute log_sum = softmax_log(all.sum);
+		if (first)
+			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit);
+		if constexpr (GRAD) {
+			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum, call.factor(),
+												   call.smoothing, call.square, columns);
+			__syncwarp(); /* the target's element is read */
+			if (here)
+				held.store_slope(to, mine, all, slope);
+		}
+	});
+	call.template end<SHAPE::threads>(SHAPE::threads);
+}
+
+template <class SHAPE, bool GRAD, bool SMOOTH, bool LOOP, typename Target, i64 X_STEP, class DIMS,
+		  class X, class TARGETS, typename Index, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
+__global__ CROSS_ENTROPY_BOUNDS(SHAPE, SHAPE::row::skewed) void cross_entropy_rows(
+	CROSS_ENTROPY_PARAMS(T, Target, Compute))
+{
+	cross_entropy_held<SHAPE, GRAD, SMOOTH, LOOP, X_STEP, DIMS, X, TARGETS, Index>(
+		CROSS_ENTROPY_MADE(T, Compute, SHAPE::row::columns), target);
+}
+
+template <class SHAPE, bool GRAD, bool SMOOTH, bool LOOP, typename Target, i64 X_STEP, class DIMS,
+		  class X, class TARGETS, typename Index, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
+__global__ CROSS_ENTROPY_BOUNDS(SHAPE, SHAPE::row::skewed)
+	CLUSTER_OF(SHAPE::cluster) void cross_entropy_cluster(CROSS_ENTROPY_PARAMS(T, Target, Compute))
+{
+	cross_entropy_held<SHAPE, GRAD, SMOOTH, LOOP, X_STEP, DIMS, X, TARGETS, Index>(
+		CROSS_ENTROPY_MADE(T, Compute, SHAPE::row::columns), target);
+}

@@ -1,0 +1,137 @@
+/*
+ * cross_entropy_backward.cuh: the gradient of the loss of rows of logits, of which the logarithms
+ * of sums are known.  Each thread makes one vector (flat.cuh).  The gradient may lie where the
+ * logits do.  The generic kernel takes sizes, strides and the type of targets as arguments.
+ */
+#pragma once
+#include "common/cross_entropy.cuh"
+#include "common/flat.cuh"
+
+#define CROSS_ENTROPY_WIDE 4 /* beside the reduction: targets of the generic kernel have 8 bytes */
+#define CROSS_ENTROPY_BACKWARD_THREADS 256 /* of a block of the generic kernel, at most */
+
+/* The numbers that all rows have. */
+template <typename Compute>
+struct CrossEntropyBack {
+	const Compute *lse, *dloss;
+	i64 columns, ignore;
+	Compute smoothing, square, share; /* share: of dloss that a row has */
+
+	DEVICE CrossEntropySlope<Compute> slope(const CrossEntropyTarget &target, i64 lse_at,
+											i64 dloss_at) const
+	{
+		return {target, lse[lse_at], dloss[dloss_at] * share, smoothing, square, columns};
+	}
+};
+
+/* target(row) says the target of a row, at(row, lse, dloss) where these two are. */
+template <int V, int WAY, bool LOOP, class ROWS, class X, class MASK, typename T, typename Compute,
+		  typename Of, typename At>
+DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &mask, T *dx,
+									  u64 *report, typename ROWS::Number elements,
+									  const CrossEntropyBack<Compute> &back, Of target, At at)
+{
+	typedef typename ROWS::Number Number;
+	u32 strays = 0;
+
+	flat_each<V, LOOP>(elements, [&](Number e) {
+		const FlatPlace<ROWS, V> place(rows, e, elements);
+		Compute value[V] = {};
+		if (place.single) {
+			const CrossEntropyTarget mine =
+				cross_entropy_target(target(place.row), back.ignore, back.columns);
+			strays += mine.stray && place.column == 0;
+			if (mine.live) {
+				i64 lse_at, dloss_at;
+				Compute z[V];
+				at(place.row, lse_at, dloss_at);
+				const CrossEntropySlope<Compute> slope = back.slope(mine, lse_at, dloss_at);
+				const Compute lse = back.lse[lse_at];
+				flat_load<WAY>(rows, place, x, elements, z);
+#pragma unroll
+				for (int j = 0; j < V; j++) {
+					z[j] = mask.term(0, 0, z[j], Compute(1));
+					value[j] = softmax_exp2((z[j] - lse) * Compute(SOFTMAX_LOG2E)) * slope.power;
+				}
+				slope.apply(place.column, mask, z, value);
+			}
+			flat_store(dx, e, elements, value);
+			return;
+		}
+#pragma unroll 1
+		for (int j = 0; j < V && e + static_cast<Number>(j) < elements; j++) {
+			const Number row = rows.row(e + j), column = rows.column(e + j, row);
+			const CrossEntropyTarget mine =
+				cross_entropy_target(target(row), back.ignore, back.columns);
+			i64 lse_at, dloss_at;
+			at(row, lse_at, dloss_at);
+			const CrossEntropySlope<Compute> slope = back.slope(mine, lse_at, dloss_at);
+			const Compute z[1] = {
+				mask.term(0, 0, element_load<Compute>(x.start + x.at(row, column)), Compute(1))};
+			Compute one[1] = {softmax_exp2((z[0] - back.lse[lse_at]) * Compute(SOFTMAX_LOG2E)) *
+							  slope.power};
+			slope.apply(column, mask, z, one);
+			element_store(dx + e + j, one[0]);
+			strays += mine.stray && column == 0;
+		}
+	});
+	if (report)
+		indices_report(report, strays);
+}
+
+#define CROSS_ENTROPY_BACK_PARAMS(T, Target, Compute)                                             \
+	const T *x, const Target *target, const Compute *lse, const i64 *count, const Compute *dloss, \
+		T *dx, u64 *report, i64 elements, i64 ignore, Compute smoothing, Compute square,          \
+		Compute cap, u32 reduction
+#define CROSS_ENTROPY_BACK_MADE(Compute, columns)                                        \
+	CrossEntropyBack<Compute>                                                            \
+	{                                                                                    \
+		lse, dloss, columns, ignore, smoothing, square,                                  \
+			(reduction & 3) == CROSS_ENTROPY_MEAN ? 1 / static_cast<Compute>(*count) : 1 \
+	}
+
+template <typename T, int V, int WAY, bool CAP, int THREADS, bool LOOP, typename Target,
+		  i64 COLUMNS, class DIMS, i64 X_STEP, class X, class TARGETS, class LSE, class DLOSS,
+		  typename Index, typename Compute = typename element<T>::compute>
+__global__ LAUNCH_BOUNDS(THREADS) void cross_entropy_backward(CROSS_ENTROPY_BACK_PARAMS(T, Target,
+																						Compute))
+{
+	typedef
+		typename index_choose<CAP, CrossEntropyCap<Compute>, CrossEntropyPlain<Compute>>::type Mask;
+
+	cross_entropy_backward_of<V, WAY, LOOP>(
+		FlatRows<Index, COLUMNS>{}, FlatOperand<T, X_STEP, DIMS, X>{x}, Mask(cap), dx, report,
+		static_cast<Index>(elements), CROSS_ENTROPY_BACK_MADE(Compute, COLUMNS),
+		[&](Index row) { return target[index_offset<i64>(row, DIMS{}, TARGETS{})]; },
+		[](Index row, i64 &lse_at, i64 &dloss_at) {
+			lse_at = index_offset<i64>(row, DIMS{}, LSE{});
+			dloss_at = index_offset<i64>(row, DIMS{}, DLOSS{});
+		});
+}
+
+template <typename T, int V, int WAY, typename Compute = typename element<T>::compute>
+__global__ __launch_bounds__(CROSS_ENTROPY_BACKWARD_THREADS) void cross_entropy_backward_generic(
+	CROSS_ENTROPY_BACK_PARAMS(T, void, Compute), DIVIDE_PARAMS(u64, columns), i64 x_step,
+	SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_target), SPACE_STRIDES(of_lse),
+	SPACE_STRIDES(of_dloss))
+{
+	const Space<3, u64> space = {
+		SPACE_SIZES_MADE(u64),
+		{SPACE_STRIDES_MADE(of_target), SPACE_STRIDES_MADE(of_lse), SPACE_STRIDES_MADE(of_dloss)}};
+
+	cross_entropy_backward_of<V, WAY, true>(
+		FlatAny{DIVIDE_MADE(u64, columns), false}, FLAT_OPERAND(T, x, x_step, of_x),
+		CrossEntropyCap<Compute>(cap), dx, report, static_cast<u64>(elements),
+		CROSS_ENTROPY_BACK_MADE(Compute, static_cast<i64>(columns_size)),
+		[&](u64 row) {
+			i64 at[3];
+			space.at(row, at);
+			return cross_entropy_any(target, reduction & CROSS_ENTROPY_WIDE, at[0]);
+		},
+		[&](u64 row, i64 &lse_at, i64 &dloss_at) {
+			i64 at[3];
+			space.at(row, at);
+			lse_at = at[1];
+			dloss_at = at[2];
+		});
+}
