@@ -180,6 +180,26 @@ DEVICE void map_put(u32 *words, int v, Value value)
 	}
 }
 
+/* V values, of which get(i) is one, as elements in words. */
+template <typename T, int V, class GET>
+DEVICE void map_pack(u32 *words, GET get)
+{
+	if constexpr (map_is_byte<T>) { /* two numbers are one conversion */
+		f32 near[V];
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			near[i] = map_near(get(i));
+		element_pack<T>(near, words);
+	} else {
+#pragma unroll
+		for (int w = 0; w < vec_words<V *static_cast<int>(sizeof(T))>; w++)
+			words[w] = 0;
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			map_put<T>(words, i, get(i));
+	}
+}
+
 template <typename T>
 DEVICE typename map_computed<T>::type map_load(const T *from)
 {

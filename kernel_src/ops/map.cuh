@@ -142,12 +142,8 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++) {
 				MapStrays mine;
-#pragma unroll
-				for (int w = 0; w < words; w++)
-					out[u][w] = 0;
-#pragma unroll
-				for (int i = 0; i < v; i++)
-					map_put<Element>(out[u], i, map.value(at[u], held[u], i, mine));
+				map_pack<Element, v>(out[u],
+									 [&](int i) { return map.value(at[u], held[u], i, mine); });
 				if (MAP::reports && first + u * THREADS < vectors)
 					strays.add(mine);
 			}
@@ -165,10 +161,10 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 		if (blockIdx.x == 0 && threadIdx.x < v && rest < elements) {
 			typename ONE::Place at;
 			typename ONE::Held held;
-			u32 out[vec_words<static_cast<int>(sizeof(Element))>] = {0};
+			u32 out[vec_words<static_cast<int>(sizeof(Element))>];
 			one.place(static_cast<Number>(rest), at);
 			one.fetch(at, held);
-			map_put<Element>(out, 0, one.value(at, held, 0, strays));
+			map_pack<Element, 1>(out, [&](int i) { return one.value(at, held, i, strays); });
 			map_store<1, ONE::store>(one.output() + rest, out);
 		}
 	}
@@ -320,12 +316,11 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 			stores = map_gather<lanes, outs>(map, static_cast<u8 *>(scratch), groups, group, piece,
 											 part, lane, sum);
 		if (stores && part == 0 && n < outputs) {
-			u32 out[vec_words<outs *static_cast<int>(sizeof(Element))>] = {0};
+			u32 out[vec_words<outs *static_cast<int>(sizeof(Element))>];
 			typename MAP::Last last;
 			map.fetch(at, last);
-#pragma unroll
-			for (int i = 0; i < outs; i++)
-				map_put<Element>(out, i, map.finish(at, last, i, sum[i], strays));
+			map_pack<Element, outs>(out,
+									[&](int i) { return map.finish(at, last, i, sum[i], strays); });
 			map_store<outs, MAP::store>(map.output() + static_cast<u64>(n) * outs, out);
 		}
 		unit += static_cast<Number>(gridDim.x);
@@ -421,10 +416,9 @@ DEVICE void map_put_step(const MAP &map, const typename MAP::Place &place,
 
 #pragma unroll
 	for (int n = 0; n < v; n += each) {
-		u32 out[vec_words<each * es>] = {0};
-#pragma unroll
-		for (int i = 0; i < each; i++)
-			map_put<Element>(out, i, map.value(place, held, n + i, strays, SWEEP()));
+		u32 out[vec_words<each * es>];
+		map_pack<Element, each>(
+			out, [&](int i) { return map.value(place, held, n + i, strays, SWEEP()); });
 		if (stores)
 			map_store<each, MAP::store>(to + n * MAP::apart, out);
 	}

@@ -302,6 +302,8 @@ static const struct map_row rows[] = {
 	{"y[i,j] = x[i,j] * s + b[j]", "x,b,y", "f8e4m3 60x96; f8e5m2 96; f8e4m3 60x96", "s=2.5", 0},
 	{"y[i,j] = x[j,i] * s", "x,y", "f8e5m2 40x60; bf16 60x40", "s=0.5", 0},
 	{"y[i] += x[i,j] * w[j]", "x,w,y", "f8e4m3 9x1000; f8e4m3 1000; f8e5m2 9", NULL, 0},
+	{"y[i,j] = sat_f8e4m3(x[i,j] * (448 / max[k](abs(x[i,k]))))", "x,y",
+	 "bf16 9x1000; f8e4m3 9x1000", NULL, 0},
 	{"y[i] = f16(x[i])", "x,y", "f64 8195 #; f16 8195", NULL, 0},
 	{"y[i] = x[i]", "x,y", "f64 8195 #; bf16 8195", NULL, 0},
 	{"y[i,j] = x[i,j] + b[i,j]", "x,b,y", "f32 8x16 ^32,1; f32 8x16 ^1,8; f32 8x16", NULL, 0},

@@ -42,6 +42,12 @@ static void halves_are_read(void **state)
 	assert_true(isinf(data_real(KILN_F16, &(uint16_t){0x7c00})));
 	assert_true(isnan(data_real(KILN_F16, &(uint16_t){0x7c01})));
 	assert_true(isinf(data_real(KILN_BF16, &(uint16_t){0xff80})));
+	assert_true(data_real(KILN_F8E4M3, &(uint8_t){0x7e}) == 448);
+	assert_true(data_real(KILN_F8E4M3, &(uint8_t){0x81}) == -0x1p-9);
+	assert_true(isnan(data_real(KILN_F8E4M3, &(uint8_t){0xff})));
+	assert_true(data_real(KILN_F8E5M2, &(uint8_t){0xbd}) == -1.25);
+	assert_true(data_real(KILN_F8E5M2, &(uint8_t){0x7c}) == (double)INFINITY);
+	assert_true(isnan(data_real(KILN_F8E5M2, &(uint8_t){0x7d})));
 }
 
 static void reals_are_about_normal(void **state)
