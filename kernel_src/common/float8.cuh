@@ -44,7 +44,10 @@ struct float8<sat<T>> : float8<T> {
 	static constexpr bool saturates = true;
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+/* NVRTC 12.0 and before have them for sm_90 only. */
+#if defined(__CUDA_ARCH__) && \
+	(__CUDA_ARCH__ >= 900 ||  \
+	 (__CUDA_ARCH__ >= 890 && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201))
 #define FLOAT8_INSTRUCTIONS 1
 #else
 #define FLOAT8_INSTRUCTIONS 0
