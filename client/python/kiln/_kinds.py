@@ -142,11 +142,14 @@ def _numpy(type):
         return None
 
     def empty(like, shape, dtype):
-        if dtype in _ML_DTYPES:
+        if dtype not in _ML_DTYPES:
+            return numpy.empty(shape, _NUMPY[dtype])
+        try:
             import ml_dtypes
-
-            return numpy.empty(shape, getattr(ml_dtypes, _ML_DTYPES[dtype]))
-        return numpy.empty(shape, _NUMPY[dtype])
+        except ImportError:
+            raise NotSupported(f"the result is {dtype}, which NumPy does not have: install "
+                               "ml_dtypes") from None
+        return numpy.empty(shape, getattr(ml_dtypes, _ML_DTYPES[dtype]))
 
     return {"read": "array", "empty": empty}
 
@@ -157,6 +160,9 @@ def _cupy(type):
         return None
 
     def empty(like, shape, dtype):
+        if dtype in _ML_DTYPES:
+            raise NotSupported(f"the result is {dtype}, which CuPy does not have: pass a tensor of "
+                               "torch")
         with like.device:
             return cupy.empty(shape, _NUMPY[dtype])
 
