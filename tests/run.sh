@@ -21,7 +21,10 @@ quick=0
 gpu=0
 torch=
 failed=
-# What a sanitizer cannot see through, or has nothing to see in, has a label that says so.
+# A label says what no preset needs to run twice, and what a sanitizer cannot see through, or has
+# nothing to see in.
+dev_left_out='^(bench|sanitized)$'
+dev_reason='the asan preset runs them as they are; with --all this one does as well'
 asan_left_out='^kernels$'
 asan_reason='kernels are compiled without it; the dev preset runs them'
 tsan_left_out='^(kernels|one-thread|threads-seen)$'
@@ -34,7 +37,10 @@ for option in "$@"; do
 	--quick) quick=1 ;;
 	--gpu) gpu=1 ;;
 	--torch) torch=1 ;;
-	--all) export KILN_TEST_ALL=1 ;;
+	--all)
+		export KILN_TEST_ALL=1
+		dev_left_out='^bench$'
+		;;
 	-h | --help)
 		sed -n 's/^# \{0,1\}//; 5,15p' "$0"
 		exit 0
@@ -132,6 +138,8 @@ print_skipped() {
 			inside && /^\[  SKIPPED \] [a-z0-9_+-]+$/ { printf "  %s %s: %s\n", preset, name, $4 }
 		' "$log" "$full"
 	done
+	[ -n "${KILN_TEST_ALL:-}" ] || [ $quick = 1 ] ||
+		echo "  dev, label $dev_left_out: $dev_reason"
 	[ ! -f "$results/asan.log" ] || echo "  asan, label $asan_left_out: $asan_reason"
 	[ ! -f "$results/tsan.log" ] || echo "  tsan, label $tsan_left_out: $tsan_reason"
 }
@@ -241,7 +249,7 @@ if [ $built = 1 ]; then
 	if [ $quick = 1 ]; then
 		check dev -L '^(unit|lint|cli)$'
 	else
-		check dev -LE '^bench$'
+		check dev -LE "$dev_left_out"
 	fi
 fi
 if [ $quick = 0 ]; then

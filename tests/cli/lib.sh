@@ -22,9 +22,11 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' INT TERM HUP
 
-# daemon [OPTION...]: starts one, and waits until it answers.
+# daemon [OPTION...]: starts one, and waits until it answers.  KILN_TEST_CACHE names a cache that
+# outlives the test.
 daemon() {
-	"$KILND" --cache-dir "$DIR/cache" --device cpu --test-requests "$@" 2>"$DIR/log" &
+	"$KILND" --cache-dir "${KILN_TEST_CACHE:-$DIR/cache}" --device cpu --test-requests "$@" \
+		2>"$DIR/log" &
 	DAEMON=$!
 	tries=0
 	until "$KILN" status >/dev/null 2>&1; do

@@ -46,7 +46,7 @@ for way in pkg-config cmake; do
 	bin=$tmp/$way
 	[ $way = pkg-config ] || bin=$tmp/$way/build
 	if [ -x "$prefix/bin/kilnd" ]; then
-		KILN=$prefix/bin/kiln KILND=$prefix/bin/kilnd \
+		KILN=$prefix/bin/kiln KILND=$prefix/bin/kilnd KILN_TEST_CACHE=$tmp/cache \
 			sh "$source_dir/tests/integration/examples.sh" "$bin"
 	fi
 	echo "$way: right"

@@ -7,10 +7,10 @@
  *
  * Five targets compile what they would be asked for.  sm_90 takes the first case of every second
  * kind (operator, variant, dtype of the first operand) and an eighth of the rest: the borders of
- * sizes and strides and the operands that are left out.  Each of the others takes the first kind of
- * every variant and every 32nd kernel of the rest; the other dtypes of a variant take turns among
- * them.
- * Generic kernels are long and alike: sm_90 takes every sixth, and the others every 24th.
+ * sizes and strides and the operands that are left out.  The others take turns: each kind is one
+ * target's, and the next dtype of a variant the next target's; and each takes every 32nd kernel of
+ * the rest.
+ * Generic kernels are long and alike: sm_90 takes every eighth, and the others every 32nd.
  * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
@@ -278,12 +278,12 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 static bool is_taken(const struct unit *unit, int number, int target)
 {
 	if (generics && !all_targets_take_all)
-		return number % (target ? 24 : 6) == target;
+		return number % (target ? 32 : 8) == target;
 	if (all_targets_take_all)
 		return true;
 	if (target == 0)
 		return unit->representative ? number % 2 == 0 : cases_in_sample(unit->name);
-	if (unit->representative && (unit->turn == 0 || unit->turn % (TARGETS - 1) == target - 1))
+	if (unit->representative && unit->turn % (TARGETS - 1) == target - 1)
 		return true;
 	return number % (8 * (TARGETS - 1)) == target - 1;
 }

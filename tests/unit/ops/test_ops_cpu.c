@@ -7,12 +7,12 @@
  *   test_ops_cpu [--generic] [--kinds | --quick] [--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
- * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
+ * --generic: the operators' generic kernels; with --quick or --check, one kernel in eight.
  * --kinds: every other dtype of each variant of an operator; the first case of each, and an eighth
  * of the others, with --generic all.  KILN_TEST_ALL set: everything.
  * --quick: one case in five.
- * --check: one in twenty, compiled to be checked: none may touch memory that is not its own, nor
- * may its results depend on the order of threads.  With --quick one in a hundred.
+ * --check: one in thirty, compiled to be checked: none may touch memory that is not its own, nor
+ * may its results depend on the order of threads.  With --quick one in 150.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs; of launches with
@@ -284,7 +284,7 @@ static int plan_all(struct item *items, char **families)
 int main(int argc, char **argv)
 {
 	int listed, count, bad = 1;
-	bool quick = false;
+	bool quick = false, all = getenv("KILN_TEST_ALL") != NULL;
 	struct item *items;
 
 	for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
@@ -293,14 +293,14 @@ int main(int argc, char **argv)
 		quick = quick || strcmp(argv[1], "--quick") == 0;
 		wanted.kinds = wanted.kinds || strcmp(argv[1], "--kinds") == 0;
 	}
-	wanted.kinds = wanted.kinds && !getenv("KILN_TEST_ALL");
-	wanted.share = (quick ? 5 : 1) * (wanted.check ? 20 : 1);
+	wanted.kinds = wanted.kinds && !all;
+	wanted.share = (quick ? 5 : 1) * (!wanted.check ? 1 : all ? 20 : 30);
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * cases_families()), sizeof(*items));
 	if (!items)
 		return 1;
 	if (wanted.generic && wanted.share > 1) {
-		wanted.kernel = 5;
+		wanted.kernel = all ? 5 : 8;
 		wanted.share = wanted.check ? 4 : 1;
 	}
 	count = plan_all(items, argv + 1);
