@@ -117,8 +117,7 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 	if constexpr (GRAD)
 		call.template count_first<SHAPE::threads>(SHAPE::threads, target_of);
 	row_each<SHAPE, LOOP, Index>(call.rows, [&](Index number, bool here) {
-		const CrossEntropyTarget at =
-			cross_entropy_target(target_of(static_cast<i64>(number)), call.ignore, columns);
+		const Target named = target_of(static_cast<i64>(number));
 		const T *const x = call.x + index_offset<i64>(number, DIMS{}, X{});
 		T *const to = call.grad + static_cast<i64>(number) * columns;
 		const bool first = here && Group::thread() == 0 && Group::slice() == 0;
@@ -127,6 +126,9 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 										   CrossEntropyPlain<Compute>(call.cap), slots);
 		Compute hit = 0, total = 0;
 
+		/* Both at once, though a row that is ignored is read for nothing. */
+		held.fetch(x, X_STEP);
+		const CrossEntropyTarget at = cross_entropy_target(named, call.ignore, columns);
 		if constexpr (SHAPE::rows == 1 && SHAPE::cluster == 1) {
 			if (!at.live) {
 				if constexpr (GRAD)
@@ -136,7 +138,6 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 				return;
 			}
 		}
-		held.fetch(x, X_STEP);
 		if (first && at.column >= 0)
 			hit = element_load<Compute>(x + at.column * X_STEP);
 		const Compute mine = held.largest();

@@ -38,16 +38,17 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 		const FlatPlace<ROWS, V> place(rows, e, elements);
 		Compute value[V] = {};
 		if (place.single) {
+			Compute z[V];
+			/* Before it is known whether the row is ignored, so that loads do not wait. */
+			flat_load<WAY>(rows, place, x, elements, z);
 			const CrossEntropyTarget mine =
 				cross_entropy_target(target(place.row), back.ignore, back.columns);
 			strays += mine.stray && place.column == 0;
 			if (mine.live) {
 				i64 lse_at, dloss_at;
-				Compute z[V];
 				at(place.row, lse_at, dloss_at);
 				const CrossEntropySlope<Compute> slope = back.slope(mine, lse_at, dloss_at);
 				const Compute lse = back.lse[lse_at];
-				flat_load<WAY>(rows, place, x, elements, z);
 #pragma unroll
 				for (int j = 0; j < V; j++) {
 					z[j] = mask.term(0, 0, z[j], Compute(1));

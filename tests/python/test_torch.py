@@ -134,6 +134,32 @@ class Torch(unittest.TestCase):
         with torch.inference_mode():
             kernel(1, 4, [x, torch.zeros(4)])
 
+    def test_cross_entropy(self):
+        f = torch.nn.functional
+        x, target = torch.randn(20, 1003), torch.randint(0, 1003, (20,))
+        target[3] = target[9] = -100
+        for reduction in ["mean", "sum", "none"]:
+            for named in [{}, {"label_smoothing": 0.1}, {"ignore_index": int(target[0])}]:
+                wanted = target.clamp(0) if "ignore_index" in named else target
+                mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+                loss = kiln.cross_entropy(mine, wanted, reduction=reduction, **named)
+                expected = f.cross_entropy(theirs, wanted, reduction=reduction, **named)
+                torch.testing.assert_close(loss, expected)
+                loss.square().sum().backward()
+                expected.square().sum().backward()
+                torch.testing.assert_close(mine.grad, theirs.grad)
+        loss, lse, count, grad = kiln.cross_entropy(x, target, lse=True, count=True, grad=True)
+        rows = target >= 0
+        torch.testing.assert_close(lse[rows], x.logsumexp(-1)[rows])
+        self.assertEqual((int(count), loss.shape), (18, ()))
+        y = x.clone().requires_grad_()
+        f.cross_entropy(y, target).backward()
+        torch.testing.assert_close(grad, y.grad)
+        with self.assertRaisesRegex(IndexError, "1 of 20"):
+            kiln.cross_entropy(x, target.clamp(0).index_fill(0, torch.tensor([4]), 1003))
+        halves = kiln.cross_entropy(x.bfloat16(), target)
+        self.assertEqual(halves.dtype, torch.float32)
+
     def test_outputs_of_another_shape(self):
         x = torch.randn(6, 5, 8)
         for _ in range(3):  # the first call makes what later ones make outputs like

@@ -28,7 +28,7 @@ static void find_need(const struct cross_entropy *call, struct rows_need *need)
 	need->alignment = call->alignment < 16 ? call->alignment : 16;
 	need->converted = call->element == 2 ? 4 : 0;
 	need->registers = cap ? 0 : need->converted ? 60 : 40;
-	need->around = call->dtype == KILN_F64 ? 21 : 9; /* for 2^x and log() */
+	need->around = call->dtype == KILN_F64 ? 34 : 9; /* for 2^x and log() */
 	need->skew = need->stream = true;
 	need->slots = need->clusters = !cap;
 }
