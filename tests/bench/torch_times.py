@@ -26,6 +26,11 @@ What is timed:
   gather_backward            zeros and scatter_add_(-1), likewise
   giou, giou_loss            the formula on padded boxes; the loss is the sum over the valid pairs by
                              their number
+  act_mul                    F.silu and its like of one half times the other
+  ... its backward           aten.silu_backward and its like
+  cross_entropy              F.cross_entropy, of capped logits where there is a cap; with the gradient
+                             eager: autograd's; compiled: the formula
+  ... its backward           the formula, from log_softmax
   map                        the statement, as PyTorch writes it
 
 A kernel that PyTorch does not have is replaced by the formula, eagerly.
@@ -335,6 +340,72 @@ def giou_loss(torch, case, tensors):
     return ["pred", "target"], run, run
 
 
+def halves(x, other):
+    return x.chunk(2, -1) if other is None else (x, other)
+
+
+def act_mul(torch, case, tensors):
+    functional, act = torch.nn.functional, case["attrs"].get("act", "silu")
+    function = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu,
+                "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}[act]
+
+    def run(x, other=None):
+        a, b = halves(x, other)
+        return function(a) * b
+    return ["x"] + ["other"] * ("other" in tensors), run, run
+
+
+def act_mul_backward(torch, case, tensors):
+    act, aten = case["attrs"].get("act", "silu"), torch.ops.aten
+    slope = {"silu": aten.silu_backward, "gelu": aten.gelu_backward,
+             "gelu_tanh": lambda d, x: aten.gelu_backward(d, x, approximate="tanh"),
+             "relu": lambda d, x: aten.threshold_backward(d, x, 0)}[act]
+    forward = act_mul(torch, case, {})[1]
+
+    def run(x, dy, other=None):
+        a, b = halves(x, other)
+        found = slope(dy * b, a), forward(a, dy)
+        return torch.cat(found, -1) if other is None else found
+    return ["x", "dy"] + ["other"] * ("other" in tensors), run, run
+
+
+def cross_entropy(torch, case, tensors):
+    attrs, functional = case["attrs"], torch.nn.functional
+    cap, reduction = attrs.get("softcap", 0), attrs.get("reduction", "mean")
+
+    def loss(x, target):
+        z = cap * torch.tanh(x / cap) if cap else x
+        return functional.cross_entropy(z, target.long(), reduction=reduction,
+                                        ignore_index=attrs.get("ignore_index", -100),
+                                        label_smoothing=attrs.get("label_smoothing", 0.0))
+
+    def eager(x, target):
+        x = x.detach().requires_grad_()
+        found = loss(x, target)
+        return found.detach(), torch.autograd.grad(found.sum(), x)[0]
+
+    def formula(x, target):
+        powers = torch.log_softmax(x.float(), -1).exp()
+        hot = torch.arange(x.shape[-1], device=x.device) == target[:, None]
+        share = x.shape[0] if reduction == "mean" else 1
+        return loss(x, target), ((powers - hot.float()) / share).to(x.dtype)
+    if case["operands"].get("grad") is None:
+        return ["x", "target"], loss, loss
+    return ["x", "target"], eager, formula
+
+
+def cross_entropy_backward(torch, case, tensors):
+    reduction = case["attrs"].get("reduction", "mean")
+
+    def run(x, target, lse, count, dloss):
+        powers = (x.float() - lse[:, None]).exp()
+        hot = torch.arange(x.shape[-1], device=x.device) == target[:, None]
+        by = dloss / count if reduction == "mean" else dloss
+        by = by[:, None] if by.dim() else by
+        return ((powers - hot.float()) * by).to(x.dtype)
+    return ["x", "target", "lse", "count", "dloss"], run, run
+
+
 STATEMENTS = {
     "y[i,j] = x[i,j] * s + b[j]": lambda torch, s: lambda x, b: x * s + b,
     "y[i] = x[i] / (1 + exp(-x[i]))": lambda torch, s: lambda x: torch.nn.functional.silu(x),
@@ -362,6 +433,8 @@ def map_statement(torch, case, tensors):
 
 
 OPERATORS = {
+    "act_mul": act_mul, "act_mul_backward": act_mul_backward, "cross_entropy": cross_entropy,
+    "cross_entropy_backward": cross_entropy_backward,
     "gather": gather, "gather_backward": gather_backward, "giou": giou, "giou_loss": giou_loss,
     "map": map_statement,
     "permute": permute, "softmax": softmax, "log_softmax": softmax,
