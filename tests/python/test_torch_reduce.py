@@ -72,6 +72,27 @@ class Reduce(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "dim names dimension 1 twice"):
             kiln.sum(torch.ones(3, 4), (1, -1))
 
+    def test_gradients(self):
+        # Ties, zeros, and orders at which a power has no derivative; against torch's own.
+        x = torch.tensor([[1.0, 3, 3, -2], [0, 2, 5, 5], [0, 0, 1, 7], [-7, 7, 2, 1]]).double()
+        calls = [(name, getattr(torch, name), (1,)) for name in ["amax", "amin", "prod"]]
+        calls += [("vector_norm", norm, (order, 1)) for order in [1, 2, 3, float("inf")]]
+        for name, theirs, args in calls:
+            a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+            weight = torch.arange(1.0, 5).double()
+            (getattr(kiln, name)(a, *args) * weight).sum().backward()
+            (theirs(b, *args) * weight).sum().backward()
+            torch.testing.assert_close(a.grad, b.grad, msg=f"{name} {args}")
+        a = x.clone().requires_grad_()
+        kiln.vector_norm(a, 0, 1).sum().backward()
+        self.assertFalse(a.grad.any())
+        half = torch.randn(5, 300).bfloat16().requires_grad_()
+        kiln.logsumexp(half, 1).sum().backward()
+        self.assertEqual(half.grad.dtype, torch.bfloat16)
+        self.assertFalse(kiln.argmax(half, 1).requires_grad or kiln.any(half).requires_grad)
+        self.assertTrue(torch.autograd.gradgradcheck(lambda x: kiln.logsumexp(x, 1),
+                                                     x.requires_grad_()))
+
     def test_traced(self):
         x = torch.randn(3, 4, 50)
         for name in ["sum", "var", "argmax", "any"]:

@@ -6,6 +6,7 @@ its gradient.  Everything else has first derivatives only.
 """
 import torch
 
+from . import _torch_reduce
 from ._errors import NotSupported
 
 
@@ -36,13 +37,18 @@ def _rope(operator, values, kept, grads, run):
     return {place: grad for (place, _), grad in zip(there, run(operator, back))} if there else {}
 
 
-# Gradients that no operator of Kiln's is, the inputs that they read, and those that they are of;
+# Gradients that no operator of Kiln's is, the operands that they read, and those that they are of;
 # values have types where tensors were.
 _OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k"))}
 
 
 def find(operators):
     """Gives each operator its gradient, or None."""
+    def reduce(*call):
+        return _torch_reduce.reduce(*call, operators)
+
+    for name, (_, reads) in _torch_reduce.GRADIENTS.items():
+        _OWN[name] = reduce, ("x", "y") if reads else (), ("x",)
     for operator in operators.values():
         operator.gradient = None
         back = operators.get(operator.name + "_backward")
@@ -72,7 +78,8 @@ class Gradient:
         self.bias = operator.inputs.get("mask")
         if self.own:
             self.differentiable.update(range(len(found)))
-            self.reads = [(None, "input", operator.inputs[name]) for name in read]
+            self.reads = [(None, "output", places[name]) if name in places else
+                          (None, "input", operator.inputs[name]) for name in read]
             self.writes = [(None, operator.inputs[name]) for name in found]
             return
         for name, place in back.inputs.items():
@@ -146,6 +153,8 @@ class Gradient:
             rest[place] = None if values[place] is None else values[place].dtype
         if self.back and self.back.sized:
             rest.append(values[self.operator.first].shape[-1])
+        if self.operator.over_at is not None:
+            rest.append(values[self.operator.first].shape)
         if self.bias is not None and values[self.bias] is not None:
             rest.append(values[self.bias].shape)
         return rest

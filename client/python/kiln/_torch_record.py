@@ -77,6 +77,8 @@ class Recorder:
                 for place, name in enumerate(self.names)]
         if gradient.back and gradient.back.sized:
             rest.append(f"{self.names[operator.first]}.shape[-1]")
+        if operator.over_at is not None:
+            rest.append(f"{self.names[operator.first]}.shape")
         return [
             f"def forward(ctx, {', '.join(self.names)}):",
             f"    {', '.join(results.values())} = here({_call(operator, given)})",
