@@ -6,11 +6,11 @@
 #
 # --quick  the inner loop: dev preset, labels unit, lint and cli
 # --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
-# --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
-#          with it run wherever it is
+# --torch  fetches PyTorch if it is not there, and the oldest that is supported (scripts/setup.sh);
+#          the tests that compare with it run wherever it is
 # --all    every case of the operators, of which otherwise the first of every other dtype and an
-#          eighth of the rest are compiled, and every kernel by every compiler; with --torch the
-#          oldest PyTorch that is supported, too
+#          eighth of the rest are compiled, every kernel by every compiler, and in the dev preset
+#          what the asan preset runs as it is
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
 set -u
@@ -225,38 +225,40 @@ started=$(date +%s)
 # Kernels that tests have kept (tests/kept.h) and that none has asked for of late.
 find build/*/kernels -type f -mtime +14 -delete 2>/dev/null
 sh scripts/setup.sh --tests || exit 1
-# Fetching leaves time on the processors, in which the programs are built.
+# Fetching leaves time on the processors, in which all programs are built.
 fetching=
 if [ -n "$torch" ]; then
-	sh scripts/setup.sh --torch ${KILN_TEST_ALL:+--torch-old} >"$results/setup-torch.log" 2>&1 &
+	sh scripts/setup.sh --torch --torch-old >"$results/setup-torch.log" 2>&1 &
 	fetching=$!
 fi
 # kilnd finds libnvrtc in build/cuda and in the usual places; a toolkit elsewhere must be named.
 KILN_CUDA_DIR=${KILN_CUDA_DIR:-${CUDA_HOME:-}}
 export KILN_CUDA_DIR
 
-built=0
-build dev && built=1
-[ $quick = 1 ] || build_optimised
+built=
+build dev && built=dev
+[ $quick = 1 ] || {
+	build_optimised
+	build asan kiln_checked && built="$built asan"
+	build tsan kiln_checked && built="$built tsan"
+}
 [ -z "$fetching" ] || {
 	wait "$fetching"
 	status=$?
 	cat "$results/setup-torch.log"
 	[ $status = 0 ] || exit 1
 }
-if [ $built = 1 ]; then
-	know_compilers
-	if [ $quick = 1 ]; then
-		check dev -L '^(unit|lint|cli)$'
-	else
-		check dev -LE "$dev_left_out"
-	fi
-fi
-if [ $quick = 0 ]; then
-	build asan kiln_checked &&
-		check asan -L '^(unit|integration|fuzz|extension)$' -LE "$asan_left_out"
-	build tsan kiln_checked && check tsan -L '^(unit|integration|fuzz)$' -LE "$tsan_left_out"
-fi
+case $built in
+dev*) know_compilers ;;
+esac
+for preset in $built; do
+	case $preset-$quick in
+	dev-1) check dev -L '^(unit|lint|cli)$' ;;
+	dev-0) check dev -LE "$dev_left_out" ;;
+	asan-*) check asan -L '^(unit|integration|fuzz|extension)$' -LE "$asan_left_out" ;;
+	tsan-*) check tsan -L '^(unit|integration|fuzz)$' -LE "$tsan_left_out" ;;
+	esac
+done
 
 if [ $gpu = 1 ]; then
 	say "gpu: tests/gpu/run.sh"
