@@ -72,13 +72,18 @@ static double read(const struct reference *r, int operand, int64_t at)
 	return cases_get(r->c->operand[operand].dtype, r->memory[operand], at);
 }
 
-static void answer(const struct reference *r, int operand, int64_t at, double value, double off)
+/* What the activation or its slope gives, times a factor.  Where the former may be flushed to zero
+ * and the factor is infinite, the product is an infinity or NaN, as a device likes. */
+static void answer(const struct reference *r, int operand, int64_t at, double of_x, double factor,
+				   double off)
 {
 	kiln_dtype dtype = r->c->operand[0].dtype;
+	double value = factor * of_x, allowed = off * reference_unit(dtype) +
+											reference_rounding(dtype, value) +
+											4 * reference_floor(dtype) * fmax(1, off);
+	bool open = isinf(factor) && fabs(of_x) < 16 * reference_floor(dtype);
 
-	reference_value(r, operand, at, value,
-					off * reference_unit(dtype) + reference_rounding(dtype, value) +
-						4 * reference_floor(dtype) * fmax(1, off));
+	reference_value(r, operand, at, value, open ? -1 : allowed);
 }
 
 /* Element number i of y or dy, where it lies in a row of x, other, dx and dother. */
@@ -98,16 +103,16 @@ static void element(const struct reference *r, int64_t i)
 	}
 	double a = read(r, 0, a_at), b = read(r, split ? 0 : 1, b_at), value = value_of(r->c, a);
 	if (!is_backward(r->c)) {
-		answer(r, 2, i, value * b, 12 * fabs(a * b));
+		answer(r, 2, i, value, b, 12 * fabs(a * b));
 		return;
 	}
 	double dy = read(r, 2, reference_at(&operand[2], 0, operand[2].rank, i));
 	if (operand[3].dtype != KILN_DTYPE_NONE)
-		answer(r, 3, dx_at, dy * b * slope_of(r->c, a), 16 * fabs(dy * b));
+		answer(r, 3, dx_at, slope_of(r->c, a), dy * b, 16 * fabs(dy * b));
 	if (split)
-		answer(r, 3, dx_at + width, dy * value, 12 * fabs(dy * a));
+		answer(r, 3, dx_at + width, value, dy, 12 * fabs(dy * a));
 	else if (operand[4].dtype != KILN_DTYPE_NONE)
-		answer(r, 4, i, dy * value, 12 * fabs(dy * a));
+		answer(r, 4, i, value, dy, 12 * fabs(dy * a));
 }
 
 static void reference(const struct reference *r, int64_t first, int64_t last)

@@ -15,7 +15,8 @@ calls (autograd, tracing), register a function that describes its types:
         "stream": stream,           # stream(device): the address of the current CUDA stream
             "when": "grad",             # "never", "grad": an input requires it, "always"
             "redirect": redirect,       # redirect(name, args, named) is called then: a result, or
-                                        # NotImplemented for the usual way
+                                        # NotImplemented for the usual way; or a dictionary of
+                                        # function(*args, **named) by the operators' names
             "dispatch": dispatch,       # the same, for a tensor that has no memory, and where
             "asks": asks,               # asks() is true, and for a first tensor of f16 or bf16
             "asks_half": asks,          # where this one is

@@ -48,7 +48,7 @@ class Recorder:
 
     def condition(self):
         """True of the arguments of a call that goes the short way."""
-        gradient, words = self.gradient, ["not watched()"]
+        gradient, words = self.gradient, ["not modes()", "transform() is None"]
         reached = {place for _, place in gradient.writes}
         words += [f"{word} is None" for word in self.operator.extra]
         words += [f"not {self.names[place]}" for place in self.wants]
@@ -82,15 +82,13 @@ class Recorder:
         return [
             f"def forward(ctx, {', '.join(self.names)}):",
             f"    {', '.join(results.values())} = here({_call(operator, given)})",
-            "    ctx.places = first",
-            "    ctx.set_materialize_grads(False)",
             f"    ctx.rest = ({_tuple(rest)})",
             f"    ctx.save_for_backward({', '.join(kept)})",
             "    return result",
         ]
 
     def backward(self):
-        """Of one gradient that is not recorded itself; the general way takes the others."""
+        """Of a gradient that is not recorded itself; the general way takes the others."""
         gradient, back = self.gradient, self.gradient.back
         if gradient.own or any(source is None for _, source in gradient.attributes):
             return []
@@ -118,7 +116,7 @@ class Recorder:
             return []  # they are taken in the order of the operator's inputs
         return [
             "def backward(ctx, grad):",
-            "    if grad is None or grad_enabled() or watched():",
+            "    if grad_enabled() or modes() or transform() is not None:",
             "        return general(ctx, grad)",
             "    rest, needs = ctx.rest, ctx.needs_input_grad",
             *([f"    {_tuple(kept)}= ctx.saved_tensors"] if kept else []),
@@ -130,32 +128,38 @@ class Recorder:
 
 
 def make(operator, general):
-    """The function that a call of kiln.NAME goes through where grad is enabled.
+    """The function that a call of kiln.NAME goes through where a tensor requires grad.
 
     general(operator, values, out) takes the calls that do not go the short way.
     """
     recorder = Recorder(operator)
-    whole = f"general(operator, ({operator.sources}), {operator.out_source})"
-    lines = [f"def recorded({operator.signature}):"]
-    room = {"operator": operator, "general": general, "watched": watched}
+    lines = [f"def recorded({operator.signature}):",
+             "    if not grad_enabled():",
+             "        return NotImplemented"]
+    room = {"operator": operator, "general": general, **_ASKED}
     if recorder.has_short_way():
         lines += [f"    if {recorder.condition()}:",
                   f"        return apply({', '.join(operator.names)})"]
         room["apply"] = _apply(_function(operator, recorder))
-    exec("\n".join([*lines, f"    return {whole}"]), room)
+    lines += [f"    return general(operator, ({operator.sources}), {operator.out_source})"]
+    exec("\n".join(lines), room)
     return room["recorded"]
 
 
+_ASKED = {"grad_enabled": torch.is_grad_enabled, "modes": _modes, "transform": _transform}
+
+
 def _function(operator, recorder):
-    general = operator.function.backward
-    room = {"here": operator.here, "first": [0]}
-    exec("\n".join(recorder.forward()), room)
-    back = {"backward": general}
-    lines = recorder.backward()
-    if lines:
-        # A gradient may be batched, which the function that looks at its tensors sees.
-        back = {"call": operator.gradient.back.anywhere, "general": general, "watched": watched,
-                "grad_enabled": torch.is_grad_enabled}
-        exec("\n".join(lines), back)
+    backward = operator.function.backward
+
+    def general(ctx, grad):
+        ctx.places = [0]
+        return backward(ctx, grad)
+
+    # A gradient may be batched, which the function that looks at its tensors sees.
+    back = operator.gradient.back
+    room = {"here": operator.here, "call": back and back.anywhere, "general": general,
+            "backward": general, **_ASKED}
+    exec("\n".join([*recorder.forward(), *recorder.backward()]), room)
     return type(operator.function.__name__, (torch.autograd.Function,), {
-        "forward": staticmethod(room["forward"]), "backward": staticmethod(back["backward"])})
+        "forward": staticmethod(room["forward"]), "backward": staticmethod(room["backward"])})

@@ -242,7 +242,7 @@ _RECORDED = {name: make_recorded(operator, _recorded) for name, operator in OPER
 
 def redirect(name, args, named):
     """A call on tensors of which one requires grad."""
-    return _RECORDED[name](*args, **named) if torch.is_grad_enabled() else NotImplemented
+    return _RECORDED[name](*args, **named)
 
 
 def _is_plain(tensor):
@@ -298,7 +298,7 @@ def trace(dynamo):
 def _describe(type):
     if not issubclass(type, torch.Tensor):
         return None
-    return dict(_kinds.of_torch(type), redirect=redirect, dispatch=dispatch)
+    return dict(_kinds.of_torch(type), redirect=_RECORDED, dispatch=dispatch)
 
 
 _kinds.register("torch", _describe)

@@ -35,7 +35,8 @@ struct kind {
 	PyObject *stream;  /* stream(device number): an address as an int; NULL: the default stream */
 	PyObject *written; /* written(tensor): a call has written a tensor that was there before;
 						   NULL: the library need not know */
-	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented */
+	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented; or a
+						   dictionary of function(*args, **named) by the operators' names */
 	PyObject
 		*dispatch;  /* the same, for tensors that have no memory to read; NULL: there are none */
 	PyObject *asks; /* asks(): is the library watching calls now? then all go to dispatch */

@@ -18,6 +18,7 @@ struct operator
 	bool reorders; /* its parameter of integers puts the dimensions in another order */
 	int dtype_at;  /* the parameter that the input is cast to; -1: there is none */
 	PyMethodDef method, here;
+	PyObject *name;                   /* the key of a kind's functions; interned */
 	PyObject *names[PARAMETERS_MOST]; /* interned */
 };
 
@@ -226,17 +227,24 @@ static PyObject *run_named(const struct operator* op, struct problem *problem)
 static PyObject *redirect(const struct operator* op, const struct problem *problem,
 						  PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-	PyObject *positional = PyTuple_New(count), *named = PyDict_New(), *result = NULL;
+	Py_ssize_t keys = keywords ? PyTuple_Size(keywords) : 0;
+	PyObject *own = PyDict_Check(problem->redirect)
+						? PyDict_GetItemWithError(problem->redirect, op->name)
+						: NULL;
+	PyObject *positional = PyTuple_New(count), *result = NULL;
+	PyObject *named = keys > 0 || !own ? PyDict_New() : NULL;
+	bool whole = positional && (named || (keys == 0 && own));
 
 	for (Py_ssize_t i = 0; positional && i < count; i++) {
 		Py_INCREF(args[i]);
 		PyTuple_SetItem(positional, i, args[i]);
 	}
-	bool whole = positional && named;
-	for (Py_ssize_t i = 0; whole && keywords && i < PyTuple_Size(keywords); i++)
+	for (Py_ssize_t i = 0; whole && i < keys; i++)
 		whole = PyDict_SetItem(named, PyTuple_GetItem(keywords, i), args[count + i]) == 0;
-	if (whole)
-		result = PyObject_CallFunction(problem->redirect, "sOO", op->row->name, positional, named);
+	if (whole && own)
+		result = PyObject_Call(own, positional, named);
+	else if (whole)
+		result = PyObject_CallFunctionObjArgs(problem->redirect, op->name, positional, named, NULL);
 	Py_XDECREF(positional);
 	Py_XDECREF(named);
 	return result;
@@ -339,6 +347,9 @@ static int make_function(PyObject *module, struct operator* op, const struct ope
 {
 	op->row = row;
 	op->dtype_at = -1;
+	op->name = PyUnicode_InternFromString(row->name);
+	if (!op->name)
+		return RAISED;
 	for (int i = 0; i < row->parameter_count; i++) {
 		op->names[i] = PyUnicode_InternFromString(row->parameters[i].name);
 		if (!op->names[i])
