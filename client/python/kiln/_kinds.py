@@ -12,14 +12,16 @@ calls (autograd, tracing), register a function that describes its types:
             "new_empty": True,          # like.new_empty(shape) makes an output of like's dtype
             "empty": empty,             # empty(like, shape, dtype): any other output
             "written": written,         # written(tensor): a call has written it, and did not make it
-        "stream": stream,           # stream(device): the address of the current CUDA stream
+            "stream": stream,           # stream(device): the address of the current CUDA stream
             "when": "grad",             # "never", "grad": an input requires it, "always"
-            "redirect": redirect,       # redirect(name, args, named) is called then: a result, or
-                                        # NotImplemented for the usual way; or a dictionary of
-                                        # function(*args, **named) by the operators' names
+            "redirect": redirect,       # redirect(name, args, named) makes the result then; or a
+                                        # dictionary of function(*args, **named) by the operators'
+                                        # names
+            "records": records,         # records() is false while no call is recorded
             "dispatch": dispatch,       # the same, for a tensor that has no memory, and where
-            "asks": asks,               # asks() is true, and for a first tensor of f16 or bf16
-            "asks_half": asks,          # where this one is
+            "asks": (asks,),            # one of these is true, or this attribute not below 0, and
+            "level": (object, "name"),  # for a first tensor of f16 or bf16 where asks_half() is
+            "asks_half": asks_half,
         }
     kiln._kinds.register("mine", of_mine)
 """
@@ -114,20 +116,17 @@ def of_torch(type):
         if not tensor.is_inference():
             increment((tensor,))
 
-    modes, tracing = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
-    forward = torch.autograd.forward_ad
-
-    def asks():
-        # A mode, torch.jit.trace() or forward differentiation must see the call.
-        return modes() or forward._current_level >= 0 or tracing() is not None
-
+    # A mode, torch.jit.trace() or forward differentiation must see the call.
+    asks = torch._C._len_torch_dispatch_stack, torch._C._get_tracing_state
+    level = torch.autograd.forward_ad, "_current_level"
     dispatches = type.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
     return {"read": "exchange" if exchange else "attributes", "new_empty": True,
             "empty_like": torch.empty_like, "empty": empty, "pattern": pattern, "written": written,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
             "when": "always" if dispatches else "grad",
-            "asks": asks, "asks_half": torch.is_autocast_enabled,
+            "records": torch.is_grad_enabled,
+            "asks": asks, "level": level, "asks_half": torch.is_autocast_enabled,
             "negated": torch.Tensor.is_neg, "conjugated": torch.Tensor.is_conj}
 
 

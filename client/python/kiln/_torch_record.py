@@ -133,9 +133,7 @@ def make(operator, general):
     general(operator, values, out) takes the calls that do not go the short way.
     """
     recorder = Recorder(operator)
-    lines = [f"def recorded({operator.signature}):",
-             "    if not grad_enabled():",
-             "        return NotImplemented"]
+    lines = [f"def recorded({operator.signature}):"]
     room = {"operator": operator, "general": general, **_ASKED}
     if recorder.has_short_way():
         lines += [f"    if {recorder.condition()}:",

@@ -85,6 +85,8 @@ static struct kind *describe(PyObject *type)
 	kind->redirect = member(description, "redirect");
 	kind->dispatch = member(description, "dispatch");
 	kind->asks = member(description, "asks");
+	kind->level = member(description, "level");
+	kind->records = member(description, "records");
 	kind->negated = member(description, "negated");
 	kind->conjugated = member(description, "conjugated");
 	kind->asks_half = member(description, "asks_half");

@@ -35,11 +35,15 @@ struct kind {
 	PyObject *stream;  /* stream(device number): an address as an int; NULL: the default stream */
 	PyObject *written; /* written(tensor): a call has written a tensor that was there before;
 						   NULL: the library need not know */
-	PyObject *redirect; /* redirect(operator name, args, named): a result, or NotImplemented; or a
+	PyObject *redirect; /* redirect(operator name, args, named): a result; or a
 						   dictionary of function(*args, **named) by the operators' names */
 	PyObject
-		*dispatch;  /* the same, for tensors that have no memory to read; NULL: there are none */
-	PyObject *asks; /* asks(): is the library watching calls now? then all go to dispatch */
+		*dispatch; /* the same, for tensors that have no memory to read; NULL: there are none */
+	PyObject
+		*asks; /* a tuple of functions: one says that the library watches calls now, so that all
+					   go to dispatch */
+	PyObject *level;   /* (object, name of its attribute): the same while that is not below 0 */
+	PyObject *records; /* records(): are calls recorded now? NULL: always */
 	PyObject *negated,
 		*conjugated;     /* of a tensor: is its memory to be read so? then the call goes to
 									  dispatch; NULL: never */

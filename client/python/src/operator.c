@@ -223,7 +223,7 @@ static PyObject *run_named(const struct operator* op, struct problem *problem)
 	return result;
 }
 
-/* Gives the call, as it came, to a tensor's kind: a result, NotImplemented, or NULL. */
+/* Gives the call, as it came, to a tensor's kind: a result, or NULL. */
 static PyObject *redirect(const struct operator* op, const struct problem *problem,
 						  PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
@@ -324,10 +324,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 		result = problem.redirect ? redirect(op, &problem, args, count, keywords)
 								  : run_named(op, &problem);
 	problem_end(&problem);
-	if (result != Py_NotImplemented)
-		return result;
-	Py_DECREF(result);
-	return run_here(op, slots);
+	return result;
 }
 
 /* The functions that call_here() is behind: the dictionary `here`, by the operators' names. */

@@ -78,6 +78,24 @@ static int ask(PyObject *function, PyObject *tensor, bool *yes)
 	return 0;
 }
 
+/* Does the library watch calls now? */
+static int ask_watching(const struct kind *kind, bool *yes)
+{
+	for (Py_ssize_t i = 0; kind->asks && i < PyTuple_Size(kind->asks); i++)
+		if (ask(PyTuple_GetItem(kind->asks, i), NULL, yes) != 0)
+			return RAISED;
+	if (!kind->level)
+		return 0;
+	PyObject *level =
+		PyObject_GetAttr(PyTuple_GetItem(kind->level, 0), PyTuple_GetItem(kind->level, 1));
+	if (!level)
+		return RAISED;
+	long value = PyLong_AsLong(level);
+	*yes = *yes || value >= 0;
+	Py_DECREF(level);
+	return value == -1 && PyErr_Occurred() ? RAISED : 0;
+}
+
 /* Elements may be other than their bytes say until somebody needs them. */
 static int ask_lazy(const struct kind *kind, const struct problem_operand *operand, bool *yes)
 {
@@ -97,7 +115,7 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 		return error_prefix("%s(): %s ", problem->op, operand->name);
 	bool first = !problem->kind, half;
 	bool taken = !problem->settled && kind->when == REDIRECT_ALWAYS && kind->redirect;
-	if (!problem->settled && first && ask(kind->asks, NULL, &taken) != 0)
+	if (!problem->settled && first && ask_watching(kind, &taken) != 0)
 		return RAISED;
 	if (taken)
 		return leave_unread(problem, kind);
@@ -132,7 +150,12 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 		PyObject *grad = PyObject_GetAttr(operand->object, word_requires_grad);
 		if (!grad)
 			return RAISED;
-		if (grad == Py_True)
+		bool records = grad == Py_True && !kind->records;
+		if (grad == Py_True && ask(kind->records, NULL, &records) != 0) {
+			Py_DECREF(grad);
+			return RAISED;
+		}
+		if (records)
 			problem->redirect = kind->redirect;
 		Py_DECREF(grad);
 	}
