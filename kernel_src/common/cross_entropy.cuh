@@ -11,9 +11,9 @@
  * stray: it is counted for the host, and its row has no number.
  *
  * The mean is that of the rows which are not ignored.  Gradients are divided by how many they are,
- * which must be known before the last row is read: the block that begins first counts all targets,
- * and each block waits for that when its own row is read.  No block waits for one that has not
- * begun.
+ * which must be known before the last row is read: block 0 counts all targets, and each block waits
+ * for that when its own row is read.  Blocks begin in their order, so that nobody waits long; where
+ * they do not, a block that has waited long enough counts by itself.
  */
 #pragma once
 #include "common/indices.cuh"
@@ -134,8 +134,9 @@ struct CrossEntropySlope {
 
 /* ---- A call, and what a block has of it ---- */
 
-#define CROSS_ENTROPY_COUNTER 4 /* in scratch: which blocks began; that of total_of() is at 0 */
-#define CROSS_ENTROPY_KNOWN 8   /* one more than how many rows count, once that is known */
+/* In scratch, behind the counter of total_of(): one more than how many rows count, once known. */
+#define CROSS_ENTROPY_KNOWN 8
+#define CROSS_ENTROPY_LOOKS 65536 /* at that, before a block counts by itself */
 
 template <typename T, typename Compute>
 struct CrossEntropy {
@@ -164,44 +165,44 @@ struct CrossEntropy {
 		known = !grad || reduction != CROSS_ENTROPY_MEAN;
 	}
 
-	/* Counts the rows that are not ignored, in the block that begins first. target(row) says the
-	 * target of one.  All threads come. */
+	/* Counts the rows that are not ignored, in block 0.  target(row) says the target of one.  All
+	 * threads come. */
 	template <int MOST, typename Of>
 	DEVICE void count_first(int threads, Of target)
 	{
-		int first = 0;
-
-		if (known)
-			return;
-		if (threadIdx.x == 0)
-			first = atomicAdd(reinterpret_cast<u32 *>(scratch + CROSS_ENTROPY_COUNTER), 1u) == 0;
-		if (!__syncthreads_or(first))
-			return;
 		Compute unused = 0;
 		i64 mine = 0;
+
+		if (known || blockIdx.x != 0)
+			return;
 #pragma unroll 4
 		for (i64 row = threadIdx.x; row < rows; row += threads)
 			mine += static_cast<i64>(target(row)) != ignore;
 		total_join<MOST>(unused, mine, threads / 32);
-		__threadfence();
 		if (threadIdx.x == 0)
-			atomicExch(reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN),
-					   static_cast<u64>(mine) + 1);
+			atomicExch(known_at(), static_cast<u64>(mine) + 1);
 		__syncthreads();
 	}
 
 	/* The factor of gradients, once it is known.  All threads come. */
-	DEVICE Compute factor()
+	template <typename Of>
+	DEVICE Compute factor(Of target)
 	{
 		__shared__ u64 counted;
 
 		if (known)
 			return by;
 		if (threadIdx.x == 0) {
-			u64 *const from = reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN);
-			u64 seen = atomicAdd(from, 0ull);
-			while (seen == 0)
-				seen = atomicAdd(from, 0ull);
+			u64 seen = 0;
+#pragma unroll 1
+			for (int look = 0; seen == 0 && look < CROSS_ENTROPY_LOOKS; look++)
+				seen = atomicAdd(known_at(), 0ull);
+			if (seen == 0) {
+				seen = 1;
+#pragma unroll 1
+				for (i64 row = 0; row < rows; row++)
+					seen += static_cast<i64>(target(row)) != ignore;
+			}
 			counted = seen - 1;
 		}
 		__syncthreads();
@@ -248,8 +249,12 @@ struct CrossEntropy {
 			*loss = reduction == CROSS_ENTROPY_MEAN ? sum / static_cast<Compute>(valid) : sum;
 		if (count)
 			*count = valid;
-		*reinterpret_cast<u32 *>(scratch + CROSS_ENTROPY_COUNTER) = 0;
-		*reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN) = 0;
+		*known_at() = 0;
+	}
+
+	DEVICE u64 *known_at() const
+	{
+		return reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN);
 	}
 };
 

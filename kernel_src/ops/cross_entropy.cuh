@@ -151,8 +151,9 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 		if (first)
 			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit);
 		if constexpr (GRAD) {
-			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum, call.factor(),
-												   call.smoothing, call.square, columns);
+			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum,
+												   call.factor(target_of), call.smoothing,
+												   call.square, columns);
 			__syncwarp(); /* the target's element is read */
 			if (here)
 				held.store_slope(to, mine, all, slope);

@@ -72,11 +72,12 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 	auto call = CROSS_ENTROPY_MADE(T, Compute, columns);
 
 	call.begin();
-	call.template count_first<ROW_ANY_THREADS>(threads, [&](i64 number) {
+	const auto target_of = [&](i64 number) {
 		i64 at[2];
 		space.at(static_cast<u64>(number), at);
 		return cross_entropy_any(target, wide, at[1]);
-	});
+	};
+	call.template count_first<ROW_ANY_THREADS>(threads, target_of);
 	const auto row_of = [&](i64 number, bool here) {
 		i64 at[2], step = 0;
 		space.at(static_cast<u64>(number), at);
@@ -107,7 +108,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 			call.end_row(number, mine, log_sum, all.largest, total, hit);
 		if (!grad)
 			return;
-		const CrossEntropySlope<Compute> slope(mine, all.largest + log_sum, call.factor(),
+		const CrossEntropySlope<Compute> slope(mine, all.largest + log_sum, call.factor(target_of),
 											   smoothing, square, columns);
 		const Compute rest = softmax_inverse(all.sum) * slope.power;
 		__syncthreads(); /* the target's element is read */

@@ -118,8 +118,8 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		if (first)
 			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit);
 		if constexpr (GRAD) {
-			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum, call.factor(),
-												   smoothing, square, columns);
+			const CrossEntropySlope<Compute> slope(
+				at, all.largest + log_sum, call.factor(target_of), smoothing, square, columns);
 			const Compute rest = softmax_inverse(all.sum) * slope.power;
 #pragma unroll 1
 			for (Column step = ROW::steps(); step-- > 0;) {
