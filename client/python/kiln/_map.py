@@ -11,20 +11,18 @@ def _refuse_what_torch_follows(operands):
         if torch and isinstance(value, torch.Tensor) and (value.is_neg() or value.is_conj()):
             raise NotSupported(f"map: the memory of {name} is to be read negated or conjugated: pass "
                                f"{name}.resolve_neg().resolve_conj()")
-        if getattr(value, "requires_grad", False) and torch and torch.is_grad_enabled():
-            raise NotSupported(f"map: {name} requires grad, and a statement has no gradient: "
-                               f"use torch.no_grad(), or detach() {name}")
 
 
 def _is_followed(operands):
-    """Is torch to see the call: in a mode or a transform, on tensors without memory?"""
+    """Is torch to see the call: for a gradient, in a mode or a transform, without memory?"""
     torch = sys.modules.get("torch")
     tensors = [value for value in operands if isinstance(value, torch.Tensor)] if torch else ()
     return tensors and bool(
         torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None or
         torch._C._functorch.peek_interpreter_stack() is not None or
-        any(tensor.device.type == "meta" or type(tensor).__torch_dispatch__ is not
-            torch._C._disabled_torch_dispatch_impl for tensor in tensors))
+        any(tensor.requires_grad and torch.is_grad_enabled() or tensor.device.type == "meta" or
+            type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+            for tensor in tensors))
 
 
 def left(statement):
@@ -55,7 +53,7 @@ def map(statement, /, *, out=None, bounds=None, checked=None, **operands):
         if value is None or isinstance(value, str):
             raise refusal("map", key, value, "a tensor or a number")
     _refuse_what_torch_follows({**operands, name: out})
-    if _is_followed(operands.values()):
+    if _is_followed((*operands.values(), out)):
         from . import torch as integration
 
         return integration.traced_map(statement, out=out, bounds=bounds, checked=checked, **operands)

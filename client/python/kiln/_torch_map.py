@@ -89,9 +89,30 @@ def fake(statement, tensors, names, scalars, scalar_names, bounds=None, checked=
     return tensors[0].new_empty(shape(statement, operands), dtype=dtype)
 
 
-def _refuse(ctx, inputs, output):
-    raise NotSupported("map: a tensor requires grad, and a statement has no gradient: "
-                       "use torch.no_grad(), or detach() it")
+def _keep(ctx, inputs, output):
+    statement, tensors, names, scalars, scalar_names, *rest = inputs
+    ctx.statement, ctx.names = statement, names
+    ctx.scalars, ctx.bounds = _scalars(scalars, scalar_names), rest[0] if rest else None
+    # torch wants a list for a list of nothing, and None for any other.
+    ctx.others = [[] if one == [] else None for one in inputs[2:]]
+    ctx.save_for_backward(*tensors, output)
+    if not output.dtype.is_floating_point:
+        ctx.mark_non_differentiable(output)
+
+
+def _gradients(ctx, grad, needs):
+    from ._map_gradient import Gradient
+
+    *tensors, output = ctx.saved_tensors
+    wanted = [name for name, need in zip(ctx.names, needs) if need]
+    found = Gradient(ctx.statement, dict(zip(ctx.names, tensors)), ctx.scalars, ctx.bounds,
+                     output).apply(grad, wanted)
+    found = dict(zip(wanted, found))
+    return [found.get(name) for name in ctx.names]
+
+
+def _backward(ctx, grad):
+    return (None, _gradients(ctx, grad, ctx.needs_input_grad[1]), *ctx.others)
 
 
 def _batched(info, dims, statement, tensors, names, scalars, scalar_names, bounds=None,
@@ -101,18 +122,51 @@ def _batched(info, dims, statement, tensors, names, scalars, scalar_names, bound
         return value if dim is None else value.select(dim, place)
 
     like_dim = dims[7] if len(dims) > 7 else None
-    results = [torch.ops.kiln.map(
+    results = [call(
         statement, [at(one, dim, place) for one, dim in zip(tensors, dims[1])], names, scalars,
         scalar_names, bounds, checked, None if like is None else at(like, like_dim, place))
         for place in range(info.batch_size)]
     return torch.stack(results), 0
 
 
+class _Inside(torch.autograd.Function):
+    """A call inside the transforms of torch.func, which take no lists of tensors."""
+
+    @staticmethod
+    def forward(statement, names, scalars, scalar_names, bounds, checked, like, *tensors):
+        return torch.ops.kiln.map(statement, list(tensors), names, scalars, scalar_names, bounds,
+                                  checked, like)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        statement, names, scalars, scalar_names, bounds, _, _, *tensors = inputs
+        _keep(ctx, (statement, tensors, names, scalars, scalar_names, bounds), output)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (*[None] * 7, *_gradients(ctx, grad, ctx.needs_input_grad[7:]))
+
+    @staticmethod
+    def vmap(info, dims, statement, names, scalars, scalar_names, bounds, checked, like, *tensors):
+        return _batched(info, (None, dims[7:], *[None] * 5, dims[6]), statement, tensors, names,
+                        scalars, scalar_names, bounds, checked, like)
+
+
+def call(statement, tensors, names, scalars, scalar_names, bounds=None, checked=None, like=None):
+    """torch.ops.kiln.map, with gradients wherever it stands."""
+    if not torch.compiler.is_dynamo_compiling() and \
+            torch._C._functorch.peek_interpreter_stack() is not None:
+        return _Inside.apply(statement, names, scalars, scalar_names, bounds, checked, like,
+                             *tensors)
+    return torch.ops.kiln.map(statement, tensors, names, scalars, scalar_names, bounds, checked,
+                              like)
+
+
 def define(library):
     library.define(SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
     library.impl("map", kernel, "CompositeExplicitAutograd")
     torch.library.register_fake("kiln::map", fake, lib=library)
-    torch.library.register_autograd("kiln::map", _refuse, setup_context=_refuse, lib=library)
+    torch.library.register_autograd("kiln::map", _backward, setup_context=_keep, lib=library)
     torch.library.register_vmap("kiln::map", _batched, lib=library)
 
 
@@ -121,8 +175,12 @@ def traced(statement, /, *, out=None, bounds=None, checked=None, **operands):
     name = _map.left(statement)
     if out is None:
         out = operands.pop(name, None)
+    if out is not None and torch.is_grad_enabled() and any(
+            getattr(value, "requires_grad", False) for value in (*operands.values(), out)):
+        raise NotSupported(f"map: {name} is given and a tensor requires grad: a call that is "
+                           "recorded makes its result; leave it out, or use torch.no_grad()")
     names = [key for key, value in operands.items() if isinstance(value, torch.Tensor)]
     rest = [key for key in operands if key not in names]
-    result = torch.ops.kiln.map(statement, [operands[key] for key in names], names,
-                                [operands[key] for key in rest], rest, bounds, checked, out)
+    result = call(statement, [operands[key] for key in names], names,
+                  [operands[key] for key in rest], rest, bounds, checked, out)
     return result if out is None else out.copy_(result)
