@@ -173,7 +173,7 @@ static void variants_are_chosen(void **state)
 		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
 		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
 		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "vector", "permute_vector<16, 256, "},
-		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "vector", "permute_vector<2, "},
+		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<1, 16, 256, "},
 		{KILN_F32,
 		 4,
 		 {64, 3, 512, 512},
@@ -280,7 +280,7 @@ static void wide_offsets(void **state)
 	plan = plan_on("sm_90", &p);
 	assert_non_null(strstr(plan.instantiation, ", i64, false>"));
 	/* no merge goes beyond 31 bits; a copy may */
-	p = make(KILN_U8, 3, SHAPE(3, 65536, 32769), SHAPE(1, 2, 0));
+	p = make(KILN_F64, 3, SHAPE(3, 65536, 32769), SHAPE(1, 2, 0));
 	plan = plan_on("sm_90", &p);
 	assert_null(strstr(plan.instantiation, "2147549184>"));
 	p = make(KILN_U8, 2, SHAPE(65536, 65537), SHAPE(0, 1));

@@ -139,6 +139,25 @@ static int choose_named(const struct permute_form *form, const struct kernel_lim
 					   name);
 }
 
+/* The first that takes the form; a box if that one's vectors are narrow. */
+static const struct permute_variant *find_variant(const struct permute_form *form,
+												  const struct kernel_limits *limits,
+												  struct plan_text *why)
+{
+	struct permute_list list = {.form = form, .limits = limits, .most = 1};
+	struct permute_choice *first = &list.choice[0];
+
+	for (int i = 0; i < VARIANTS && list.count == 0; i++) {
+		list.variant = order[i];
+		list.variant->suggest(&list, why);
+	}
+	if (list.variant == &permute_shift || list.variant == &permute_stage ||
+		!permute_box_better(form, limits, first->load, first->store ? first->store : first->load))
+		return list.variant;
+	plan_print(why, "not %s: its vectors are narrow; ", list.variant->name);
+	return &permute_box;
+}
+
 /* The planner's own choice, unless another is named. */
 static int choose(const struct permute_form *form, const struct kernel_limits *limits,
 				  const char *name, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
@@ -147,10 +166,8 @@ static int choose(const struct permute_form *form, const struct kernel_limits *l
 	struct permute_list list = {.form = form, .limits = limits, .most = 1};
 	char own[KERNEL_CHOICE_MAX] = "";
 
-	for (int i = 0; i < VARIANTS && list.count == 0; i++) {
-		list.variant = order[i];
-		list.variant->suggest(&list, &why);
-	}
+	list.variant = find_variant(form, limits, &why);
+	list.variant->suggest(&list, &why);
 	if (list.count)
 		permute_choice_print(list.variant, &list.choice[0], own);
 	if (name && strcmp(name, own) != 0) {
@@ -212,6 +229,7 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 {
 	char unused[KERNEL_ERROR_MAX];
 	struct plan_text why = {.text = unused, .size = sizeof(unused)};
+	const struct permute_variant *own;
 	int64_t perm[KILN_MAX_RANK];
 	struct permute_form form;
 	int count = 0;
@@ -219,9 +237,14 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 	read_perm(problem, perm, unused);
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);
-	for (int i = 0; i < VARIANTS && count < PLAN_MAX_CHOICES; i++) {
-		struct permute_list list = {
-			.variant = order[i], .form = &form, .limits = limits, .most = PLAN_MAX_CHOICES - count};
+	own = find_variant(&form, limits, &why);
+	for (int i = -1; i < VARIANTS && count < PLAN_MAX_CHOICES; i++) {
+		struct permute_list list = {.variant = i < 0 ? own : order[i],
+									.form = &form,
+									.limits = limits,
+									.most = PLAN_MAX_CHOICES - count};
+		if (i >= 0 && order[i] == own)
+			continue;
 		/* One that takes all is worth one try. */
 		if (count && i == VARIANTS - 1)
 			list.most = 1;

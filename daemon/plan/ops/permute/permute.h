@@ -140,6 +140,10 @@ void permute_batch_args(struct kernel_plan *out, const struct permute_form *form
 bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,
 					   const char *variant, struct plan_text *why);
 
+/* Is a box better than vectors of so many bytes in x and in y? */
+bool permute_box_better(const struct permute_form *form, const struct kernel_limits *limits,
+						uint32_t load, uint32_t store);
+
 /* ---- The matrix of a transpose ---- */
 
 /* Rows are neighbours in y, columns neighbours in x. */

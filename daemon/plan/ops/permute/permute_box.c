@@ -12,6 +12,7 @@
 
 #define RUN_BYTES 256 /* of a run, wanted */
 #define LEAST_RUN 16  /* bytes */
+#define LONG_RUN 64   /* bytes */
 
 enum side { SIDE_X, SIDE_Y, SIDES };
 
@@ -382,15 +383,41 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 
 /* ---- Suggesting ---- */
 
+/* The box that the figures of an H200 speak for. */
+#define BOX_KIB 16
+#define BOX_THREADS 256
+
+/*
+ * Halves and bytes one by one cost more instructions than a box, and so do 32-bit elements, on both
+ * sides.  Runs of x that are short and lie apart gain nothing: it is x that they are read from.
+ */
+bool permute_box_better(const struct permute_form *form, const struct kernel_limits *limits,
+						uint32_t load, uint32_t store)
+{
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+	uint32_t narrow = load < store ? load : store, wide = load < store ? store : load;
+	struct box box;
+
+	return (narrow == form->element || narrow <= 4) && narrow < 8 &&
+		   (form->element < 4 || wide < 8) && box_find(form, BOX_KIB, &box, &unsaid) &&
+		   box.shared <= limits->shared_optin && limits->max_threads >= BOX_THREADS &&
+		   box.length[SIDE_X] * form->element >= LONG_RUN &&
+		   box.length[SIDE_Y] * form->element >= LONG_RUN;
+}
+
 static void permute_box_suggest(struct permute_list *list, struct plan_text *why)
 {
 	static const struct permute_choice cuts[] = {
-		{.block = 16, .store = 8, .threads = 256},  {.block = 16, .store = 16, .threads = 256},
-		{.block = 16, .store = 4, .threads = 256},  {.block = 8, .store = 8, .threads = 128},
-		{.block = 8, .store = 16, .threads = 128},  {.block = 8, .store = 4, .threads = 256},
-		{.block = 32, .store = 8, .threads = 256},  {.block = 32, .store = 8, .threads = 512},
-		{.block = 32, .store = 16, .threads = 256}, {.block = 32, .store = 4, .threads = 512},
-		{.block = 16, .store = 8, .threads = 512},  {.block = 16, .store = 16, .threads = 128},
+		{.block = BOX_KIB, .store = 16, .threads = BOX_THREADS},
+		{.block = 16, .store = 8, .threads = 256},
+		{.block = 16, .store = 4, .threads = 256},
+		{.block = 8, .store = 16, .threads = 128},
+		{.block = 32, .store = 8, .threads = 256},
+		{.block = 32, .store = 8, .threads = 512},
+		{.block = 32, .store = 16, .threads = 256},
+		{.block = 16, .store = 8, .threads = 512},
+		{.block = 16, .store = 16, .threads = 128},
 	};
 	const struct permute_form *form = list->form;
 	int last = form->rank - 1, fast = permute_fastest(form);

@@ -135,6 +135,10 @@ static void permute_interleave_suggest(struct permute_list *list, struct plan_te
 	/* Vectors of 8 bytes leave a thread fewer to wait for than those of 16. */
 	first = (struct permute_choice){
 		.load = found.width < 8 || list->form->element > 4 ? found.width : 8, .threads = THREADS};
+	/* A plane that is shorter than the vectors of a warp leaves lanes idle. */
+	while (first.load > list->form->element && first.load > 4 &&
+		   32 * first.load > found.length * list->form->element)
+		first.load /= 2;
 	while (first.threads > 32 &&
 		   (first.threads > list->limits->max_threads ||
 			first.threads / 32 * permute_interleave_shared_bytes(found.count, first.load) >

@@ -191,6 +191,17 @@ static void suggest_even(struct permute_list *list, const struct permute_matrix 
 	}
 }
 
+/* Tiles of equal size if these cover less that is not there. */
+static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
+{
+	uint32_t even = permute_even_side(size, side, unit, 0);
+
+	return 32 * (int64_t)permute_tiles(size, even) * even <
+				   31 * (int64_t)permute_tiles(size, side) * side
+			   ? even
+			   : side;
+}
+
 static void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
@@ -205,7 +216,8 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 	if (!permute_shift_find(list->form, &matrix, &run, &unsaid))
 		return;
 	c.rows = run ? (uint32_t)matrix.rows : side;
-	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element) : side;
+	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element)
+					: shift_side(matrix.columns, side, 16 / element);
 	whole = c.columns;
 	/* Two blocks for the columns of one, but for bytes, whose loads would be too short. */
 	if (run && element > 1)

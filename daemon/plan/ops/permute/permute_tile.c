@@ -232,7 +232,7 @@ static struct permute_choice pick(const struct permute_form *form,
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
 	/* If a thread needs few registers, twice as many store, though half of them load nothing. */
-	if ((element == 4 || element == 16 || c.load < 16) && c.threads <= 256 &&
+	if ((element == 4 || element == 16 || c.load < 16 || c.store < 16) && c.threads <= 256 &&
 		2 * c.threads <= limits->max_threads && tile_bytes(&c, element) / c.store >= 2 * c.threads)
 		c.threads *= 2;
 	c.band = pick_band(form);
