@@ -5,6 +5,7 @@
 #ifndef KILN_CLIENT_CALL_H
 #define KILN_CLIENT_CALL_H
 
+#include "client/wire/byte_range.h"
 #include "link.h"
 
 struct local_ways;
@@ -15,7 +16,9 @@ struct call_way {
 	uint64_t generation; /* of the device process that knows it */
 	bool reports;        /* only its end tells whether it succeeds */
 	int64_t alignments[KILN_MAX_OPERANDS];
-	uint64_t extents[KILN_MAX_OPERANDS]; /* bytes that it touches */
+	struct byte_range
+		ranges[KILN_MAX_OPERANDS];    /* that it touches, from where the operand begins */
+	int64_t overs[KILN_MAX_OPERANDS]; /* 1 + the operand whose place one may have */
 	int operand_count;
 };
 #define CALL_WAYS 4

@@ -147,9 +147,15 @@ static void learn(struct kiln_client *client, struct kiln_call *call, const msgp
 {
 	struct lane *lane = client->lane;
 	int64_t alignments[KILN_MAX_OPERANDS], extents[KILN_MAX_OPERANDS];
+	/* A daemon of an earlier version knows none of these. */
+	int64_t overs[KILN_MAX_OPERANDS] = {0}, periods[KILN_MAX_OPERANDS] = {0};
+	int64_t widths[KILN_MAX_OPERANDS] = {0};
 	int count = wire_get_ints(root, "alignments", alignments, KILN_MAX_OPERANDS);
 	if (count < 0 || wire_get_ints(root, "extents", extents, KILN_MAX_OPERANDS) != count)
 		return;
+	(void)wire_get_ints(root, "overs", overs, KILN_MAX_OPERANDS);
+	(void)wire_get_ints(root, "periods", periods, KILN_MAX_OPERANDS);
+	(void)wire_get_ints(root, "widths", widths, KILN_MAX_OPERANDS);
 	struct call_way *way = way_for(call, alignments, count);
 	way->bound = wire_get_uint(root, "bound", 0);
 	way->generation = lane->generation;
@@ -157,7 +163,10 @@ static void learn(struct kiln_client *client, struct kiln_call *call, const msgp
 	way->operand_count = count;
 	for (int i = 0; i < count; i++) {
 		way->alignments[i] = alignments[i] > 0 ? alignments[i] : 1;
-		way->extents[i] = extents[i] > 0 ? (uint64_t)extents[i] : 0;
+		way->ranges[i] = (struct byte_range){0, extents[i] > 0 ? (uint64_t)extents[i] : 0,
+											 periods[i] > 0 ? (uint64_t)periods[i] : 0,
+											 widths[i] > 0 ? (uint64_t)widths[i] : 0};
+		way->overs[i] = overs[i];
 	}
 }
 
@@ -242,6 +251,17 @@ void lane_put_tail(struct kiln_client *client, struct wire_out *out)
 
 /* ---- Submitting ---- */
 
+/* Whether two operands in one buffer share bytes.  The broker decides whether they may. */
+static bool share_bytes(const struct call_way *way, const kiln_operand *operands, int i, int k)
+{
+	struct byte_range one = way->ranges[i], other = way->ranges[k];
+	one.at = operands[i].offset;
+	other.at = operands[k].offset;
+	if ((way->overs[i] == k + 1 || way->overs[k] == i + 1) && byte_range_is(&one, &other))
+		return false;
+	return byte_range_meets(&one, &other);
+}
+
 /* Whether the operands fit the way.  Otherwise the launch goes by message: the broker refuses it
  * with a sentence, or the planner finds a variant that fits. */
 static bool lane_fits(const struct call_way *way, const kiln_operand *operands, int count)
@@ -252,16 +272,12 @@ static bool lane_fits(const struct call_way *way, const kiln_operand *operands, 
 		if (!buffer)
 			continue;
 		if (buffer->generation != way->generation || offset > buffer->bytes ||
-			way->extents[i] > buffer->bytes - offset ||
+			way->ranges[i].bytes > buffer->bytes - offset ||
 			(buffer->phase + offset) % (uint64_t)way->alignments[i] != 0)
 			return false;
-		/* The broker decides whether operands that share bytes may do so. */
-		for (int k = 0; k < i; k++) {
-			uint64_t other = operands[k].offset;
-			if (operands[k].buffer == buffer && offset < other + way->extents[k] &&
-				other < offset + way->extents[i])
+		for (int k = 0; k < i; k++)
+			if (operands[k].buffer == buffer && share_bytes(way, operands, i, k))
 				return false;
-		}
 	}
 	return true;
 }

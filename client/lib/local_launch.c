@@ -5,6 +5,7 @@
  */
 #include "local_launch.h"
 #include "call.h"
+#include "client/wire/byte_range.h"
 #include "client.h"
 #include "error.h"
 
@@ -47,9 +48,12 @@ static uint64_t alignments_of(const kiln_call *call, const kiln_place *operands,
 
 static bool overlap(const struct local_template *is, const kiln_place *operands, int i, int k)
 {
-	uint64_t a = operands[i].address, b = operands[k].address;
-	return is->operands[i].bytes > 0 && is->operands[k].bytes > 0 &&
-		   (a < b ? b - a < is->operands[i].bytes : a - b < is->operands[k].bytes);
+	const struct local_operand *x = &is->operands[i], *y = &is->operands[k];
+	struct byte_range a = {operands[i].address, x->bytes, x->period, x->width};
+	struct byte_range b = {operands[k].address, y->bytes, y->period, y->width};
+	if ((x->over == k || y->over == i) && byte_range_is(&a, &b))
+		return false;
+	return byte_range_meets(&a, &b);
 }
 
 /* Checks that every operand has the bytes that the launch touches, and that no output overlaps

@@ -37,8 +37,10 @@
 enum local_kind { LOCAL_NOTHING, LOCAL_COPY, LOCAL_KERNEL };
 
 struct local_operand {
-	uint64_t bytes; /* that the launch touches, from the address on; 0: none */
+	uint64_t bytes;         /* that the launch touches, from the address on; 0: none */
+	uint64_t period, width; /* as of struct byte_range */
 	uint32_t alignment;
+	int over; /* an operand whose place this one may have, each element its own; -1: none */
 	bool written;
 	char name[24];
 };

@@ -83,6 +83,9 @@ static bool read_operands(struct wire_in *in, const msgpack_object *list,
 		operand->bytes = wire_get_uint(item, "bytes", 0);
 		operand->alignment = (uint32_t)alignment;
 		operand->written = wire_get_bool(item, "written", true);
+		operand->over = (int)wire_get_uint(item, "over", 0) - 1;
+		operand->period = wire_get_uint(item, "period", 0);
+		operand->width = wire_get_uint(item, "width", 0);
 	}
 	out->operand_count = (int)count;
 	return true;

@@ -42,7 +42,8 @@
  *   template  {"kind": nothing|copy|launch, "grid", "block", "shared", "copy": bytes, "scratch":
  *             [bytes, counters] (absent: none), "args": list of [0, operand] | [1, bytes, value] |
  *             [2], which is the scratch memory, "operands": list of {"n": name, "bytes", "align",
- *             "written"}}
+ *             "written", "over": 1 + the operand whose place it may have, "period", "width": the
+ *             bytes of each period that it touches (absent: 0, all)}}
  *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
  */
 #ifndef KILN_CLIENT_PROTOCOL_H
@@ -86,8 +87,9 @@
 	  "call, ran, micros")                                                                         \
 	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
-	  "micros; with lane: bound, generation, alignments, extents, and for the first of a device "  \
-	  "process the lane: a memfd, an eventfd and an end of a pipe")                                \
+	  "micros; with lane: bound, generation, alignments, extents, overs, periods, widths, and "    \
+	  "for "                                                                                       \
+	  "the first of a device process the lane: a memfd, an eventfd and an end of a pipe")          \
 	X("raw.prepare", "F", "raw, local?; memfd of its texts",                                       \
 	  "call, key, origin, text, micros, and unless local: params")                                 \
 	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \

@@ -21,7 +21,8 @@
  *            ends on its stream (absent: for ever),
  *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report |
  *            bin: a value],
- *            ops: [[buf (0: left out), offset, extent bytes, alignment, written]],
+ *            ops: [[buf (0: left out), offset, extent bytes, alignment, written,
+ *            over, period, width]],
  *            names: [{n}]: what sentences call them (absent: by number), granule: 16 or absent,
  *            scratch: [bytes, counters], report: [indices, end] (absent: none)
  *            -> us; blocks, accesses of a checked kernel

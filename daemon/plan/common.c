@@ -152,6 +152,53 @@ uint64_t plan_distinct_bytes(const struct kernel_tensor *tensor)
 	return bytes;
 }
 
+/* The dimensions of more than one element, by rising strides; how many. */
+static int by_stride(const struct kernel_tensor *tensor, int order[KILN_MAX_RANK])
+{
+	int count = 0;
+
+	for (int k = 0; k < tensor->rank; k++) {
+		int at = count;
+		if (tensor->shape[k] < 2)
+			continue;
+		for (; at > 0 && tensor->stride[order[at - 1]] > tensor->stride[k]; at--)
+			order[at] = order[at - 1];
+		order[at] = k;
+		count++;
+	}
+	return count;
+}
+
+void plan_period(const struct kernel_tensor *tensor, uint64_t *period, uint64_t *width)
+{
+	int order[KILN_MAX_RANK], count = by_stride(tensor, order), at = 0;
+	int64_t element = kernel_dtype_bytes(tensor->dtype), inner = 1;
+
+	*period = *width = 0;
+	for (; at < count && tensor->stride[order[at]] <= inner; at++)
+		inner += (tensor->shape[order[at]] - 1) * tensor->stride[order[at]];
+	for (int i = at; i < count; i++)
+		if (tensor->stride[order[i]] % tensor->stride[order[at]])
+			return;
+	if (at == count)
+		return;
+	*period = (uint64_t)(tensor->stride[order[at]] * element);
+	*width = (uint64_t)(inner * element);
+}
+
+bool plan_is_distinct(const struct kernel_tensor *tensor)
+{
+	int order[KILN_MAX_RANK], count = by_stride(tensor, order);
+	int64_t inner = 1;
+
+	for (int i = 0; i < count; i++) {
+		if (tensor->stride[order[i]] < inner)
+			return false;
+		inner += (tensor->shape[order[i]] - 1) * tensor->stride[order[i]];
+	}
+	return true;
+}
+
 void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
 				struct kernel_plan *out)
 {

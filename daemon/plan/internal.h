@@ -86,6 +86,11 @@ void plan_made_word(struct kernel_problem *problem, const char *name, const char
 
 /* Bytes of all elements that lie apart from one another. */
 uint64_t plan_distinct_bytes(const struct kernel_tensor *tensor);
+/* The bytes of a tensor whose rows lie apart: the first `width` of each period.  period 0: its
+ * elements lie side by side, or otherwise. */
+void plan_period(const struct kernel_tensor *tensor, uint64_t *period, uint64_t *width);
+/* Do all elements of a tensor lie apart from one another? */
+bool plan_is_distinct(const struct kernel_tensor *tensor);
 /* Adds an operand that the kernel goes over once to a plan: its extent, and what it moves. */
 void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
 				struct kernel_plan *out);

@@ -173,9 +173,13 @@ struct kernel_report {
 /* The bytes a plan touches of one operand, counted from its first element; checked before every
  * launch. */
 struct kernel_extent {
-	uint64_t bytes;     /* from the first element on; 0: not touched */
-	uint32_t alignment; /* that the address must have; 0: the operand is left out */
+	uint64_t bytes;         /* from the first element on; 0: not touched */
+	uint64_t period, width; /* the first so many of each period; period 0: all of them */
+	uint32_t alignment;     /* that the address must have; 0: the operand is left out */
 	bool written;
+	/* 1 + an operand of the same layout that may lie in the same place: of each element, the
+	 * kernel reads it before it writes it.  0: there is none. */
+	uint8_t over;
 };
 
 struct kernel_plan {

@@ -147,6 +147,8 @@ static int finish(const struct asked *asked, struct kernel_plan *out, char error
 							   i);
 		else if (extent->alignment == 0)
 			extent->alignment = 1;
+		if (extent->bytes > 0)
+			plan_period(&problem->tensors[i], &extent->period, &extent->width);
 	}
 	if (out->scratch.bytes > KERNEL_SCRATCH_MAX || out->scratch.counters > out->scratch.bytes)
 		return plan_refuse(

@@ -8,8 +8,9 @@
  *             kiln_submit(); the tensors and attributes are the same, and stand beside each helper.
  *
  * Tensors     Inputs may be strided or broadcast (strides >= 0), outputs are contiguous, and no
- *             output may share a byte with any other operand.  A tensor that is left out is
- *             kiln_tensor_none(), or any with dtype KILN_DTYPE_NONE and no buffer.
+ *             output may share a byte with any other operand, except where a helper says so.  A
+ *             tensor that is left out is kiln_tensor_none(), or any with dtype KILN_DTYPE_NONE and
+ *             no buffer.
  *
  * dtypes      "float" is f16, bf16, f32 or f64.  f16 and bf16 are computed in f32, f64 in f64, and
  *             rounded once, at the end.  Below, "compute type" means that type.
@@ -599,7 +600,8 @@ static inline kiln_rope_options kiln_rope_make(void)
  * 2], or begin with a batch, of that dtype or f32 (of f64 for f64); of tables whose rows hold
  * each half twice, the view of the first half is passed.  positions are i32 or i64 [tokens] or
  * [batch, tokens]; where they are left out, tokens are numbered from start on.  k and k_out come
- * together.
+ * together.  q_out may be q itself, and k_out k, strided as they are: then nothing else is
+ * written.
  */
 static inline int kiln_rope(kiln_client *client, kiln_tensor q, kiln_tensor cos, kiln_tensor sin,
 							kiln_tensor k, kiln_tensor positions, kiln_tensor q_out,

@@ -174,6 +174,7 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 	Index all, group, item, row, column[PER], left[PER];
 	const T *from[HELD];
 	T *to[HELD];
+	bool here[HELD];
 
 	sizes.split(number, all, group, item);
 	const Index batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
@@ -199,9 +200,11 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 			to[h] = call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
 								  k_head * call.k_out_is.head);
 		}
+		/* What is only copied stays where it is. */
+		here[h] = head < sizes.heads && (rotated || !named || from[h] != to[h]);
 #pragma unroll
 		for (int p = 0; p < PER; p++)
-			rope_load<W>(from[h] + column[p], head < sizes.heads ? left[p] : 0, x[h][p]);
+			rope_load<W>(from[h] + column[p], here[h] ? left[p] : 0, x[h][p]);
 	}
 	if (rotated && named) {
 		const Index angle = item * ANGLES;
@@ -223,7 +226,7 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 #pragma unroll
 			for (int v = 0; v < V; v++)
 				x[h][p][v] = named ? x[h][p][v] : Compute(0);
-			rope_store<W>(to[h] + column[p], group * HELD + h < sizes.heads ? left[p] : 0, x[h][p]);
+			rope_store<W>(to[h] + column[p], here[h] ? left[p] : 0, x[h][p]);
 		}
 	}
 	return !named && group == 0 && item == 0;

@@ -318,13 +318,91 @@ static void test_prepared(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- In place: rope, of parts of one tensor ---- */
+
+enum { TOKENS = 5, Q_HEADS = 2, K_HEADS = 1, HEADS = Q_HEADS + 2 * K_HEADS, DIM = 6, HALF = 2 };
+
+/* Heads of qkv from `first` on. */
+static kiln_tensor part(kiln_buffer *qkv, int first, int count)
+{
+	const int64_t sizes[3] = {TOKENS, count, DIM};
+	kiln_tensor tensor = kiln_tensor_make(qkv, (uint64_t)first * DIM * 4, KILN_F32, 3, sizes);
+	tensor.contiguous = 0;
+	tensor.stride[0] = HEADS * DIM;
+	tensor.stride[1] = DIM;
+	tensor.stride[2] = 1;
+	return tensor;
+}
+
+/* Turns q and k of qkv, of which v stays as it is, and the elements of a head behind 2 * HALF. */
+static void check_turned(const float *was, const float *is, const float *cos, const float *sin)
+{
+	for (int at = 0; at < TOKENS * HEADS * DIM; at++) {
+		int token = at / (HEADS * DIM), head = at / DIM % HEADS, i = at % DIM;
+		const float *c = cos + token * HALF, *s = sin + token * HALF;
+		if (head >= Q_HEADS + K_HEADS || i >= 2 * HALF)
+			assert_memory_equal(&is[at], &was[at], 4);
+		else if (i < HALF)
+			near(is[at], was[at] * c[i] - was[at + HALF] * s[i]);
+		else
+			near(is[at], was[at] * c[i - HALF] + was[at - HALF] * s[i - HALF]);
+	}
+}
+
+static void test_in_place(void **state)
+{
+	struct kilnd *daemon = *state;
+	float values[TOKENS * HEADS * DIM], found[TOKENS * HEADS * DIM], cos[TOKENS * HALF];
+	float sin[TOKENS * HALF];
+	const int64_t table[2] = {TOKENS, HALF};
+	kiln_rope_options options = kiln_rope_make();
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	for (int i = 0; i < TOKENS * HEADS * DIM; i++)
+		values[i] = (float)(i * i % 23) - 11;
+	for (int i = 0; i < TOKENS * HALF; i++) {
+		cos[i] = (float)i / 8;
+		sin[i] = 1 - (float)i / 16;
+	}
+	kiln_buffer *qkv = filled(client, values, TOKENS * HEADS * DIM);
+	kiln_buffer *of_cos = filled(client, cos, TOKENS * HALF);
+	kiln_buffer *of_sin = filled(client, sin, TOKENS * HALF);
+	kiln_tensor q = part(qkv, 0, Q_HEADS), k = part(qkv, Q_HEADS, K_HEADS);
+	kiln_tensor c = kiln_tensor_make(of_cos, 0, KILN_F32, 2, table);
+	kiln_tensor s = kiln_tensor_make(of_sin, 0, KILN_F32, 2, table), none = kiln_tensor_none();
+
+	/* The daemon checks the first launches, the device process those of the lane. */
+	for (int i = 0; i < 5; i++) {
+		assert_ok(kiln_write(qkv, 0, values, sizeof(values)));
+		assert_ok(kiln_rope(client, q, c, s, k, none, q, k, &options));
+		assert_ok(kiln_read(qkv, 0, found, sizeof(found)));
+		check_turned(values, found, cos, sin);
+	}
+	assert_true(info_int(client, "counters.lane_launches") > 0);
+	/* Each in its own place, or nowhere. */
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(kiln_rope(client, q, c, s, k, none, q, part(qkv, 1, 1), &options),
+						 KILN_EINVAL);
+		assert_sentence("q and k_out overlap");
+		assert_int_equal(kiln_rope(client, k, c, s, part(qkv, 0, 1), none, part(qkv, 0, 1),
+								   part(qkv, 3, 1), &options),
+						 KILN_EINVAL);
+		assert_sentence("k and q_out overlap");
+		assert_int_equal(kiln_rope(client, q, c, s, none, none, part(qkv, 1, 2), none, &options),
+						 KILN_EINVAL);
+		assert_sentence("q and q_out overlap");
+	}
+	assert_ok(kiln_rope(client, q, c, s, k, none, q, part(qkv, 3, 1), &options));
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_required),
-		HARNESS_TEST(test_each_operator),
-		HARNESS_TEST(test_optional),
-		HARNESS_TEST(test_prepared),
+		HARNESS_TEST(test_required), HARNESS_TEST(test_each_operator), HARNESS_TEST(test_optional),
+		HARNESS_TEST(test_prepared), HARNESS_TEST(test_in_place),
 	};
 
 	harness_begin(120);

@@ -49,6 +49,12 @@ class Softmax(Case):
                      numpy.broadcast_to(x[:1], x.shape), x[:, :0], x[2:3, 4:5, 1:2]]:
             self.close(kiln.softmax(view), softmax(view) if view.size else view, "f8")
 
+    def test_outputs_are_contiguous(self):
+        x, out = rand((4, 10)), numpy.zeros((4, 100), "f4")
+        with self.assertRaisesRegex(ValueError, "out must be contiguous"):
+            kiln.softmax(x, out=out[:, ::10])
+        self.assertFalse(out.any())
+
     def test_read_only(self):
         x = rand((3, 5))
         x.flags.writeable = False

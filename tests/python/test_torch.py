@@ -205,6 +205,15 @@ class Torch(unittest.TestCase):
                 torch.testing.assert_close(turn(mine), theirs(x))
                 self.assertTrue(mine.is_contiguous())
 
+        whole = qkv.clone()
+        q, k, v = (part.unflatten(-1, (-1, 8)) for part in whole.split([32, 16, 16], -1))
+        expected, before = (theirs(q), theirs(k)), v.clone()
+        got = kiln.rope(q, cos[:, :4], sin[:, :4], k, out=q, k_out=k)
+        self.assertIs(got[0], q)
+        torch.testing.assert_close((q, k, v), (*expected, before))
+        with self.assertRaisesRegex(ValueError, "out must be contiguous"):
+            kiln.rope(q, cos[:, :4], sin[:, :4], out=torch.zeros(2, 7, 4, 80)[..., ::10])
+
     def test_grad_is_not_lost(self):
         x = torch.randn(3, 4, requires_grad=True)
         self.assertTrue(kiln.softmax(x).requires_grad)

@@ -59,6 +59,23 @@ static char *pack(const struct view *view, int axis, const char *from, char *to,
 	return to;
 }
 
+/* Copies the elements of a strided tensor, and not what lies between them, to a like one. */
+static void copy_elements(const struct view *view, int axis, const char *from, char *to,
+						  size_t size)
+{
+	int64_t step = axis < view->rank ? view->stride[axis] * (int64_t)size : 0;
+	if (axis == view->rank) {
+		memcpy(to, from, size);
+		return;
+	}
+	if (axis == view->rank - 1 && view->stride[axis] == 1) {
+		memcpy(to, from, (size_t)view->shape[axis] * size);
+		return;
+	}
+	for (int64_t i = 0; i < view->shape[axis]; i++)
+		copy_elements(view, axis + 1, from + i * step, to + i * step, size);
+}
+
 /* The parts of one call; all but the fields that say so without the GIL. */
 struct copied {
 	struct connection *connection;
@@ -98,13 +115,28 @@ static int copy_out(const struct copied *copied, int i)
 {
 	const struct connection *connection = copied->connection;
 	const struct prepared_operand *is = &copied->prepared->operands[i];
-	char *to = copied->problem->operands[i].view.data;
+	const struct view *view = &copied->problem->operands[i].view;
+	size_t size = kiln_dtype_size(view->dtype);
+	bool apart = !view_contiguous(view);
 	if (is->bytes == 0)
 		return KILN_OK;
-	if (!connection->arena_map)
-		return kiln_read(connection->arena, is->room, to, is->bytes);
-	memcpy(to, connection->arena_map + is->room, is->bytes);
-	return KILN_OK;
+	if (connection->arena_map) {
+		if (apart)
+			copy_elements(view, 0, connection->arena_map + is->room, view->data, size);
+		else
+			memcpy(view->data, connection->arena_map + is->room, is->bytes);
+		return KILN_OK;
+	}
+	if (!apart)
+		return kiln_read(connection->arena, is->room, view->data, is->bytes);
+	char *room = malloc(is->bytes);
+	if (!room)
+		return KILN_ENOMEM;
+	int status = kiln_read(connection->arena, is->room, room, is->bytes);
+	if (status == KILN_OK)
+		copy_elements(view, 0, room, view->data, size);
+	free(room);
+	return status;
 }
 
 static int begin(struct copied *copied, kiln_ticket *ticket)

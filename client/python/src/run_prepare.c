@@ -178,7 +178,8 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 		tensor->shape[tensor->rank++] = first->shape[i];
 }
 
-/* Elements that lie thinly, or backwards, are copied one by one and then lie side by side. */
+/* Elements of an input that lie thinly, or backwards, are copied one by one and then lie side by
+ * side. */
 static bool is_packed(const struct view *view)
 {
 	for (int i = 0; i < view->rank; i++)
@@ -206,8 +207,9 @@ static void describe(const struct problem *problem, const struct connection *con
 	unsigned place = run_place(connection, view, operand->role);
 	tensor->dtype = view->dtype;
 	tensor->rank = view->rank;
-	tensor->contiguous = view_contiguous(view) ||
-						 (view->device == VIEW_HOST && !(place & PLACE_SHARED) && is_packed(view));
+	tensor->contiguous =
+		view_contiguous(view) || (operand->role == ROLE_INPUT && view->device == VIEW_HOST &&
+								  !(place & PLACE_SHARED) && is_packed(view));
 	if (place & PLACE_SHARED && place >> 8 != 16)
 		tensor->offset = place >> 8;
 	memcpy(tensor->shape, view->shape, sizeof(tensor->shape));

@@ -13,6 +13,7 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "call_state.h"
+#include "client/wire/byte_range.h"
 #include "work.h"
 
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
@@ -96,11 +97,12 @@ uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset)
 	return alignment;
 }
 
-bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
-					uint64_t b_bytes)
+bool buffer_overlap(const struct work_operand *a, const struct kernel_extent *a_extent,
+					const struct work_operand *b, const struct kernel_extent *b_extent)
 {
 	const struct buffer *x = a->buffer, *y = b->buffer;
-	uint64_t x_at = a->offset, y_at = b->offset;
+	struct byte_range one = {a->offset, a_extent->bytes, a_extent->period, a_extent->width};
+	struct byte_range other = {b->offset, b_extent->bytes, b_extent->period, b_extent->width};
 	if (x != y) {
 		bool numbered = x->kind == BUFFER_LENT_IPC || x->kind == BUFFER_LENT_POOL;
 		bool one_allocation = numbered && x->kind == y->kind &&
@@ -108,10 +110,10 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 							  !memcmp(x->memory.handle, y->memory.handle, sizeof(x->memory.handle));
 		if (!one_allocation)
 			return false;
-		x_at += x->memory.offset;
-		y_at += y->memory.offset;
+		one.at += x->memory.offset;
+		other.at += y->memory.offset;
 	}
-	return a_bytes && b_bytes && x_at < y_at + b_bytes && y_at < x_at + a_bytes;
+	return byte_range_meets(&one, &other);
 }
 
 /* ---- Places ---- */

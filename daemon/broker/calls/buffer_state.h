@@ -46,8 +46,8 @@ struct buffer {
 /* The alignment of an address in it, 16 at most. */
 uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
 /* Says whether two operands share a byte, also through two buffers lent from one allocation. */
-bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
-					uint64_t b_bytes);
+bool buffer_overlap(const struct work_operand *a, const struct kernel_extent *a_extent,
+					const struct work_operand *b, const struct kernel_extent *b_extent);
 /* Returns the session's buffers one by one, then NULL; *cursor begins as 0. */
 struct buffer *buffer_next(const struct session *session, size_t *cursor);
 /* Sees that the buffer is in one of the session's device processes: PLACED, PLACING (work_pump() is

@@ -406,17 +406,24 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	const struct kernel_plan *plan = &work->kernel->plan;
 	int count = work->call->graph ? 0 : plan->operand_count;
 	int64_t alignments[KERNEL_MAX_OPERANDS], extents[KERNEL_MAX_OPERANDS];
+	int64_t overs[KERNEL_MAX_OPERANDS], periods[KERNEL_MAX_OPERANDS], widths[KERNEL_MAX_OPERANDS];
 	if (!work->bound || !lane || lane->state != LANE_OPEN)
 		return 0;
 	for (int i = 0; i < count; i++) {
 		alignments[i] = plan->extents[i].alignment ? plan->extents[i].alignment : 1;
 		extents[i] = (int64_t)plan->extents[i].bytes;
+		overs[i] = plan->extents[i].over;
+		periods[i] = (int64_t)plan->extents[i].period;
+		widths[i] = (int64_t)plan->extents[i].width;
 	}
 	wire_put_uint(out, "bound", work->bound);
 	wire_put_uint(out, "generation", lane->generation);
 	wire_put_bool(out, "reports", !work->call->graph && plan->report.indices > 0);
 	wire_put_ints(out, "alignments", alignments, count);
 	wire_put_ints(out, "extents", extents, count);
+	wire_put_ints(out, "overs", overs, count);
+	wire_put_ints(out, "periods", periods, count);
+	wire_put_ints(out, "widths", widths, count);
 	if (lane->given)
 		return 0;
 	lane->given = true;

@@ -13,6 +13,15 @@ bool operand_left_out(const struct kernel_problem *problem, int i)
 	return i >= problem->tensor_count || problem->tensors[i].dtype == KILN_DTYPE_NONE;
 }
 
+/* Lies an output in the place of the input that it may lie in? */
+static bool is_over(const struct kernel_plan *plan, const struct work_operand *operands, int input,
+					int output)
+{
+	return plan->extents[output].over == input + 1 &&
+		   operands[input].buffer == operands[output].buffer &&
+		   operands[input].offset == operands[output].offset;
+}
+
 int operands_check(const struct kernel_plan *plan, const struct work_operand *operands,
 				   char error[KERNEL_ERROR_MAX])
 {
@@ -32,8 +41,8 @@ int operands_check(const struct kernel_plan *plan, const struct work_operand *op
 	for (int i = 0; i < plan->operand_count; i++)
 		for (int k = 0; k < plan->operand_count; k++) {
 			if (i == k || !plan->extents[k].written || !operands[i].buffer || !operands[k].buffer ||
-				!buffer_overlap(&operands[i], plan->extents[i].bytes, &operands[k],
-								plan->extents[k].bytes))
+				is_over(plan, operands, i, k) ||
+				!buffer_overlap(&operands[i], &plan->extents[i], &operands[k], &plan->extents[k]))
 				continue;
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s and %s overlap in %s; an output may share no byte with another "

@@ -182,6 +182,11 @@ static void put_arguments(struct wire_out *message, const struct work *work, boo
 		wire_put_uint(message, NULL, extent->bytes);
 		wire_put_uint(message, NULL, extent->alignment ? extent->alignment : 1);
 		wire_put_int(message, NULL, extent->written);
+		if (extent->over || extent->period) {
+			wire_put_uint(message, NULL, extent->over);
+			wire_put_uint(message, NULL, extent->period);
+			wire_put_uint(message, NULL, extent->width);
+		}
 		wire_list_end(message);
 	}
 	wire_list_end(message);

@@ -5,6 +5,7 @@
  * This file reads the process's copy of an entry, because the client may write to the ring at any
  * time.  An entry can name only buffers, calls and graphs that its session owns.
  */
+#include "client/wire/byte_range.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "executor.h"
@@ -146,16 +147,25 @@ void exec_entry_finish(struct exec *executor, struct exec_lane *lane,
 /* ---- Entries ---- */
 
 /* Two different buffers may be parts of the same allocation of another process. */
-static bool share_a_byte(const struct exec_buffer *a, uint64_t a_at, uint64_t a_bytes,
-						 const struct exec_buffer *b, uint64_t b_at, uint64_t b_bytes)
+static bool share_a_byte(const struct exec_template *bound, const struct exec_place *places,
+						 int output, int other)
 {
+	const struct exec_operand *x = &bound->operands[output], *y = &bound->operands[other];
+	const struct exec_buffer *a = places[output].found, *b = places[other].found;
+	struct byte_range one = {places[output].offset, x->bytes, x->period, x->width};
+	struct byte_range two = {places[other].offset, y->bytes, y->period, y->width};
+
+	if (a == b && x->over == (uint32_t)other + 1 && byte_range_is(&one, &two))
+		return false; /* each element in its own place */
+	if (a == b && y->over == (uint32_t)output + 1 && byte_range_is(&one, &two))
+		return false;
 	if (a != b) {
 		if (!a->origin || a->origin != b->origin)
 			return false;
-		a_at += a->at;
-		b_at += b->at;
+		one.at += a->at;
+		two.at += b->at;
 	}
-	return a_bytes && b_bytes && a_at < b_at + b_bytes && b_at < a_at + a_bytes;
+	return byte_range_meets(&one, &two);
 }
 
 static int check_overlap(const struct exec_template *bound, const struct exec_place *places,
@@ -166,9 +176,7 @@ static int check_overlap(const struct exec_template *bound, const struct exec_pl
 		if (!operands[i].written || !places[i].found)
 			continue;
 		for (int k = 0; k < bound->operand_count; k++)
-			if (i != k && places[k].found &&
-				share_a_byte(places[i].found, places[i].offset, operands[i].bytes, places[k].found,
-							 places[k].offset, operands[k].bytes))
+			if (i != k && places[k].found && share_a_byte(bound, places, i, k))
 				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 								 "%s and %s overlap; an output may share no byte with another "
 								 "operand",

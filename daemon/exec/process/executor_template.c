@@ -67,12 +67,13 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 	return KILN_OK;
 }
 
-/* Reads one operand: [buffer, offset, extent, alignment, written]. */
+/* Reads one operand: [buffer, offset, extent, alignment, written], and over, period, width where
+ * they are not 0. */
 static int read_operand(const msgpack_object *item, uint32_t number, struct exec_operand *operand,
 						struct exec_place *place, struct exec_request *request)
 {
-	uint64_t v[5];
-	if (!read_uints(item, v, 5))
+	uint64_t v[8] = {0};
+	if (!read_uints(item, v, wire_count(item) == 8 ? 8 : 5))
 		return exec_refuse(request, KILN_EPROTO,
 						   "operand %u is not [buffer, offset, extent, alignment, written]",
 						   number);
@@ -84,6 +85,9 @@ static int read_operand(const msgpack_object *item, uint32_t number, struct exec
 	operand->bytes = v[2];
 	operand->alignment = (uint32_t)v[3];
 	operand->written = v[4] != 0;
+	operand->over = (uint32_t)v[5];
+	operand->period = v[6];
+	operand->width = v[7];
 	return KILN_OK;
 }
 

@@ -10,7 +10,8 @@
 /* An operand before its place in memory is known. */
 struct exec_operand {
 	uint64_t bytes; /* from its first element on */
-	uint32_t alignment;
+	uint64_t period, width;
+	uint32_t alignment, over; /* as in struct kernel_extent */
 	bool written;
 	char name[16];
 };

@@ -29,6 +29,9 @@ static void put_operands(struct wire_out *out, const struct kernel_plan *plan)
 		wire_put_uint(out, "bytes", extent->bytes);
 		wire_put_uint(out, "align", extent->alignment ? extent->alignment : 1);
 		wire_put_bool(out, "written", extent->written);
+		wire_put_uint(out, "over", extent->over);
+		wire_put_uint(out, "period", extent->period);
+		wire_put_uint(out, "width", extent->width);
 		wire_map_end(out);
 	}
 	wire_list_end(out);

@@ -144,6 +144,26 @@ static int check_inner(const struct kernel_problem *problem, int operand,
 	return KILN_OK;
 }
 
+bool rope_lies_alike(const struct kernel_tensor *a, const struct kernel_tensor *b)
+{
+	for (int k = 0; k < a->rank; k++)
+		if (a->shape[k] > 1 && a->stride[k] != b->stride[k])
+			return false;
+	return true;
+}
+
+/* An output is contiguous, or as its input, whose place it may have. */
+static int check_output(const struct kernel_problem *problem, int output, int input,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *to = &problem->tensors[output];
+	int status = rows_check_like(problem, output, input, error);
+
+	if (!status && rope_lies_alike(to, &problem->tensors[input]) && plan_is_distinct(to))
+		return KILN_OK;
+	return status ? status : rows_check_contiguous(problem, output, error);
+}
+
 static int check_layouts(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	static const int inputs[] = {ROPE_Q, ROPE_COS, ROPE_SIN, ROPE_K};
@@ -153,17 +173,14 @@ static int check_layouts(const struct kernel_problem *problem, char error[KERNEL
 		if (rope_has(problem, inputs[i]))
 			status = check_inner(problem, inputs[i], error);
 	if (!status)
-		status = rows_check_like(problem, ROPE_Q_OUT, ROPE_Q, error);
-	if (!status)
-		status = rows_check_contiguous(problem, ROPE_Q_OUT, error);
+		status = check_output(problem, ROPE_Q_OUT, ROPE_Q, error);
 	if (!status && rope_has(problem, ROPE_K) != rope_has(problem, ROPE_K_OUT))
 		return plan_refuse(error, KILN_EINVAL, "rope: there is %s; it goes with %s",
 						   rope_has(problem, ROPE_K) ? "k and no k_out" : "k_out and no k",
 						   rope_has(problem, ROPE_K) ? "its result" : "what is rotated");
 	if (status || !rope_has(problem, ROPE_K))
 		return status;
-	status = rows_check_like(problem, ROPE_K_OUT, ROPE_K, error);
-	return status ? status : rows_check_contiguous(problem, ROPE_K_OUT, error);
+	return check_output(problem, ROPE_K_OUT, ROPE_K, error);
 }
 
 /* rank: of the operand without a batch; token, head: its dimensions, -1 for none, without one. */
