@@ -178,14 +178,28 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 		tensor->shape[tensor->rank++] = first->shape[i];
 }
 
+/* Does an output lie as the input does, so that it may be written in place? */
+static bool has_like_output(const struct problem *problem, const struct view *view)
+{
+	for (int i = 0; i < problem->count; i++) {
+		const struct view *other = &problem->operands[i].view;
+		if (problem->operands[i].role == ROLE_GIVEN && other->rank == view->rank &&
+			memcmp(other->shape, view->shape, (size_t)view->rank * sizeof(int64_t)) == 0 &&
+			memcmp(other->stride, view->stride, (size_t)view->rank * sizeof(int64_t)) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Elements of an input that lie thinly, or backwards, are copied one by one and then lie side by
  * side. */
-static bool is_packed(const struct view *view)
+static bool is_packed(const struct problem *problem, const struct view *view)
 {
 	for (int i = 0; i < view->rank; i++)
 		if (view->stride[i] < 0)
 			return true;
-	return view_span(view) / 2 > (uint64_t)view_count(view) * kiln_dtype_size(view->dtype);
+	return view_span(view) / 2 > (uint64_t)view_count(view) * kiln_dtype_size(view->dtype) &&
+		   !has_like_output(problem, view);
 }
 
 static void describe(const struct problem *problem, const struct connection *connection, int i,
@@ -209,7 +223,7 @@ static void describe(const struct problem *problem, const struct connection *con
 	tensor->rank = view->rank;
 	tensor->contiguous =
 		view_contiguous(view) || (operand->role == ROLE_INPUT && view->device == VIEW_HOST &&
-								  !(place & PLACE_SHARED) && is_packed(view));
+								  !(place & PLACE_SHARED) && is_packed(problem, view));
 	if (place & PLACE_SHARED && place >> 8 != 16)
 		tensor->offset = place >> 8;
 	memcpy(tensor->shape, view->shape, sizeof(tensor->shape));
