@@ -317,6 +317,8 @@ class Map(unittest.TestCase):
         self.assertEqual((y.shape, y.dtype, y.device.type), ((4, 5), torch.bool, "meta"))
         y = kiln.map("\n\ty max= x[i,j]", x=torch.empty(4, 6, device="meta"))
         self.assertEqual((y.shape, y.device.type), ((), "meta"))
+        y = kiln.map("y = max[i,j](x[i,j]) > 2", x=torch.empty(4, 6, device="meta"))
+        self.assertEqual((y.shape, y.dtype), ((), torch.bool))
         with self.assertRaisesRegex(kiln.InvalidArgument, "there is no function sine"):
             kiln.map("y[i] = sine(x[i])", x=torch.empty(4, device="meta"))
 

@@ -59,9 +59,11 @@ def _number(value):
 
 @functools.lru_cache(maxsize=1024)
 def _dtype(statement, operands, scalars, like):
+    # A single element may be the maximum of something, and not of nothing.
+    size = 0 if re.match(r"\s*\w+\s*\[\s*\w", statement) else 1
     with _disable_current_modes():
         def empty(rank, dtype):
-            return torch.empty((0,) * rank, dtype=dtype)
+            return torch.empty((size,) * rank, dtype=dtype)
 
         return _map.run(statement, {name: empty(*rest) for name, *rest in operands}, dict(scalars),
                         None if like is None else empty(*like), "zero", None).dtype

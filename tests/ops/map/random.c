@@ -43,6 +43,11 @@ static const struct form forms[] = {
 	{"y[j] max= x[i,j]", "x,y", 1, {"ij", "j"}, ANY},
 	{"y[i] min= abs(x[i,j])", "x,y", 1, {"ij", "i"}, ANY},
 	{"y[j] min= x[i,j]", "x,y", 1, {"ij", "j"}, ANY},
+	{"y[i,j] = x[i,j] - max[k](x[i,k])", "x,y", 1, {"ij", "ij"}, ANY},
+	{"y[i,j] = x[i,j] * 2 - min[k](x[k,j])", "x,y", 1, {"ij", "ij"}, ANY},
+	{"y[i,j] = x[i,j] * sum[k](x[i,k] * b[k]) + b[j]", "x,b,y", 2, {"ij", "j", "ij"}, FLOATS},
+	{"y[i,k] = sum[j](x[i,j,k]) - b[k]", "x,b,y", 2, {"ijk", "k", "ik"}, FLOATS},
+	{"y[j,k] = max[l](x[j,l]) - sum[i](b[i,k])", "x,b,y", 2, {"ji", "ik", "jk"}, FLOATS},
 };
 
 static void set_operands(struct cases_case *c, const struct form *form, const kiln_dtype dtypes[3],
