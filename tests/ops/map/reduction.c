@@ -35,37 +35,37 @@ static int find_end(const struct eval *eval, int first)
 	return 0;
 }
 
-/* The reduction's own indices, each a new one, wherever they stand in it. */
-static bool name_own(struct eval *eval, int first, int end, uint32_t *own)
+/* The reduction's own indices, each a new one, wherever they stand in it; false: a list of them
+ * does not follow its name. */
+static bool name_own(struct eval *eval, int first, int end)
 {
-	for (int i = first + 2; i < end && !eval_is_sign(&eval->token[i], "]"); i++) {
-		if (eval->token[i].kind != EVAL_INDEX)
-			continue;
-		if (eval->token[i].which < 0) {
-			if (eval->indices == EVAL_INDICES)
-				return false;
-			memcpy(eval->index[eval->indices], eval->token[i].text, EVAL_NAME);
-			eval->extent[eval->indices] = -1;
-			for (int k = i; k < end; k++)
-				if (eval->token[k].kind == EVAL_INDEX &&
-					!strcmp(eval->token[k].text, eval->token[i].text))
-					eval->token[k].which = eval->indices;
-			eval->indices++;
-		}
-		*own |= UINT32_C(1) << eval->token[i].which;
+	for (int i = first + 2; i < end; i += 2) {
+		if (eval->token[i].kind != EVAL_INDEX || eval->token[i].which >= 0 ||
+			eval->indices == EVAL_INDICES)
+			return false;
+		memcpy(eval->index[eval->indices], eval->token[i].text, EVAL_NAME);
+		eval->extent[eval->indices] = -1;
+		for (int k = i; k < end; k++)
+			if (eval->token[k].kind == EVAL_INDEX &&
+				!strcmp(eval->token[k].text, eval->index[eval->indices]))
+				eval->token[k].which = eval->indices;
+		eval->indices++;
+		if (eval_is_sign(&eval->token[i + 1], "]"))
+			return eval_is_sign(&eval->token[i + 2], "(");
+		if (!eval_is_sign(&eval->token[i + 1], ","))
+			return false;
 	}
-	return true;
+	return false;
 }
 
 bool eval_find_own(struct eval *eval)
 {
 	for (int i = eval->right; i < eval->tokens; i++) {
 		struct eval_token *token = &eval->token[i];
-		uint32_t own = 0;
 		if (token->kind != EVAL_REDUCTION)
 			continue;
 		if (eval->reductions == EVAL_REDUCTIONS || !find_end(eval, i) ||
-			!name_own(eval, i, find_end(eval, i), &own))
+			!name_own(eval, i, find_end(eval, i)))
 			return false;
 		token->which = eval->reductions++;
 		memset(&eval->reduction[token->which], 0, sizeof(eval->reduction[0]));
@@ -85,8 +85,10 @@ void eval_find_depends(struct eval *eval)
 		for (int k = i; k < reduction->end; k++) {
 			if (eval->token[k].kind == EVAL_INDEX)
 				reduction->depends |= UINT32_C(1) << eval->token[k].which;
-			if (eval->token[k].kind == EVAL_REDUCTION)
-				name_own(eval, k, find_end(eval, k), &own);
+			for (int n = k + 2;
+				 eval->token[k].kind == EVAL_REDUCTION && !eval_is_sign(&eval->token[n - 1], "]");
+				 n += 2)
+				own |= UINT32_C(1) << eval->token[n].which;
 		}
 		reduction->depends &= ~own;
 	}
