@@ -748,31 +748,38 @@ static inline int kiln_run_map(kiln_client *client, const char *statement,
 /*
  * cumsum (x, y): y[k] = x[0] + .. + x[k] along an axis; f16 and bf16 are added up in f32, and i32
  * and i64 wrap.
- * axis: the dimension to go along, from the end if below 0 (default -1)
+ * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
+ * element itself out of its sum; reverse: 1 to add up from the end
  */
-static inline int kiln_cumsum(kiln_client *client, kiln_tensor x, kiln_tensor y, int64_t axis)
+static inline int kiln_cumsum(kiln_client *client, kiln_tensor x, kiln_tensor y, int64_t axis,
+							  int64_t exclusive, int64_t reverse)
 {
 	kiln_tensor tensors[2];
-	kiln_attr attrs[1];
+	kiln_attr attrs[3];
 	tensors[0] = x;
 	tensors[1] = y;
 	attrs[0] = kiln_attr_int("axis", axis);
-	return kiln_run(client, "cumsum", tensors, 2, attrs, 1);
+	attrs[1] = kiln_attr_int("exclusive", exclusive);
+	attrs[2] = kiln_attr_int("reverse", reverse);
+	return kiln_run(client, "cumsum", tensors, 2, attrs, 3);
 }
 
 /*
  * cumsum_backward (dy, dx): dx[k] = dy[k] + .. + dy[last] along an axis, added up as in cumsum.
- * axis: the dimension to go along, from the end if below 0 (default -1)
+ * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
+ * element itself out of its sum; reverse: 1 if the sums were added up from the end
  */
 static inline int kiln_cumsum_backward(kiln_client *client, kiln_tensor dy, kiln_tensor dx,
-									   int64_t axis)
+									   int64_t axis, int64_t exclusive, int64_t reverse)
 {
 	kiln_tensor tensors[2];
-	kiln_attr attrs[1];
+	kiln_attr attrs[3];
 	tensors[0] = dy;
 	tensors[1] = dx;
 	attrs[0] = kiln_attr_int("axis", axis);
-	return kiln_run(client, "cumsum_backward", tensors, 2, attrs, 1);
+	attrs[1] = kiln_attr_int("exclusive", exclusive);
+	attrs[2] = kiln_attr_int("reverse", reverse);
+	return kiln_run(client, "cumsum_backward", tensors, 2, attrs, 3);
 }
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 /*
  * cumsum.cuh: y[k] = the sum of x[0] .. x[k] along rows; REVERSE: of x[k] to the end, which is the
- * backward.  f16 and bf16 are added up in f32 and rounded once; integers wrap.
+ * backward; exclusive: without x[k].  f16 and bf16 are added up in f32 and rounded once; integers
+ * wrap.
  *
  *   rows      a row's elements lie side by side in y: SIZE threads scan a row, HELD vectors each
  *   columns   rows lie side by side: LANES vectors of rows, of which SPLIT threads share each
@@ -91,7 +92,7 @@ DEVICE Sum cumsum_lanes(Sum mine, int lane)
  */
 template <int V, int HELD, int WIDTH, bool BLOCK, bool REVERSE, typename T, typename At>
 DEVICE void cumsum_rows_of(const T *x, T *y, i64 rows, i64 columns, i64 x_step, int size, int side,
-						   At at)
+						   bool exclusive, At at)
 {
 	typedef typename cumsum_sum<T>::type Sum;
 	static_assert(!BLOCK || WIDTH == 32, "whole warps share a row");
@@ -160,8 +161,13 @@ DEVICE void cumsum_rows_of(const T *x, T *y, i64 rows, i64 columns, i64 x_step, 
 					before_held += __shfl_sync(0xffffffffu, upto[h], WIDTH - 1, WIDTH);
 				}
 #pragma unroll
-				for (int v = 0; v < V; v++)
-					sum[h][v] += before;
+				for (int i = V - 1; i >= 0; i--) {
+					const int v = REVERSE ? V - 1 - i : i, last = REVERSE ? v + 1 : v - 1;
+					if (exclusive)
+						sum[h][v] = i > 0 ? before + sum[h][i > 0 ? last : v] : before;
+					else
+						sum[h][v] += before;
+				}
 				if (begin[h] >= 0)
 					cumsum_store(y + offset[1] + begin[h], sum[h]);
 			}
@@ -179,7 +185,7 @@ DEVICE void cumsum_rows_of(const T *x, T *y, i64 rows, i64 columns, i64 x_step, 
  * most. */
 template <int V, int HELD, int LANES, int SPLIT, bool REVERSE, typename T, typename At>
 DEVICE void cumsum_columns_of(const T *x, T *y, i64 rows, i64 columns, i64 x_step, i64 y_step,
-							  int split, At at)
+							  int split, bool exclusive, At at)
 {
 	typedef typename cumsum_sum<T>::type Sum;
 	__shared__ Sum shared[2][SPLIT][LANES * V]; /* in turn, so that one barrier a step will do */
@@ -236,11 +242,14 @@ DEVICE void cumsum_columns_of(const T *x, T *y, i64 rows, i64 columns, i64 x_ste
 				turn ^= 1;
 			}
 #pragma unroll
-			for (int i = 0; i < HELD; i++) {
+			for (int i = HELD - 1; i >= 0; i--) {
 				const i64 column = REVERSE ? columns - 1 - begin - i : begin + i;
 #pragma unroll
 				for (int v = 0; v < V; v++)
-					sum[i][v] += before[v];
+					if (exclusive)
+						sum[i][v] = i > 0 ? before[v] + sum[i > 0 ? i - 1 : 0][v] : before[v];
+					else
+						sum[i][v] += before[v];
 				if (here && begin + i < columns)
 					cumsum_store(y + offset[1] + column * y_step, sum[i]);
 			}
@@ -259,46 +268,48 @@ struct CumsumPlaces {
 	}
 };
 
-template <typename T, int V, int HELD, int SIZE, int ROWS, bool REVERSE, i64 COLUMNS, i64 X_STEP,
-		  class DIMS, class X, class Y, typename Index>
+template <typename T, int V, int HELD, int SIZE, int ROWS, bool REVERSE, bool EXCLUSIVE,
+		  i64 COLUMNS, i64 X_STEP, class DIMS, class X, class Y, typename Index>
 __global__ LAUNCH_BOUNDS(SIZE *ROWS) void cumsum_rows(const T *x, T *y, i64 rows)
 {
 	static_assert(SIZE <= 32 || (ROWS == 1 && SIZE / 32 * HELD <= 32), "a warp scans the totals");
 	cumsum_rows_of<V, HELD, (SIZE < 32 ? SIZE : 32), (SIZE > 32), REVERSE>(
-		x, y, rows, COLUMNS, X_STEP, SIZE, ROWS, CumsumPlaces<DIMS, X, Y, Index>{});
+		x, y, rows, COLUMNS, X_STEP, SIZE, ROWS, EXCLUSIVE, CumsumPlaces<DIMS, X, Y, Index>{});
 }
 
-template <typename T, int V, int HELD, int LANES, int SPLIT, bool REVERSE, i64 COLUMNS, i64 X_STEP,
-		  i64 Y_STEP, class DIMS, class X, class Y, typename Index>
+template <typename T, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EXCLUSIVE,
+		  i64 COLUMNS, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y, typename Index>
 __global__ LAUNCH_BOUNDS(LANES *SPLIT) void cumsum_columns(const T *x, T *y, i64 rows)
 {
 	cumsum_columns_of<V, HELD, LANES, SPLIT, REVERSE>(x, y, rows, COLUMNS, X_STEP, Y_STEP, SPLIT,
-													  CumsumPlaces<DIMS, X, Y, Index>{});
+													  EXCLUSIVE, CumsumPlaces<DIMS, X, Y, Index>{});
 }
 
 /* THREADS: of a block, at most.  BLOCK: all of them share a row; if not, each warp has one. */
 template <typename T, int V, int HELD, int THREADS, bool BLOCK, bool REVERSE>
 __global__ LAUNCH_BOUNDS(THREADS) void cumsum_rows_generic(const T *x, T *y, i64 rows, i64 columns,
 														   i64 x_step, SPACE_SIZES(u64),
-														   SPACE_STRIDES(xs), SPACE_STRIDES(ys))
+														   SPACE_STRIDES(xs), SPACE_STRIDES(ys),
+														   u32 exclusive)
 {
 	const Space<2, u64> space{SPACE_SIZES_MADE(u64),
 							  {SPACE_STRIDES_MADE(xs), SPACE_STRIDES_MADE(ys)}};
 	const int threads = static_cast<int>(blockDim.x);
 	cumsum_rows_of<V, HELD, 32, BLOCK, REVERSE>(
-		x, y, rows, columns, x_step, BLOCK ? threads : 32, BLOCK ? 1 : threads / 32,
+		x, y, rows, columns, x_step, BLOCK ? threads : 32, BLOCK ? 1 : threads / 32, exclusive,
 		[&](i64 number, i64(&offset)[2]) { space.at(static_cast<u64>(number), offset); });
 }
 
 template <typename T, int V, int HELD, int LANES, int SPLIT, bool REVERSE>
-__global__
-LAUNCH_BOUNDS(LANES *SPLIT) void cumsum_columns_generic(const T *x, T *y, i64 rows, i64 columns,
-														i64 x_step, i64 y_step, SPACE_SIZES(u64),
-														SPACE_STRIDES(xs), SPACE_STRIDES(ys))
+__global__ LAUNCH_BOUNDS(LANES *SPLIT) void cumsum_columns_generic(const T *x, T *y, i64 rows,
+																   i64 columns, i64 x_step,
+																   i64 y_step, SPACE_SIZES(u64),
+																   SPACE_STRIDES(xs),
+																   SPACE_STRIDES(ys), u32 exclusive)
 {
 	const Space<2, u64> space{SPACE_SIZES_MADE(u64),
 							  {SPACE_STRIDES_MADE(xs), SPACE_STRIDES_MADE(ys)}};
 	cumsum_columns_of<V, HELD, LANES, SPLIT, REVERSE>(
-		x, y, rows, columns, x_step, y_step, static_cast<int>(blockDim.x) / LANES,
+		x, y, rows, columns, x_step, y_step, static_cast<int>(blockDim.x) / LANES, exclusive,
 		[&](i64 number, i64(&offset)[2]) { space.at(static_cast<u64>(number), offset); });
 }

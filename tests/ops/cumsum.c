@@ -4,6 +4,8 @@
  *   cumsum           y[k] = x[0] + .. + x[k]
  *   cumsum_backward  dx[k] = dy[k] + .. + dy[last]
  *
+ * reverse: each from the other end; exclusive: each without the element itself.
+ *
  * Integers wrap, so each bit is given.  Floats are added up in f32 or f64 in some order: k + 1
  * numbers take k additions, each of which rounds a partial sum, and no partial sum is larger than
  * the sum of magnitudes.  Few of the roundings go the same way, so a result may be off by 16 + 8 *
@@ -17,6 +19,11 @@
 static bool is_backward(const struct cases_case *c)
 {
 	return strcmp(c->op->name, "cumsum_backward") == 0;
+}
+
+static bool is_from_end(const struct cases_case *c)
+{
+	return is_backward(c) != (reference_int(c, "reverse", 0) != 0);
 }
 
 static bool is_float(kiln_dtype dtype)
@@ -59,35 +66,41 @@ static struct line line_of(const struct cases_operand *operand, int axis, int64_
 static void add_floats(const struct reference *r, struct line from, struct line to, int64_t count)
 {
 	kiln_dtype dtype = r->c->operand[0].dtype;
-	bool backward = is_backward(r->c);
+	bool from_end = is_from_end(r->c), without = reference_int(r->c, "exclusive", 0) != 0;
 	long double sum = 0, magnitude = 0;
 
 	for (int64_t i = 0; i < count; i++) {
-		int64_t k = backward ? count - 1 - i : i;
+		int64_t k = from_end ? count - 1 - i : i;
 		double x = cases_get(dtype, r->memory[0], from.first + k * from.step), value, roundings;
-		sum += x;
-		magnitude += fabs(x);
 		value = (double)sum;
+		sum += x;
+		if (!without) {
+			magnitude += fabs(x);
+			value = (double)sum;
+		}
 		roundings = fmin((double)i, 16 + 8 * sqrt((double)i));
 		reference_value(r, 1, to.first + k * to.step, value,
 						roundings * reference_unit(dtype) * (double)magnitude +
 							reference_rounding(dtype, value) + reference_floor(dtype));
+		if (without)
+			magnitude += fabs(x);
 	}
 }
 
 static void add_integers(const struct reference *r, struct line from, struct line to, int64_t count)
 {
 	size_t size = cases_element(&r->c->operand[0]);
-	bool backward = is_backward(r->c);
-	uint64_t sum = 0;
+	bool from_end = is_from_end(r->c), without = reference_int(r->c, "exclusive", 0) != 0;
+	uint64_t sum = 0, before;
 
 	for (int64_t i = 0; i < count; i++) {
-		int64_t k = backward ? count - 1 - i : i;
+		int64_t k = from_end ? count - 1 - i : i;
 		uint64_t x = 0;
 		/* The lower bytes of a sum depend on the lower bytes alone. */
 		memcpy(&x, (const char *)r->memory[0] + (size_t)(from.first + k * from.step) * size, size);
+		before = sum;
 		sum += x;
-		reference_bytes(r, 1, to.first + k * to.step, &sum);
+		reference_bytes(r, 1, to.first + k * to.step, without ? &before : &sum);
 	}
 }
 
@@ -197,6 +210,23 @@ static void add_layouts(void)
 	}
 }
 
+/* From the other end, and without the element itself. */
+static void add_ends(void)
+{
+	static const struct make_shape shapes[] = {
+		{2, {9, 40}}, {2, {5, 1023}}, {2, {3, 8192}}, {3, {3, 70, 24}}};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(shapes); i++) {
+		struct cases_case *c = cases_add(op_of(i + i / 4), 0);
+		operands(c, dtype_of(i + i / 6), &shapes[i / 2]);
+		if (i / 2 == 3)
+			make_int(c, "axis", 1);
+		make_int(c, "exclusive", i % 3 != 2);
+		make_int(c, "reverse", i % 3 != 0);
+		name(c);
+	}
+}
+
 /* NaN and infinities reach what follows them in their row, and nothing else. */
 static void add_values(void)
 {
@@ -232,6 +262,7 @@ static void add_all(void)
 	add_widths();
 	add_axes();
 	add_layouts();
+	add_ends();
 	add_values();
 	add_timed();
 }
@@ -249,6 +280,10 @@ static void add_random(uint64_t *state, struct cases_case *out)
 			make_random_layout(state, &out->operand[i]);
 	if (make_chance(state, 2))
 		make_int(out, "axis", make_below(state, 2 * shape.rank) - shape.rank);
+	if (make_chance(state, 4))
+		make_int(out, "exclusive", 1);
+	if (make_chance(state, 4))
+		make_int(out, "reverse", 1);
 	name(out);
 }
 
@@ -277,7 +312,7 @@ static void bad_attribute(struct cases_case *c)
 {
 	c->op = &forward;
 	operands(c, KILN_F32, &(struct make_shape){2, {3, 4}});
-	make_int(c, "exclusive", 1);
+	make_int(c, "inclusive", 1);
 }
 
 static void bad_output(struct cases_case *c)
@@ -291,7 +326,9 @@ static const struct cases_refusal refusals[] = {
 	{"cumsum: x is u8; it must be f16, bf16, f32, f64, i32 or i64", bad_dtype},
 	{"cumsum_backward: dy has rank 0; it needs a dimension to go along", bad_rank},
 	{"cumsum: axis is 2; it may be -2 to 1", bad_axis},
-	{"cumsum: there is no attribute \"exclusive\"; those it takes: axis", bad_attribute},
+	{"cumsum: there is no attribute \"inclusive\"; those it takes: axis, "
+	 "exclusive, reverse",
+	 bad_attribute},
 	{"cumsum_backward: dimension 1 has size 4 in dy and 5 in dx; they must agree", bad_output},
 	{NULL, NULL},
 };

@@ -153,6 +153,8 @@ class Others(Case):
     def test_cumsum(self):
         x = rand((3, 50), "f8")
         self.close(kiln.cumsum(x, 1), x.cumsum(1), "f8", 100)
+        back = x[:, ::-1].cumsum(1)[:, ::-1]
+        self.close(kiln.cumsum(x, 1, reverse=True, exclusive=True), back - x, "f8", 1000)
 
     def test_act_mul(self):
         x = rand((3, 50), "f8")

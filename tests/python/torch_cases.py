@@ -49,6 +49,7 @@ def cases():
                                               "lse_square_scale": 0.1, "count": True}),
         ("permute", (x, (2, 0, 1)), {}),
         ("cumsum", (x, 1), {}),
+        ("cumsum", (x, -1), {"exclusive": True, "reverse": True}),
         ("sum", (x, (0, -1)), {}),
         ("mean", (x, 1), {"keepdim": True}),
         ("prod", (x, 1), {}),

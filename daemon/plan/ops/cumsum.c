@@ -2,8 +2,8 @@
  * cumsum.c: cumulative sums along an axis, forward and backward: what a request must satisfy, how
  * its rows are spread over threads, and the operators' rows.
  *
- * The backward of y = cumsum(x) is dx = the cumulative sum of dy from the end, so both operators
- * share all but the direction.  Operand 0 is read, operand 1 written.
+ * The backward of y = cumsum(x) is dx = the cumulative sum of dy from the other end, so both
+ * operators share all but the direction.  Operand 0 is read, operand 1 written.
  */
 #include "daemon/plan/ops/rows/rows.h"
 
@@ -18,8 +18,9 @@ struct form {
 	struct rows_form rows;
 	kiln_dtype dtype;
 	uint32_t element, vector;
-	bool strided; /* rows of y lie side by side, and not the elements of a row */
-	bool reverse;
+	bool strided;   /* rows of y lie side by side, and not the elements of a row */
+	bool reverse;   /* from the end */
+	bool exclusive; /* without the element itself */
 };
 
 /* Threads share the work: (size) threads a row and (side) rows a block; or, of strided rows, (size)
@@ -85,7 +86,9 @@ static void find_form(const struct kernel_problem *problem, struct form *form)
 	memset(form, 0, sizeof(*form));
 	form->dtype = x->dtype;
 	form->element = need.element;
-	form->reverse = strcmp(problem->op, "cumsum_backward") == 0;
+	form->reverse =
+		(strcmp(problem->op, "cumsum_backward") == 0) != (plan_int(problem, "reverse") != 0);
+	form->exclusive = plan_int(problem, "exclusive") != 0;
 	/* One axis always merges with itself. */
 	rows_form(&form->rows, x->rank, x->shape, 2, strides, plan_axis(problem), 1, &culprit);
 	form->strided = form->rows.step[1] != 1;
@@ -222,6 +225,7 @@ static void cumsum_print_kernel(const struct form *form, const struct shape *sha
 		plan_print(id, ", %u, %u", shape->size, shape->side);
 	plan_print(id, ", %s", form->reverse ? "true" : "false");
 	if (!generic) {
+		plan_print(id, ", %s", form->exclusive ? "true" : "false");
 		plan_print(id, ", %lld", (long long)rows->columns);
 		for (int i = 0; i < (strided ? 2 : 1); i++)
 			rows_print_step(id, rows, i);
@@ -248,6 +252,7 @@ static void pass_arguments(const struct form *form, bool generic, struct kernel_
 	rows_pass_sizes(out, rows, 8);
 	for (int i = 0; i < 2; i++)
 		rows_pass_strides(out, rows, i);
+	plan_arg_scalar(out, 4, form->exclusive);
 }
 
 static int plan_shape(const struct kernel_problem *problem, const struct form *form,
@@ -305,7 +310,8 @@ static int cumsum_plan(const struct kernel_problem *problem, const struct kernel
 	return rows_no_candidate(problem, choice, &form.rows, limits, error);
 }
 
-/* Each type has four: short rows, long ones by vectors and by elements, and rows side by side. */
+/* Each type and direction has four: short rows, long ones by vectors and by elements, and rows side
+ * by side. */
 static int cumsum_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16,
@@ -313,12 +319,14 @@ static int cumsum_generics(int index, struct kernel_problem *out)
 	static const int64_t shapes[][3] = {{2, 3}, {2, 1024}, {2, 1023}, {2, 3, 5}};
 	bool strided = index % 4 == 3;
 
-	if (index >= 6 * 4)
+	if (index >= 2 * 6 * 4)
 		return KILN_ENOENT;
 	for (int i = 0; i < 2; i++)
-		plan_made_tensor(out, i, dtypes[index / 4], strided ? 3 : 2, shapes[index % 4]);
+		plan_made_tensor(out, i, dtypes[index / 8], strided ? 3 : 2, shapes[index % 4]);
 	if (strided)
 		plan_made_int(out, "axis", 1);
+	if (index % 8 >= 4)
+		plan_made_int(out, "reverse", 1);
 	return KILN_OK;
 }
 
@@ -329,12 +337,21 @@ static int cumsum_generics(int index, struct kernel_problem *out)
 		"axis", KILN_ATTR_INT, "N", "the dimension to go along, from the end if below 0", "-1", \
 			OP_AXIS                                                                             \
 	}
+#define EXCLUSIVE                                                                              \
+	{                                                                                          \
+		"exclusive", KILN_ATTR_INT, NULL, "without the element itself", "0", OP_BETWEEN, 0, 1, \
+			.text = "1 to leave the element itself out of its sum"                             \
+	}
+#define REVERSE(what)                                                                       \
+	{                                                                                       \
+		"reverse", KILN_ATTR_INT, NULL, "from the end", "0", OP_BETWEEN, 0, 1, .text = what \
+	}
 
 const struct plan_op plan_ops_cumsum[] = {
 	{
 		.name = "cumsum",
 		.operands = {{"x", OP_NORMAL}, {"y"}},
-		.attributes = {AXIS},
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 to add up from the end")},
 		.summary = "y[k] = x[0] + .. + x[k] along an axis; f16 and bf16 are added up in f32, and "
 				   "i32 and i64 wrap",
 		.plan = cumsum_plan,
@@ -345,7 +362,7 @@ const struct plan_op plan_ops_cumsum[] = {
 	{
 		.name = "cumsum_backward",
 		.operands = {{"dy", OP_NORMAL}, {"dx"}},
-		.attributes = {AXIS},
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 if the sums were added up from the end")},
 		.summary = "dx[k] = dy[k] + .. + dy[last] along an axis, added up as in cumsum",
 		.plan = cumsum_plan,
 		.infer = cumsum_infer,
