@@ -154,7 +154,7 @@ static void answer_slope(const struct row *row, int operand, double by)
 		double allowed = off * fabs(by) + reference_rounding(dtype, value) +
 						 4 * reference_floor(dtype) * fmax(1, fabs(by));
 		/* With an infinite factor nothing is left to say. */
-		reference_value(row->r, operand, at, value, isfinite(by) || isnan(value) ? allowed : -1);
+		reference_value(row->r, operand, at, value, isinf(by) ? -1 : allowed);
 	}
 }
 
