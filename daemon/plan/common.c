@@ -199,6 +199,20 @@ bool plan_is_distinct(const struct kernel_tensor *tensor)
 	return true;
 }
 
+bool plan_lies_alike(const struct kernel_tensor *a, const struct kernel_tensor *b)
+{
+	for (int k = 0; k < a->rank; k++)
+		if (a->shape[k] > 1 && a->stride[k] != b->stride[k])
+			return false;
+	return true;
+}
+
+void plan_over(const struct kernel_problem *problem, int output, int input, struct kernel_plan *out)
+{
+	if (plan_lies_alike(&problem->tensors[output], &problem->tensors[input]))
+		out->extents[output].over = (uint8_t)(1 + input);
+}
+
 void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
 				struct kernel_plan *out)
 {

@@ -91,6 +91,12 @@ uint64_t plan_distinct_bytes(const struct kernel_tensor *tensor);
 void plan_period(const struct kernel_tensor *tensor, uint64_t *period, uint64_t *width);
 /* Do all elements of a tensor lie apart from one another? */
 bool plan_is_distinct(const struct kernel_tensor *tensor);
+/* Have two tensors of one shape the same strides? */
+bool plan_lies_alike(const struct kernel_tensor *a, const struct kernel_tensor *b);
+/* Lets an output have the place of an input that lies as it does: of each element, the kernel reads
+ * it before it writes it. */
+void plan_over(const struct kernel_problem *problem, int output, int input,
+			   struct kernel_plan *out);
 /* Adds an operand that the kernel goes over once to a plan: its extent, and what it moves. */
 void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
 				struct kernel_plan *out);

@@ -155,10 +155,26 @@ class Torch(unittest.TestCase):
         y = x.clone().requires_grad_()
         f.cross_entropy(y, target).backward()
         torch.testing.assert_close(grad, y.grad)
+        for columns in (1003, 1008):  # the gradient where the logits were
+            z, named = x[:, :2].repeat(1, 504)[:, :columns].clone(), target.clamp(max=7)
+            _, grad = kiln.cross_entropy(z.clone(), named, grad=True)
+            _, given = kiln.cross_entropy(z, named, grad=z)
+            self.assertIs(given, z)
+            self.assertTrue(torch.equal(z, grad))
         with self.assertRaisesRegex(IndexError, "1 of 20"):
             kiln.cross_entropy(x, target.clamp(0).index_fill(0, torch.tensor([4]), 1003))
         halves = kiln.cross_entropy(x.bfloat16(), target)
         self.assertEqual(halves.dtype, torch.float32)
+
+    def test_act_mul_in_place(self):
+        f, x, other = torch.nn.functional, torch.randn(9, 100), torch.randn(9, 100)
+        dy, expected = torch.randn(9, 100), f.silu(x) * other
+        dx, dother = kiln.act_mul_backward(x, dy, other, dother=True)
+        one, two = x.clone(), other.clone()
+        kiln.act_mul_backward(one, dy, two, dx=one, dother=two)
+        self.assertTrue(torch.equal(one, dx) and torch.equal(two, dother))
+        kiln.act_mul(x, other, out=x)
+        torch.testing.assert_close(x, expected)
 
     def test_outputs_of_another_shape(self):
         x = torch.randn(6, 5, 8)

@@ -252,6 +252,12 @@ static void touch(const struct kernel_problem *problem, const struct form *form,
 			plan_touch(problem, i,
 					   (written || form->way == WHOLE ? form->vector : 1) * form->element, out);
 	}
+	if (!form->backward && !form->split)
+		plan_over(problem, Y, X, out);
+	if (form->backward && is_there(problem, DX))
+		plan_over(problem, DX, X, out);
+	if (form->backward && is_there(problem, DOTHER))
+		plan_over(problem, DOTHER, OTHER, out);
 }
 
 static void describe(const struct form *form, uint32_t threads, struct kernel_plan *out)

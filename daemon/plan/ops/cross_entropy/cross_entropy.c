@@ -115,6 +115,8 @@ static void touch(const struct kernel_problem *problem, uint32_t vector, struct 
 		if (cross_entropy_has(problem, i))
 			plan_touch(problem, i, rows ? vector * element : element, out);
 	}
+	if (cross_entropy_has(problem, CROSS_ENTROPY_GRAD))
+		plan_over(problem, CROSS_ENTROPY_GRAD, CROSS_ENTROPY_X, out);
 }
 
 static const char *truth(bool value)

@@ -42,6 +42,7 @@ static void touch_all(const struct kernel_problem *problem, uint32_t x, uint32_t
 																		? dx
 																		: 1),
 				   out);
+	plan_over(problem, CROSS_ENTROPY_BACK_DX, CROSS_ENTROPY_X, out);
 }
 
 static void pass_all(const struct cross_entropy *call, int64_t elements, struct kernel_plan *out)

@@ -110,9 +110,8 @@ static void touch(const struct kernel_problem *problem, const struct rope_proble
 		if (tensor->dtype == KILN_DTYPE_NONE)
 			continue;
 		plan_touch(problem, i, alignment, out);
-		if ((i == ROPE_Q_OUT || i == ROPE_K_OUT) &&
-			rope_lies_alike(tensor, &problem->tensors[i == ROPE_Q_OUT ? ROPE_Q : ROPE_K]))
-			out->extents[i].over = 1 + (i == ROPE_Q_OUT ? ROPE_Q : ROPE_K);
+		if (i == ROPE_Q_OUT || i == ROPE_K_OUT)
+			plan_over(problem, i, i == ROPE_Q_OUT ? ROPE_Q : ROPE_K, out);
 		if (table) {
 			uint64_t whole = plan_distinct_bytes(tensor);
 			uint64_t named = (uint64_t)(rope->tokens * rope->batch * rope->half) *

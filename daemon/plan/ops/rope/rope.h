@@ -47,8 +47,6 @@ struct rope_items {
 
 int rope_check(const struct kernel_problem *problem, struct rope_problem *out,
 			   char error[KERNEL_ERROR_MAX]);
-/* Have two tensors of one shape the same strides? */
-bool rope_lies_alike(const struct kernel_tensor *a, const struct kernel_tensor *b);
 /* Finds the widest items.  False: there are more than 63 bits can number. */
 bool rope_find_items(const struct kernel_problem *problem, const struct rope_problem *rope,
 					 struct rope_items *out);

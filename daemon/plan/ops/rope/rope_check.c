@@ -144,14 +144,6 @@ static int check_inner(const struct kernel_problem *problem, int operand,
 	return KILN_OK;
 }
 
-bool rope_lies_alike(const struct kernel_tensor *a, const struct kernel_tensor *b)
-{
-	for (int k = 0; k < a->rank; k++)
-		if (a->shape[k] > 1 && a->stride[k] != b->stride[k])
-			return false;
-	return true;
-}
-
 /* An output is contiguous, or as its input, whose place it may have. */
 static int check_output(const struct kernel_problem *problem, int output, int input,
 						char error[KERNEL_ERROR_MAX])
@@ -159,7 +151,7 @@ static int check_output(const struct kernel_problem *problem, int output, int in
 	const struct kernel_tensor *to = &problem->tensors[output];
 	int status = rows_check_like(problem, output, input, error);
 
-	if (!status && rope_lies_alike(to, &problem->tensors[input]) && plan_is_distinct(to))
+	if (!status && plan_lies_alike(to, &problem->tensors[input]) && plan_is_distinct(to))
 		return KILN_OK;
 	return status ? status : rows_check_contiguous(problem, output, error);
 }
