@@ -133,15 +133,15 @@ class Draw:
 
     def dtypes(self, info):
         """All, but for statements, which have no generic kernels and are each a compile: every
-        16th with the exact kernels, and other ones with the generic ones; then more until one has
-        a sample."""
+        eighth with the exact kernels, and other ones with the generic ones; then more until one
+        has a sample."""
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
         if self.options.all or full_name(info) not in STATEMENTS:
             yield from found
             return
-        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(4)
-        first = (first + 8 * self.options.generic) % 16
-        yield from found[first::16]
+        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(3)
+        first = (first + 4 * self.options.generic) % 8
+        yield from found[first::8]
         for dtype in found:
             if full_name(info) not in self.made:
                 yield dtype
