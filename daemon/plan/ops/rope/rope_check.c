@@ -29,7 +29,7 @@ static int check_tables(const struct kernel_problem *problem, char error[KERNEL_
 	return status ? status : rows_check_like(problem, ROPE_SIN, ROPE_COS, error);
 }
 
-static int check_dtypes(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+static int rope_check_dtypes(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *q = &problem->tensors[ROPE_Q], *k = &problem->tensors[ROPE_K];
 	kiln_dtype positions = problem->tensors[ROPE_POSITIONS].dtype;
@@ -211,7 +211,7 @@ int rope_check(const struct kernel_problem *problem, struct rope_problem *out,
 	const struct kernel_tensor *q = &problem->tensors[ROPE_Q], *k = &problem->tensors[ROPE_K];
 	const struct kernel_tensor *cos = &problem->tensors[ROPE_COS];
 	int token = plan_word(problem, "layout") == 0 ? 0 : 1, head = 1 - token;
-	int status = check_dtypes(problem, error), batched = q->rank == 4;
+	int status = rope_check_dtypes(problem, error), batched = q->rank == 4;
 
 	memset(out, 0, sizeof(*out));
 	if (!status)
