@@ -31,6 +31,7 @@ What is timed:
   cross_entropy              F.cross_entropy, of capped logits where there is a cap; with the gradient
                              eager: autograd's; compiled: the formula
   ... its backward           the formula, from log_softmax
+  rope                       the formula on q, and on k, with rows of the tables by the positions
   map                        the statement, as PyTorch writes it
 
 A kernel that PyTorch does not have is replaced by the formula, eagerly.
@@ -369,6 +370,37 @@ def act_mul_backward(torch, case, tensors):
     return ["x", "dy"] + ["other"] * ("other" in tensors), run, run
 
 
+def rope(torch, case, tensors):
+    attrs = case["attrs"]
+    heads_at = -3 if attrs.get("layout") == "bhsd" else -2
+
+    def turned(x, cos, sin):
+        dim = 2 * cos.shape[-1]
+        cos, sin = (table.unsqueeze(heads_at) for table in (cos, sin))
+        turn, rest = x[..., :dim], x[..., dim:]
+        if attrs.get("interleaved"):
+            a, b = turn[..., ::2], turn[..., 1::2]
+            turn = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        else:
+            a, b = turn.chunk(2, -1)
+            turn = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        return torch.cat([turn, rest], -1).to(x.dtype)
+
+    names = ["q", "cos", "sin", *(name for name in ("k", "positions") if name in tensors)]
+
+    def run(q, cos, sin, *others):
+        there = dict(zip(names[3:], others))
+        k, positions = there.get("k"), there.get("positions")
+        if positions is not None and cos.dim() > 2:
+            cos, sin = (table.take_along_dim(positions.long().unsqueeze(-1), -2)
+                        for table in (cos, sin))
+        elif positions is not None:
+            cos, sin = cos[positions], sin[positions]
+        sin = -sin if attrs.get("inverse") else sin
+        return turned(q, cos, sin) if k is None else (turned(q, cos, sin), turned(k, cos, sin))
+    return names, run, run
+
+
 def cross_entropy(torch, case, tensors):
     attrs, functional = case["attrs"], torch.nn.functional
     cap, reduction = attrs.get("softcap", 0), attrs.get("reduction", "mean")
@@ -437,7 +469,7 @@ OPERATORS = {
     "cross_entropy_backward": cross_entropy_backward,
     "gather": gather, "gather_backward": gather_backward, "giou": giou, "giou_loss": giou_loss,
     "map": map_statement,
-    "permute": permute, "softmax": softmax, "log_softmax": softmax,
+    "permute": permute, "rope": rope, "softmax": softmax, "log_softmax": softmax,
     "softmax_backward": softmax_backward, "log_softmax_backward": softmax_backward,
     "masked_softmax": masked_softmax, "masked_softmax_backward": masked_softmax_backward,
     "layer_norm": norm, "rms_norm": norm,
