@@ -260,7 +260,7 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	struct split split = split_of(r->c);
 	kiln_dtype dtype = r->c->operand[0].dtype;
-	double *x = reference_memory(split.count + 1, sizeof(*x));
+	double *x = reference_memory(is_float(dtype) ? split.count + 1 : 1, sizeof(*x));
 	struct row row = {.r = r, .dtype = dtype, .count = split.count, .x = x};
 
 	row.unit_error = reference_unit(dtype);
@@ -513,6 +513,17 @@ static void add_timed(void)
 	}
 }
 
+/* Numbers of elements beyond 2^31. */
+static void add_huge(void)
+{
+	add(SUM, KILN_U8, &(struct make_shape){1, {(INT64_C(1) << 31) + 77}}, 0,
+		CASES_BIG | CASES_HUGE);
+	add(ARGMAX, KILN_I8, &(struct make_shape){2, {(INT64_C(1) << 31) + 6, 2}}, 1,
+		CASES_BIG | CASES_HUGE);
+	add(AMAX, KILN_U8, &(struct make_shape){2, {(INT64_C(1) << 30) + 39, 2}}, 2,
+		CASES_BIG | CASES_HUGE);
+}
+
 static void add_all(void)
 {
 	add_widths();
@@ -522,6 +533,7 @@ static void add_all(void)
 	add_layouts();
 	add_numbers();
 	add_timed();
+	add_huge();
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)
