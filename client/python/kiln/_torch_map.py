@@ -114,7 +114,9 @@ def _gradients(ctx, grad, needs):
 
 
 def _backward(ctx, grad):
-    return (None, _gradients(ctx, grad, ctx.needs_input_grad[1]), *ctx.others)
+    # Older torch leaves out arguments at the end that have their defaults.
+    others = ctx.others[:len(ctx.needs_input_grad) - 2]
+    return (None, _gradients(ctx, grad, ctx.needs_input_grad[1]), *others)
 
 
 def _batched(info, dims, statement, tensors, names, scalars, scalar_names, bounds=None,
