@@ -33,6 +33,11 @@ static const char *const torch_order[][2] = {
 	{"rope", "q cos sin k positions"},
 	{"vector_norm", "input ord dim keepdim"},
 	{"var", "input dim"},
+	{"index_select", "src dim idx"},
+	{"embedding", "idx weight padding_idx"},
+	{"take_along_axis", "src idx dim"},
+	{"index_add", "input dim idx src"},
+	{"scatter_add", "input dim idx src"},
 };
 
 /* Defaults that are not the planner's: torch's own, or what callers mean most often. */
@@ -194,6 +199,10 @@ static void order(struct python_function *function)
 		}
 		words += length + (words[length] == ' ');
 	}
+	/* What stands before an argument without a default has none. */
+	for (bool required = false; placed-- > 0; required = !function->parameters[placed].usual[0])
+		if (required)
+			function->parameters[placed].usual[0] = 0;
 	for (function->positional = 0; function->positional < function->count &&
 								   function->parameters[function->positional].positional;)
 		function->positional++;

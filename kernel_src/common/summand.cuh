@@ -13,6 +13,12 @@ struct summand {
 	{
 		return element_load<Compute>(static_cast<const T *>(at));
 	}
+	/* N elements out of words that vec_load filled. */
+	template <int N>
+	static DEVICE void unpack(const u32 *words, Compute (&out)[N])
+	{
+		element_unpack<T>(words, out);
+	}
 	template <int N>
 	static DEVICE void pack(const Compute (&in)[N], u32 *words)
 	{
@@ -26,6 +32,17 @@ struct summand_integer {
 	static DEVICE Compute get(const void *at)
 	{
 		return *static_cast<const T *>(at);
+	}
+	template <int N>
+	static DEVICE void unpack(const u32 *words, Compute (&out)[N])
+	{
+		constexpr int bytes = static_cast<int>(sizeof(T));
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			if constexpr (bytes == 8)
+				out[i] = static_cast<Word>(static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i]);
+			else
+				out[i] = static_cast<T>(words[i * bytes / 4] >> i * bytes % 4 * 8);
 	}
 	template <int N>
 	static DEVICE void pack(const Compute (&in)[N], u32 *words)

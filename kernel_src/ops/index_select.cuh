@@ -15,6 +15,7 @@
 #pragma once
 #include "common/index.cuh"
 #include "common/indices.cuh"
+#include "common/indices_find.cuh"
 #include "common/space.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
@@ -33,21 +34,6 @@ struct IndexPlaces {
 		offset[0] = index_offset<i64>(row, DIMS{}, SRC{});
 		offset[1] = index_offset<i64>(row, DIMS{}, IDX{});
 		offset[2] = index_offset<i64>(row, DIMS{}, OTHER{});
-	}
-};
-
-/* Indices of any type, which is known at launch by its bytes; those of 4 and 8 have a sign. */
-struct IndexAny {
-	const void *idx;
-	u32 bytes;
-
-	DEVICE i64 operator[](i64 at) const
-	{
-		if (bytes == 8)
-			return static_cast<const i64 *>(idx)[at];
-		if (bytes == 4)
-			return static_cast<const i32 *>(idx)[at];
-		return bytes == 2 ? static_cast<const u16 *>(idx)[at] : static_cast<const u8 *>(idx)[at];
 	}
 };
 
@@ -233,20 +219,6 @@ DEVICE u32 index_make(const u8 *src, const Indices &idx, u8 *dst, Number first, 
 
 /* ---- Kernels ---- */
 
-/* Finds the place among `end` that an index of type I names; false: none. */
-template <typename I, int BOUNDS, typename Place>
-struct IndexFind {
-	i64 end;
-
-	DEVICE bool operator()(i64 index, i64 &place) const
-	{
-		const Place found = indices_place_of<Place>(static_cast<I>(index), static_cast<Place>(end),
-													static_cast<u32>(BOUNDS));
-		place = static_cast<i64>(found);
-		return found != indices_none<Place>;
-	}
-};
-
 /* ROW: elements, of ES bytes. */
 template <int ES, typename I, int BOUNDS, i64 ROW, int W, int U, int THREADS, bool SKEW>
 struct IndexRow {
@@ -264,7 +236,7 @@ __launch_bounds__(ROW::threads) void index_rows(const void *src, const typename 
 {
 	constexpr int es = ROW::element, u = ROW::held;
 	constexpr Number step = ROW::threads;
-	const IndexFind<typename ROW::Index, ROW::bounds, Place> find{end};
+	const IndicesFind<typename ROW::Index, ROW::bounds, Place> find{end};
 	const u8 *const from = static_cast<const u8 *>(src);
 	const Number all = static_cast<Number>(count);
 	Number first = static_cast<Number>(blockIdx.x) * (step * u) + threadIdx.x;
@@ -315,7 +287,7 @@ __global__ __launch_bounds__(SHAPE::threads) void index_elements(const void *src
 {
 	constexpr int v = SHAPE::vector;
 	constexpr Number columns = static_cast<Number>(SHAPE::columns);
-	const IndexFind<typename SHAPE::Index, SHAPE::bounds, Place> find{end};
+	const IndicesFind<typename SHAPE::Index, SHAPE::bounds, Place> find{end};
 	const Number all = static_cast<Number>(count);
 	const IndexSteps step{SHAPE::src_step, SHAPE::idx_step, SHAPE::other_step, PLACES::axis};
 	Number first = (static_cast<Number>(blockIdx.x) * SHAPE::threads + threadIdx.x) * v;
@@ -339,19 +311,6 @@ __global__ __launch_bounds__(SHAPE::threads) void index_elements(const void *src
 }
 
 /* ---- Kernels that are told all sizes ---- */
-
-/* Like IndexFind, with the rule for indices out of range known at launch. */
-struct IndexFindAny {
-	i64 end;
-	u32 bounds;
-
-	DEVICE bool operator()(i64 index, i64 &place) const
-	{
-		const u64 found = indices_place_of<u64>(index, static_cast<u64>(end), bounds);
-		place = static_cast<i64>(found);
-		return found != indices_none<u64>;
-	}
-};
 
 struct IndexAt {
 	const Space<3, u64> &space;
@@ -395,10 +354,10 @@ __global__ __launch_bounds__(INDEX_THREADS) void index_rows_generic(
 	u32 strays = 0;
 
 	for (; first < count; first += static_cast<u64>(gridDim.x) * (2 * threads))
-		strays += index_move<W, 2>(static_cast<const u8 *>(src), IndexAny{idx, index_bytes},
+		strays += index_move<W, 2>(static_cast<const u8 *>(src), IndicesAny{idx, index_bytes},
 								   static_cast<u8 *>(dst), first, threads, count, axis,
 								   static_cast<i64>(element), IndexSplit{DIVIDE_MADE(u64, columns)},
-								   IndexAt{space}, IndexFindAny{end, bounds});
+								   IndexAt{space}, IndicesFindAny{end, bounds});
 	if (bounds == INDICES_CHECK && report)
 		indices_report(report, strays);
 }
@@ -419,9 +378,9 @@ __global__ __launch_bounds__(INDEX_THREADS) void index_elements_generic(
 
 	for (; first < count; first += all)
 		strays += index_make<ES, v, 0>(
-			static_cast<const u8 *>(src), IndexAny{idx, index_bytes}, static_cast<u8 *>(dst), first,
-			count, run != 0, whole != 0, IndexSteps{src_step, idx_step, other_step, axis},
-			IndexSplit{DIVIDE_MADE(u64, columns)}, IndexAt{space}, IndexFindAny{end, bounds});
+			static_cast<const u8 *>(src), IndicesAny{idx, index_bytes}, static_cast<u8 *>(dst),
+			first, count, run != 0, whole != 0, IndexSteps{src_step, idx_step, other_step, axis},
+			IndexSplit{DIVIDE_MADE(u64, columns)}, IndexAt{space}, IndicesFindAny{end, bounds});
 	if (bounds == INDICES_CHECK && report)
 		indices_report(report, strays);
 }

@@ -151,8 +151,12 @@ done <<'END'
   gather                   --bounds --idx-dtype --last
   gather_backward          --bounds --idx-dtype --last
   index_select             --axis --bounds --idx-dtype --last
-  embedding                --bounds --idx-dtype --last
+  embedding                --bounds --idx-dtype --last --padding_idx
   take_along_axis          --axis --bounds --idx-dtype --last
+  index_add                --axis --bounds --idx-dtype --last --alpha
+  scatter_add              --axis --bounds --idx-dtype --last
+  index_select_backward    --axis --bounds --idx-dtype --last
+  embedding_backward       --bounds --idx-dtype --last --padding_idx
   giou                     --clamp --target-dtype
   giou_backward            --clamp --target-dtype
   giou_loss                --clamp --target-dtype --with offsets,count

@@ -48,6 +48,10 @@ verified 170 index_select --shape 10x40 --axis -1 --last 17 --dtype f16 --idx-dt
 verified 68 embedding --shape 30x4 --last 17 --dtype bf16 --idx-dtype i64 --bounds clamp
 verified 1200 take_along_axis --shape 3x10x40
 verified 840 take_along_axis --shape 3x10x40 --axis 1 --last 7 --idx-dtype u16
+verified 1200 index_add --shape 30x40 --last 17 --alpha 0.5
+verified 1200 scatter_add --shape 3x10x40 --last 7 --idx-dtype u8
+verified 280 index_select_backward --shape 30x40 --last 7 --dtype bf16
+verified 360 embedding_backward --shape 30x40 --last 9 --padding_idx 2
 verified 60 giou --shape 3x20x4
 verified 60 giou --shape 60x4 --dtype f16 --target-dtype u8 --clamp 0
 verified 240 giou_backward --shape 3x20x4 --dtype f64 --target-dtype f32

@@ -24,33 +24,11 @@ static bool is_backward(const struct cases_case *c)
 
 /* ---- The reference ---- */
 
-static int64_t index_at(const struct cases_operand *idx, const void *memory, int64_t list,
-						int64_t k)
-{
-	const char *at =
-		(const char *)memory + (list * idx->stride[0] + k * idx->stride[1]) * cases_element(idx);
-	int64_t wide;
-	int32_t word;
-	uint16_t half;
-
-	if (idx->dtype == KILN_U8)
-		return *(const uint8_t *)at;
-	if (idx->dtype == KILN_U16) {
-		memcpy(&half, at, sizeof(half));
-		return half;
-	}
-	if (idx->dtype == KILN_I32) {
-		memcpy(&word, at, sizeof(word));
-		return word;
-	}
-	memcpy(&wide, at, sizeof(wide));
-	return wide;
-}
-
 /* Which of `few` elements index k of a list names; -1: none. */
 static int64_t place_of(const struct reference *r, int64_t list, int64_t k, int64_t few)
 {
-	int64_t index = index_at(&r->c->operand[1], r->memory[1], list, k);
+	const struct cases_operand *idx = &r->c->operand[1];
+	int64_t index = reference_index(idx, r->memory[1], list * idx->stride[0] + k * idx->stride[1]);
 
 	if (index >= 0 && index < few)
 		return index;

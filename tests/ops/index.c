@@ -34,31 +34,10 @@ static struct sides sides_of(const struct cases_case *c)
 	return sides;
 }
 
-static int64_t index_at(const struct cases_operand *idx, const void *memory, int64_t at)
-{
-	const char *from = (const char *)memory + at * cases_element(idx);
-	int64_t wide;
-	int32_t word;
-	uint16_t half;
-
-	if (idx->dtype == KILN_U8)
-		return *(const uint8_t *)from;
-	if (idx->dtype == KILN_U16) {
-		memcpy(&half, from, sizeof(half));
-		return half;
-	}
-	if (idx->dtype == KILN_I32) {
-		memcpy(&word, from, sizeof(word));
-		return word;
-	}
-	memcpy(&wide, from, sizeof(wide));
-	return wide;
-}
-
 /* Which of `few` the index at an offset of idx names; -1: none. */
 static int64_t place_of(const struct reference *r, int64_t offset, int64_t number, int64_t few)
 {
-	int64_t index = index_at(&r->c->operand[1], r->memory[1], offset);
+	int64_t index = reference_index(&r->c->operand[1], r->memory[1], offset);
 
 	if (index >= 0 && index < few)
 		return index;
@@ -131,7 +110,7 @@ static const kiln_dtype indices[] = {KILN_I32, KILN_I64, KILN_U8, KILN_U16};
 /* One of each size. */
 static const kiln_dtype elements[] = {KILN_F32, KILN_F16, KILN_I8, KILN_F64, KILN_C128};
 
-#define SLOW_ELEMENTS 400000
+#define SLOW_ELEMENTS 12000
 
 /* Names a case when all else is done. */
 static void name(struct cases_case *c)

@@ -194,6 +194,21 @@ class Others(Case):
         with self.assertRaisesRegex(ValueError, "k_out and no k"):
             kiln.rope(q, cos, sin, k_out=numpy.empty_like(k))
 
+    def test_indices(self):
+        x, index = rand((4, 6)), numpy.array([2, 0, 2], "i8")
+        numpy.testing.assert_array_equal(kiln.index_select(x, 1, index), x[:, index])
+        numpy.testing.assert_array_equal(kiln.embedding(index.reshape(1, 3), x), x[index][None])
+        each = numpy.argsort(x, 0)[:3]
+        numpy.testing.assert_array_equal(kiln.take_along_axis(x, each, 0),
+                                         numpy.take_along_axis(x, each, 0))
+        sums, added = numpy.zeros((4, 6), "f4"), rand((4, 3), seed=1)
+        numpy.add.at(sums, (slice(None), index), added)
+        self.close(kiln.index_add(x, 1, index, added, alpha=2.0), x + 2 * sums, "f4")
+        with self.assertRaises(IndexError):
+            kiln.index_select(x, 0, index + 2)
+        with self.assertRaises(IndexError):
+            kiln.embedding(index - 1, x)
+
     def test_giou_loss(self):
         boxes = numpy.array([[[0, 0, 2, 2], [1, 1, 3, 4]]], "f4")
         loss, count = kiln.giou_loss(boxes, boxes, count=True)

@@ -37,9 +37,41 @@ def _rope(operator, values, kept, grads, run):
     return {place: grad for (place, _), grad in zip(there, run(operator, back))} if there else {}
 
 
+def _values(operator, **named):
+    """The values of a call by their names; those that are left out are None."""
+    return [named.get(name) for name in operator.names]
+
+
+def _take_along_axis(operator, values, kept, grads, run):
+    # Sums by the same indices, which begin at one zero that is everywhere.
+    if grads[0] is None:
+        return {}
+    back = operator.others["scatter_add"]
+    dim, bounds = (values[operator.names.index(name)] for name in ("dim", "bounds"))
+    begin = grads[0].new_zeros(()).expand(values[-1])
+    return {operator.first: run(back, _values(
+        back, input=begin, dim=-1 if dim is None else dim, idx=kept[0], src=grads[0],
+        bounds=bounds))[0]}
+
+
+def _sums(operator, values, kept, grads, run):
+    # What was added up takes the gradient of its sum.
+    if grads[0] is None:
+        return {}
+    back = operator.others["take_along_axis" if operator.name == "scatter_add" else "index_select"]
+    dim, bounds = (values[operator.names.index(name)] for name in ("dim", "bounds"))
+    taken = run(back, _values(back, src=grads[0], dim=dim, idx=kept[0], bounds=bounds))[0]
+    alpha = values[operator.names.index("alpha")] if "alpha" in operator.names else None
+    return {operator.first: grads[0],
+            operator.inputs["src"]: taken if alpha is None else taken * alpha}
+
+
 # Gradients that no operator of Kiln's is, the operands that they read, and those that they are of;
 # values have types where tensors were.
-_OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k"))}
+_OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k")),
+        "take_along_axis": (_take_along_axis, ("idx",), ("src",)),
+        "index_add": (_sums, ("idx",), ("x", "src")),
+        "scatter_add": (_sums, ("idx",), ("x", "src"))}
 
 
 def find(operators):
@@ -50,7 +82,7 @@ def find(operators):
     for name, (_, reads) in _torch_reduce.GRADIENTS.items():
         _OWN[name] = reduce, ("x", "y") if reads else (), ("x",)
     for operator in operators.values():
-        operator.gradient = None
+        operator.gradient, operator.others = None, operators
         back = operators.get(operator.name + "_backward")
         if operator.name in _OWN:
             operator.gradient = Gradient(operator, None)
@@ -107,7 +139,7 @@ class Gradient:
 
     def is_linear(self):
         """Does it read nothing but gradients and indices?"""
-        return bool(self.back) and all(
+        return bool(self.back) and "padding_idx" not in self.back.names and all(
             kind == "grad" or self.back.rules[name][1] == "index"
             for (name, _), (_, kind, _) in zip(self.back.inputs.items(), self.reads))
 
@@ -152,8 +184,9 @@ class Gradient:
         for place in self.operator.inputs.values():
             rest[place] = None if values[place] is None else values[place].dtype
         if self.back and self.back.sized:
-            rest.append(values[self.operator.first].shape[-1])
-        if self.operator.over_at is not None:
+            dim = self.operator.dimension(values)
+            rest.append(values[self.operator.first].shape[0 if dim is None else dim])
+        if self.operator.over_at is not None or (self.own and "idx" in self.operator.inputs):
             rest.append(values[self.operator.first].shape)
         if self.bias is not None and values[self.bias] is not None:
             rest.append(values[self.bias].shape)

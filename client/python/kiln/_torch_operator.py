@@ -13,6 +13,15 @@ _TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "
           "OVER": "int[]?", "WANT": "bool"}
 
 
+def _resized(shape, dim, size):
+    """The shape with another size along a dimension; of rows, which have none, with so many."""
+    if dim is None:
+        return (size, shape[-1])
+    resized = list(shape)
+    resized[dim] = size
+    return tuple(resized)
+
+
 class Output:
     """One output of an operator."""
 
@@ -30,13 +39,16 @@ class Operator:
         self.name = name
         self.parameters = [row for row in parameters if row[1] not in ("OUT", "DTYPE")]
         self.casts = len(self.parameters) < sum(row[1] != "OUT" for row in parameters)
-        # How long the rows of such an output are is said by nothing but the output.
-        self.sized = any(row[1:3] == ("out", "last") for row in operands) and \
+        # How large such an output is along its dimension is said by nothing but the output.
+        self.sized = any(row[1] == "out" and row[2] in ("last", "along") for row in operands) and \
             operands[0][0].startswith("d")
         if self.sized:
             required = sum(row[3] for row in self.parameters)
             self.parameters.insert(required, ("last", "INT", -1, True, False))
         self.names = [row[0] for row in self.parameters]
+        # The dimension that indices are for: a parameter, the last one, or that of rows.
+        self.indexed = "dim" if "dim" in self.names else \
+            "None" if any(row[2] == "along" for row in operands) else "-1"
         self.kinds = [row[1] for row in self.parameters]
         self.inputs = {operands[row[2]][0]: place for place, row in enumerate(self.parameters)
                        if row[1] == "INPUT"}
@@ -81,7 +93,8 @@ class Operator:
         if self.casts:
             words[0] = f"{words[0]} if dtype is None else {words[0]}.to(dtype)"
         if self.sized:
-            words[words.index("last")] = "None if out is None else out.shape[-1]"
+            along = 0 if self.indexed == "None" else self.indexed
+            words[words.index("last")] = f"None if out is None else out.shape[{along}]"
         return ", ".join(words) + ","
 
     def _runner(self, positional, function):
@@ -91,9 +104,9 @@ class Operator:
                 words.append(name if place < positional else f"{name}={name}")
         if self.sized:
             first = self.names[self.first]
-            words.append(f"out={first}.new_empty((*{first}.shape[:-1], last))")
+            words.append(f"out={first}.new_empty(resized({first}.shape, {self.indexed}, last))")
         return eval(f"lambda {', '.join(self.names)}: function({', '.join(words)})",
-                    {"function": function})
+                    {"function": function, "resized": _resized})
 
     def schema(self):
         """The operator in the language of torch.library."""
@@ -138,6 +151,13 @@ class Operator:
         return [place for place, output in enumerate(self.outputs)
                 if (output.want is None or values[output.want]) and
                 (output.source is None or values[output.source] is not None)]
+
+    def dimension(self, values):
+        """The dimension that indices are for; None: they are for rows."""
+        if self.indexed != "dim":
+            return None if self.indexed == "None" else -1
+        dim = values[self.names.index("dim")]
+        return -1 if dim is None else dim
 
     def tensors(self, values):
         """The inputs that are there."""
@@ -202,6 +222,13 @@ class Operator:
             over = self.reduced(values)
             return [1 if axis in over else size for axis, size in enumerate(shape)
                     if axis not in over or values[self.names.index("keepdim")]]
+        if output.shape == "along" and self.sized:
+            return _resized(shape, self.dimension(values), values[self.names.index("last")])
+        if output.shape == "along":
+            idx, dim = values[self.inputs["idx"]].shape, self.dimension(values)
+            if dim is None:
+                return (*idx, shape[-1])
+            return _resized(shape, dim, idx[dim if self.rules["idx"][0] == "along" else 0])
         if output.shape == "last":
             return (*shape[:-1], values[self.names.index("last")] if self.sized else
                     self._of_rule("lists", values)[0].shape[-1])

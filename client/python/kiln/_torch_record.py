@@ -76,8 +76,11 @@ class Recorder:
         rest = [f"None if {name} is None else {name}.dtype" if place in inputs else name
                 for place, name in enumerate(self.names)]
         if gradient.back and gradient.back.sized:
-            rest.append(f"{self.names[operator.first]}.shape[-1]")
-        if operator.over_at is not None:
+            along = {"dim": "dim", "None": "0"}.get(operator.indexed, "-1")
+            if along == "dim":
+                along = self.names[operator.names.index("dim")]
+            rest.append(f"{self.names[operator.first]}.shape[{along}]")
+        if operator.over_at is not None or (gradient.own and "idx" in operator.inputs):
             rest.append(f"{self.names[operator.first]}.shape")
         return [
             f"def forward(ctx, {', '.join(self.names)}):",

@@ -6,7 +6,7 @@ import torch
 from ._errors import InvalidArgument
 
 # An operand of these shapes has a place for a batch only if all of the batch share it.
-_SHARED = ("trailing", "lists", "per_box", "boundaries", "one", "tokens", "angles")
+_SHARED = ("trailing", "lists", "list", "per_box", "boundaries", "one", "tokens", "angles")
 
 
 def _is_free(operator, dims, values):
@@ -19,6 +19,8 @@ def _is_free(operator, dims, values):
     for name, place in operator.inputs.items():
         if dims[place] is not None and operator.rules[name][0] in _SHARED:
             return False
+    if operator.indexed == "None":
+        return False  # rows of a table have no dimension before them
     outputs = [operator.outputs[place] for place in operator.wanted(values)]
     return all(output.shape not in ("trailing", "one") for output in outputs)
 

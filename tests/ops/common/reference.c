@@ -249,6 +249,27 @@ int64_t reference_product(const struct cases_operand *operand, int first, int la
 	return product;
 }
 
+int64_t reference_index(const struct cases_operand *idx, const void *memory, int64_t offset)
+{
+	const char *at = (const char *)memory + offset * cases_element(idx);
+	int64_t wide;
+	int32_t word;
+	uint16_t half;
+
+	if (idx->dtype == KILN_U8)
+		return *(const uint8_t *)at;
+	if (idx->dtype == KILN_U16) {
+		memcpy(&half, at, sizeof(half));
+		return half;
+	}
+	if (idx->dtype == KILN_I32) {
+		memcpy(&word, at, sizeof(word));
+		return word;
+	}
+	memcpy(&wide, at, sizeof(wide));
+	return wide;
+}
+
 void *reference_memory(int64_t count, size_t size)
 {
 	void *memory = calloc(count > 0 ? (size_t)count : 1, size);

@@ -30,6 +30,7 @@ struct index_problem {
 	struct kernel_tensor few, many, base;
 	int64_t idx_stride[KILN_MAX_RANK]; /* idx in the dimensions of many; 0 where it has none */
 	int64_t indices;                   /* elements of idx */
+	int64_t padding;                   /* the index that has no gradient; INT64_MIN: none */
 };
 
 /* Everything that is asked of a request; fills in all of out. */
@@ -54,5 +55,11 @@ int index_select_choices(const struct kernel_problem *problem, const struct kern
 						 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int index_select_generics(int index, struct kernel_problem *out);
 int take_along_axis_generics(int index, struct kernel_problem *out);
+
+int index_add_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int index_add_generics(int index, struct kernel_problem *out);
+int index_select_backward_generics(int index, struct kernel_problem *out);
+int scatter_add_generics(int index, struct kernel_problem *out);
 
 #endif

@@ -13,8 +13,6 @@ static const struct index_op ops[] = {
 	{"index_select_backward", .few = 2, .many = 0, .base = -1, .output = 2, .adds = true},
 	{"embedding_backward", .few = 2, .many = 0, .base = -1, .output = 2, .adds = true,
 	 .flat = true},
-	{"take_along_axis_backward", .few = 2, .many = 0, .base = -1, .output = 2, .adds = true,
-	 .each = true},
 	{"index_add", .few = 3, .many = 2, .base = 0, .output = 3, .adds = true},
 	{"scatter_add", .few = 3, .many = 2, .base = 0, .output = 3, .adds = true, .each = true},
 };
@@ -30,8 +28,8 @@ static const struct index_op *op_of(const struct kernel_problem *problem)
 	return op;
 }
 
-static int check_dtypes(const struct kernel_problem *problem, const struct index_op *op,
-						char error[KERNEL_ERROR_MAX])
+static int index_check_dtypes(const struct kernel_problem *problem, const struct index_op *op,
+							  char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *first = &problem->tensors[0], *idx = &problem->tensors[IDX];
 	char name[16], other[16];
@@ -146,6 +144,9 @@ static bool merge_leading(struct kernel_tensor *tensor, int count, int64_t *step
 		size *= tensor->shape[k];
 		first = false;
 	}
+	/* Nothing is multiplied by the stride of a list of one, but all lists have one kernel. */
+	if (first)
+		stride = count > 0 ? tensor->stride[count - 1] : tensor->rank ? tensor->shape[0] : 1;
 	*step = stride;
 	tensor->shape[0] = size;
 	tensor->stride[0] = stride;
@@ -199,12 +200,29 @@ static int make_views(const struct kernel_problem *problem, struct index_problem
 	return KILN_OK;
 }
 
+static int check_padding(const struct kernel_problem *problem, struct index_problem *out,
+						 char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_attr *padding = plan_attr(problem, "padding_idx");
+	int64_t rows = out->few.shape[out->axis];
+
+	out->padding = INT64_MIN;
+	if (!padding)
+		return KILN_OK;
+	if (padding->i < -rows || padding->i >= rows)
+		return plan_refuse(error, KILN_EINVAL, "%s: padding_idx is %lld; it may be %lld to %lld",
+						   problem->op, (long long)padding->i, (long long)-rows,
+						   (long long)rows - 1);
+	out->padding = padding->i < 0 ? padding->i + rows : padding->i;
+	return KILN_OK;
+}
+
 int index_check(const struct kernel_problem *problem, struct index_problem *out,
 				char error[KERNEL_ERROR_MAX])
 {
 	const struct index_op *op = op_of(problem);
 	enum gather_bounds bounds = (enum gather_bounds)plan_word(problem, "bounds");
-	int status = check_dtypes(problem, op, error);
+	int status = index_check_dtypes(problem, op, error);
 	int64_t few, elements;
 
 	memset(out, 0, sizeof(*out));
@@ -217,6 +235,8 @@ int index_check(const struct kernel_problem *problem, struct index_problem *out,
 		status = rows_check_contiguous(problem, op->output, error);
 	if (!status)
 		status = make_views(problem, out, error);
+	if (!status)
+		status = check_padding(problem, out, error);
 	if (status)
 		return status;
 	out->dtype = problem->tensors[0].dtype;

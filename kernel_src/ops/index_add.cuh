@@ -1,0 +1,463 @@
+/*
+ * index_add.cuh: few[o, p, i] = base[o, p, i] + alpha * the sum of many[o, k, i] over all k with
+ * idx[k] = p, one after another by rising k: the same bits whatever the launch.  Without a base the
+ * sums begin at 0.  With an index for each element, idx has a list for each slice o.
+ *
+ * A block owns `rows` places of the indexed dimension, for some slices and for a part of their
+ * columns.  It looks at the whole list of indices, each warp at a part of it, and notes those that
+ * name one of its places: an entry, of which each warp has `room`.  One warp chains the entries of
+ * each place, and then each thread sums up vectors of its own.  Where a warp has no room for its
+ * entries, the block takes fewer places at a time; for a single place, threads read the list.
+ */
+#pragma once
+#include "common/index.cuh"
+#include "common/indices.cuh"
+#include "common/indices_find.cuh"
+#include "common/space.cuh"
+#include "common/summand.cuh"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+#define INDEX_ADD_THREADS 256 /* at most */
+#define INDEX_ADD_AHEAD 4     /* entries whose elements are loaded at once */
+
+/* Where a slice begins: in many, in base, in idx and in few. */
+typedef i64 IndexSlice[4];
+
+/* What a launch is told.  Axes are steps, in elements, from one place to the next. */
+struct IndexAddSizes {
+	i64 slices, count, end; /* slices; indices of a list; places */
+	i64 many_axis, base_axis, few_axis, idx_step;
+	i64 columns, padding;  /* no index that is padding adds anything */
+	u32 vectors, parts;    /* of a part of the columns; parts */
+	u32 rows, room, group; /* places, entries of a warp, slices of a block */
+	bool lists;            /* each slice has indices of its own */
+};
+
+/*
+ * T: the type of elements, V of which move at once.
+ */
+template <typename T, int V, class Indices, class At, class Find>
+struct IndexAdd {
+	typedef typename summand<T>::Compute Compute;
+	typedef typename Indices::Index Index;
+	static constexpr int es = static_cast<int>(sizeof(T)), words = vec_words<es * V>;
+	static constexpr u16 none = 0xffff; /* the end of a chain */
+	/* Indices that a lane asks for at once. */
+	static constexpr int held = 8;
+
+	u8 *shared;
+	const u8 *many, *base;
+	u8 *few;
+	Indices idx;
+	IndexAddSizes size;
+	Compute alpha;
+	At at;
+	Find find;
+
+	static DEVICE u32 warps()
+	{
+		return blockDim.x / 32;
+	}
+	DEVICE u32 *keys() const
+	{
+		return reinterpret_cast<u32 *>(shared);
+	}
+	DEVICE u32 *found() const
+	{
+		return keys() + warps() * size.room;
+	}
+	DEVICE u16 *places() const
+	{
+		return reinterpret_cast<u16 *>(found() + warps());
+	}
+	DEVICE u16 *next() const
+	{
+		return places() + warps() * size.room;
+	}
+	DEVICE u16 *heads() const
+	{
+		return next() + warps() * size.room;
+	}
+
+	/*
+	 * Notes the indices of a list, from `from` to `to`, that name the `n` places from `first` on:
+	 * each warp those of its part, by rising k.  Returns how many name nothing.
+	 */
+	DEVICE u32 note(i64 list, i64 from, i64 to, i64 first, u32 n) const
+	{
+		const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+		const i64 unit = static_cast<i64>(warps()) * 32;
+		const i64 part = (to - from + unit - 1) / unit * 32, begin = from + warp * part;
+		const i64 end = begin + part < to ? begin + part : to;
+		u32 noted = 0, strays = 0;
+
+#pragma unroll 1
+		for (i64 k = begin; k < end; k += 32 * held) {
+			Index index[held];
+			const i64 mine = k + lane;
+			u32 mask = 0;
+#pragma unroll
+			for (int i = 0; i < held; i++)
+				index[i] = mine + i * 32 < end ? idx[list + (mine + i * 32) * size.idx_step] : 0;
+#pragma unroll
+			for (int i = 0; i < held; i++) {
+				const bool there = mine + i * 32 < end;
+				mask |= (placed(index[i], first, strays, there) < n && there ? 1u : 0u) << i;
+			}
+			if (__ballot_sync(0xffffffffu, mask != 0))
+				noted = add_entries(list, first, warp, noted, mine, mask);
+		}
+		if (lane == 0)
+			found()[warp] = noted;
+		return strays;
+	}
+
+	/* The number of the place that an index names, counted from `first`; too large: another. */
+	DEVICE u32 placed(Index index, i64 first, u32 &strays, bool counted) const
+	{
+		i64 named;
+
+		if (static_cast<i64>(index) == size.padding)
+			return none;
+		if (!find(static_cast<i64>(index), named)) {
+			strays += counted;
+			return none;
+		}
+		named -= first;
+		return named < 0 || named >= none ? none : static_cast<u32>(named);
+	}
+
+	/* Adds the entries that the lanes of a warp found, in the order of indices; returns how many
+	 * there are then, with those for which there is no room. */
+	DEVICE u32 add_entries(i64 list, i64 first, u32 warp, u32 noted, i64 k, u32 mask) const
+	{
+		const u32 below = (1u << threadIdx.x % 32) - 1;
+		u32 unseen = 0;
+
+#pragma unroll 1
+		for (int i = 0; i < held; i++, k += 32) {
+			const bool mine = mask >> i & 1;
+			const u32 vote = __ballot_sync(0xffffffffu, mine);
+			const u32 to = noted + static_cast<u32>(__popc(vote & below));
+			if (mine && to < size.room) {
+				keys()[warp * size.room + to] = static_cast<u32>(k);
+				places()[warp * size.room + to] = static_cast<u16>(placed(
+					static_cast<Index>(idx[list + k * size.idx_step]), first, unseen, false));
+			}
+			noted += static_cast<u32>(__popc(vote));
+		}
+		return noted;
+	}
+
+	/* Chains all entries by their `n` places.  One warp goes over them from the end, 32 at a time;
+	 * of those of one place, each is followed by the next lane's, the last by what has been first.
+	 */
+	DEVICE void chain(u32 n) const
+	{
+		const int lane = static_cast<int>(threadIdx.x);
+
+#pragma unroll 1
+		for (u32 i = threadIdx.x; i < n; i += blockDim.x)
+			heads()[i] = none;
+		__syncthreads();
+#pragma unroll 1
+		for (int warp = static_cast<int>(warps()) - 1; warp >= 0 && lane < 32; warp--) {
+			const int count = static_cast<int>(found()[warp]);
+			const int begin = warp * static_cast<int>(size.room);
+#pragma unroll 1
+			for (int i = (count - 1) / 32 * 32 + lane; i >= lane; i -= 32) {
+				const bool here = i < count;
+				const u32 key = here ? places()[begin + i] : 0xffffffffu;
+				const u32 equal = __match_any_sync(0xffffffffu, key);
+				const u32 above = equal >> lane >> 1;
+				u16 *const head = heads() + (here ? key : 0);
+				const int then = above ? begin + i + __ffs(static_cast<int>(above)) : *head;
+				__syncwarp();
+				if (here)
+					next()[begin + i] = static_cast<u16>(then);
+				if (here && (equal & ((1u << lane) - 1u)) == 0)
+					*head = static_cast<u16>(begin + i);
+				__syncwarp();
+			}
+		}
+		__syncthreads();
+	}
+
+	/* ---- Sums ---- */
+
+	DEVICE void begin(const IndexSlice &slice, i64 place, i64 column, Compute (&sum)[V]) const
+	{
+		u32 in[words];
+
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			sum[v] = 0;
+		if (!base)
+			return;
+		vec_load<es * V>(base + (slice[1] + place * size.base_axis + column) * es, in);
+		summand<T>::unpack(in, sum);
+	}
+
+	/* Adds the elements of `count` indices at most, in their order. */
+	DEVICE void add(const u8 *from, const u32 (&k)[INDEX_ADD_AHEAD], int count,
+					Compute (&sum)[V]) const
+	{
+		u32 more[INDEX_ADD_AHEAD][words];
+
+#pragma unroll
+		for (int i = 0; i < INDEX_ADD_AHEAD; i++)
+			if (i < count)
+				vec_load<es * V>(from + static_cast<i64>(k[i]) * size.many_axis * es, more[i]);
+#pragma unroll
+		for (int i = 0; i < INDEX_ADD_AHEAD; i++) {
+			Compute one[V];
+			if (i >= count)
+				continue;
+			summand<T>::unpack(more[i], one);
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				sum[v] += alpha * one[v];
+		}
+	}
+
+	DEVICE void store(const IndexSlice &slice, i64 place, i64 column, const Compute (&sum)[V]) const
+	{
+		u32 out[words];
+
+		summand<T>::pack(sum, out);
+		vec_store<es * V>(few + (slice[3] + place * size.few_axis + column) * es, out);
+	}
+
+	/* Adds what is chained for a place. */
+	DEVICE void add_chain(const u8 *from, u32 place, Compute (&sum)[V]) const
+	{
+		u32 entry = heads()[place];
+
+#pragma unroll 1
+		while (entry != none) {
+			u32 k[INDEX_ADD_AHEAD];
+			int count = 0;
+#pragma unroll
+			for (int a = 0; a < INDEX_ADD_AHEAD; a++) {
+				k[a] = 0;
+				if (entry == none)
+					continue;
+				k[a] = keys()[entry];
+				entry = next()[entry];
+				count = a + 1;
+			}
+			add(from, k, count, sum);
+		}
+	}
+
+	/* Adds for a place what any index of the list names, without looking at entries. */
+	DEVICE void add_list(const u8 *from, i64 list, i64 place, Compute (&sum)[V]) const
+	{
+		u32 unseen = 0;
+
+#pragma unroll 1
+		for (i64 i = 0; i < size.count; i++) {
+			u32 more[words];
+			Compute one[V];
+			if (placed(static_cast<Index>(idx[list + i * size.idx_step]), place, unseen, false))
+				continue;
+			vec_load<es * V>(from + i * size.many_axis * es, more);
+			summand<T>::unpack(more, one);
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				sum[v] += alpha * one[v];
+		}
+	}
+
+	/* The sums of `n` places from `first` on, which are chained or, if `alone`, one. */
+	DEVICE void sums(i64 slice, u32 group, i64 list, i64 first, u32 n, u32 part, bool alone) const
+	{
+		const u32 all = group * n * size.vectors;
+
+#pragma unroll 1
+		for (u32 i = threadIdx.x; i < all; i += blockDim.x) {
+			const u32 q = i / size.vectors, o = q / n, p = q - o * n;
+			const i64 column = (static_cast<i64>(part) * size.vectors + (i - q * size.vectors)) * V;
+			IndexSlice offset;
+			Compute sum[V];
+			if (column >= size.columns)
+				continue;
+			at(slice + o, offset);
+			begin(offset, first + p, column, sum);
+			const u8 *const from = many + (offset[0] + column) * es;
+			if (alone)
+				add_list(from, list, first, sum);
+			else
+				add_chain(from, p, sum);
+			store(offset, first + p, column, sum);
+		}
+	}
+
+	/* Is there a warp that has no room for all of its entries? */
+	DEVICE bool is_full() const
+	{
+		bool full = false;
+
+#pragma unroll 1
+		for (u32 warp = 0; warp < warps(); warp++)
+			full = full || found()[warp] > size.room;
+		return full;
+	}
+
+	/* All places of a block from `first` on, for `group` slices and one part of the columns. */
+	DEVICE u32 block(i64 slice, u32 group, i64 first, u32 part) const
+	{
+		const i64 left = size.end - first;
+		const u32 all = left < size.rows ? static_cast<u32>(left) : size.rows;
+		u32 strays = 0, n = all, done = 0;
+		IndexSlice offset;
+
+		at(slice, offset);
+#pragma unroll 1
+		while (done < all) {
+			__syncthreads(); /* the entries before are not used any more */
+			const u32 seen = note(offset[2], 0, size.count, first + done, n);
+			if (done == 0 && n == all) /* it is the first look at the list */
+				strays = seen;
+			__syncthreads();
+			const bool full = is_full();
+			if (full && n > 1) {
+				n = (n + 1) / 2;
+				continue;
+			}
+			if (!full)
+				chain(n);
+			sums(slice, group, offset[2], first + done, n, part, full);
+			done += n;
+			n = all - done < n ? all - done : n;
+		}
+		return first == 0 && part == 0 && (size.lists || slice == 0) ? strays : 0;
+	}
+
+	/* Blocks are numbered by parts, then by places, then by slices. */
+	DEVICE u32 all() const
+	{
+		const i64 chunks = (size.end + size.rows - 1) / size.rows;
+		const i64 groups = (size.slices + size.group - 1) / size.group;
+		u32 strays = 0;
+
+#pragma unroll 1
+		for (i64 item = blockIdx.x; item < groups * chunks * size.parts; item += gridDim.x) {
+			const i64 chunk = item / size.parts, group = chunk / chunks, slice = group * size.group;
+			const i64 left = size.slices - slice;
+			strays += block(slice, left < size.group ? static_cast<u32>(left) : size.group,
+							(chunk - group * chunks) * size.rows,
+							static_cast<u32>(item - chunk * size.parts));
+		}
+		return strays;
+	}
+};
+
+/* Indices of a type that is known. */
+template <typename I>
+struct IndexAddList {
+	typedef I Index;
+	const I *idx;
+
+	DEVICE I operator[](i64 at) const
+	{
+		return idx[at];
+	}
+};
+
+/* ---- Kernels ---- */
+
+/* DIMS number the slices; INNER: those behind the indexed dimension; FEW_AXIS as in the sizes. */
+template <i64 INNER, i64 COLUMNS, i64 MANY_AXIS, i64 BASE_AXIS, i64 IDX_STEP, class DIMS,
+		  class MANY, class BASE, class IDX>
+struct IndexAddPlaces {
+	static constexpr i64 inner = INNER, columns = COLUMNS, many_axis = MANY_AXIS;
+	static constexpr i64 base_axis = BASE_AXIS, few_axis = INNER * COLUMNS, idx_step = IDX_STEP;
+	i64 end;
+
+	DEVICE void operator()(i64 slice, IndexSlice &offset) const
+	{
+		const i64 outer = slice / inner;
+		offset[0] = index_offset<i64>(slice, DIMS{}, MANY{});
+		offset[1] = index_offset<i64>(slice, DIMS{}, BASE{});
+		offset[2] = index_offset<i64>(slice, DIMS{}, IDX{});
+		offset[3] = (outer * end * inner + (slice - outer * inner)) * columns;
+	}
+};
+
+template <typename T, typename I, int BOUNDS, int V, u32 VECTORS, bool LISTS, class PLACES,
+		  typename Place>
+__global__ __launch_bounds__(INDEX_ADD_THREADS,
+							 2) void index_add(const void *many, const I *idx, const void *base,
+											   void *few, u64 *report, i64 slices, i64 count,
+											   i64 end, i64 padding, u32 rows, u32 room, u32 group,
+											   typename summand<T>::Compute alpha)
+{
+	typedef IndicesFind<I, BOUNDS, Place> Find;
+	DYN_SHARED(b128, shared);
+	constexpr i64 vectors = PLACES::columns / V;
+	const IndexAdd<T, V, IndexAddList<I>, PLACES, Find> add{
+		reinterpret_cast<u8 *>(shared),
+		static_cast<const u8 *>(many),
+		static_cast<const u8 *>(base),
+		static_cast<u8 *>(few),
+		{idx},
+		{slices, count, end, PLACES::many_axis, PLACES::base_axis, PLACES::few_axis,
+		 PLACES::idx_step, PLACES::columns, padding, VECTORS,
+		 static_cast<u32>((vectors + VECTORS - 1) / VECTORS), rows, room, group, LISTS},
+		alpha,
+		PLACES{end},
+		Find{end}};
+	const u32 strays = add.all();
+
+	if constexpr (BOUNDS == INDICES_CHECK)
+		indices_report(report, strays);
+}
+
+struct IndexAddSpace {
+	const Space<3, u64> &space;
+	i64 end, inner, columns;
+
+	DEVICE void operator()(i64 slice, IndexSlice &offset) const
+	{
+		const i64 outer = static_cast<i64>(static_cast<u64>(slice) / static_cast<u64>(inner));
+		i64 at[3];
+		space.at(static_cast<u64>(slice), at);
+		offset[0] = at[0];
+		offset[1] = at[1];
+		offset[2] = at[2];
+		offset[3] = (outer * end * inner + (slice - outer * inner)) * columns;
+	}
+};
+
+/* index: bytes of an index; lists: each slice has indices of its own. */
+template <typename T, int V>
+__global__ __launch_bounds__(INDEX_ADD_THREADS, 2) void index_add_generic(
+	const void *many, const void *idx, const void *base, void *few, u64 *report, i64 slices,
+	i64 count, i64 end, i64 padding, u32 rows, u32 room, u32 group, u32 vectors, i64 inner,
+	i64 columns, i64 many_axis, i64 base_axis, i64 idx_step, u32 index, u32 bounds, u32 lists,
+	typename summand<T>::Compute alpha, SPACE_SIZES(u64), SPACE_STRIDES(of_many),
+	SPACE_STRIDES(of_base), SPACE_STRIDES(of_idx))
+{
+	DYN_SHARED(b128, shared);
+	const Space<3, u64> space{
+		SPACE_SIZES_MADE(u64),
+		{SPACE_STRIDES_MADE(of_many), SPACE_STRIDES_MADE(of_base), SPACE_STRIDES_MADE(of_idx)}};
+	const u32 all = static_cast<u32>((columns / V + vectors - 1) / vectors);
+	const IndexAdd<T, V, IndicesAny, IndexAddSpace, IndicesFindAny> add{
+		reinterpret_cast<u8 *>(shared),
+		static_cast<const u8 *>(many),
+		static_cast<const u8 *>(base),
+		static_cast<u8 *>(few),
+		{idx, index},
+		{slices, count, end, many_axis, base_axis, inner * columns, idx_step, columns, padding,
+		 vectors, all, rows, room, group, lists != 0},
+		alpha,
+		IndexAddSpace{space, end, inner, columns},
+		IndicesFindAny{end, bounds}};
+	const u32 strays = add.all();
+
+	if (bounds == INDICES_CHECK && report)
+		indices_report(report, strays);
+}
