@@ -67,7 +67,7 @@ def cases():
         ("rope", (q, angles.cos(), angles.sin(), k, torch.tensor([[4, 0, 1], [3, 3, 2]])), {}),
         ("index_select", (x, 2, index[0]), {}),
         ("embedding", (index, normal(5, 3)), {}),
-        ("embedding", (index, normal(5, 3), -1), {}),
+        ("embedding", (index, normal(5, 3), 2), {}),
         ("take_along_axis", (x, torch.randint(0, 3, (4, 2, 5)), 0), {}),
         ("index_add", (x, -1, index[0], normal(3, 2, 2)), {"alpha": 0.5}),
         ("scatter_add", (x, 1, torch.randint(0, 2, (3, 4, 5)), normal(3, 4, 5)), {}),
