@@ -34,6 +34,16 @@ void tier_kernel_assert_valid(const struct tier_kernel *kernel)
 	(void)kernel; /* without asserts nothing uses it */
 }
 
+void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel)
+{
+	if (!kernel->object)
+		return;
+	tiers->kept_bytes -= kernel->object->object_bytes;
+	cache_row_free(kernel->object);
+	free(kernel->object);
+	kernel->object = NULL;
+}
+
 /* Forgets idle kernels: they are learned anew. */
 static void make_room(struct tiers *tiers)
 {

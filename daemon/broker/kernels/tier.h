@@ -142,7 +142,6 @@ void tier_keep_object(struct broker *broker, const struct kernel_ref *generic,
 /* Returns what was kept, with key, entry and object alone, for this session's compiler; NULL:
  * nothing.  It lives until the loop's next turn. */
 const struct cache_row *tier_object(struct session *session, struct kernel_ref *generic);
-void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel);
 
 /* ---- tier_warm.c ---- */
 
@@ -194,6 +193,8 @@ struct tiers {
 void tier_kernel_assert_valid(const struct tier_kernel *kernel);
 /* Finds the kernel of ref, or makes it; NULL without memory. */
 struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref);
+/* Frees what tier_keep_object() kept. */
+void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel);
 /* Its module in the device process; 0: it is not loaded. */
 uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 					 const struct tier_kernel *kernel);

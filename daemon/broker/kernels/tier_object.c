@@ -55,16 +55,6 @@ void tier_missed(struct kernel_ref *ref)
 
 /* ---- Objects of generic kernels ---- */
 
-void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel)
-{
-	if (!kernel->object)
-		return;
-	tiers->kept_bytes -= kernel->object->object_bytes;
-	cache_row_free(kernel->object);
-	free(kernel->object);
-	kernel->object = NULL;
-}
-
 void tier_keep_object(struct broker *broker, const struct kernel_ref *generic,
 					  const struct cache_row *row)
 {
