@@ -307,6 +307,8 @@ static const char *shape_rule(const struct op_operand *operand)
 		return "SHAPE_LEADING";
 	case OP_ONE:
 		return "SHAPE_ONE";
+	case OP_GROUPS:
+		return "SHAPE_GROUPS";
 	default:
 		return "SHAPE_PLANNED";
 	}
@@ -323,6 +325,8 @@ static const char *dtype_rule(const struct op_operand *operand)
 		return "DTYPE_I32";
 	case OP_I64:
 		return "DTYPE_I64";
+	case OP_TO:
+		return "DTYPE_PLANNED";
 	default:
 		return "DTYPE_FIRST";
 	}
@@ -404,12 +408,13 @@ static void print_python_row(const struct python_function *function)
 		[OP_ONE] = "one",          [OP_ALONG] = "along",
 		[OP_LIST] = "list",        [OP_TOKENS] = "tokens",
 		[OP_ANGLES] = "angles",    [OP_LIKE_INPUT] = "input",
-		[OP_REDUCED] = "reduced",
+		[OP_REDUCED] = "reduced",  [OP_GROUPS] = "groups",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",
 		[OP_MASK_DTYPE] = "mask", [OP_INDEX] = "index",       [OP_I32] = "i32",
 		[OP_I64] = "i64",         [OP_SUMMED] = "summed",     [OP_BOOL] = "bool",
+		[OP_TO] = "to",
 	};
 	printf("    \"%s\": ((\n", function->op->name);
 	for (const struct op_operand *at = function->op->operands; at->name; at++)

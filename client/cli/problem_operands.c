@@ -101,6 +101,8 @@ static int choose_dtype(const struct cli *cli, const struct cli_problem *problem
 		*dtype = KILN_BOOL;
 	else if (operand->dtype == OP_SUMMED && !is_float(first))
 		*dtype = KILN_I64;
+	else if (operand->dtype == OP_TO)
+		*dtype = kiln_dtype_parse(cli_problem_text(problem, "to", ""));
 	return own ? cli_dtype(option, own, dtype) : CLI_OK;
 }
 
@@ -230,6 +232,18 @@ static void reduced_shape(const struct cli_problem *problem, kiln_tensor *tensor
 			tensor->shape[tensor->rank++] = over >> k & 1 ? 1 : first->shape[k];
 }
 
+/* Sets the shape of what is there for each group of the last axis, or for each row. */
+static void groups_shape(const struct cli_problem *problem, kiln_tensor *tensor)
+{
+	int64_t group = cli_problem_int(problem, "group", 0);
+
+	*tensor = problem->tensors[0];
+	if (tensor->rank && group < 1)
+		tensor->rank--;
+	else if (tensor->rank)
+		tensor->shape[tensor->rank - 1] /= group;
+}
+
 static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
 						const struct op_operand *operand, kiln_tensor *tensor)
 {
@@ -255,6 +269,10 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 	}
 	if (operand->shape == OP_LIKE_INPUT)
 		first = &problem->tensors[plan_input_of(problem->row, operand)];
+	if (operand->shape == OP_GROUPS) {
+		groups_shape(problem, tensor);
+		return CLI_OK;
+	}
 	if (operand->shape >= OP_PER_BOX) {
 		boxes_shape(cli, problem, operand, tensor);
 		return CLI_OK;

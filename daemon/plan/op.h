@@ -44,6 +44,8 @@ enum op_shape {
 	OP_TOKENS, /* one for each token of the first operand, which attribute layout tells */
 	OP_ANGLES, /* a row for each of these, half as long as a head */
 	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
+	OP_GROUPS,     /* the first operand's, with one for each attribute group of its last axis, or
+					  without that axis */
 	OP_PER_BOX,    /* the first operand's; with offsets, half as many boxes in one row */
 	OP_BOUNDARIES, /* one more than the first axis of the first operand */
 	OP_ONE,        /* one number */
@@ -61,6 +63,7 @@ enum op_dtype {
 	OP_I64,
 	OP_SUMMED, /* i64 for integers and bools, else the first operand's */
 	OP_BOOL,
+	OP_TO, /* the one that attribute to names */
 };
 
 enum op_presence {

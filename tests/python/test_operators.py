@@ -163,6 +163,22 @@ class Others(Case):
         self.close(kiln.act_mul(x[:, :25], x[:, 25:]), gate * x[:, 25:], "f8")
         self.close(kiln.act_mul(x, act="relu"), x[:, :25].clip(0) * x[:, 25:], "f8")
 
+    def test_quantize(self):
+        x = rand((3, 50))
+        y, scale = kiln.dynamic_quantize(x, "i8", group=10)
+        most = abs(x.reshape(3, 5, 10)).max(-1)
+        self.assertEqual((y.dtype, y.shape, scale.shape), ("i1", x.shape, most.shape))
+        self.close(scale, most / 127, "f4")
+        whole = numpy.rint((x.reshape(3, 5, 10) / scale[:, :, None]).reshape(x.shape))
+        numpy.testing.assert_array_equal(y, whole)
+        numpy.testing.assert_array_equal(kiln.quantize(x, scale, "i8"), y)
+        self.close(kiln.dequantize(y, scale, "f16"), whole * scale.repeat(10, 1), "f2")
+        y, scale = kiln.dynamic_quantize(x, "i8", scale=False), numpy.array(0.25, "f4")
+        self.assertEqual((y.shape, abs(y).max(-1).tolist()), (x.shape, [127] * 3))
+        numpy.testing.assert_array_equal(kiln.quantize(x, scale, "i8"), numpy.rint(x * 4))
+        with self.assertRaisesRegex(ValueError, "group 7"):
+            kiln.dynamic_quantize(x, "i8", group=7)
+
     def test_gather(self):
         source, index = rand((2, 3, 10)), numpy.array([[1, 2], [0, 9], [5, 5]], "i4")
         expected = numpy.take_along_axis(source, numpy.broadcast_to(index, (2, 3, 2)), 2)

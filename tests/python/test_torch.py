@@ -23,6 +23,24 @@ class Torch(unittest.TestCase):
             self.assertEqual((type(y), y.dtype, y.shape), (torch.Tensor, dtype, x.shape))
             torch.testing.assert_close(y, torch.softmax(x, -1))
 
+    def test_quantize(self):
+        x = torch.randn(5, 384, dtype=torch.bfloat16) * 100
+        for to, dtype in [("f8e4m3", torch.float8_e4m3fn), ("f8e5m2", torch.float8_e5m2)]:
+            for group, parts in [(0, x[:, None]), (128, x.view(5, 3, 128))]:
+                most = torch.finfo(dtype).max
+                expected = parts.abs().amax(-1).float() / most
+                y, scale = kiln.dynamic_quantize(x, to, group=group)
+                self.assertEqual((y.dtype, scale.shape), (dtype, (5, 3) if group else (5,)))
+                torch.testing.assert_close(scale.view_as(expected), expected)
+                whole = (parts / scale.view_as(expected)[..., None]).clamp(-most, most).to(dtype)
+                self.assertTrue(torch.equal(y.float(), whole.float().view(5, 384)))
+                self.assertTrue(torch.equal(kiln.quantize(x, scale, to).float(), y.float()))
+                torch.testing.assert_close(
+                    kiln.dequantize(y, scale, "f32"),
+                    (whole.float() * scale.view_as(expected)[..., None]).view(5, 384))
+        with self.assertRaisesRegex(kiln.NotSupported, "no gradient"):
+            kiln.dynamic_quantize(x.requires_grad_(), "f8e4m3")[0].float().sum().backward()
+
     def test_floats_of_8_bits(self):
         halves = torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(torch.float16)
         codes = torch.arange(256, dtype=torch.int32).to(torch.uint8)

@@ -28,6 +28,11 @@ class Operators(unittest.TestCase):
             with self.subTest(name, **named):
                 values, _ = operator.bind(*args, **named)
                 torch.library.opcheck(operator.op, tuple(operator.plain(values)))
+        x, scale = normal(3, 8).float(), torch.rand(3) + 0.5
+        for call in [(x, "i8"), (x, "f8e4m3", 4), (x, "f8e5m2", None, False)]:
+            torch.library.opcheck(torch.ops.kiln.dynamic_quantize.default, call)
+        torch.library.opcheck(torch.ops.kiln.quantize.default, (x, scale, "f8e4m3"))
+        torch.library.opcheck(torch.ops.kiln.dequantize.default, ((x * 9).char(), scale, "f16"))
 
     def test_gradients(self):
         # Through the dispatcher, with the statistics that the call did not ask for.

@@ -88,16 +88,18 @@ def _torch(type):
     return dict(of_torch(type), redirect=redirect, dispatch=dispatch)
 
 
+TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8",
+         "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
+         "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128",
+         "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+
+
 def of_torch(type):
     """How tensors of torch are read and made, and when a call of them is not Kiln's alone."""
     torch = sys.modules["torch"]
 
     def empty(like, shape, dtype):
-        return like.new_empty(shape, dtype=getattr(torch, {
-            "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8",
-            "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
-            "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64",
-            "c128": "complex128", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}[dtype]))
+        return like.new_empty(shape, dtype=getattr(torch, TORCH[dtype]))
 
     def pattern(like, shape, dtype):
         # empty_like() of one element that is expanded is contiguous, and cheaper than new_empty().

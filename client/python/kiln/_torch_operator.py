@@ -7,6 +7,7 @@ import torch
 
 from . import _kiln
 from ._errors import InvalidArgument
+from ._kinds import TORCH
 from ._rows import ROWS
 
 _TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "SHAPE": "SymInt[]",
@@ -229,6 +230,9 @@ class Operator:
             if dim is None:
                 return (*idx, shape[-1])
             return _resized(shape, dim, idx[dim if self.rules["idx"][0] == "along" else 0])
+        if output.shape == "groups":
+            group = values[self.names.index("group")]
+            return (*shape[:-1], shape[-1] // group) if group else shape[:-1]
         if output.shape == "last":
             return (*shape[:-1], values[self.names.index("last")] if self.sized else
                     self._of_rule("lists", values)[0].shape[-1])
@@ -257,6 +261,8 @@ class Operator:
             return torch.int64
         if output.dtype == "bool":
             return torch.bool
+        if output.dtype == "to":
+            return getattr(torch, TORCH[values[self.names.index("to")]])
         if output.dtype == "own":
             # A gradient of a factor has the factor's type.
             factors = self._of_rule("trailing", values)

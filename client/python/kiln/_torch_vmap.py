@@ -19,6 +19,8 @@ def _is_free(operator, dims, values):
     for name, place in operator.inputs.items():
         if dims[place] is not None and operator.rules[name][0] in _SHARED:
             return False
+        if operator.rules[name][0] == "groups":
+            return False  # the shape of the scale says what it is for
     if operator.indexed == "None":
         return False  # rows of a table have no dimension before them
     outputs = [operator.outputs[place] for place in operator.wanted(values)]

@@ -21,7 +21,7 @@ find(OPERATORS)
 
 # An operator is cast under autocast where torch casts its own of that name, or the like of it.
 _CAST_LIKE = {"softmax": "softmax.int", "log_softmax": "log_softmax.int",
-              "masked_softmax": "softmax.int"}
+              "masked_softmax": "softmax.int", "dequantize": "dequantize.self"}
 _CAST = {name: devices for name in OPERATORS
          if name in _CAST_LIKE or hasattr(torch.ops.aten, name)
          if (devices := [device for device in ("cuda", "cpu")

@@ -12,8 +12,15 @@
 #include "view.h"
 
 /* How an output that may be left out, and is wanted, follows from the first operand. */
-enum shape_rule { SHAPE_PLANNED, SHAPE_FIRST, SHAPE_TRAILING, SHAPE_LEADING, SHAPE_ONE };
-enum dtype_rule { DTYPE_FIRST, DTYPE_COMPUTED, DTYPE_OWN, DTYPE_I32, DTYPE_I64 };
+enum shape_rule {
+	SHAPE_PLANNED,
+	SHAPE_FIRST,
+	SHAPE_TRAILING,
+	SHAPE_LEADING,
+	SHAPE_ONE,
+	SHAPE_GROUPS
+};
+enum dtype_rule { DTYPE_FIRST, DTYPE_COMPUTED, DTYPE_OWN, DTYPE_I32, DTYPE_I64, DTYPE_PLANNED };
 
 enum role {
 	ROLE_LEFT_OUT,

@@ -157,18 +157,24 @@ static kiln_dtype dtype_by_rule(const struct problem *problem, enum dtype_rule r
 	}
 }
 
+static int64_t int_of(const struct problem *problem, const char *name, int64_t usual)
+{
+	for (int i = 0; i < problem->attr_count; i++)
+		if (strcmp(problem->attrs[i].name, name) == 0)
+			usual = problem->attrs[i].i;
+	return usual;
+}
+
 static void shape_by_rule(const struct problem *problem, const struct problem_operand *operand,
 						  kiln_tensor *tensor)
 {
 	const struct view *first = &problem->operands[0].view;
-	int axes = 1, from = 0, to = first->rank;
-	for (int i = 0; i < problem->attr_count; i++)
-		if (strcmp(problem->attrs[i].name, "axes") == 0)
-			axes = (int)problem->attrs[i].i;
+	int axes = (int)int_of(problem, "axes", 1), from = 0, to = first->rank;
+	int64_t group = int_of(problem, "group", 0);
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
 	if (operand->shape == SHAPE_TRAILING)
 		from = first->rank - axes;
-	if (operand->shape == SHAPE_LEADING)
+	if (operand->shape == SHAPE_LEADING || (operand->shape == SHAPE_GROUPS && group < 1 && to))
 		to = first->rank - axes;
 	if (operand->shape == SHAPE_ONE)
 		to = 0;
@@ -176,6 +182,8 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 	tensor->contiguous = 1;
 	for (int i = from; i < to; i++)
 		tensor->shape[tensor->rank++] = first->shape[i];
+	if (operand->shape == SHAPE_GROUPS && group > 0 && to)
+		tensor->shape[to - 1] /= group;
 }
 
 /* Does an output lie as the input does, so that it may be written in place? */

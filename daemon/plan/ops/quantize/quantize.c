@@ -1,0 +1,214 @@
+/*
+ * quantize.c: the plans of quantize and dequantize, whose scales are given: how their vectors are
+ * spread over threads.
+ */
+#include "quantize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SOURCE "ops/quantize.cuh"
+#define GENERIC_THREADS 256u /* QUANTIZE_THREADS */
+
+enum { X, SCALE, Y };
+
+/* A problem as rows of columns; all that merges is one row of any length. */
+struct form {
+	struct rows_form rows; /* of x */
+	bool back, one;
+	int64_t elements, group;
+	kiln_dtype from, to;
+	uint32_t vector;                   /* elements */
+	enum { WHOLE, SKEWED, APART } way; /* of flat.cuh */
+};
+
+static const char *const way_names[] = {"whole", "skewed", "apart"};
+static const char *const way_numbers[] = {"FLAT_WHOLE", "FLAT_SKEWED", "FLAT_APART"};
+static const uint32_t threads_tried[] = {256, 128, 512};
+#define THREADS_TRIED 3
+
+/* ---- Rows ---- */
+
+static void quantize_find_rows(const struct kernel_tensor *x, struct form *form)
+{
+	int64_t size[KILN_MAX_RANK + 1] = {0}, stride[KILN_MAX_RANK + 1] = {0};
+	const int64_t *strides[] = {stride};
+	struct rows_form *rows = &form->rows;
+	int rank = x->rank, culprit;
+
+	memcpy(size, x->shape, sizeof(size[0]) * (size_t)rank);
+	memcpy(stride, x->stride, sizeof(size[0]) * (size_t)rank);
+	/* Behind the last dimension there is one of one column, so that all others number rows. */
+	size[rank] = 1;
+	(void)rows_form(rows, rank + 1, size, 1, strides, rank, 1, &culprit);
+	form->elements = rows->columns = rows->rows;
+	form->one = rows->rank < 2;
+	if (rows->rank == 0)
+		return;
+	rows->rank--;
+	rows->columns = rows->size[rows->rank];
+	rows->rows = form->elements / rows->columns;
+	rows->step[0] = rows->stride[0][rows->rank];
+}
+
+/* The widest vector of which the wider side takes 16 bytes and y is aligned to, and how x is read
+ * in such. */
+static void quantize_find_vector(const struct kernel_problem *problem, struct form *form)
+{
+	const struct kernel_tensor *x = &problem->tensors[X], *y = &problem->tensors[Y];
+	uint32_t from = kernel_dtype_bytes(form->from), to = kernel_dtype_bytes(form->to), read;
+
+	form->vector = 16 / (from > to ? from : to);
+	while (form->vector > 1 && form->vector * to > y->alignment)
+		form->vector /= 2;
+	read = form->vector * from;
+	read = rows_narrow(&form->rows, 0, from, x->alignment < read ? x->alignment : read);
+	while (read > from && !form->one && (uint64_t)form->rows.columns * from % read)
+		read /= 2;
+	form->way = read == form->vector * from ? WHOLE : form->vector * from >= 4 ? SKEWED : APART;
+	if (form->rows.step[0] != 1 && form->rows.columns > 1)
+		form->way = APART;
+}
+
+static void quantize_find_form(const struct kernel_problem *problem, int64_t group,
+							   struct form *form)
+{
+	memset(form, 0, sizeof(*form));
+	form->back = quantize_is_back(problem);
+	form->group = group;
+	form->from = problem->tensors[X].dtype;
+	form->to = problem->tensors[Y].dtype;
+	quantize_find_rows(&problem->tensors[X], form);
+	quantize_find_vector(problem, form);
+}
+
+/* ---- The plan ---- */
+
+static void quantize_finish(const struct kernel_problem *problem, const struct form *form,
+							uint32_t threads, struct kernel_plan *out)
+{
+	uint32_t from = kernel_dtype_bytes(form->from), to = kernel_dtype_bytes(form->to);
+
+	plan_touch(problem, X, (form->way == WHOLE ? form->vector : 1) * from, out);
+	plan_touch(problem, SCALE, 4, out);
+	plan_touch(problem, Y, form->vector * to, out);
+	snprintf(out->note, sizeof(out->note),
+			 "a vector of %u elements a thread, %u threads a block%s%s", form->vector, threads,
+			 form->way == SKEWED  ? "; x is cut out of two"
+			 : form->way == APART ? "; x is read element by element"
+								  : "",
+			 out->variant[0] ? "; sizes and strides are arguments" : "");
+}
+
+static void quantize_pass(const struct form *form, struct kernel_plan *out)
+{
+	for (int i = X; i <= Y; i++)
+		plan_arg_pointer(out, i);
+	plan_arg_scalar(out, 8, (uint64_t)form->elements);
+}
+
+static void quantize_name_choice(const struct form *form, uint32_t threads,
+								 char name[KERNEL_CHOICE_MAX])
+{
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %u", way_names[form->way], threads);
+}
+
+static int quantize_plan_exact(const struct kernel_problem *problem, const struct form *form,
+							   uint32_t threads, const struct kernel_limits *limits,
+							   struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	uint64_t vectors = (uint64_t)plan_divide_up(form->elements, form->vector);
+	bool loop = plan_launch(out, limits, (vectors + threads - 1) / threads, threads);
+
+	snprintf(out->source, sizeof(out->source), SOURCE);
+	quantize_name_choice(form, threads, out->choice);
+	plan_print(&id, "quantize<%s, %s, %s, %u, %s, %u, %s, %lld, %lld", plan_dtype_name(form->from),
+			   quantize_type(form->to), form->back ? "true" : "false", form->vector,
+			   way_numbers[form->way], threads, loop ? "true" : "false", (long long)form->group,
+			   form->one ? 0 : (long long)form->rows.columns);
+	rows_print_sizes(&id, &form->rows);
+	rows_print_step(&id, &form->rows, 0);
+	rows_print_strides(&id, &form->rows, 0);
+	/* A thread goes as far as one step beyond the last element. */
+	plan_print(&id, ", %s>", form->elements > INT32_MAX ? "i64" : "u32");
+	quantize_pass(form, out);
+	quantize_finish(problem, form, threads, out);
+	return plan_check_name(&id, out, error);
+}
+
+/* The widest vectors of aligned operands, or elements. */
+static int quantize_plan_generic(const struct kernel_problem *problem, struct form *form,
+								 const struct kernel_limits *limits, struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	uint32_t from = kernel_dtype_bytes(form->from), to = kernel_dtype_bytes(form->to);
+
+	if (form->way != WHOLE || form->vector != 16 / (from > to ? from : to)) {
+		form->vector = 1;
+		form->way = APART;
+	}
+	plan_generic_spread(out, limits, SOURCE, (uint64_t)plan_divide_up(form->elements, form->vector),
+						GENERIC_THREADS);
+	plan_print(&id, "quantize_generic<%s, %s, %s, %u, %s>", plan_dtype_name(form->from),
+			   quantize_type(form->to), form->back ? "true" : "false", form->vector,
+			   way_numbers[form->way]);
+	quantize_pass(form, out);
+	plan_arg_divisor(out, 8, form->group ? (uint64_t)form->group : 1);
+	plan_arg_scalar(out, 4, form->group == 0);
+	plan_arg_divisor(out, 8, (uint64_t)form->rows.columns);
+	plan_arg_scalar(out, 4, form->one);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.step[0]);
+	rows_pass_sizes(out, &form->rows, 8);
+	rows_pass_strides(out, &form->rows, 0);
+	quantize_finish(problem, form, out->block[0], out);
+	return KILN_OK;
+}
+
+int quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct form form;
+	int64_t elements, group;
+	int status = quantize_check(problem, &group, error);
+
+	if (status)
+		return status;
+	plan_elements(&problem->tensors[X], &elements);
+	if (elements == 0) {
+		plan_no_elements(out);
+		return KILN_OK;
+	}
+	quantize_find_form(problem, group, &form);
+	if (plan_is_generic(choice))
+		return quantize_plan_generic(problem, &form, limits, out);
+	for (int i = 0; i < THREADS_TRIED; i++) {
+		char name[KERNEL_CHOICE_MAX];
+		uint32_t threads = threads_tried[i];
+		while (threads > limits->max_threads)
+			threads /= 2;
+		quantize_name_choice(&form, threads, name);
+		if (!choice || strcmp(choice, name) == 0)
+			return quantize_plan_exact(problem, &form, threads, limits, out, error);
+	}
+	return rows_no_candidate(problem, choice, &form.rows, limits, error);
+}
+
+int quantize_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	char error[KERNEL_ERROR_MAX];
+	struct form form;
+	int64_t group;
+	int count = 0;
+
+	if (quantize_check(problem, &group, error))
+		return 0;
+	quantize_find_form(problem, group, &form);
+	for (int i = 0; i < THREADS_TRIED; i++)
+		if (threads_tried[i] <= limits->max_threads)
+			quantize_name_choice(&form, threads_tried[i], names[count++]);
+	if (count == 0)
+		quantize_name_choice(&form, limits->max_threads, names[count++]);
+	return count;
+}

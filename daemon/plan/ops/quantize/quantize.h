@@ -1,0 +1,35 @@
+/*
+ * quantize.h: what the planners of quantize, dequantize and dynamic_quantize share.  Operand 0 is
+ * x.  The scale is operand 1 of the first two, an input, and operand 2 of the last, an output.
+ */
+#ifndef KILN_DAEMON_PLAN_QUANTIZE_H
+#define KILN_DAEMON_PLAN_QUANTIZE_H
+
+#include "daemon/plan/ops/rows/rows.h"
+
+bool quantize_is_back(const struct kernel_problem *problem);
+bool quantize_is_dynamic(const struct kernel_problem *problem);
+/* The dtype of y that attribute `to` names. */
+kiln_dtype quantize_to(const struct kernel_problem *problem);
+/* "sat<f8e4m3>": the kernels' name for what elements of y are stored as. */
+const char *quantize_type(kiln_dtype dtype);
+
+/* ---- Checks (quantize_check.c) ---- */
+
+/* *group: how many elements of y that lie side by side share a scale; 0: all of them. */
+int quantize_check(const struct kernel_problem *problem, int64_t *group,
+				   char error[KERNEL_ERROR_MAX]);
+int quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+
+/* ---- For the rows (quantize.c, quantize_rows.c) ---- */
+
+int quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int quantize_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int quantize_rows_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * quantize_check.c: what requests of quantize, dequantize and dynamic_quantize must satisfy, and
+ * what is inferred of their outputs.
+ */
+#include "quantize.h"
+
+#include <string.h>
+
+static const kiln_dtype wide[] = {KILN_F16, KILN_BF16, KILN_F32};
+static const kiln_dtype narrow[] = {KILN_F8E4M3, KILN_F8E5M2, KILN_I8};
+
+bool quantize_is_back(const struct kernel_problem *problem)
+{
+	return strcmp(problem->op, "dequantize") == 0;
+}
+
+bool quantize_is_dynamic(const struct kernel_problem *problem)
+{
+	return strcmp(problem->op, "dynamic_quantize") == 0;
+}
+
+/* The words of the attribute are in the order of the lists above. */
+kiln_dtype quantize_to(const struct kernel_problem *problem)
+{
+	return (quantize_is_back(problem) ? wide : narrow)[plan_word(problem, "to")];
+}
+
+const char *quantize_type(kiln_dtype dtype)
+{
+	return dtype == KILN_F8E4M3   ? "sat<f8e4m3>"
+		   : dtype == KILN_F8E5M2 ? "sat<f8e5m2>"
+								  : plan_dtype_name(dtype);
+}
+
+static int check_input(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	bool back = quantize_is_back(problem), found = false;
+	kiln_dtype dtype = problem->tensors[0].dtype;
+
+	for (int i = 0; i < 3; i++)
+		found = found || dtype == (back ? narrow : wide)[i];
+	if (!found)
+		return plan_refuse(error, KILN_EINVAL, "%s: x is %s; it must be %s", problem->op,
+						   plan_dtype_name(dtype),
+						   back ? "f8e4m3, f8e5m2 or i8" : "f16, bf16 or f32");
+	return rows_check_aligned(problem, 0, error);
+}
+
+static int check_output(const struct kernel_problem *problem, int index,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *y = &problem->tensors[index];
+	kiln_dtype to = quantize_to(problem);
+	struct kernel_problem same = *problem;
+	int status;
+
+	if (y->dtype != to)
+		return plan_refuse(error, KILN_EINVAL, "%s: to is \"%s\" and y is %s; they must agree",
+						   problem->op, plan_dtype_name(to), plan_dtype_name(y->dtype));
+	same.tensors[0].dtype = y->dtype;
+	status = rows_check_same(&same, index, 0, error);
+	if (!status)
+		status = rows_check_aligned(problem, index, error);
+	return status ? status : rows_check_contiguous(problem, index, error);
+}
+
+/* ---- Scales ---- */
+
+static int check_scale_type(const struct kernel_problem *problem, int index,
+							char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *scale = &problem->tensors[index];
+	int status;
+
+	if (scale->dtype != KILN_F32)
+		return plan_refuse(error, KILN_EINVAL, "%s: scale is %s; it must be f32", problem->op,
+						   plan_dtype_name(scale->dtype));
+	status = rows_check_aligned(problem, index, error);
+	return status ? status : rows_check_contiguous(problem, index, error);
+}
+
+/* The dimensions of x but the last; `more`: and one of so many groups behind them. */
+static int check_leading(const struct kernel_problem *problem, int index, bool more,
+						 char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[0], *scale = &problem->tensors[index];
+
+	if (scale->rank != x->rank - !more)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: x has rank %d and scale rank %d; it must have x's dimensions but "
+						   "the last%s",
+						   problem->op, x->rank, scale->rank,
+						   quantize_is_dynamic(problem)
+							   ? more ? ", and one of groups" : ""
+							   : ", one of groups or not, or be one number");
+	for (int k = 0; k < x->rank - 1; k++)
+		if (scale->shape[k] != x->shape[k])
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: dimension %d has size %lld in x and %lld in scale; they must "
+							   "agree",
+							   problem->op, k, (long long)x->shape[k], (long long)scale->shape[k]);
+	return KILN_OK;
+}
+
+static int check_given(const struct kernel_problem *problem, int64_t *group,
+					   char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[0], *scale = &problem->tensors[1];
+	int status = check_scale_type(problem, 1, error), last = x->rank - 1;
+	int64_t count, groups = 1;
+	bool more;
+
+	*group = 0;
+	if (status)
+		return status;
+	plan_elements(scale, &count);
+	if (count == 1 && (scale->rank < 2 || x->rank != scale->rank))
+		return KILN_OK;
+	more = x->rank > 0 && scale->rank == x->rank;
+	status = check_leading(problem, 1, more, error);
+	if (status)
+		return status;
+	if (more)
+		groups = scale->shape[last];
+	if (groups < 1 || x->shape[last] % groups)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dimension %d has size %lld in x and %lld in scale, which must be a "
+						   "divisor of it",
+						   problem->op, last, (long long)x->shape[last], (long long)groups);
+	*group = count == 1 ? 0 : x->shape[last] / groups;
+	return KILN_OK;
+}
+
+static int check_group(const struct kernel_problem *problem, int64_t *group,
+					   char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[0];
+	int last = x->rank - 1;
+
+	if (x->rank == 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: x has rank 0; it needs a dimension of which rows are made",
+						   problem->op);
+	*group = plan_int(problem, "group");
+	if (*group && x->shape[last] % *group)
+		return plan_refuse(
+			error, KILN_EINVAL,
+			"%s: dimension %d of x has size %lld, which is no multiple of group %lld", problem->op,
+			last, (long long)x->shape[last], (long long)*group);
+	return KILN_OK;
+}
+
+static int check_found(const struct kernel_problem *problem, int64_t group,
+					   char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[0], *scale = &problem->tensors[2];
+	int status, last = x->rank - 1;
+
+	if (scale->dtype == KILN_DTYPE_NONE)
+		return KILN_OK;
+	status = check_scale_type(problem, 2, error);
+	if (!status)
+		status = check_leading(problem, 2, group > 0, error);
+	if (!status && group && scale->shape[last] != x->shape[last] / group)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dimension %d of scale has size %lld; it must be %lld, one for each "
+						   "group of %lld",
+						   problem->op, last, (long long)scale->shape[last],
+						   (long long)(x->shape[last] / group), (long long)group);
+	return status;
+}
+
+/* ---- All of it ---- */
+
+int quantize_check(const struct kernel_problem *problem, int64_t *group,
+				   char error[KERNEL_ERROR_MAX])
+{
+	bool dynamic = quantize_is_dynamic(problem);
+	int status = check_input(problem, error);
+
+	if (!status)
+		status = (dynamic ? check_group : check_given)(problem, group, error);
+	if (!status)
+		status = check_output(problem, dynamic ? 1 : 2, error);
+	if (!status && dynamic)
+		status = check_found(problem, *group, error);
+	return status;
+}
+
+int quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	int y = quantize_is_dynamic(problem) ? 1 : 2;
+	int64_t group;
+
+	if (problem->tensors[y].dtype == KILN_DTYPE_NONE) {
+		rows_infer_like(problem, y, 0);
+		problem->tensors[y].dtype = quantize_to(problem);
+	}
+	return quantize_check(problem, &group, error);
+}

@@ -1,0 +1,97 @@
+/*
+ * quantize_ops.c: the rows of the operators that bring elements to 8 bits and back, and which
+ * generic kernels they have.
+ */
+#include "quantize.h"
+
+static const kiln_dtype wide[] = {KILN_F32, KILN_F16, KILN_BF16};
+static const char *const words[] = {"f8e4m3", "f8e5m2", "i8"};
+static const kiln_dtype narrow[] = {KILN_F8E4M3, KILN_F8E5M2, KILN_I8};
+
+/* Of each pair of types by vectors and by elements. */
+static int made(int index, bool back, bool dynamic, struct kernel_problem *out)
+{
+	static const char *const wide_words[] = {"f32", "f16", "bf16"};
+	int a = index / 6, b = index / 2 % 3;
+	const int64_t shape[] = {2, index & 1 ? 3 : 512};
+
+	if (index >= 18)
+		return KILN_ENOENT;
+	plan_made_tensor(out, 0, back ? narrow[b] : wide[a], 2, shape);
+	plan_made_tensor(out, dynamic ? 1 : 2, back ? wide[a] : narrow[b], 2, shape);
+	plan_made_tensor(out, dynamic ? 2 : 1, KILN_F32, dynamic ? 1 : 0, shape);
+	if (index & 1)
+		for (int i = 0; i < 3; i++)
+			out->tensors[i].alignment = kernel_dtype_bytes(out->tensors[i].dtype);
+	plan_made_word(out, "to", back ? wide_words[a] : words[b]);
+	return KILN_OK;
+}
+
+static int quantize_generics(int index, struct kernel_problem *out)
+{
+	return made(index, false, false, out);
+}
+
+static int dequantize_generics(int index, struct kernel_problem *out)
+{
+	return made(index, true, false, out);
+}
+
+static int dynamic_quantize_generics(int index, struct kernel_problem *out)
+{
+	return made(index, false, true, out);
+}
+
+#define TO_NARROW                                                                 \
+	{                                                                             \
+		"to", KILN_ATTR_STRING, "WORD", "the type of y: f8e4m3, f8e5m2 or i8",    \
+			.range = OP_WORD, .words = {"f8e4m3", "f8e5m2", "i8"}, .needed = true \
+	}
+
+const struct plan_op plan_ops_quantize[] = {
+	{
+		.name = "quantize",
+		.operands = {{"x", OP_NORMAL},
+					 {"scale", OP_ABOUT_ONE, OP_GROUPS, OP_COMPUTED},
+					 {"y", .dtype = OP_TO}},
+		.attributes = {TO_NARROW},
+		.summary = "y = x / scale, which is one number, or one for each row or for each group of "
+				   "the last dimension; y saturates",
+		.plan = quantize_plan,
+		.infer = quantize_infer,
+		.choices = quantize_choices,
+		.generics = quantize_generics,
+	},
+	{
+		.name = "dequantize",
+		.operands = {{"x", OP_BITS},
+					 {"scale", OP_ABOUT_ONE, OP_GROUPS, OP_COMPUTED},
+					 {"y", .dtype = OP_TO}},
+		.attributes = {{"to", KILN_ATTR_STRING, "WORD", "the type of y: f16, bf16 or f32",
+						.range = OP_WORD, .words = {"f16", "bf16", "f32"}, .needed = true}},
+		.summary = "y = x * scale, with scales as of quantize",
+		.plan = quantize_plan,
+		.infer = quantize_infer,
+		.choices = quantize_choices,
+		.generics = dequantize_generics,
+	},
+	{
+		.name = "dynamic_quantize",
+		.operands = {{"x", OP_NORMAL},
+					 {"y", .dtype = OP_TO},
+					 {"scale", .shape = OP_GROUPS, .dtype = OP_COMPUTED, .presence = OP_USUAL}},
+		.attributes = {TO_NARROW,
+					   {"group", KILN_ATTR_INT, "N",
+						"elements of the last dimension that share a scale; 0: all", "0",
+						OP_BETWEEN, 0, 1 << 30,
+						.text = "how many elements of the last dimension share a scale; 0 "
+								"(default): all of them"}},
+		.summary = "y = x / scale, with scale = the largest magnitude of x / that of y's type, for "
+				   "each row or for each group of the last dimension; a floor keeps scale above 0",
+		.plan = quantize_rows_plan,
+		.infer = quantize_infer,
+		.choices = quantize_rows_choices,
+		.generics = dynamic_quantize_generics,
+	},
+	{.name = NULL},
+};

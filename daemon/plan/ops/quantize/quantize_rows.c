@@ -1,0 +1,184 @@
+/*
+ * quantize_rows.c: the plan of dynamic_quantize, which finds a scale for each row, or for each
+ * group, which is a row of its own then.
+ *
+ * The least scale is that of vLLM, so that a row of zeros has a scale that can be divided by: for
+ * rows of f8 1 / (512 * the largest number), as its quantization for each token has it, for all
+ * else 1e-10 / the largest number, as its quantization for groups has it.
+ */
+#include "quantize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GENERIC_COUNT 4u /* vectors that a thread takes in a step */
+#define REGISTERS 32     /* words of a row that a thread keeps */
+
+enum { X, Y, SCALE };
+
+struct form {
+	struct rows_form rows; /* of x and y */
+	struct rows_need need;
+	kiln_dtype from, to;
+	float largest, least;
+};
+
+static void quantize_find_form(const struct kernel_problem *problem, int64_t group,
+							   struct form *form)
+{
+	const struct kernel_tensor *x = &problem->tensors[X], *y = &problem->tensors[Y];
+	int64_t shape[KILN_MAX_RANK + 1], stride[2][KILN_MAX_RANK + 1];
+	const int64_t *const strides[] = {stride[0], stride[1]};
+	uint32_t element = kernel_dtype_bytes(x->dtype);
+	int last = x->rank - 1, axis = last + (group > 0), culprit;
+
+	memset(form, 0, sizeof(*form));
+	for (int i = 0; i < 2; i++)
+		memcpy(stride[i], problem->tensors[i].stride, sizeof(stride[0]));
+	memcpy(shape, x->shape, sizeof(shape[0]) * (size_t)x->rank);
+	if (group) {
+		shape[axis] = group;
+		shape[last] /= group;
+		for (int i = 0; i < 2; i++) {
+			stride[i][axis] = problem->tensors[i].stride[last];
+			stride[i][last] = group * stride[i][axis];
+		}
+	}
+	/* One axis always is one dimension. */
+	(void)rows_form(&form->rows, axis + 1, shape, 2, strides, axis, 1, &culprit);
+	form->from = x->dtype;
+	form->to = y->dtype;
+	form->largest = y->dtype == KILN_F8E4M3 ? 448 : y->dtype == KILN_F8E5M2 ? 57344 : 127;
+	form->least = (y->dtype == KILN_I8 || group ? 1e-10f : 1.0f / 512) / form->largest;
+	form->need = (struct rows_need){.element = element,
+									.streams = 1,
+									.held = 3,
+									.alignment = x->alignment,
+									.registers = REGISTERS,
+									.skew = true,
+									.slots = true,
+									.stream = true};
+	/* y has a byte where x has an element. */
+	if (y->alignment * element < form->need.alignment)
+		form->need.alignment = y->alignment * element;
+}
+
+static void quantize_rows_pass(const struct form *form, struct kernel_plan *out)
+{
+	for (int i = X; i <= SCALE; i++)
+		plan_arg_pointer(out, i);
+	plan_arg_real(out, KILN_F32, (double)form->largest);
+	plan_arg_real(out, KILN_F32, (double)form->least);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
+}
+
+static void quantize_rows_touch(const struct kernel_problem *problem, const struct form *form,
+								uint32_t vector, struct kernel_plan *out)
+{
+	plan_touch(problem, X, vector * form->need.element, out);
+	plan_touch(problem, Y, vector, out);
+	if (problem->tensors[SCALE].dtype != KILN_DTYPE_NONE)
+		plan_touch(problem, SCALE, 4, out);
+}
+
+static int quantize_rows_exact(const struct kernel_problem *problem, const struct form *form,
+							   const struct rows_shape *shape, const struct kernel_limits *limits,
+							   struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	bool loop = rows_launch(&form->rows, &form->need, shape, limits, out);
+
+	snprintf(out->source, sizeof(out->source), "ops/quantize_rows.cuh");
+	rows_shape_name(shape, out->choice);
+	plan_print(&id, "quantize_rows%s<", shape->stream ? "_stream" : "");
+	rows_print_shape(&id, form->from, &form->rows, shape);
+	plan_print(&id, ", %s", loop ? "true" : "false");
+	rows_print_step(&id, &form->rows, X);
+	rows_print_sizes(&id, &form->rows);
+	for (int i = X; i <= Y; i++)
+		rows_print_strides(&id, &form->rows, i);
+	plan_print(&id, ", %s, %s>", rows_index_type(&form->rows), quantize_type(form->to));
+	quantize_rows_pass(form, out);
+	quantize_rows_touch(problem, form, shape->vector, out);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)form->rows.columns, shape->size, shape->held,
+			 shape->vector * form->need.element, shape->stream ? " at a time, read twice" : "");
+	return plan_check_name(&id, out, error);
+}
+
+#define SPACE_RANK 7 /* of common/space.cuh */
+
+static int quantize_rows_generic(const struct kernel_problem *problem, const struct form *form,
+								 const struct kernel_limits *limits, struct kernel_plan *out,
+								 char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct rows_any any;
+
+	if (form->rows.rank > SPACE_RANK)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "%s: groups of x lie in %d dimensions that do not merge; the generic "
+						   "kernel takes %d",
+						   problem->op, form->rows.rank, SPACE_RANK);
+	rows_any(&form->rows, &form->need, GENERIC_COUNT, ROWS_ANY_THREADS, limits, &any);
+	plan_generic_launch(out, limits, "ops/quantize_rows.cuh", any.blocks, any.threads);
+	plan_print(&id, "quantize_rows_generic<%s, %u, %s>", plan_dtype_name(form->from), any.vector,
+			   quantize_type(form->to));
+	quantize_rows_pass(form, out);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
+	plan_arg_scalar(out, 4, any.shift);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.step[X]);
+	rows_pass_sizes(out, &form->rows, 8);
+	for (int i = X; i <= Y; i++)
+		rows_pass_strides(out, &form->rows, i);
+	quantize_rows_touch(problem, form, any.vector, out);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
+			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+	return KILN_OK;
+}
+
+int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct form form;
+	int64_t group;
+	int status = quantize_check(problem, &group, error), count, chosen;
+
+	if (status)
+		return status;
+	quantize_find_form(problem, group, &form);
+	/* Rows of nothing have scales. */
+	if (form.rows.rows == 0 ||
+		(form.rows.columns == 0 && problem->tensors[SCALE].dtype == KILN_DTYPE_NONE)) {
+		plan_no_elements(out);
+		return KILN_OK;
+	}
+	if (plan_is_generic(choice))
+		return quantize_rows_generic(problem, &form, limits, out, error);
+	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	chosen = rows_shape_find(shapes, count, choice);
+	if (chosen < 0)
+		return rows_no_candidate(problem, choice, &form.rows, limits, error);
+	return quantize_rows_exact(problem, &form, &shapes[chosen], limits, out, error);
+}
+
+int quantize_rows_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	char error[KERNEL_ERROR_MAX];
+	struct form form;
+	int64_t group;
+	int count;
+
+	if (quantize_check(problem, &group, error))
+		return 0;
+	quantize_find_form(problem, group, &form);
+	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	for (int i = 0; i < count; i++)
+		rows_shape_name(&shapes[i], names[i]);
+	return count;
+}
