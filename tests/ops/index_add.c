@@ -469,7 +469,9 @@ static void bad_rows(struct cases_case *c)
 }
 
 static const struct cases_refusal refusals[] = {
-	{"index_add: x is bool; it must be a float or an integer, which can be added up", bad_dtype},
+	{"index_add: x is bool; it must be an integer or a float of 16 bits or more, which can be "
+	 "added up",
+	 bad_dtype},
 	{"scatter_add: x is f32 and src is f16; they must agree", bad_mix},
 	{"index_add: alpha is 0.5; with elements of i32 it must be an integer", bad_alpha},
 	{"embedding_backward: padding_idx is 3; it may be -3 to 2", bad_padding},

@@ -177,7 +177,7 @@ static int find_blocks(const struct kernel_problem *problem, const struct add_pr
 	entries = entries < 32 ? 32 : plan_divide_up(entries, 32) * 32;
 	out->room = (uint32_t)least_of(entries, MOST_ROOM);
 	while (add_shared(out) > limits->shared_optin && out->room > 32)
-		out->room = (out->room / 64 + 1) * 32;
+		out->room = out->room / 64 * 32;
 	out->shared = add_shared(out);
 	if (__builtin_mul_overflow(plan_divide_up(add->form.rows, out->group) * chunks, parts,
 							   &out->blocks))
