@@ -253,7 +253,7 @@ static bool fits(const struct cases_case *c)
 	const struct cases_operand *x = &c->operand[0];
 	bool unusual = false;
 
-	if (!scene_has_answers(c) || !is_judged(c->op) || x->rank != 2 || cases_elements(x) == 0 ||
+	if (!is_judged(c->op) || x->rank != 2 || cases_elements(x) == 0 ||
 		cases_elements(x) > MOST_ELEMENTS || reference_int(c, "axis", -1) % 2 == 0 ||
 		reference_int(c, "axes", 1) != 1)
 		return false;
@@ -311,6 +311,26 @@ static void assert_named(struct scene *scene, int operand, int64_t element, cons
 				 (long long)element, operand);
 }
 
+static bool is_float(kiln_dtype dtype)
+{
+	return dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2 || (dtype >= KILN_F16 && dtype <= KILN_F64);
+}
+
+/* Each byte counts, whatever number it is part of.  An integer may be the next where a float was
+ * rounded to it, so a lowest bit is no error of its own there. */
+static void spoil_bytes(struct scene *scene, int operand, int64_t element)
+{
+	uint32_t bytes = cases_element(&scene->c.operand[operand]);
+	unsigned char *at = (unsigned char *)scene->memory[operand] + element * bytes;
+	unsigned char bit = scene->exact[operand][element] ? 1 : 4;
+
+	for (uint32_t i = 0; i < bytes; i++) {
+		at[i] ^= bit;
+		assert_named(scene, operand, element, "another bit");
+		at[i] ^= bit;
+	}
+}
+
 static void spoil(struct scene *scene, int operand, int64_t element)
 {
 	double good = scene_get(scene, operand, element), expected = scene->answers[operand][element];
@@ -331,7 +351,9 @@ static void spoil(struct scene *scene, int operand, int64_t element)
 		scene_put(scene, operand, element, expected - allowed);
 		assert_named(scene, operand, element, "too little");
 		if (dtype != KILN_F64 && isfinite(expected))
-			assert_true(allowed < 0.05 * fabs(expected) + 0.3); /* of means far from 0 */
+			/* 0.3: means far from 0; an ulp: floats of 8 bits have few numbers. */
+			assert_true(allowed <
+						fmax(0.05 * fabs(expected) + 0.3, 4 * reference_ulp(dtype, expected)));
 	}
 	scene_put(scene, operand, element, good);
 	assert_false(scene_judge(scene).wrong);
@@ -347,23 +369,23 @@ static void test_spoiled(void **state)
 	for (int i = 0; i < count; i += 3) {
 		struct scene scene;
 		const struct cases_case *c = &all[i];
-		if (!scene_has_answers(c) || cases_elements(&c->operand[0]) > 5000)
+		/* test_map_eval.c has map: its data decide where nothing can be told. */
+		if (strcmp(c->family, "map") == 0 || cases_elements(&c->operand[0]) > 5000)
 			continue;
 		scene_open(&scene, c, (uint64_t)i + 1);
-		scene_answer(&scene);
-		for (int o = 0; o < c->operand_count; o++)
-			for (int64_t k = 0; scene.answers[o] && k < cases_elements(&c->operand[o]); k++)
-				scene_put(&scene, o, k, scene.answers[o][k]);
+		scene_write(&scene);
 		assert_false(scene_judge(&scene).wrong);
 		for (int o = 0; o < c->operand_count; o++) {
 			int64_t elements = cases_elements(&c->operand[o]);
 			/* A mean that is no finite number may be any such. */
 			for (int n = 0; n < 4 && scene.answers[o] && elements; n++) {
 				int64_t element = n == 3 ? elements - 1 : elements * n / 3;
-				/* There are no integers beside one that is right. */
-				if (isinf(scene.answers[o][element]) || c->operand[o].dtype == KILN_I64)
+				if (isinf(scene.answers[o][element]))
 					continue;
-				spoil(&scene, o, element);
+				if (scene.exact[o][element] || !is_float(c->operand[o].dtype))
+					spoil_bytes(&scene, o, element);
+				else
+					spoil(&scene, o, element);
 				spoiled++;
 			}
 		}
@@ -380,13 +402,8 @@ static void test_random(void **state)
 		struct scene scene;
 		struct cases_case c;
 		cases_random(20261121, i, &c);
-		if (!scene_has_answers(&c))
-			continue;
 		scene_open(&scene, &c, i);
-		scene_answer(&scene);
-		for (int o = 0; o < c.operand_count; o++)
-			for (int64_t k = 0; scene.answers[o] && k < cases_elements(&c.operand[o]); k++)
-				scene_put(&scene, o, k, scene.answers[o][k]);
+		scene_write(&scene);
 		if (scene_judge(&scene).wrong)
 			fail_msg("%s: the answers themselves are found wrong", c.name);
 		scene_close(&scene);
