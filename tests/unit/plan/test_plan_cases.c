@@ -6,6 +6,8 @@
 #include "tests/ops/common/problem.h"
 #include "plan_problems.h"
 
+#define WALKED_MOST (1 << 20) /* elements of an operand */
+
 /* By walking all of it. */
 static int64_t last_touched(const struct cases_operand *o)
 {
@@ -178,8 +180,10 @@ static void extents_are_walked(void **state)
 
 	(void)state;
 	for (int i = 0; i < count; i++) {
-		for (int k = 0; k < list[i].operand_count && !(list[i].flags & CASES_BIG); k++) {
+		for (int k = 0; k < list[i].operand_count; k++) {
 			const struct cases_operand *o = &list[i].operand[k];
+			if (cases_elements(o) > WALKED_MOST)
+				continue;
 			assert_int_equal(cases_bytes(o), (uint64_t)(last_touched(o) + 1) * cases_element(o));
 		}
 	}

@@ -167,17 +167,20 @@ static int find_blocks(const struct kernel_problem *problem, const struct add_pr
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many sums", problem->op);
 	most = least_of(add->end, MOST_PLACES);
 	out->rows = (uint32_t)least_of(most, plan_divide_up(work, wanted));
-	chunks = plan_divide_up(add->end, out->rows);
-	groups = plan_divide_up(add->form.rows * chunks * parts, 2 * wanted);
-	out->group =
-		add->index.op.each || out->rows < most ? 1 : (uint32_t)least_of(groups, MOST_GROUP);
 	/* Twice as many entries as there are if all places are named equally often. */
 	entries = (int64_t)((double)add->count / (double)add->end * out->rows / (double)warps * 2) + 64;
 	entries = least_of(entries, plan_divide_up(add->count, warps * 32) * 32);
 	entries = entries < 32 ? 32 : plan_divide_up(entries, 32) * 32;
 	out->room = (uint32_t)least_of(entries, MOST_ROOM);
-	while (add_shared(out) > limits->shared_optin && out->room > 32)
-		out->room = out->room / 64 * 32;
+	while (add_shared(out) > limits->shared_optin && (out->room > 32 || out->rows > 1))
+		if (out->room > 32)
+			out->room = out->room / 64 * 32;
+		else
+			out->rows /= 2;
+	chunks = plan_divide_up(add->end, out->rows);
+	groups = plan_divide_up(add->form.rows * chunks * parts, 2 * wanted);
+	out->group =
+		add->index.op.each || out->rows < most ? 1 : (uint32_t)least_of(groups, MOST_GROUP);
 	out->shared = add_shared(out);
 	if (__builtin_mul_overflow(plan_divide_up(add->form.rows, out->group) * chunks, parts,
 							   &out->blocks))
