@@ -105,9 +105,13 @@ static void answer(const struct reference *r, int output, int64_t element,
 	} else if (value->real && isinf(value->error)) {
 		reference_value(r, output, element, value->value, -1);
 	} else {
-		/* The low bytes come first; beyond 2^53 a double does not tell neighbours apart. */
-		number = dtype == KILN_BOOL ? value->whole != 0 : cases_get(dtype, &value->whole, 0);
-		if (fabs(number) < 0x1p53)
+		/* The low bytes come first; beyond 2^53 a double does not tell neighbours apart, and of a
+		 * bool it tells no 1 from other bytes that are not 0. */
+		bits = value->whole != 0;
+		number = cases_get(dtype, &value->whole, 0);
+		if (dtype == KILN_BOOL)
+			reference_bytes(r, output, element, &bits);
+		else if (fabs(number) < 0x1p53)
 			reference_value(r, output, element, number, 0);
 		else
 			reference_bytes(r, output, element, &value->whole);
