@@ -26,7 +26,7 @@ static const struct plan_op *next_operator(const struct plan_op *row)
 
 /* ---- Options ---- */
 
-#define TYPED_MOST 32
+#define TYPED_MOST 48
 #define TEXT_MOST 80
 
 /* Texts that are put together from a row live as long as the process. */

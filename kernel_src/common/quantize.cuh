@@ -54,6 +54,25 @@ struct QuantizeMost {
 	}
 };
 
+struct QuantizeLimits {
+	float largest, least;
+
+	DEVICE float scale(const QuantizeMost &all) const
+	{
+		return fmaxf(all.most / largest, least);
+	}
+};
+
+template <class ROW, typename Number, typename Compute>
+DEVICE void quantize_take(const ROW &row, Number n, const Compute (&values)[ROW::length],
+						  QuantizeMost &mine)
+{
+#pragma unroll
+	for (int j = 0; j < ROW::length; j++)
+		if (row.live(n, j))
+			mine.take(values[j]);
+}
+
 /*
  * x / scale, rounded as a division is: the product with the inverse is mended by what it leaves
  * (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).

@@ -17,25 +17,6 @@
 #include "common/row_stream.cuh"
 #include "common/space.cuh"
 
-struct QuantizeLimits {
-	float largest, least;
-
-	DEVICE float scale(const QuantizeMost &all) const
-	{
-		return fmaxf(all.most / largest, least);
-	}
-};
-
-template <class ROW, typename Number, typename Compute>
-DEVICE void quantize_take(const ROW &row, Number n, const Compute (&values)[ROW::length],
-						  QuantizeMost &mine)
-{
-#pragma unroll
-	for (int j = 0; j < ROW::length; j++)
-		if (row.live(n, j))
-			mine.take(values[j]);
-}
-
 template <class SHAPE, bool LOOP, i64 X_STEP, class DIMS, class X, class Y, typename Index,
 		  typename OUT, typename T = typename SHAPE::Element>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, float *scales,

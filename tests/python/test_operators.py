@@ -179,6 +179,19 @@ class Others(Case):
         with self.assertRaisesRegex(ValueError, "group 7"):
             kiln.dynamic_quantize(x, "i8", group=7)
 
+    def test_norm_quantize(self):
+        x, other, weight = rand((3, 50)), rand((3, 50)), rand((50,))
+        y, scales, total = kiln.rms_norm_quantize(x, "i8", weight, residual=other, sum=True)
+        both = (x + other).astype("f8")
+        v = both / numpy.sqrt((both ** 2).mean(-1, keepdims=True) + 1e-5) * weight
+        self.close(total, both, "f4")
+        self.close(scales, abs(v).max(-1) / 127, "f4")
+        self.assertEqual((y.dtype, abs(y).max(-1).tolist()), ("i1", [127] * 3))
+        self.assertLess(abs(y - v / scales[:, None]).max(), 0.501)
+        scale = numpy.array(0.05, "f4")
+        y = kiln.layer_norm_quantize(x, "i8", scale=scale, scales=False)
+        self.assertLess(abs(y - normed(x, 1e-5)[0] / scale).max(), 0.501)
+
     def test_gather(self):
         source, index = rand((2, 3, 10)), numpy.array([[1, 2], [0, 9], [5, 5]], "i4")
         expected = numpy.take_along_axis(source, numpy.broadcast_to(index, (2, 3, 2)), 2)

@@ -14,7 +14,15 @@ kiln_dtype quantize_to(const struct kernel_problem *problem);
 /* "sat<f8e4m3>": the kernels' name for what elements of y are stored as. */
 const char *quantize_type(kiln_dtype dtype);
 
+/* The arguments largest and least of kernels that find scales, as quantize_rows.c has them. */
+void quantize_limits(struct kernel_plan *out, kiln_dtype to, bool group);
+
 /* ---- Checks (quantize_check.c) ---- */
+
+/* x, and y of the dtype that attribute `to` names. */
+int quantize_check_input(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int quantize_check_output(const struct kernel_problem *problem, int index,
+						  char error[KERNEL_ERROR_MAX]);
 
 /* *group: how many elements of y that lie side by side share a scale; 0: all of them. */
 int quantize_check(const struct kernel_problem *problem, int64_t *group,
@@ -30,6 +38,11 @@ int quantize_choices(const struct kernel_problem *problem, const struct kernel_l
 int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int quantize_rows_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int norm_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int norm_quantize_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 
 #endif

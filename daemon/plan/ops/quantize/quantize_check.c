@@ -32,7 +32,7 @@ const char *quantize_type(kiln_dtype dtype)
 								  : plan_dtype_name(dtype);
 }
 
-static int check_input(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+int quantize_check_input(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	bool back = quantize_is_back(problem), found = false;
 	kiln_dtype dtype = problem->tensors[0].dtype;
@@ -46,8 +46,8 @@ static int check_input(const struct kernel_problem *problem, char error[KERNEL_E
 	return rows_check_aligned(problem, 0, error);
 }
 
-static int check_output(const struct kernel_problem *problem, int index,
-						char error[KERNEL_ERROR_MAX])
+int quantize_check_output(const struct kernel_problem *problem, int index,
+						  char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *y = &problem->tensors[index];
 	kiln_dtype to = quantize_to(problem);
@@ -176,12 +176,12 @@ int quantize_check(const struct kernel_problem *problem, int64_t *group,
 				   char error[KERNEL_ERROR_MAX])
 {
 	bool dynamic = quantize_is_dynamic(problem);
-	int status = check_input(problem, error);
+	int status = quantize_check_input(problem, error);
 
 	if (!status)
 		status = (dynamic ? check_group : check_given)(problem, group, error);
 	if (!status)
-		status = check_output(problem, dynamic ? 1 : 2, error);
+		status = quantize_check_output(problem, dynamic ? 1 : 2, error);
 	if (!status && dynamic)
 		status = check_found(problem, *group, error);
 	return status;

@@ -42,10 +42,44 @@ static int dynamic_quantize_generics(int index, struct kernel_problem *out)
 	return made(index, false, true, out);
 }
 
+static int norm_quantize_generics(int index, struct kernel_problem *out)
+{
+	const int64_t shape[] = {2, index & 1 ? 3 : 512};
+	int a = index / 12, b = index / 4 % 3;
+
+	if (index >= 36)
+		return KILN_ENOENT;
+	plan_made_tensor(out, 0, wide[a], 2, shape);
+	if (index & 2)
+		plan_made_tensor(out, 3, wide[a], 2, shape);
+	plan_made_tensor(out, 5, narrow[b], 2, shape);
+	plan_made_word(out, "to", words[b]);
+	return KILN_OK;
+}
+
 #define TO_NARROW                                                                 \
 	{                                                                             \
 		"to", KILN_ATTR_STRING, "WORD", "the type of y: f8e4m3, f8e5m2 or i8",    \
 			.range = OP_WORD, .words = {"f8e4m3", "f8e5m2", "i8"}, .needed = true \
+	}
+
+/* scales: of each row, the one given or found. */
+#define NORM_QUANTIZE(op, of, text_of)                                                            \
+	{                                                                                             \
+		.name = op,                                                                               \
+		.operands = {{"x", OP_NORMAL},                                                            \
+					 {"gamma", OP_ABOUT_ONE, OP_TRAILING, OP_OWN, OP_OPTIONAL},                   \
+					 {"beta", OP_NORMAL, OP_TRAILING, OP_OWN, OP_OPTIONAL},                       \
+					 {"residual", OP_NORMAL, .presence = OP_OPTIONAL},                            \
+					 {"scale", OP_ABOUT_ONE, OP_ONE, OP_COMPUTED, OP_OPTIONAL},                   \
+					 {"y", .dtype = OP_TO},                                                       \
+					 {"scales", .shape = OP_LEADING, .dtype = OP_COMPUTED, .presence = OP_USUAL}, \
+					 {"sum", .presence = OP_OPTIONAL}},                                           \
+		.attributes = {TO_NARROW,                                                                 \
+					   {"eps", KILN_ATTR_REAL, "X", "added to the variance, or mean square",      \
+						"1e-5", OP_FROM, .text = "added to the " of " (default 1e-5)"}},          \
+		.summary = text_of, .plan = norm_quantize_plan, .infer = norm_quantize_infer,             \
+		.choices = norm_quantize_choices, .generics = norm_quantize_generics,                     \
 	}
 
 const struct plan_op plan_ops_quantize[] = {
@@ -93,5 +127,11 @@ const struct plan_op plan_ops_quantize[] = {
 		.choices = quantize_rows_choices,
 		.generics = dynamic_quantize_generics,
 	},
+	NORM_QUANTIZE("layer_norm_quantize", "variance",
+				  "y = v / scale with v = layer_norm of s = x + residual along the last dimension; "
+				  "without scale each row has its own, as of dynamic_quantize"),
+	NORM_QUANTIZE("rms_norm_quantize", "mean of squares",
+				  "y = v / scale with v = rms_norm of s = x + residual along the last dimension; "
+				  "without scale each row has its own, as of dynamic_quantize"),
 	{.name = NULL},
 };

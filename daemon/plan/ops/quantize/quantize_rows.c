@@ -20,8 +20,17 @@ struct form {
 	struct rows_form rows; /* of x and y */
 	struct rows_need need;
 	kiln_dtype from, to;
-	float largest, least;
+	bool group;
 };
+
+void quantize_limits(struct kernel_plan *out, kiln_dtype to, bool group)
+{
+	float largest = to == KILN_F8E4M3 ? 448 : to == KILN_F8E5M2 ? 57344 : 127;
+	float least = (to == KILN_I8 || group ? 1e-10f : 1.0f / 512) / largest;
+
+	plan_arg_real(out, KILN_F32, (double)largest);
+	plan_arg_real(out, KILN_F32, (double)least);
+}
 
 static void quantize_find_form(const struct kernel_problem *problem, int64_t group,
 							   struct form *form)
@@ -48,8 +57,7 @@ static void quantize_find_form(const struct kernel_problem *problem, int64_t gro
 	(void)rows_form(&form->rows, axis + 1, shape, 2, strides, axis, 1, &culprit);
 	form->from = x->dtype;
 	form->to = y->dtype;
-	form->largest = y->dtype == KILN_F8E4M3 ? 448 : y->dtype == KILN_F8E5M2 ? 57344 : 127;
-	form->least = (y->dtype == KILN_I8 || group ? 1e-10f : 1.0f / 512) / form->largest;
+	form->group = group > 0;
 	form->need = (struct rows_need){.element = element,
 									.streams = 1,
 									.held = 3,
@@ -67,8 +75,7 @@ static void quantize_rows_pass(const struct form *form, struct kernel_plan *out)
 {
 	for (int i = X; i <= SCALE; i++)
 		plan_arg_pointer(out, i);
-	plan_arg_real(out, KILN_F32, (double)form->largest);
-	plan_arg_real(out, KILN_F32, (double)form->least);
+	quantize_limits(out, form->to, form->group);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
 }
 

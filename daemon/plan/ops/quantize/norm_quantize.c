@@ -1,0 +1,286 @@
+/*
+ * norm_quantize.c: the plan of layer_norm_quantize and rms_norm_quantize, whose rows go along the
+ * last dimension.
+ */
+#include "quantize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GENERIC_COUNT 2u /* vectors that a thread takes in a step */
+#define REGISTERS 32     /* words of a row that a thread keeps */
+
+enum { X, GAMMA, BETA, RESIDUAL, SCALE, Y, SCALES, SUM, OPERANDS };
+
+struct form {
+	const struct kernel_problem *problem;
+	struct rows_form rows; /* of x, residual or x again, and y, as which sum lies */
+	struct rows_need need;
+	kiln_dtype from, to;
+	uint32_t affine; /* that gamma and beta are aligned to */
+	bool rms;
+	double eps;
+};
+
+static bool norm_quantize_has(const struct kernel_problem *problem, int operand)
+{
+	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
+}
+
+/* ---- What a request must satisfy ---- */
+
+/* gamma or beta. */
+static int check_along(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[X], *along = &problem->tensors[index];
+	int status = rows_check_float(problem, index, error);
+	char name[16];
+
+	plan_operand_name(problem->operands, index, name);
+	if (!status && (along->rank != 1 || along->shape[0] != x->shape[x->rank - 1]))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: %s must have one dimension, of size %lld as x's last", problem->op,
+						   name, (long long)x->shape[x->rank - 1]);
+	return status ? status : rows_check_contiguous(problem, index, error);
+}
+
+/* scale, of one number, or scales, of one for each row. */
+static int check_scales(const struct kernel_problem *problem, int index,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[X], *scale = &problem->tensors[index];
+	char name[16];
+	bool right = index == SCALES && scale->rank == x->rank - 1;
+	int64_t count;
+
+	plan_operand_name(problem->operands, index, name);
+	plan_elements(scale, &count);
+	for (int k = 0; right && k < scale->rank; k++)
+		right = scale->shape[k] == x->shape[k];
+	if (scale->dtype != KILN_F32)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f32", problem->op, name,
+						   plan_dtype_name(scale->dtype));
+	if (index == SCALE ? count != 1 : !right)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s must have %s", problem->op, name,
+						   index == SCALE ? "one element" : "x's dimensions but the last");
+	if (rows_check_aligned(problem, index, error))
+		return KILN_EINVAL;
+	return rows_check_contiguous(problem, index, error);
+}
+
+static int norm_quantize_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	int status = quantize_check_input(problem, error);
+
+	if (!status && problem->tensors[X].rank == 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: x has rank 0; it needs a dimension of which rows are made",
+						   problem->op);
+	for (int i = GAMMA; i <= SUM && !status; i++) {
+		if (i == Y)
+			status = quantize_check_output(problem, i, error);
+		else if (!norm_quantize_has(problem, i))
+			continue;
+		else if (i == GAMMA || i == BETA)
+			status = check_along(problem, i, error);
+		else if (i == SCALE || i == SCALES)
+			status = check_scales(problem, i, error);
+		else
+			status = rows_check_like(problem, i, X, error);
+		if (!status && i == SUM)
+			status = rows_check_contiguous(problem, i, error);
+	}
+	if (!status && norm_quantize_has(problem, SUM) && !norm_quantize_has(problem, RESIDUAL))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: there is no residual; without it sum would be x and must be left "
+						   "out",
+						   problem->op);
+	return status;
+}
+
+int norm_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	if (!norm_quantize_has(problem, Y)) {
+		rows_infer_like(problem, Y, X);
+		problem->tensors[Y].dtype = quantize_to(problem);
+	}
+	return norm_quantize_check(problem, error);
+}
+
+/* ---- Rows ---- */
+
+static void align_to(uint32_t *alignment, uint32_t to)
+{
+	*alignment = to < *alignment ? to : *alignment;
+}
+
+static void norm_quantize_form(const struct kernel_problem *problem, struct form *form)
+{
+	const struct kernel_tensor *tensors = problem->tensors, *x = &tensors[X];
+	int other = norm_quantize_has(problem, RESIDUAL) ? RESIDUAL : X, culprit;
+	const int64_t *const strides[] = {x->stride, tensors[other].stride, tensors[Y].stride};
+	uint32_t element = kernel_dtype_bytes(x->dtype);
+
+	memset(form, 0, sizeof(*form));
+	form->problem = problem;
+	form->from = x->dtype;
+	form->to = tensors[Y].dtype;
+	form->rms = strncmp(problem->op, "rms", 3) == 0;
+	form->eps = plan_real(problem, "eps");
+	/* One axis always is one dimension. */
+	(void)rows_form(&form->rows, x->rank, x->shape, 3, strides, x->rank - 1, 1, &culprit);
+	form->need = (struct rows_need){.element = element,
+									.streams = other == X ? 1 : 2,
+									.held = 7,
+									.alignment = x->alignment,
+									.registers = REGISTERS,
+									.along = true,
+									.skew = true,
+									.slots = true,
+									.stream = true};
+	align_to(&form->need.alignment, tensors[other].alignment);
+	/* y has a byte where x has an element. */
+	align_to(&form->need.alignment, tensors[Y].alignment * element);
+	if (norm_quantize_has(problem, SUM))
+		align_to(&form->need.alignment, tensors[SUM].alignment);
+	form->affine = 16;
+	for (int i = GAMMA; i <= BETA; i++)
+		if (norm_quantize_has(problem, i))
+			align_to(&form->affine, tensors[i].alignment);
+}
+
+/* ---- The plan ---- */
+
+static const char *type_of(const struct form *form, int operand)
+{
+	return norm_quantize_has(form->problem, operand)
+			   ? plan_dtype_name(form->problem->tensors[operand].dtype)
+			   : "void";
+}
+
+static void norm_quantize_pass(const struct form *form, struct kernel_plan *out)
+{
+	for (int i = X; i < OPERANDS; i++)
+		if (norm_quantize_has(form->problem, i))
+			plan_arg_pointer(out, i);
+		else
+			plan_arg_scalar(out, 8, 0);
+	plan_arg_real(out, KILN_F32, form->eps);
+	quantize_limits(out, form->to, false);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
+}
+
+static void norm_quantize_touch(const struct form *form, uint32_t vector, uint32_t affine,
+								struct kernel_plan *out)
+{
+	for (int i = X; i < OPERANDS; i++)
+		if (norm_quantize_has(form->problem, i))
+			plan_touch(form->problem, i,
+					   i == GAMMA || i == BETA     ? affine
+					   : i == SCALE || i == SCALES ? 4
+					   : i == Y                    ? vector
+												   : vector * form->need.element,
+					   out);
+}
+
+static int norm_quantize_exact(const struct form *form, const struct rows_shape *shape,
+							   const struct kernel_limits *limits, struct kernel_plan *out,
+							   char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	bool loop = rows_launch(&form->rows, &form->need, shape, limits, out);
+
+	snprintf(out->source, sizeof(out->source), "ops/norm_quantize.cuh");
+	rows_shape_name(shape, out->choice);
+	plan_print(&id, "norm_quantize%s<", shape->stream ? "_stream" : "");
+	rows_print_shape(&id, form->from, &form->rows, shape);
+	plan_print(&id, ", %s, %s, %s, %u, %s, %u, %s", quantize_type(form->to), type_of(form, GAMMA),
+			   type_of(form, BETA), shape->skewed ? 0 : form->affine, form->rms ? "true" : "false",
+			   form->need.streams, loop ? "true" : "false");
+	for (int i = 0; i < 2; i++)
+		rows_print_step(&id, &form->rows, i);
+	rows_print_sizes(&id, &form->rows);
+	for (int i = 0; i < 3; i++)
+		rows_print_strides(&id, &form->rows, i);
+	plan_print(&id, ", %s>", rows_index_type(&form->rows));
+	norm_quantize_pass(form, out);
+	norm_quantize_touch(form, shape->vector, form->affine, out);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)form->rows.columns, shape->size, shape->held,
+			 shape->vector * form->need.element,
+			 shape->stream ? " at a time, read three or four times" : "");
+	return plan_check_name(&id, out, error);
+}
+
+static void norm_quantize_generic(const struct form *form, const struct kernel_limits *limits,
+								  struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct kernel_tensor *tensors = form->problem->tensors;
+	struct rows_any any;
+
+	rows_any(&form->rows, &form->need, GENERIC_COUNT, ROWS_ANY_THREADS, limits, &any);
+	plan_generic_launch(out, limits, "ops/norm_quantize.cuh", any.blocks, any.threads);
+	plan_print(&id, "norm_quantize_generic<%s, %u, %s, %u>", plan_dtype_name(form->from),
+			   any.vector, quantize_type(form->to), form->need.streams);
+	norm_quantize_pass(form, out);
+	plan_arg_scalar(out, 4, form->rms);
+	for (int i = GAMMA; i <= BETA; i++)
+		plan_arg_scalar(out, 4, rows_any_type(tensors[i].dtype));
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
+	plan_arg_scalar(out, 4, any.shift);
+	for (int i = 0; i < 2; i++)
+		plan_arg_scalar(out, 8, (uint64_t)form->rows.step[i]);
+	rows_pass_sizes(out, &form->rows, 8);
+	for (int i = 0; i < 3; i++)
+		rows_pass_strides(out, &form->rows, i);
+	norm_quantize_touch(form, any.vector, 1, out);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
+			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+}
+
+int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct form form;
+	int status = norm_quantize_check(problem, error), count, chosen;
+
+	if (status)
+		return status;
+	norm_quantize_form(problem, &form);
+	if (form.rows.rows == 0 || form.rows.columns == 0) {
+		if (form.rows.rows && norm_quantize_has(problem, SCALES))
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: rows of no elements have no scales; leave scales out",
+							   problem->op);
+		plan_no_elements(out);
+		return KILN_OK;
+	}
+	if (plan_is_generic(choice)) {
+		norm_quantize_generic(&form, limits, out);
+		return KILN_OK;
+	}
+	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	chosen = rows_shape_find(shapes, count, choice);
+	if (chosen < 0)
+		return rows_no_candidate(problem, choice, &form.rows, limits, error);
+	return norm_quantize_exact(&form, &shapes[chosen], limits, out, error);
+}
+
+int norm_quantize_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct form form;
+	int count;
+
+	norm_quantize_form(problem, &form);
+	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	for (int i = 0; i < count; i++)
+		rows_shape_name(&shapes[i], names[i]);
+	return count;
+}

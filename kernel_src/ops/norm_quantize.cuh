@@ -1,0 +1,343 @@
+/*
+ * norm_quantize.cuh: layer_norm and rms_norm along the last dimension, divided by a scale and
+ * stored in 8 bits: v = (s - mean) * rstd * gamma + beta over each row of s = x + residual, y = v /
+ * scale.  The scale is given, or the row's own as in quantize_rows.cuh.
+ *
+ *   norm_quantize           a group of threads holds each row
+ *   norm_quantize_stream    a block reads each row again whenever it needs it
+ *   norm_quantize_generic   does so for sizes, strides and types of gamma and beta that are known
+ *                           at the launch
+ *
+ * v is never rounded before it is divided.
+ */
+#pragma once
+#include "common/index.cuh"
+#include "common/norm_operands.cuh"
+#include "common/quantize.cuh"
+#include "common/row.cuh"
+#include "common/row_any.cuh"
+#include "common/row_stream.cuh"
+#include "common/space.cuh"
+
+struct NormQuantizeSum {
+	float sum, squares;
+
+	static DEVICE NormQuantizeSum none()
+	{
+		return {0, 0};
+	}
+	DEVICE void merge(const NormQuantizeSum &other)
+	{
+		sum += other.sum;
+		squares += other.squares;
+	}
+};
+
+/* One row of the outputs, and what it is made with. */
+template <typename T, typename OUT>
+struct NormQuantizeRow {
+	const float *given; /* the scale, or null */
+	OUT *y;
+	T *sum;          /* or null */
+	float *scale_to; /* or null */
+	float eps;
+	QuantizeLimits limits;
+	bool here; /* it is to be written */
+};
+
+/*
+ * source.each(body) calls body(n, s) for every vector of the row, n a Number; affine(n, gamma,
+ * beta) brings in those of a vector; group.reduce<SLOT>(value) merges the values of the row's
+ * threads.  All threads come.
+ */
+template <typename Number, class ROW, typename T, typename OUT, class SOURCE, class AFFINE,
+		  class GROUP>
+DEVICE void norm_quantize_row(const ROW &row, const NormQuantizeRow<T, OUT> &out, bool rms,
+							  i64 columns, const SOURCE &source, const AFFINE &affine,
+							  const GROUP &group)
+{
+	constexpr int V = ROW::length;
+	const float share = 1.0f / static_cast<float>(columns);
+	NormQuantizeSum mine = NormQuantizeSum::none();
+	float pivot = 0;
+
+	if (!rms) {
+		source.each([&](Number n, float(&s)[V]) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				mine.sum += row.live(n, j) ? s[j] : 0.0f;
+		});
+		pivot = norm_product(group.template reduce<0>(mine).sum, share);
+		mine = NormQuantizeSum::none();
+	}
+	source.each([&](Number n, float(&s)[V]) {
+		if (out.sum && out.here)
+			row_store(row, n, out.sum, s);
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			const float off = row.live(n, j) ? s[j] - pivot : 0.0f;
+			mine.sum += off;
+			mine.squares = fmaf(off, off, mine.squares);
+		}
+	});
+	mine = group.template reduce<1>(mine);
+	const NormRow<float> answer =
+		rms ? norm_row_rms_of(share, mine.squares, out.eps)
+			: norm_row_of(share, pivot, mine.sum, mine.squares, pivot, out.eps);
+	const auto normalize = [&](Number n, float(&s)[V]) {
+		float gamma[V], beta[V];
+		affine(n, gamma, beta);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			s[j] = fmaf(fmaf(s[j] - pivot, answer.rstd, answer.shift), gamma[j], beta[j]);
+	};
+	float found;
+	if (out.given) {
+		found = *out.given;
+	} else {
+		QuantizeMost most = QuantizeMost::none();
+		source.each([&](Number n, float(&s)[V]) {
+			normalize(n, s);
+			quantize_take(row, n, s, most);
+		});
+		found = out.limits.scale(group.template reduce<2>(most));
+	}
+	if (!out.here)
+		return;
+	const QuantizeScale scale(found);
+	if (out.scale_to)
+		*out.scale_to = found;
+	source.each([&](Number n, float(&s)[V]) {
+		normalize(n, s);
+		scale.divide(s);
+		row_store(row, n, out.y, s);
+	});
+}
+
+/* s of a vector of x and, of two, residual. */
+template <int STREAMS, int V>
+DEVICE void norm_quantize_add(const float (&values)[STREAMS][V], float (&s)[V])
+{
+#pragma unroll
+	for (int j = 0; j < V; j++)
+		s[j] = STREAMS == 2 ? values[0][j] + values[STREAMS - 1][j] : values[0][j];
+}
+
+/* gamma and beta of known types.  BYTES: of them that move at once; 0: rows are skewed. */
+template <int BYTES, class ROW, class GAMMA, class BETA>
+struct NormQuantizeAffine {
+	const ROW &row;
+	const GAMMA *gamma;
+	const BETA *beta;
+
+	template <typename Number, int V>
+	DEVICE void operator()(Number n, float (&to_gamma)[V], float (&to_beta)[V]) const
+	{
+		const auto column = row.column(n);
+		if constexpr (BYTES > 0) {
+			norm_load<BYTES>(gamma, column, to_gamma, 1.0f);
+			norm_load<BYTES>(beta, column, to_beta, 0.0f);
+		} else {
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				to_gamma[j] = norm_load_one(gamma, row.live(n, j) ? column + j : 0, 1.0f);
+				to_beta[j] = norm_load_one(beta, row.live(n, j) ? column + j : 0, 0.0f);
+			}
+		}
+	}
+};
+
+/* An element of a type that is known at the launch; `absent` without a tensor. */
+DEVICE float norm_quantize_element(const void *start, u32 type, i64 at, float absent)
+{
+	if (!start)
+		return absent;
+	if (type == ROW_ANY_F16)
+		return element_load<float>(static_cast<const f16 *>(start) + at);
+	if (type == ROW_ANY_BF16)
+		return element_load<float>(static_cast<const bf16 *>(start) + at);
+	if (type == ROW_ANY_F32)
+		return element_load<float>(static_cast<const f32 *>(start) + at);
+	return static_cast<float>(element_load<double>(static_cast<const f64 *>(start) + at));
+}
+
+/* gamma and beta of types that are known at the launch. */
+template <class ROW>
+struct NormQuantizeAffineAny {
+	const ROW &row;
+	const void *gamma, *beta;
+	u32 gamma_type, beta_type;
+
+	template <int V>
+	DEVICE void operator()(i64 n, float (&to_gamma)[V], float (&to_beta)[V]) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			const i64 at = row.live(n, j) ? row.column(n) + j : 0;
+			to_gamma[j] = norm_quantize_element(gamma, gamma_type, at, 1.0f);
+			to_beta[j] = norm_quantize_element(beta, beta_type, at, 0.0f);
+		}
+	}
+};
+
+/* A row that threads hold. */
+template <class ROW, class WORDS, int STREAMS>
+struct NormQuantizeHeld {
+	const ROW &row;
+	const WORDS &words;
+
+	template <typename Body>
+	DEVICE void each(const Body &body) const
+	{
+		words.each(
+			row,
+			[&](int n, const float(&values)[STREAMS][ROW::length]) {
+				float s[ROW::length];
+				norm_quantize_add(values, s);
+				body(n, s);
+			});
+	}
+};
+
+/* A row that is read again each time. */
+template <class ROW, int STREAMS>
+struct NormQuantizeRead {
+	typedef typename ROW::Element T;
+	typedef typename ROW::Column Column;
+	const ROW &row;
+	const T *const (&from)[STREAMS];
+	const i64 (&step)[STREAMS];
+	Column steps;
+
+	template <typename Body>
+	DEVICE void each(const Body &body) const
+	{
+		RowStep<ROW, STREAMS> held;
+#pragma unroll 1
+		for (Column at = 0; at < steps; at++) {
+			held.fetch(row, at, from, step);
+			held.each(row, at, [&](Column n, int, const float(&values)[STREAMS][ROW::length]) {
+				float s[ROW::length];
+				norm_quantize_add(values, s);
+				body(n, s);
+			});
+		}
+	}
+};
+
+/* A row's threads. */
+template <class GROUP>
+struct NormQuantizeGroup {
+	template <int SLOT, class Value>
+	DEVICE Value reduce(const Value &mine) const
+	{
+		return GROUP::template reduce<SLOT>(mine);
+	}
+};
+struct NormQuantizeGroupAny {
+	GroupAny group;
+
+	template <int SLOT, class Value>
+	DEVICE Value reduce(const Value &mine) const
+	{
+		return group.reduce(mine);
+	}
+};
+
+/* ---- Kernels: STREAMS is 2 where residual is there ---- */
+
+#define NORM_QUANTIZE_OPERANDS(T, GAMMA, BETA, OUT)                                          \
+	const T *x, const GAMMA *gamma, const BETA *beta, const T *residual, const float *given, \
+		OUT *y, float *scales, T *sum, float eps, float largest, float least, i64 rows
+
+/* Where the inputs' row begins. */
+#define NORM_QUANTIZE_INPUTS(x_at, residual_at, x_step, residual_step)     \
+	const T *from[STREAMS];                                                \
+	i64 step[STREAMS];                                                     \
+	from[0] = x + (x_at);                                                  \
+	step[0] = (x_step);                                                    \
+	from[STREAMS - 1] = STREAMS == 2 ? residual + (residual_at) : from[0]; \
+	step[STREAMS - 1] = STREAMS == 2 ? (residual_step) : step[0];
+
+/* What its outputs are; lead: this thread writes its scale. */
+#define NORM_QUANTIZE_ROW(y_at, lead)                                                          \
+	NormQuantizeRow<T, OUT>                                                                    \
+	{                                                                                          \
+		given, y + (y_at), sum ? sum + (y_at) : nullptr,                                       \
+			scales && (lead) ? scales + number : nullptr, eps, QuantizeLimits{largest, least}, \
+			here                                                                               \
+	}
+
+template <class SHAPE, typename OUT, class GAMMA, class BETA, int BYTES, bool RMS, int STREAMS,
+		  bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL, class Y,
+		  typename Index, typename T = typename SHAPE::Element>
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_quantize(NORM_QUANTIZE_OPERANDS(T, GAMMA, BETA,
+																				   OUT))
+{
+	typedef typename SHAPE::row Row;
+	typedef typename SHAPE::group Group;
+	typedef typename SHAPE::template words<STREAMS> Words;
+	DYN_SHARED(b128, slots);
+
+	row_each<SHAPE, LOOP, Index>(rows, [&](Index number, bool here) {
+		const i64 y_at = index_offset<i64>(number, DIMS{}, Y{});
+		NORM_QUANTIZE_INPUTS((index_offset<i64>(number, DIMS{}, X{})),
+							 (index_offset<i64>(number, DIMS{}, RESIDUAL{})), X_STEP, RESIDUAL_STEP)
+		const Row row(from[0], Group::thread(), Group::slice());
+		Words words(slots);
+		words.fetch(row, from, step);
+		words.arrive();
+		norm_quantize_row<int>(row, NORM_QUANTIZE_ROW(y_at, Group::thread() == 0), RMS,
+							   Row::columns, NormQuantizeHeld<Row, Words, STREAMS>{row, words},
+							   NormQuantizeAffine<BYTES, Row, GAMMA, BETA>{row, gamma, beta},
+							   NormQuantizeGroup<Group>{});
+	});
+}
+
+template <class ROW, typename OUT, class GAMMA, class BETA, int BYTES, bool RMS, int STREAMS,
+		  bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL, class Y,
+		  typename Index, typename T = typename ROW::Element>
+__global__ LAUNCH_BOUNDS(ROW::threads) void norm_quantize_stream(NORM_QUANTIZE_OPERANDS(T, GAMMA,
+																						BETA, OUT))
+{
+	row_each<ROW, LOOP, Index>(
+		rows,
+		[&](Index number, bool here) {
+			const i64 y_at = index_offset<i64>(number, DIMS{}, Y{});
+			NORM_QUANTIZE_INPUTS((index_offset<i64>(number, DIMS{}, X{})),
+								 (index_offset<i64>(number, DIMS{}, RESIDUAL{})), X_STEP,
+								 RESIDUAL_STEP)
+			const ROW row(from[0]);
+			norm_quantize_row<typename ROW::Column>(
+				row, NORM_QUANTIZE_ROW(y_at, threadIdx.x == 0), RMS, ROW::columns,
+				NormQuantizeRead<ROW, STREAMS>{row, from, step, ROW::steps()},
+				NormQuantizeAffine<BYTES, ROW, GAMMA, BETA>{row, gamma, beta},
+				NormQuantizeGroup<typename ROW::group>{});
+		});
+}
+
+template <typename T, int V, typename OUT, int STREAMS>
+__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_quantize_generic(
+	NORM_QUANTIZE_OPERANDS(T, void, void, OUT), u32 rms, u32 gamma_type, u32 beta_type, i64 columns,
+	u32 shift, i64 x_step, i64 residual_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x),
+	SPACE_STRIDES(of_residual), SPACE_STRIDES(of_y))
+{
+	typedef RowAny<T, V, 2> Row;
+	const Space<3, u64> space = {
+		SPACE_SIZES_MADE(u64),
+		{SPACE_STRIDES_MADE(of_x), SPACE_STRIDES_MADE(of_residual), SPACE_STRIDES_MADE(of_y)}};
+	const GroupAny group = {shift};
+
+	row_any_each(group, rows, [&](i64 number, bool here) {
+		i64 at[3], steps = 0;
+		space.at(static_cast<u64>(number), at);
+		NORM_QUANTIZE_INPUTS(at[0], at[1], x_step, residual_step)
+		const Row row(from[0], columns, group);
+		while (row.step(steps) < columns)
+			steps++;
+		norm_quantize_row<i64>(row, NORM_QUANTIZE_ROW(at[2], group.thread() == 0), rms != 0,
+							   columns, NormQuantizeRead<Row, STREAMS>{row, from, step, steps},
+							   NormQuantizeAffineAny<Row>{row, gamma, beta, gamma_type, beta_type},
+							   NormQuantizeGroupAny{group});
+	});
+}
