@@ -435,7 +435,7 @@ static void every_part_of_a_plan_is_told(void **state)
 							   .shared_bytes = 50000,
 							   .scratch = {70000, 512},
 							   .report = {4096, 200},
-							   .extents = {{640, 16, false}, {0, 0, false}},
+							   .extents = {{.bytes = 640, .alignment = 16}, {0}},
 							   .operand_count = 2,
 							   .bytes_moved = 640,
 							   .note = "one launch"};

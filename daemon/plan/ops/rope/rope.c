@@ -245,20 +245,22 @@ int rope_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	return rope_check(problem, &rope, error);
 }
 
-/* Types of q and of the tables; halves and pairs; whole vectors and elements. */
+/* Types of q and of the tables; halves and pairs; whole vectors and, where q is aligned to no more
+ * than an element, elements. */
 int rope_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype types[][2] = {{KILN_F32, KILN_F32},  {KILN_F16, KILN_F16},
 										  {KILN_F16, KILN_F32},  {KILN_BF16, KILN_BF16},
 										  {KILN_BF16, KILN_F32}, {KILN_F64, KILN_F64}};
-	int64_t dim = index % 2 ? 6 : 64;
 
 	if (index >= 6 * 4)
 		return KILN_ENOENT;
-	plan_made_tensor(out, ROPE_Q, types[index / 4][0], 3, (const int64_t[]){2, 3, dim});
+	plan_made_tensor(out, ROPE_Q, types[index / 4][0], 3, (const int64_t[]){2, 3, 64});
 	for (int i = ROPE_COS; i <= ROPE_SIN; i++)
-		plan_made_tensor(out, i, types[index / 4][1], 2, (const int64_t[]){2, dim / 2});
-	plan_made_tensor(out, ROPE_Q_OUT, types[index / 4][0], 3, (const int64_t[]){2, 3, dim});
+		plan_made_tensor(out, i, types[index / 4][1], 2, (const int64_t[]){2, 32});
+	plan_made_tensor(out, ROPE_Q_OUT, types[index / 4][0], 3, (const int64_t[]){2, 3, 64});
 	plan_made_int(out, "interleaved", index / 2 % 2);
+	if (index % 2)
+		out->tensors[ROPE_Q].alignment = kernel_dtype_bytes(types[index / 4][0]);
 	return KILN_OK;
 }
