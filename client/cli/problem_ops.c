@@ -38,11 +38,18 @@ static struct {
 	const struct cli_option *own;
 } made;
 
-static void add_option(const char *name, const char *value, const char *help)
+static int option_at(const char *name)
 {
 	for (int i = 0; i < made.count; i++)
 		if (!strcmp(made.options[i].name, name))
-			return;
+			return i;
+	return -1;
+}
+
+static void add_option(const char *name, const char *value, const char *help)
+{
+	if (option_at(name) >= 0)
+		return;
 	assert(made.count < CLI_MAX_OPTIONS);
 	snprintf(made.helps[made.count], TEXT_MOST, "%s", help);
 	made.options[made.count] = (struct cli_option){name, value, made.helps[made.count], CLI_ONCE};
@@ -55,9 +62,21 @@ static bool is_typed(const struct op_operand *operand)
 		   operand->dtype == OP_INDEX;
 }
 
+/* Operators may have indices and numbers under one name: the option says both. */
+static void add_help(int at, const char *help)
+{
+	size_t used = strlen(made.helps[at]);
+
+	if (strstr(made.helps[at], help))
+		return;
+	assert(used + strlen("; ") + strlen(help) < TEXT_MOST);
+	snprintf(made.helps[at] + used, TEXT_MOST - used, "; %s", help);
+}
+
 static void add_dtype(const struct plan_op *row, const struct op_operand *operand)
 {
 	char help[TEXT_MOST];
+	int at;
 
 	if (!is_typed(operand))
 		return;
@@ -70,7 +89,11 @@ static void add_dtype(const struct plan_op *row, const struct op_operand *operan
 	else
 		snprintf(help, sizeof(help), "element type of %s (%s's)", operand->name,
 				 row->operands[0].name);
-	add_option(made.names[made.typed++], "TYPE", help);
+	at = option_at(made.names[made.typed]);
+	if (at >= 0)
+		add_help(at, help);
+	else
+		add_option(made.names[made.typed++], "TYPE", help);
 }
 
 static void add_operand(const struct plan_op *row, const struct op_operand *operand)

@@ -131,7 +131,7 @@ done <<'END'
   --idx-dtype TYPE         type of indices: u8, u16, i32, i64 (i32)
   --last N                 size of dst, or of dsrc in backward, along the indexed axis
   --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
-  --target-dtype TYPE      element type of target (pred's)
+  --target-dtype TYPE      type of indices: u8, u16, i32, i64 (i32); element type of target (pred's)
   --with gamma,..          the optional operands that are there (none; backward dx)
   --kind bool              what the mask is: bool, lengths, causal, additive
   --keep                   a bool mask that is not 0 where elements are kept
@@ -157,10 +157,10 @@ done <<'END'
   scatter_add              --axis --bounds --idx-dtype --last
   index_select_backward    --axis --bounds --idx-dtype --last
   embedding_backward       --bounds --idx-dtype --last --padding_idx
-  giou                     --clamp --target-dtype
-  giou_backward            --clamp --target-dtype
-  giou_loss                --clamp --target-dtype --with offsets,count
-  giou_loss_backward       --clamp --target-dtype --with offsets
+  giou                     --target-dtype --clamp
+  giou_backward            --target-dtype --clamp
+  giou_loss                --with offsets,count --target-dtype --clamp
+  giou_loss_backward       --with offsets --target-dtype --clamp
   masked_softmax           --kind --keep --empty --scale --diagonal --mask --mask-dtype
   masked_softmax_backward  --kind --keep --scale --diagonal --mask --mask-dtype
   layer_norm               --with gamma,beta,residual,mean,rstd,sum --eps --axes --gamma-dtype
