@@ -404,7 +404,7 @@ def main():
     bench = Bench(options, torch, kiln)
     kiln.softmax(bench.rand(ROWS, COLUMNS))
     if options.device == "cuda":
-        options.table.say(f"waited {settle(options.daemon, 30):.1f} s for generic kernels")
+        options.table.say(f"waited {settle(options.daemon, 60):.1f} s for generic kernels")
     for section in SECTIONS:
         if section not in options.only:
             continue
