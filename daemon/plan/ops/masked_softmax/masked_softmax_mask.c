@@ -85,6 +85,7 @@ void masked_form(struct masked_problem *masked)
 	masked->form.need.around = masked->form.need.slots ? AROUND : AROUND_PIECES;
 	if (masked->form.dtype == KILN_F64)
 		masked->form.need.around += AROUND;
+	masked->form.need.uneven = true;
 	/* Few threads a row for those that end early. */
 	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;
 }

@@ -75,7 +75,7 @@ void norm_offer_wraps(struct norm_ways *ways)
 
 	if (ways->norm->form.columns > WRAP_COLUMNS)
 		return;
-	usual = vectors <= 16 ? 1 : vectors <= 64 ? 2 : most;
+	usual = vectors <= 32 ? 1 : vectors <= 64 ? 2 : most;
 	for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 		offer_wrap(ways, usual, threads[t], 1, false);
 	for (uint32_t each = 2; each <= 8; each *= 2) {

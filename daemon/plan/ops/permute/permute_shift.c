@@ -191,13 +191,13 @@ static void suggest_even(struct permute_list *list, const struct permute_matrix 
 	}
 }
 
-/* Tiles of equal size if these are fewer and hardly larger, or if one is enough. */
+/* Tiles of equal size if these cover less that is not there. */
 static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 {
 	uint32_t even = permute_even_side(size, side, unit, 0);
 
-	return size <= side ||
-				   (even < side * 9 / 8 && permute_tiles(size, even) < permute_tiles(size, side))
+	return 32 * (int64_t)permute_tiles(size, even) * even <
+				   31 * (int64_t)permute_tiles(size, side) * side
 			   ? even
 			   : side;
 }

@@ -88,6 +88,7 @@ struct rows_need {
 	uint32_t beside;    /* bytes for each element that it keeps beside them, of a mask */
 	uint32_t around;    /* words besides that a thread needs, such as for masks, beyond the usual */
 	bool along;         /* other operands are read along each row, such as gamma */
+	bool uneven;        /* rows take unequal time: those of a block wait for each other */
 	bool skew, slots;   /* whether the kernel can */
 	bool clusters, stream;
 };
@@ -100,13 +101,8 @@ uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 uint32_t rows_group(uint64_t vectors, uint32_t held);
 /* Do the rows of all held operands begin equally far past an aligned address? */
 bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
-/* 32-bit words that a thread has of each vector. */
-uint32_t rows_words(const struct rows_need *need, uint32_t vector);
-/* The cost of a shape for rows of so many vectors (rows_cost.c): the least is the best. */
-double rows_cost(const struct rows_need *need, const struct rows_shape *shape, uint64_t vectors,
-				 const struct kernel_limits *limits);
 /*
- * The shapes that can hold a row, the one of the least cost first; how many.
+ * The shapes that can hold a row, the one that the figures of an H200 speak for first; how many.
  * None if a row is too long for any and the kernel cannot stream.
  */
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,

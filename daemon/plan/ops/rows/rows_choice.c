@@ -1,6 +1,11 @@
 /*
- * rows_choice.c: how a row is spread over threads: the candidates.  Which of them is the best,
- * rows_cost.c says.
+ * rows_choice.c: how a row is spread over threads: the candidates, and which of them the figures of
+ * an H200 speak for.
+ *
+ * What they say: many small independent blocks, of 128 threads as long as a row needs no more; one
+ * or two vectors of 16 bytes a thread up to 2048 vectors a row, twice that for elements of 2 bytes,
+ * then more, in slots; a part of a warp for rows of less than 32 vectors; clusters for rows that do
+ * not fit a block, and only for them.
  */
 #include "rows.h"
 
@@ -62,9 +67,6 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 			return power;
 }
 
-#define MOST_OFFERED 128
-#define MOST_WANTED 32
-
 struct search {
 	const struct rows_form *form;
 	const struct rows_need *need;
@@ -91,12 +93,27 @@ static void rows_shape_keep(struct search *search, const struct rows_shape *shap
 		search->out[search->count++] = *shape;
 }
 
+static uint32_t words_of(uint32_t bytes)
+{
+	return (bytes + 3) / 4;
+}
+
+/* 32-bit words that a thread has of each vector. */
+static uint32_t words_held(const struct search *search)
+{
+	const struct rows_need *need = search->need;
+	uint32_t vector = search->base.vector;
+	uint32_t words = words_of(vector * need->element) + words_of(vector * need->converted);
+
+	return words * need->streams + words_of(vector * need->beside);
+}
+
 static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t rows,
 				  uint32_t cluster)
 {
 	const struct rows_need *need = search->need;
 	struct rows_shape shape = search->base;
-	uint32_t words = rows_words(need, search->base.vector);
+	uint32_t words = words_held(search);
 
 	shape.held = held;
 	shape.slots = slots;
@@ -144,12 +161,86 @@ static void offer_clusters(struct search *search)
 	}
 }
 
+/* ---- What an H200 likes ---- */
+
+/*
+ * A shape for rows of at most so many vectors.  rows 0: as many as fill 128 threads; threads 0: as
+ * many as the vectors need.
+ */
+struct usual {
+	uint64_t vectors;
+	uint32_t held, quarters; /* how much of what is held lies in slots */
+	uint32_t rows, cluster, threads;
+};
+
+#define USUAL_END UINT64_MAX
+
+/* Elements of 4 and 8 bytes, and of 2, which take more instructions a byte. */
+static const struct usual usual_wide[] = {
+	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},          {2048, 2, 0, 1, 1, 0},
+	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 8, 3, 1, 4, 1024},
+};
+static const struct usual usual_narrow[] = {
+	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},  {256, 4, 0, 2, 1, 0},
+	{512, 4, 0, 4, 1, 0},  {1024, 4, 0, 2, 1, 0}, {2048, 4, 0, 1, 1, 0},
+	{4096, 4, 4, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 3, 1, 4, 256},
+};
+/* The tables for kernels with operands along the row. */
+static const struct usual usual_wide_along[] = {
+	{32, 1, 0, 0, 1, 0},          {128, 2, 0, 0, 1, 0},  {512, 2, 0, 1, 1, 0},
+	{1024, 4, 0, 2, 1, 0},        {2048, 4, 0, 1, 1, 0}, {8192, 16, 2, 1, 1, 0},
+	{USUAL_END, 8, 3, 1, 8, 512},
+};
+static const struct usual usual_narrow_along[] = {
+	{16, 1, 0, 0, 1, 0},   {32, 2, 0, 0, 1, 0},           {64, 2, 0, 0, 1, 0},
+	{128, 4, 0, 2, 1, 0},  {512, 4, 0, 2, 1, 0},          {2048, 4, 0, 1, 1, 0},
+	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 2, 1, 2, 512},
+};
+/* Two operands are held: half as many vectors of each. */
+static const struct usual usual_pair[] = {
+	{1024, 1, 0, 0, 1, 0}, {2048, 2, 0, 1, 1, 0},        {4096, 4, 2, 1, 1, 0},
+	{8192, 8, 2, 1, 1, 0}, {USUAL_END, 8, 3, 1, 8, 512},
+};
+
+static const struct usual *usual_table(const struct rows_need *need)
+{
+	if (need->streams > 1 && !need->along)
+		return usual_pair;
+	if (need->along)
+		return need->element == 2 ? usual_narrow_along : usual_wide_along;
+	return need->element == 2 ? usual_narrow : usual_wide;
+}
+
+static void offer_usual(struct search *search)
+{
+	const struct usual *usual = usual_table(search->need);
+	uint32_t held, size, rows;
+
+	/* One warp a row as long as it can: what sticks out costs each warp alike. */
+	if (search->base.skewed && search->vectors <= 8 * 32)
+		offer(search, (uint32_t)plan_divide_up(search->vectors, 32), 0, 4, 1);
+	while (search->vectors > usual->vectors)
+		usual++;
+	held = usual->held;
+	if (usual->threads)
+		held = (uint32_t)plan_divide_up(search->vectors, (uint64_t)usual->threads * usual->cluster);
+	while (rows_group(plan_divide_up(search->vectors, usual->cluster), held) >
+		   search->limits->max_threads)
+		held *= 2;
+	size = rows_group(plan_divide_up(search->vectors, usual->cluster), held);
+	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
+	if (search->need->uneven && size * rows > 64)
+		rows = size < 64 ? 64 / size : 1;
+	if (usual->cluster > 1 && !clusters_possible(search))
+		return;
+	offer(search, held, held * usual->quarters / 4, rows, usual->cluster);
+}
+
 /* Long steps for long rows; a block is busy with all of its threads for two steps at least. */
 static void offer_streams(struct search *search)
 {
 	static const uint32_t threads[] = {1024, 512, 256}, helds[] = {4, 2, 1, 8};
 	uint32_t most = search->limits->max_threads / 32 * 32;
-	uint32_t words = rows_words(search->need, search->base.vector);
 	struct rows_shape shape = search->base;
 
 	if (!search->need->stream)
@@ -160,9 +251,9 @@ static void offer_streams(struct search *search)
 		for (int t = 0; t < 3; t++) {
 			shape.held = search->vectors < 16384 && h < 2 ? helds[1 - h] : helds[h];
 			shape.size = threads[t] < most ? threads[t] : most;
-			if ((shape.held * words + 16 + search->need->around) * shape.size > 65536)
+			if ((shape.held * words_held(search) + 16 + search->need->around) * shape.size > 65536)
 				continue;
-			if (shape.held * words <= 48 && shape.held * search->need->streams <= 8 &&
+			if (shape.held * words_held(search) <= 48 && shape.held * search->need->streams <= 8 &&
 				(shape.size * shape.held <= search->vectors || (shape.held == 1 && t == 2)))
 				rows_shape_keep(search, &shape);
 		}
@@ -179,9 +270,9 @@ static void offer_helds(struct search *search)
 
 	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
 		uint32_t held = helds[h], size = rows_group(search->vectors, held);
-		if (held > 1 && (size < 4 || rows_group(search->vectors, held - 1) == size))
+		if (held > 1 && rows_group(search->vectors, held - 1) == size)
 			continue;
-		for (uint32_t rows = 1; rows == 1 || size * rows <= 512; rows *= 2)
+		for (uint32_t rows = 1; rows == 1 || (size * rows <= 512 && rows <= 32); rows *= 2)
 			if (size >= 32 || size * rows >= 64)
 				offer(search, held, 0, rows, 1);
 		if (search->vectors >= 256) {
@@ -193,32 +284,10 @@ static void offer_helds(struct search *search)
 	}
 }
 
-/* Hands on the cheapest first; those that cost the same as they were offered. */
-static int hand_on(struct search *search, struct rows_shape *out, int most)
-{
-	double cost[MOST_OFFERED];
-
-	for (int i = 0; i < search->count; i++) {
-		struct rows_shape shape = search->out[i];
-		double own = rows_cost(search->need, &shape, search->vectors, search->limits);
-		int at = i;
-		for (; at > 0 && cost[at - 1] > own; at--) {
-			cost[at] = cost[at - 1];
-			search->out[at] = search->out[at - 1];
-		}
-		cost[at] = own;
-		search->out[at] = shape;
-	}
-	most = search->count < most ? search->count : most;
-	memcpy(out, search->out, (size_t)most * sizeof(*out));
-	return most;
-}
-
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most)
 {
-	struct rows_shape offered[MOST_OFFERED];
-	struct search search = {form, need, limits, 0, {0}, offered, 0, MOST_OFFERED};
+	struct search search = {form, need, limits, 0, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 
 	search.base.vector = vector;
@@ -229,12 +298,15 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 		search.base.skewed = true;
 		search.vectors = plan_divide_up((uint64_t)form->columns + 2 * wide - 2, wide);
 	}
-	if (form->columns <= INT32_MAX / 2)
-		offer_helds(&search);
+	if (form->columns > INT32_MAX / 2) {
+		offer_streams(&search);
+		return search.count;
+	}
+	offer_usual(&search);
+	offer_helds(&search);
 	offer_streams(&search);
-	if (form->columns <= INT32_MAX / 2)
-		offer_clusters(&search);
-	return hand_on(&search, out, most < MOST_WANTED ? most : MOST_WANTED);
+	offer_clusters(&search);
+	return search.count;
 }
 
 void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX])
