@@ -394,6 +394,9 @@ static void test_in_place(void **state)
 		assert_sentence("q and q_out overlap");
 	}
 	assert_ok(kiln_rope(client, q, c, s, k, none, q, part(qkv, 3, 1), &options));
+	kiln_free(qkv);
+	kiln_free(of_cos);
+	kiln_free(of_sin);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "daemon/plan/op.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
@@ -127,14 +128,23 @@ static void add_value(struct util_text *line, const struct kernel_problem *probl
 	}
 }
 
+/* Is its option one without a value? */
+static bool is_flag(const struct kernel_problem *problem, const struct kernel_attr *attr)
+{
+	const struct plan_op *op = plan_find(problem->op);
+	const struct op_attribute *row = op ? op->attributes : NULL;
+	while (row && row->name && strcmp(row->name, attr->name) != 0)
+		row++;
+	return row && row->name && !row->value;
+}
+
 static void add_attribute(struct util_text *line, const struct kernel_problem *problem,
 						  const struct kernel_attr *attr)
 {
 	bool map = !strcmp(problem->op, "map");
 	if (map && (!strcmp(attr->name, "statement") || !strcmp(attr->name, "names")))
 		return;
-	/* These options have no value. */
-	if (!strcmp(attr->name, "keep") || !strcmp(attr->name, "checked")) {
+	if (is_flag(problem, attr) || (map && !strcmp(attr->name, "checked"))) {
 		if (attr->i)
 			util_text_add(line, " --%s", attr->name);
 		return;
