@@ -287,10 +287,11 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void cumsum_columns(const T *x, T *y, i64
 
 /* THREADS: of a block, at most.  BLOCK: all of them share a row; if not, each warp has one. */
 template <typename T, int V, int HELD, int THREADS, bool BLOCK, bool REVERSE>
-__global__ LAUNCH_BOUNDS(THREADS) void cumsum_rows_generic(const T *x, T *y, i64 rows, i64 columns,
-														   i64 x_step, SPACE_SIZES(u64),
-														   SPACE_STRIDES(xs), SPACE_STRIDES(ys),
-														   u32 exclusive)
+__global__ __launch_bounds__(THREADS, 1) void cumsum_rows_generic(const T *x, T *y, i64 rows,
+																  i64 columns, i64 x_step,
+																  SPACE_SIZES(u64),
+																  SPACE_STRIDES(xs),
+																  SPACE_STRIDES(ys), u32 exclusive)
 {
 	const Space<2, u64> space{SPACE_SIZES_MADE(u64),
 							  {SPACE_STRIDES_MADE(xs), SPACE_STRIDES_MADE(ys)}};

@@ -438,12 +438,10 @@ struct ReduceSpace {
 
 /* BLOCK: 256 threads share a row, or a chunk of one; if not, eight have a row. */
 template <class R, bool BLOCK>
-__global__ LAUNCH_BOUNDS(256) void reduce_rows_generic(const u8 *x, u8 *y, u8 *scratch, i64 rows,
-													   typename R::Real real, i64 columns,
-													   i64 vectors, i64 chunk, u32 chunks, u32 type,
-													   u32 bytes, u32 wide, u32 y_type, u32 y_bytes,
-													   u32 kept,
-													   u32 all REDUCE_SPACE(REDUCE_PARAMS))
+__global__ __launch_bounds__(256, 1) void reduce_rows_generic(
+	const u8 *x, u8 *y, u8 *scratch, i64 rows, typename R::Real real, i64 columns, i64 vectors,
+	i64 chunk, u32 chunks, u32 type, u32 bytes, u32 wide, u32 y_type, u32 y_bytes, u32 kept,
+	u32 all REDUCE_SPACE(REDUCE_PARAMS))
 {
 	const ReduceSpace space = REDUCE_SPACE_MADE;
 	const ReduceAny<typename R::Taken> in{type, bytes, wide};
@@ -454,12 +452,10 @@ __global__ LAUNCH_BOUNDS(256) void reduce_rows_generic(const u8 *x, u8 *y, u8 *s
 }
 
 template <class R>
-__global__ LAUNCH_BOUNDS(256) void reduce_columns_generic(const u8 *x, u8 *y, u8 *scratch, i64 rows,
-														  typename R::Real real, i64 columns,
-														  i64 chunk, u32 chunks, u32 type,
-														  u32 bytes, u32 y_type, u32 y_bytes,
-														  u32 kept,
-														  u32 all REDUCE_SPACE(REDUCE_PARAMS))
+__global__ __launch_bounds__(256, 1) void reduce_columns_generic(
+	const u8 *x, u8 *y, u8 *scratch, i64 rows, typename R::Real real, i64 columns, i64 chunk,
+	u32 chunks, u32 type, u32 bytes, u32 y_type, u32 y_bytes, u32 kept,
+	u32 all REDUCE_SPACE(REDUCE_PARAMS))
 {
 	const ReduceSpace space = REDUCE_SPACE_MADE;
 	const ReduceAny<typename R::Taken> in{type, bytes, 0};
