@@ -33,7 +33,7 @@ struct lane *lane_new(void)
 	cpu_set_t set;
 	if (lane) {
 		const char *wish = secure_getenv("KILN_LANE");
-		lane->device_wake_fd = lane->client_wake_fd = lane->events_fd = -1;
+		lane->device_wake_fd = lane->client_wake_fd = lane->events_fd = lane->early_fd = -1;
 		lane->state = wish && strcmp(wish, "off") == 0 ? LANE_OFF : LANE_UNOPENED;
 		lane->alone = sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1;
 	}
@@ -91,6 +91,8 @@ void lane_free(struct lane *lane)
 {
 	if (lane) {
 		shut(lane);
+		if (lane->early_fd >= 0)
+			close(lane->early_fd);
 		if (lane->events_fd >= 0)
 			close(lane->events_fd);
 		free(lane);

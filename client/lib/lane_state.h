@@ -47,6 +47,7 @@ struct lane {
 	int device_wake_fd;  /* wakes the device process; -1: the lane is not open */
 	int client_wake_fd; /* readable when the device process wakes this client; ends with the lane */
 	int events_fd;      /* epoll of the socket and client_wake_fd, for event loops; -1: none */
+	int early_fd;       /* in events_fd and readable, for ends from before it; -1: none */
 	bool writes;        /* events_fd watches the socket for room, too */
 	uint64_t generation;   /* of the device process, as buffers and calls know it */
 	uint64_t oldest, next; /* the first entry not seen to end, and the next one to be written */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define STATUS_LEAST (-1000) /* statuses of later versions are above it, too */
@@ -155,6 +156,11 @@ static void quiet(struct lane *lane)
 void lane_watch(struct kiln_client *client)
 {
 	struct lane *lane = client->lane;
+	if (lane->early_fd >= 0) {
+		(void)epoll_ctl(lane->events_fd, EPOLL_CTL_DEL, lane->early_fd, NULL);
+		close(lane->early_fd);
+		lane->early_fd = -1;
+	}
 	if (!lane->memory || !lane_is_watched(lane))
 		return;
 	quiet(lane);
@@ -163,22 +169,37 @@ void lane_watch(struct kiln_client *client)
 	lane_collect(client);
 }
 
+/* Nobody is woken for entries that ended before: so that the client looks for them once, events_fd
+ * is readable from the start. */
+static bool watch_early(struct lane *lane)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	if (!lane->memory || lane->oldest == lane->next)
+		return true;
+	lane->early_fd = eventfd(1, EFD_CLOEXEC);
+	return lane->early_fd >= 0 &&
+		   epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, lane->early_fd, &event) == 0;
+}
+
 static bool watch_both(struct lane *lane, int sock)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	lane->events_fd = epoll_create1(EPOLL_CLOEXEC);
 	return lane->events_fd >= 0 && epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, sock, &event) == 0 &&
 		   (lane->client_wake_fd < 0 ||
-			epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, lane->client_wake_fd, &event) == 0);
+			epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, lane->client_wake_fd, &event) == 0) &&
+		   watch_early(lane);
 }
 
 int lane_fd(struct lane *lane, int sock)
 {
 	if (!lane_is_watched(lane) && !watch_both(lane, sock)) {
 		int why = errno;
+		if (lane->early_fd >= 0)
+			close(lane->early_fd);
 		if (lane->events_fd >= 0)
 			close(lane->events_fd);
-		lane->events_fd = -1;
+		lane->events_fd = lane->early_fd = -1;
 		return error_set(KILN_EIO, "no descriptor for event loops: %s", strerror(why));
 	}
 	if (lane->memory)
