@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <kiln/ops.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
@@ -212,6 +213,25 @@ static void launches_that_cannot_be_sent(void **state)
 	scene_close(&scene);
 }
 
+/* Nobody is woken for a launch that ends before the client watches its lane. */
+static void an_end_before_the_first_look(void **state)
+{
+	(void)state;
+	struct scene scene = scene_open();
+	kiln_ticket ticket = 0;
+	by_message(&scene);
+	through_the_lane(&scene);
+	uint64_t number = atomic_load(&its.memory->header.tail);
+	assert_int_equal(submit(&scene, &ticket), KILN_OK);
+	atomic_store(&its.memory->cells[number % LANE_ENTRIES].done, number + 1);
+	struct pollfd watch = {.fd = kiln_fd(scene.client), .events = POLLIN};
+	assert_int_equal(poll(&watch, 1, FAKE_WAIT_MS), 1);
+	assert_int_equal(kiln_dispatch(scene.client), 1);
+	assert_int_equal(poll(&watch, 1, 0), 0);
+	assert_int_equal(kiln_wait(scene.client, ticket, 0), KILN_OK);
+	scene_close(&scene);
+}
+
 /* A launch that was given up may still be run: until the daemon has said that it is not, others
  * follow it by message. */
 static void a_launch_that_is_given_up(void **state)
@@ -272,6 +292,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_second_launch),
 		cmocka_unit_test(launches_that_cannot_be_sent),
+		cmocka_unit_test(an_end_before_the_first_look),
 		cmocka_unit_test(a_launch_that_is_given_up),
 		cmocka_unit_test(a_first_run_that_is_given_up),
 	};
