@@ -141,7 +141,7 @@ static void add_newlines(struct util_text *text, int count)
 		util_text_add(text, "\n");
 }
 
-/* What stands before the end of the directive counts as lines alone. */
+/* Text before the end of the directive counts as lines alone. */
 static void place_include(struct placing *placing, int number, const struct scan_line *line)
 {
 	struct util_text *text = placing->text;

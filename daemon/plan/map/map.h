@@ -247,7 +247,7 @@ struct map_loops {
 	int vector_loop;    /* the loop that vectors lie along; -1: there is none */
 	int vector;         /* elements at once */
 	bool wide;          /* offsets or numbers need 64 bits */
-	/* Of a statement of rows: its stages, the last of them the sweep over the elements of a row. */
+	/* A statement of rows has stages; the last one sweeps over the elements of a row. */
 	struct map_stage {
 		int fold;        /* -1: the sweep */
 		uint32_t over;   /* indices */
@@ -271,7 +271,7 @@ static inline bool map_is_batch_of_one(const struct map *map, int index)
 }
 
 void map_loops(const struct map *map, struct map_loops *out);
-/* Of a statement without rows. */
+/* Finds the loops of a statement without rows. */
 void map_sum_loops(const struct map *map, struct map_loops *out);
 bool map_needs_wide(const struct map *map, const struct map_loops *loops);
 /* The loops as a stage sees them: its own vectors. */

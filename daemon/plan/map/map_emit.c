@@ -150,7 +150,7 @@ static void emit_choice(const struct map *map, const struct map_loops *loops,
 	plan_print(out, ")");
 }
 
-/* What is worked out already, or a loop of the thread's own. */
+/* Writes a reduction: its value where that is worked out already, or a loop of the thread's own. */
 static void emit_reduction(const struct map *map, const struct map_loops *loops,
 						   const struct map_node *node, struct plan_text *out)
 {

@@ -70,7 +70,7 @@ static void add_stages(const struct map *map, struct map_loops *out)
 	add_stage(map, -1, all & ~rows, map->value, out);
 	out->inner = out->count;
 	map_add_local_loops(map, out);
-	/* What stands still in a row is read once. */
+	/* A value that stands still in a row is read once. */
 	for (int i = 0; i < map->access_count; i++) {
 		bool moves = !map->access[i].direct;
 		for (int k = out->outputs; k < out->count; k++)
