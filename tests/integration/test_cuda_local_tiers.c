@@ -230,8 +230,13 @@ static void from_the_cache(void **state)
 	scene_open_with(&scene, state, OPTIONS(LAZY));
 	/* The generic kernel is there from now on. */
 	kiln_call_free(prepare_columns(scene.client, COLUMNS - 5, "compiled"));
+	/* The exact kernel is promoted before the store has read the generic one for the program. */
+	debug_int(scene.client, "delay-store", "ms", 300);
+	const int64_t lookups = count(&scene, "lookups");
 	kiln_call *soon = prepare_columns(scene.client, COLUMNS - 3, "generic");
+	await_info(scene.client, "counters.lookups", lookups + 1);
 	assert_ok(launch(&scene, soon));
+	debug_int(scene.client, "delay-store", "ms", 0);
 	await_info(scene.client, "counters.promoted", 1);
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "hit");
 	const int64_t given = objects(&scene);

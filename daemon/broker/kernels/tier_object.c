@@ -9,10 +9,13 @@
 
 #define KEPT_BYTES_MOST (64u << 20) /* of objects, some thousand generic kernels */
 
-/* Says whether the exact kernel is, or may soon be, in the cache. */
-static bool is_coming(const struct tier_kernel *exact)
+/* Says whether the exact kernel is, or may soon be, in the cache.  It may be promoted while the
+ * store reads the generic one for the program. */
+static bool is_coming(const struct tier *tier)
 {
-	return exact->stage == TIER_READY || exact->fetch != TIER_FETCH_NONE;
+	const struct tier_kernel *exact = tier->exact;
+	return tier->state == TIER_PROMOTED || exact->stage == TIER_READY ||
+		   exact->fetch != TIER_FETCH_NONE;
 }
 
 enum tier_answer tier_choose_object(struct session *session, struct kernel_ref *ref)
@@ -37,11 +40,10 @@ enum tier_answer tier_choose_object(struct session *session, struct kernel_ref *
 uint64_t tier_again(struct session *session, const struct kernel_ref *ref)
 {
 	const struct tier *tier = ref->tier;
-	if (!tier || tier->state == TIER_PROMOTED || tier->exact->stage == TIER_FAILED ||
-		tier_policy(session) == OPTIONS_NEVER)
+	if (!tier || tier->exact->stage == TIER_FAILED || tier_policy(session) == OPTIONS_NEVER)
 		return 0;
 	uint64_t notice = tier_notice(session, ref);
-	if (is_coming(tier->exact))
+	if (is_coming(tier))
 		return notice > 0 ? notice : TIER_SELDOM;
 	return shapes_widened(session, ref->plan.op) ? 0 : notice;
 }
