@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The first shape has the generic kernel compiled, which all others have at once. */
 static void only_the_first_waits(void **state)
@@ -393,6 +394,40 @@ static void warm_from_the_start(void **state)
 	free(log);
 }
 
+/* Counts compiles that the daemon has begun: of permute, and of others after the first of those. */
+static int compiles_of_permute(const struct kilnd *daemon, int *others)
+{
+	static const char begun[] = " compiles ";
+	char *log = kilnd_log(daemon);
+	int count = 0;
+	*others = 0;
+	for (const char *at = strstr(log, begun); at; at = strstr(at + 1, begun)) {
+		bool permute = !strncmp(at + strlen(begun), "permute_", strlen("permute_"));
+		count += permute;
+		*others += !permute && count > 0 && count < 3;
+	}
+	free(log);
+	return count;
+}
+
+/* The generic kernels of an operator that a program asks for are made before those of others. */
+static void asked_for_comes_first(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = cube_problem(15);
+	const int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	int others = 0;
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--test-warm-generics", "all", "--workers",
+								"1", "--log-level", "debug"));
+	kiln_client *client = client_open(daemon);
+	assert_permutes(client, &problem, "compiled");
+	while (compiles_of_permute(daemon, &others) < 3 && now_ms() < end)
+		usleep(10000);
+	assert_true(compiles_of_permute(daemon, &others) >= 3);
+	assert_in_range(others, 0, 1); /* the one that was asked for before */
+	stop_at_work(daemon, client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +444,7 @@ int main(void)
 		HARNESS_TEST(fallback_has_what_is_there),
 		HARNESS_TEST(none_for_a_process_of_ones_own),
 		HARNESS_TEST(warm_from_the_start),
+		HARNESS_TEST(asked_for_comes_first),
 	};
 
 	harness_begin(240);

@@ -245,8 +245,10 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 		tier->state = TIER_PROMOTED;
 		return TIER_EXACT;
 	}
-	if (!tier_module(broker, session->executor, known))
+	if (!tier_module(broker, session->executor, known)) {
+		tier_warm_first(broker, session->executor, problem->op);
 		return TIER_WAIT;
+	}
 	tier_take_key(generic, known);
 	return TIER_GENERIC;
 }

@@ -147,6 +147,8 @@ const struct cache_row *tier_object(struct session *session, struct kernel_ref *
 
 /* A device process is ready: it gets the generic kernels, one after another. */
 void tier_warm(struct broker *broker, struct device_handle *executor);
+/* A program there waits for a kernel of this operator: its generic kernels are the next. */
+void tier_warm_first(struct broker *broker, const struct device_handle *executor, const char *op);
 /* The device process ends for good; its requests have been answered. */
 void tier_warm_forget(struct broker *broker, struct device_handle *executor);
 /* Generic kernels of all device processes: how many there are to be, are loaded, and failed. */

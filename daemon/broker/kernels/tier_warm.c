@@ -1,6 +1,7 @@
 /*
  * tier_warm.c: generic kernels from the start.  Each device process gets all of them, from the
  * cache or from a compiler that no program waits for, so that no shape has to wait for a compile.
+ * They are hundreds, and those of an operator that a program asks for come first.
  */
 #include "tier.h"
 
@@ -12,13 +13,20 @@
 
 #define AT_ONCE_MOST 8
 
+/* The generic kernels of one operator in one device process. */
+struct warm_op {
+	const struct plan_op *op;
+	int next; /* the kernel to begin */
+	bool asked, done;
+};
+
 /* The warming of one device process.  Freed by tier_warm_forget() or tier_warm_free(). */
 struct warming {
 	struct broker *broker;
 	struct device_handle *executor;
 	uint64_t generation; /* of the process that gets them */
-	const struct plan_op *op;
-	int index;                 /* the next kernel of op */
+	struct warm_op *ops; /* op_count of them */
+	int op_count;
 	uint64_t resident, failed; /* kernels so far */
 	int under_way;
 	bool stopped;
@@ -88,17 +96,32 @@ static void on_tier_warm_answer(void *arg, const struct job_answer *answer)
 	go_on(warming);
 }
 
+/* Operators that programs have asked for come first; NULL: there is none left. */
+static struct warm_op *next_op(struct warming *warming)
+{
+	struct warm_op *found = NULL;
+	for (int i = 0; i < warming->op_count; i++) {
+		struct warm_op *each = &warming->ops[i];
+		if (!each->done && (!found || (each->asked && !found->asked)))
+			found = each;
+	}
+	return found;
+}
+
 /* Plans the next kernel; NULL past the last. */
 static struct kernel_ref *next_ref(struct warming *warming)
 {
 	const struct kernel_limits *limits = &handle_device(warming->executor)->info.limits;
 	char error[KERNEL_ERROR_MAX];
-	for (; warming->op; warming->op = plan_op_next(warming->op), warming->index = 0) {
+	struct warm_op *of;
+	while ((of = next_op(warming))) {
 		struct kernel_plan plan;
 		struct kernel_ref *ref = NULL;
-		if (plan_generic_at(warming->op, warming->index, limits, &plan, error) != KILN_OK)
+		if (plan_generic_at(of->op, of->next, limits, &plan, error) != KILN_OK) {
+			of->done = true;
 			continue;
-		warming->index++;
+		}
+		of->next++;
 		if (job_open_plan(warming->broker, &plan, limits, &ref, error) == KILN_OK)
 			return ref;
 		util_log(UTIL_WARN, "%s", error);
@@ -141,6 +164,34 @@ static bool is_wanted(const struct broker *broker, const struct device_handle *e
 		   (options->warm_generics == OPTIONS_WARM_ALL || !device_is_cpu(handle_device(executor)));
 }
 
+static struct warming *warming_new(struct broker *broker, struct device_handle *executor)
+{
+	struct warming *warming = util_alloc(sizeof(*warming));
+	*warming = (struct warming){.broker = broker, .executor = executor};
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op))
+		warming->op_count++;
+	warming->ops = util_alloc((size_t)warming->op_count * sizeof(*warming->ops));
+	return warming;
+}
+
+static void warming_free(struct warming *warming)
+{
+	free(warming->ops);
+	free(warming);
+}
+
+/* Operators that programs asked for of the process before stay the first. */
+static void begin(struct warming *warming)
+{
+	const struct plan_op *op = NULL;
+	warming->generation = handle_generation(warming->executor);
+	warming->resident = warming->failed = 0;
+	for (int i = 0; i < warming->op_count; i++) {
+		op = plan_op_next(op);
+		warming->ops[i] = (struct warm_op){.op = op, .asked = warming->ops[i].asked};
+	}
+}
+
 /* Items that were on their way to the process before end by themselves, uncounted. */
 void tier_warm(struct broker *broker, struct device_handle *executor)
 {
@@ -151,16 +202,19 @@ void tier_warm(struct broker *broker, struct device_handle *executor)
 		link = &(*link)->next;
 	if (*link && (*link)->generation == handle_generation(executor))
 		return;
-	if (!*link) {
-		*link = util_alloc(sizeof(**link));
-		**link = (struct warming){.broker = broker, .executor = executor};
+	if (!*link)
+		*link = warming_new(broker, executor);
+	begin(*link);
+	go_on(*link);
+}
+
+void tier_warm_first(struct broker *broker, const struct device_handle *executor, const char *op)
+{
+	for (struct warming *warming = broker->tiers->warming; warming; warming = warming->next) {
+		for (int i = 0; i < warming->op_count && warming->executor == executor; i++)
+			if (!strcmp(warming->ops[i].op->name, op))
+				warming->ops[i].asked = true;
 	}
-	struct warming *warming = *link;
-	warming->generation = handle_generation(executor);
-	warming->op = plan_op_next(NULL);
-	warming->index = 0;
-	warming->resident = warming->failed = 0;
-	go_on(warming);
 }
 
 void tier_warm_forget(struct broker *broker, struct device_handle *executor)
@@ -178,7 +232,7 @@ void tier_warm_forget(struct broker *broker, struct device_handle *executor)
 			job_leave(broker, item->wait);
 		item_end(item, false);
 	}
-	free(warming);
+	warming_free(warming);
 }
 
 static uint64_t count_generics(void)
@@ -228,6 +282,6 @@ void tier_warm_free(struct broker *broker)
 			kernel_drop(item->ref);
 			free(item);
 		}
-		free(warming);
+		warming_free(warming);
 	}
 }
