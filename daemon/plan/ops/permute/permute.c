@@ -154,6 +154,12 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 	if (list.variant == &permute_shift || list.variant == &permute_stage ||
 		!permute_box_better(form, limits, first->load, first->store ? first->store : first->load))
 		return list.variant;
+	/* A box may decline what has narrow vectors. */
+	struct permute_list boxes = {
+		.form = form, .limits = limits, .most = 1, .variant = &permute_box};
+	permute_box.suggest(&boxes, why);
+	if (boxes.count == 0)
+		return list.variant;
 	plan_print(why, "not %s: its vectors are narrow; ", list.variant->name);
 	return &permute_box;
 }
