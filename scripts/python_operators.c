@@ -309,6 +309,8 @@ static const char *shape_rule(const struct op_operand *operand)
 		return "SHAPE_ONE";
 	case OP_GROUPS:
 		return "SHAPE_GROUPS";
+	case OP_TRANSPOSED:
+		return "SHAPE_TRANSPOSED";
 	default:
 		return "SHAPE_PLANNED";
 	}
@@ -326,7 +328,7 @@ static const char *dtype_rule(const struct op_operand *operand)
 	case OP_I64:
 		return "DTYPE_I64";
 	case OP_TO:
-		return "DTYPE_PLANNED";
+		return "DTYPE_TO";
 	default:
 		return "DTYPE_FIRST";
 	}
@@ -400,15 +402,25 @@ static void each(void (*print)(const struct python_function *function))
 static void print_python_row(const struct python_function *function)
 {
 	static const char *const shapes[] = {
-		[OP_LIKE_FIRST] = "first", [OP_TRAILING] = "trailing",
-		[OP_LEADING] = "leading",  [OP_MASK_SHAPE] = "mask",
-		[OP_LAST] = "last",        [OP_LISTS] = "lists",
-		[OP_LOSS] = "loss",        [OP_HALVED] = "halved",
-		[OP_PER_BOX] = "per_box",  [OP_BOUNDARIES] = "boundaries",
-		[OP_ONE] = "one",          [OP_ALONG] = "along",
-		[OP_LIST] = "list",        [OP_TOKENS] = "tokens",
-		[OP_ANGLES] = "angles",    [OP_LIKE_INPUT] = "input",
-		[OP_REDUCED] = "reduced",  [OP_GROUPS] = "groups",
+		[OP_LIKE_FIRST] = "first",
+		[OP_TRAILING] = "trailing",
+		[OP_LEADING] = "leading",
+		[OP_MASK_SHAPE] = "mask",
+		[OP_LAST] = "last",
+		[OP_LISTS] = "lists",
+		[OP_LOSS] = "loss",
+		[OP_HALVED] = "halved",
+		[OP_PER_BOX] = "per_box",
+		[OP_BOUNDARIES] = "boundaries",
+		[OP_ONE] = "one",
+		[OP_ALONG] = "along",
+		[OP_LIST] = "list",
+		[OP_TOKENS] = "tokens",
+		[OP_ANGLES] = "angles",
+		[OP_LIKE_INPUT] = "input",
+		[OP_REDUCED] = "reduced",
+		[OP_GROUPS] = "groups",
+		[OP_TRANSPOSED] = "transposed",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",

@@ -290,6 +290,10 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 	tensor->rank = to - from;
 	for (int k = 0; k < tensor->rank; k++)
 		tensor->shape[k] = first->shape[from + k];
+	if (operand->shape == OP_TRANSPOSED && to > 1) {
+		tensor->shape[to - 1] = first->shape[to - 2];
+		tensor->shape[to - 2] = first->shape[to - 1];
+	}
 	if (operand->shape == OP_HALVED && problem->tensors[1].dtype == KILN_DTYPE_NONE && to > 0)
 		tensor->shape[to - 1] /= 2;
 	for (int k = 0; operand->data == OP_WRITTEN && permuted && k < to; k++)

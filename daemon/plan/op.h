@@ -38,11 +38,12 @@ enum op_shape {
 	OP_LAST,       /* the first operand's, with --last for its last axis */
 	OP_LISTS,  /* a list for each of the first's last axis but one, an index an element of dst */
 	OP_HALVED, /* the first operand's, or half of its last axis where the second is left out */
-	OP_LOSS,   /* one number; with reduction none the first operand's without its last axis */
-	OP_ALONG,  /* the first operand's, with --last along attribute axis, or its first axis */
-	OP_LIST,   /* one list, an index for each slice along that axis of what has --last there */
-	OP_TOKENS, /* one for each token of the first operand, which attribute layout tells */
-	OP_ANGLES, /* a row for each of these, half as long as a head */
+	OP_TRANSPOSED, /* the first operand's with its last two axes swapped */
+	OP_LOSS,       /* one number; with reduction none the first operand's without its last axis */
+	OP_ALONG,      /* the first operand's, with --last along attribute axis, or its first axis */
+	OP_LIST,       /* one list, an index for each slice along that axis of what has --last there */
+	OP_TOKENS,     /* one for each token of the first operand, which attribute layout tells */
+	OP_ANGLES,     /* a row for each of these, half as long as a head */
 	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
 	OP_GROUPS,     /* the first operand's, with one for each attribute group of its last axis, or
 					  without that axis */

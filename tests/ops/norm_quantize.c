@@ -29,11 +29,6 @@ static bool has(const struct cases_case *c, int operand)
 	return c->operand[operand].dtype != KILN_DTYPE_NONE;
 }
 
-static double largest_of(kiln_dtype dtype)
-{
-	return dtype == KILN_F8E4M3 ? 448 : dtype == KILN_F8E5M2 ? 57344 : 127;
-}
-
 /* ---- The reference ---- */
 
 static int64_t units(const struct cases_case *c)
@@ -44,21 +39,6 @@ static int64_t units(const struct cases_case *c)
 static double get(const struct reference *r, int operand, int64_t at)
 {
 	return cases_get(r->c->operand[operand].dtype, r->memory[operand], at);
-}
-
-/* The number of a type of 8 bits to which a value rounds. */
-static double rounded(kiln_dtype dtype, double value)
-{
-	double least = dtype == KILN_I8 ? -128 : -largest_of(dtype), most = largest_of(dtype);
-	unsigned char bits;
-
-	if (isnan(value))
-		return dtype == KILN_I8 ? 0 : value;
-	value = value < least ? least : value > most ? most : value;
-	if (dtype == KILN_I8)
-		return nearbyint(value);
-	cases_put(dtype, &bits, 0, value);
-	return cases_get(dtype, &bits, 0);
 }
 
 /* v of a row, and how far each may be off. */
@@ -91,7 +71,7 @@ static void answer(const struct reference *r, int64_t row, int64_t columns, doub
 {
 	kiln_dtype to = r->c->operand[Y].dtype, from = r->c->operand[X].dtype;
 	double *v = s + columns, *off = v + columns, most = 0, most_off = 0, scale, relative;
-	double largest = largest_of(to), least = (to == KILN_I8 ? 1e-10 : 1.0 / 512) / largest;
+	double largest = reference_largest(to), least = reference_least_scale(to, false);
 
 	normalize(r, columns, s, v, off);
 	for (int64_t k = 0; k < columns; k++) {
@@ -104,9 +84,7 @@ static void answer(const struct reference *r, int64_t row, int64_t columns, doub
 		reference_value(r, SCALES, row, scale, relative * scale);
 	for (int64_t k = 0; k < columns; k++) {
 		double q = v[k] / scale, error = fabs(q) * (relative + 0x1p-22) + off[k] / scale;
-		double low = rounded(to, q - error), high = rounded(to, q + error);
-		reference_value(r, Y, row * columns + k, rounded(to, q),
-						isnan(low) || isnan(high) ? 0 : fabs(high - low));
+		reference_quotient(r, Y, row * columns + k, q, error);
 		if (has(r->c, SUM)) /* a little over half an ulp: the reference's own rounding */
 			reference_value(r, SUM, row * columns + k, s[k], 0.5001 * reference_ulp(from, s[k]));
 	}

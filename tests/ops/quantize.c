@@ -29,11 +29,6 @@ static int kind_of(const struct cases_case *c)
 													: DYNAMIC;
 }
 
-static double largest_of(kiln_dtype dtype)
-{
-	return dtype == KILN_F8E4M3 ? 448 : dtype == KILN_F8E5M2 ? 57344 : 127;
-}
-
 /* ---- The reference ---- */
 
 static int64_t units(const struct cases_case *c)
@@ -43,29 +38,11 @@ static int64_t units(const struct cases_case *c)
 	return kind_of(c) == DYNAMIC ? reference_product(x, 0, x->rank - 1) : cases_elements(x);
 }
 
-/* The number of a type of 8 bits to which a value rounds. */
-static double rounded(kiln_dtype dtype, double value)
-{
-	double least = dtype == KILN_I8 ? -128 : -largest_of(dtype), most = largest_of(dtype);
-	unsigned char bits;
-
-	if (isnan(value))
-		return dtype == KILN_I8 ? 0 : value;
-	value = value < least ? least : value > most ? most : value;
-	if (dtype == KILN_I8)
-		return nearbyint(value);
-	cases_put(dtype, &bits, 0, value);
-	return cases_get(dtype, &bits, 0);
-}
-
 static void quotient(const struct reference *r, int y, int64_t at, double x, double scale)
 {
-	kiln_dtype dtype = r->c->operand[y].dtype;
 	double value = x / scale;
-	double low = rounded(dtype, value * (1 - 0x1p-22)),
-		   high = rounded(dtype, value * (1 + 0x1p-22));
 
-	reference_value(r, y, at, rounded(dtype, value), isnan(low) ? 0 : fabs(high - low));
+	reference_quotient(r, y, at, value, isinf(value) ? 0 : fabs(value) * 0x1p-22);
 }
 
 /* Which scale element i has. */
@@ -100,8 +77,8 @@ static void found(const struct reference *r, int64_t row)
 	const int64_t columns = x->shape[x->rank - 1], step = x->stride[x->rank - 1];
 	const int64_t start = reference_at(x, 0, x->rank - 1, row);
 	int64_t group = reference_int(r->c, "group", 0), groups = group ? columns / group : 1;
-	double largest = largest_of(y->dtype);
-	double least = y->dtype == KILN_I8 || group ? 1e-10 / largest : 1 / (512 * largest);
+	double largest = reference_largest(y->dtype);
+	double least = reference_least_scale(y->dtype, group > 0);
 
 	group = group ? group : columns;
 	for (int64_t g = 0; g < groups; g++) {

@@ -179,6 +179,16 @@ class Others(Case):
         with self.assertRaisesRegex(ValueError, "group 7"):
             kiln.dynamic_quantize(x, "i8", group=7)
 
+    def test_cast_transpose(self):
+        x, scale = rand((2, 3, 50)) * 9, numpy.array(0.25, "f4")
+        y, transposed = kiln.cast_transpose(x, "i8", scale)
+        numpy.testing.assert_array_equal(y, kiln.quantize(x, scale, "i8"))
+        numpy.testing.assert_array_equal(transposed, y.swapaxes(1, 2))
+        y = kiln.cast_transpose(x[0].T, "i8", transposed=False)
+        numpy.testing.assert_array_equal(y, numpy.rint(x[0].T))
+        with self.assertRaisesRegex(ValueError, "two dimensions"):
+            kiln.cast_transpose(x[0, 0], "i8")
+
     def test_norm_quantize(self):
         x, other, weight = rand((3, 50)), rand((3, 50)), rand((50,))
         y, scales, total = kiln.rms_norm_quantize(x, "i8", weight, residual=other, sum=True)

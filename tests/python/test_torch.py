@@ -41,6 +41,17 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(kiln.NotSupported, "no gradient"):
             kiln.dynamic_quantize(x.requires_grad_(), "f8e4m3")[0].float().sum().backward()
 
+    def test_cast_transpose(self):
+        x, scale = torch.randn(40, 64, dtype=torch.bfloat16) * 300, torch.tensor(1.5)
+        for to, dtype in [("f8e4m3", torch.float8_e4m3fn), ("f8e5m2", torch.float8_e5m2)]:
+            most = torch.finfo(dtype).max
+            for given, matrix in [(scale, x), (None, x), (scale, x.t())]:
+                expected = (matrix.float() / (1 if given is None else given)).clamp(-most, most)
+                y, transposed = kiln.cast_transpose(matrix, to, given)
+                self.assertEqual((y.dtype, transposed.dtype), (dtype, dtype))
+                self.assertTrue(torch.equal(y.float(), expected.to(dtype).float()))
+                self.assertTrue(torch.equal(transposed.float(), y.float().t()))
+
     def test_floats_of_8_bits(self):
         halves = torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(torch.float16)
         codes = torch.arange(256, dtype=torch.int32).to(torch.uint8)

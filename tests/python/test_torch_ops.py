@@ -31,6 +31,8 @@ class Operators(unittest.TestCase):
         x, scale = normal(3, 8).float(), torch.rand(3) + 0.5
         for call in [(x, "i8"), (x, "f8e4m3", 4), (x, "f8e5m2", None, False)]:
             torch.library.opcheck(torch.ops.kiln.dynamic_quantize.default, call)
+        for call in [(x, "i8"), (x, "f8e4m3", scale[0]), (x.t(), "f8e5m2", None, False)]:
+            torch.library.opcheck(torch.ops.kiln.cast_transpose.default, call)
         torch.library.opcheck(torch.ops.kiln.quantize.default, (x, scale, "f8e4m3"))
         torch.library.opcheck(torch.ops.kiln.dequantize.default, ((x * 9).char(), scale, "f16"))
 

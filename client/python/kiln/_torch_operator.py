@@ -230,6 +230,8 @@ class Operator:
             if dim is None:
                 return (*idx, shape[-1])
             return _resized(shape, dim, idx[dim if self.rules["idx"][0] == "along" else 0])
+        if output.shape == "transposed":
+            return (*shape[:-2], shape[-1], shape[-2])
         if output.shape == "groups":
             group = values[self.names.index("group")]
             return (*shape[:-1], shape[-1] // group) if group else shape[:-1]

@@ -16,6 +16,8 @@ def _is_free(operator, dims, values):
         return False  # a sample has no dimension of its own to go along, or none of queries
     if rank > 3 and any(rule[0] == "angles" for rule in operator.rules.values()):
         return False  # a sample has a batch of its own
+    if rank < 2 and any(rule[0] == "transposed" for rule in operator.rules.values()):
+        return False  # a sample is no matrix
     for name, place in operator.inputs.items():
         if dims[place] is not None and operator.rules[name][0] in _SHARED:
             return False

@@ -144,6 +144,11 @@ static kiln_dtype dtype_by_rule(const struct problem *problem, enum dtype_rule r
 		return KILN_I32;
 	case DTYPE_I64:
 		return KILN_I64;
+	case DTYPE_TO:
+		for (int i = 0; i < problem->attr_count; i++)
+			if (strcmp(problem->attrs[i].name, "to") == 0)
+				return kiln_dtype_parse(problem->attrs[i].s);
+		return first;
 	case DTYPE_OWN:
 		/* A gradient of a factor has the factor's type. */
 		for (int i = 1; i < problem->count; i++)
@@ -184,6 +189,10 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 		tensor->shape[tensor->rank++] = first->shape[i];
 	if (operand->shape == SHAPE_GROUPS && group > 0 && to)
 		tensor->shape[to - 1] /= group;
+	if (operand->shape == SHAPE_TRANSPOSED && to > 1) {
+		tensor->shape[to - 1] = first->shape[to - 2];
+		tensor->shape[to - 2] = first->shape[to - 1];
+	}
 }
 
 /* Does an output lie as the input does, so that it may be written in place? */

@@ -79,6 +79,20 @@ double reference_rounding(kiln_dtype dtype, double value);
 /* `f32` for what is computed in f32, 1e-12 for f64. */
 double reference_relative(kiln_dtype dtype, double f32);
 
+/* ---- 8 bits that saturate: f8e4m3, f8e5m2 and i8 ---- */
+
+/* The largest number of the type. */
+double reference_largest(kiln_dtype dtype);
+/* The scale below which none is found: 1e-10 / the largest number, and of rows of f8
+ * 1 / (512 * that number). */
+double reference_least_scale(kiln_dtype dtype, bool group);
+/* The number of the type to which a value rounds, ties to even; NaN is 0 in i8. */
+double reference_rounded(kiln_dtype dtype, double value);
+/* Hands on a quotient that is rounded to the type of the operand, and may be off by so much: the
+ * answer is one of the numbers to which such a quotient rounds. */
+void reference_quotient(const struct reference *r, int operand, int64_t element, double value,
+						double off);
+
 /* ---- One row of softmax, shared by the plain and the masked ---- */
 
 struct reference_row {

@@ -58,15 +58,12 @@ static int check_scales(const struct kernel_problem *problem, int index,
 	plan_elements(scale, &count);
 	for (int k = 0; right && k < scale->rank; k++)
 		right = scale->shape[k] == x->shape[k];
-	if (scale->dtype != KILN_F32)
-		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f32", problem->op, name,
-						   plan_dtype_name(scale->dtype));
+	if (quantize_check_scale(problem, index, error))
+		return KILN_EINVAL;
 	if (index == SCALE ? count != 1 : !right)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s must have %s", problem->op, name,
 						   index == SCALE ? "one element" : "x's dimensions but the last");
-	if (rows_check_aligned(problem, index, error))
-		return KILN_EINVAL;
-	return rows_check_contiguous(problem, index, error);
+	return KILN_OK;
 }
 
 static int norm_quantize_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])

@@ -24,12 +24,16 @@ int quantize_check_input(const struct kernel_problem *problem, char error[KERNEL
 int quantize_check_output(const struct kernel_problem *problem, int index,
 						  char error[KERNEL_ERROR_MAX]);
 
+/* A tensor of scales: f32, aligned and contiguous. */
+int quantize_check_scale(const struct kernel_problem *problem, int index,
+						 char error[KERNEL_ERROR_MAX]);
+
 /* *group: how many elements of y that lie side by side share a scale; 0: all of them. */
 int quantize_check(const struct kernel_problem *problem, int64_t *group,
 				   char error[KERNEL_ERROR_MAX]);
 int quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
-/* ---- For the rows (quantize.c, quantize_rows.c) ---- */
+/* ---- For the rows ---- */
 
 int quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
@@ -44,5 +48,10 @@ int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel
 int norm_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_quantize_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+int cast_transpose_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int cast_transpose_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int cast_transpose_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 
 #endif

@@ -52,11 +52,13 @@ int quantize_check_output(const struct kernel_problem *problem, int index,
 	const struct kernel_tensor *y = &problem->tensors[index];
 	kiln_dtype to = quantize_to(problem);
 	struct kernel_problem same = *problem;
+	char name[16];
 	int status;
 
+	plan_operand_name(problem->operands, index, name);
 	if (y->dtype != to)
-		return plan_refuse(error, KILN_EINVAL, "%s: to is \"%s\" and y is %s; they must agree",
-						   problem->op, plan_dtype_name(to), plan_dtype_name(y->dtype));
+		return plan_refuse(error, KILN_EINVAL, "%s: to is \"%s\" and %s is %s; they must agree",
+						   problem->op, plan_dtype_name(to), name, plan_dtype_name(y->dtype));
 	same.tensors[0].dtype = y->dtype;
 	status = rows_check_same(&same, index, 0, error);
 	if (!status)
@@ -66,14 +68,16 @@ int quantize_check_output(const struct kernel_problem *problem, int index,
 
 /* ---- Scales ---- */
 
-static int check_scale_type(const struct kernel_problem *problem, int index,
-							char error[KERNEL_ERROR_MAX])
+int quantize_check_scale(const struct kernel_problem *problem, int index,
+						 char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *scale = &problem->tensors[index];
+	char name[16];
 	int status;
 
+	plan_operand_name(problem->operands, index, name);
 	if (scale->dtype != KILN_F32)
-		return plan_refuse(error, KILN_EINVAL, "%s: scale is %s; it must be f32", problem->op,
+		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f32", problem->op, name,
 						   plan_dtype_name(scale->dtype));
 	status = rows_check_aligned(problem, index, error);
 	return status ? status : rows_check_contiguous(problem, index, error);
@@ -106,7 +110,7 @@ static int check_given(const struct kernel_problem *problem, int64_t *group,
 					   char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *x = &problem->tensors[0], *scale = &problem->tensors[1];
-	int status = check_scale_type(problem, 1, error), last = x->rank - 1;
+	int status = quantize_check_scale(problem, 1, error), last = x->rank - 1;
 	int64_t count, groups = 1;
 	bool more;
 
@@ -158,7 +162,7 @@ static int check_found(const struct kernel_problem *problem, int64_t group,
 
 	if (scale->dtype == KILN_DTYPE_NONE)
 		return KILN_OK;
-	status = check_scale_type(problem, 2, error);
+	status = quantize_check_scale(problem, 2, error);
 	if (!status)
 		status = check_leading(problem, 2, group > 0, error);
 	if (!status && group && scale->shape[last] != x->shape[last] / group)

@@ -57,6 +57,20 @@ static int norm_quantize_generics(int index, struct kernel_problem *out)
 	return KILN_OK;
 }
 
+static int cast_transpose_generics(int index, struct kernel_problem *out)
+{
+	const int64_t size = index & 1 ? 17 : 16, shape[] = {2, size, size};
+	int a = index / 6, b = index / 2 % 3;
+
+	if (index >= 18)
+		return KILN_ENOENT;
+	plan_made_tensor(out, 0, wide[a], 3, shape);
+	plan_made_tensor(out, 2, narrow[b], 3, shape);
+	plan_made_tensor(out, 3, narrow[b], 3, shape);
+	plan_made_word(out, "to", words[b]);
+	return KILN_OK;
+}
+
 #define TO_NARROW                                                                 \
 	{                                                                             \
 		"to", KILN_ATTR_STRING, "WORD", "the type of y: f8e4m3, f8e5m2 or i8",    \
@@ -126,6 +140,20 @@ const struct plan_op plan_ops_quantize[] = {
 		.infer = quantize_infer,
 		.choices = quantize_rows_choices,
 		.generics = dynamic_quantize_generics,
+	},
+	{
+		.name = "cast_transpose",
+		.operands = {{"x", OP_NORMAL},
+					 {"scale", OP_ABOUT_ONE, OP_ONE, OP_COMPUTED, OP_OPTIONAL},
+					 {"y", .dtype = OP_TO},
+					 {"transposed", .shape = OP_TRANSPOSED, .dtype = OP_TO, .presence = OP_USUAL}},
+		.attributes = {TO_NARROW},
+		.summary = "y = x / scale, which is one number, or without scale x itself; transposed is y "
+				   "with its last two dimensions swapped; both saturate",
+		.plan = cast_transpose_plan,
+		.infer = cast_transpose_infer,
+		.choices = cast_transpose_choices,
+		.generics = cast_transpose_generics,
 	},
 	NORM_QUANTIZE("layer_norm_quantize", "variance",
 				  "y = v / scale with v = layer_norm of s = x + residual along the last dimension; "
