@@ -38,6 +38,10 @@ struct StridedShape {
 	{
 		return static_cast<int>(threadIdx.x) / LANES % SPLIT;
 	}
+	static DEVICE u32 block()
+	{
+		return blockIdx.x;
+	}
 	static DEVICE int tile()
 	{
 		return TILES == 1 ? 0 : static_cast<int>(threadIdx.x) / (LANES * SPLIT);
@@ -61,7 +65,7 @@ struct StridedShape {
 template <class SHAPE, bool LOOP, typename Index, typename Body>
 DEVICE void strided_each(i64 tiles, Body body)
 {
-	i64 first = static_cast<i64>(blockIdx.x) * SHAPE::tiles;
+	i64 first = static_cast<i64>(SHAPE::block()) * SHAPE::tiles;
 
 	do {
 		const i64 tile = first + SHAPE::tile();

@@ -274,6 +274,33 @@ static void add_strided(void)
 	}
 }
 
+/* Another axis, too long for the registers of the threads that share it. */
+static void add_panels(void)
+{
+	static const struct {
+		struct make_shape shape;
+		int op;
+		kiln_dtype dtype;
+		enum cases_fill fill;
+	} panels[] = {
+		{{3, {2, 300, 40}}, 0, KILN_F16, CASES_UNUSUAL},
+		{{3, {2, 150, 24}}, 2, KILN_F16, 0},
+		{{3, {3, 301, 7}}, 3, KILN_F32, 0},
+		{{3, {2, 4000, 8}}, 0, KILN_F16, 0},
+		{{3, {2, 5000, 12}}, 2, KILN_F32, CASES_UNUSUAL},
+		{{2, {9000, 33}}, 1, KILN_BF16, 0},
+	};
+
+	for (int i = 0; i < MAKE_COUNT(panels); i++) {
+		struct cases_case *c = cases_add(ops[panels[i].op], 0);
+		operands(c, panels[i].dtype, &panels[i].shape);
+		if (panels[i].fill)
+			c->operand[is_backward(c)].fill = panels[i].fill;
+		make_int(c, "axis", panels[i].shape.rank - 2);
+		name(c);
+	}
+}
+
 /* Another axis than the last, ranks, single sizes. */
 static void add_axes(void)
 {
@@ -328,6 +355,7 @@ static void add_axes(void)
 		make_int(c, "axis", 1);
 		name(c);
 	}
+	add_panels();
 }
 
 /* What rows may hold, scales, and numbers far from 0 or far apart. */
@@ -389,9 +417,10 @@ static void add_timed(void)
 		add_rows(&softmax_backward_op, KILN_F16, all / widths[i], widths[i], flags);
 		add_rows(&softmax_backward_op, KILN_F32, all / widths[i], widths[i], flags);
 	}
-	for (int i = 0; i < 2; i++) {
-		struct cases_case *c = cases_add(&softmax_op, flags);
-		operands(c, make_float(i), &(struct make_shape){3, {64, 1000, 4096}});
+	for (int i = 0; i < 6; i++) {
+		static const struct make_shape shapes[] = {{3, {64, 1000, 4096}}, {3, {16, 4096, 4096}}};
+		struct cases_case *c = cases_add(i < 4 ? &softmax_op : &softmax_backward_op, flags);
+		operands(c, make_float(i % 2), &shapes[i / 2 % 2]);
 		make_int(c, "axis", 1);
 		name(c);
 	}

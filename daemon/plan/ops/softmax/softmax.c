@@ -51,7 +51,9 @@ int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 static void softmax_print_kernel(const struct softmax_form *form, const struct softmax_way *way,
 								 struct softmax_op op, bool loop, struct plan_text *id)
 {
-	const char *kind = way->strided           ? "strided"
+	const char *kind = way->tile.cluster > 1  ? "panel_cluster"
+					   : way->tile.cluster    ? "panel"
+					   : way->strided         ? "strided"
 					   : way->row.stream      ? "stream"
 					   : way->row.cluster > 1 ? "cluster"
 											  : "rows";
@@ -80,7 +82,8 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 
 	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
 			 !way->strided && op.inputs > 1 ? "_backward" : "",
-			 way->strided      ? "_strided"
+			 way->tile.cluster ? "_panel"
+			 : way->strided    ? "_strided"
 			 : way->row.stream ? "_stream"
 							   : "");
 	softmax_print_kernel(form, way, op, loop, &id);
@@ -103,8 +106,8 @@ static void softmax_describe(const struct softmax_form *form, const struct softm
 	if (way->strided)
 		snprintf(out->note, sizeof(out->note),
 				 "rows of %lld elements side by side; threads a row: %u; elements a thread: %u%s",
-				 columns, way->tile.split, way->tile.held,
-				 way->tile.twice ? " at a time, read twice" : "");
+				 columns, way->tile.split * (way->tile.cluster ? way->tile.cluster : 1),
+				 way->tile.held, way->tile.twice ? " at a time, read twice" : "");
 	else
 		snprintf(out->note, sizeof(out->note),
 				 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",

@@ -27,13 +27,14 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,
 				   struct rows_shape out[SOFTMAX_MAX_WAYS]);
 
-/* ---- Tiles of rows that lie side by side (softmax_strided.c) ---- */
+/* ---- Tiles of rows that lie side by side (softmax_strided.c, softmax_panel.c) ---- */
 
 struct softmax_tile {
 	uint32_t vector;       /* rows that move at once */
 	uint32_t held;         /* columns a thread holds, at a time if twice */
-	uint32_t lanes, split; /* threads along the rows, and that share a row's columns */
+	uint32_t lanes, split; /* threads along the rows, and of a block that share a row's columns */
 	uint32_t tiles;        /* of a block */
+	uint32_t cluster;      /* blocks that share a panel's columns; 0: it is no panel */
 	bool twice;            /* rows are read twice */
 };
 
@@ -43,14 +44,19 @@ bool softmax_is_strided(const struct softmax_form *form);
 uint32_t softmax_tile_vector(const struct softmax_form *form);
 int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *limits,
 				  struct softmax_tile *out, int most);
-/* "strided 16x8x4 t1", "strided-twice 16x16x4 t1" */
+/* Adds panels, the best first, for rows that are too long for the registers of threads. */
+void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
+					struct softmax_tile *out, int most, int *count);
+/* Dynamic shared memory of a panel. */
+uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
+/* "strided 16x8x4 t1", "strided-twice 16x16x4 t1", "panel 4x64x16", "panel-cluster2 4x128x16" */
 void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX]);
-/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>" */
+/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>", "PanelShape<f16, 1000, 8, 4, 64, 1, 4096>" */
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile);
 /* ", steps, distances of rows side by side, List<sizes>, List<strides>, u32": of all operands. */
 void softmax_print_sides(struct plan_text *text, const struct softmax_form *form);
-/* Like rows_launch(); *tiles says how many tiles there are. */
+/* Like rows_launch(); *tiles says how many tiles or panels there are. */
 bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,
 						 const struct kernel_limits *limits, struct kernel_plan *out,
 						 uint64_t *tiles);

@@ -101,6 +101,15 @@ static void offer(const struct softmax_form *form, const struct kernel_limits *l
 	out[(*count)++] = tile;
 }
 
+/* The tile at a place comes before all others. */
+static void first_is(struct softmax_tile *tiles, int place)
+{
+	struct softmax_tile first = tiles[place];
+
+	memmove(&tiles[1], &tiles[0], sizeof(tiles[0]) * (size_t)place);
+	tiles[0] = first;
+}
+
 int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *limits,
 				  struct softmax_tile *out, int most)
 {
@@ -111,7 +120,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 				 {1, 2, 2, 1}, {2, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}, {1, 4, 4, 1}};
 	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
 	uint32_t vector = softmax_tile_vector(form), split, lanes;
-	int count = 0;
+	int count = 0, panels;
 
 	split = power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
 	lanes = power_of_two(TILE_BYTES / (vector * form->need.element), 32);
@@ -127,6 +136,10 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 		split = lanes > 1 ? split : split / 2;
 		offer(form, limits, lanes, split, out, most, &count);
 	}
+	panels = count;
+	softmax_panels(form, limits, out, most, &count);
+	if (panels < count && out[0].twice)
+		first_is(out, panels);
 	return count;
 }
 
@@ -134,16 +147,26 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 {
 	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
 
-	plan_print(&text, "%s %ux%ux%u t%u", tile->twice ? "strided-twice" : "strided", tile->lanes,
-			   tile->split, tile->held, tile->tiles);
+	if (tile->cluster > 1)
+		plan_print(&text, "panel-cluster%u %ux%ux%u", tile->cluster, tile->lanes, tile->split,
+				   tile->held);
+	else if (tile->cluster)
+		plan_print(&text, "panel %ux%ux%u", tile->lanes, tile->split, tile->held);
+	else
+		plan_print(&text, "%s %ux%ux%u t%u", tile->twice ? "strided-twice" : "strided", tile->lanes,
+				   tile->split, tile->held, tile->tiles);
 }
 
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile)
 {
-	plan_print(text, "StridedShape<%s, %lld, %u, %u, %u, %u, %u, %lld>",
-			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector,
-			   tile->held, tile->lanes, tile->split, tile->tiles, (long long)inner_of(form));
+	plan_print(text, "%sShape<%s, %lld, %u, ", tile->cluster ? "Panel" : "Strided",
+			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector);
+	if (tile->cluster)
+		plan_print(text, "%u, %u, %u", tile->lanes, tile->split, tile->cluster);
+	else
+		plan_print(text, "%u, %u, %u, %u", tile->held, tile->lanes, tile->split, tile->tiles);
+	plan_print(text, ", %lld>", (long long)inner_of(form));
 }
 
 void softmax_print_sides(struct plan_text *text, const struct softmax_form *form)
@@ -166,8 +189,11 @@ bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_t
 						 uint64_t *tiles)
 {
 	uint64_t inner = (uint64_t)inner_of(form), wide = tile->lanes * tile->vector;
+	uint32_t cluster = tile->cluster ? tile->cluster : 1;
 
 	*tiles = (uint64_t)form->rows.rows / inner * ((inner + wide - 1) / wide);
-	return plan_launch(out, limits, plan_divide_up(*tiles, tile->tiles),
+	if (tile->cluster)
+		out->shared_bytes = (uint32_t)softmax_panel_bytes(form, tile);
+	return plan_launch(out, limits, plan_divide_up(*tiles, tile->tiles) * cluster,
 					   tile->lanes * tile->split * tile->tiles);
 }
