@@ -124,6 +124,21 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 		search->out[search->count++] = way;
 }
 
+/* Puts the way first that has the most rows under way, of narrow vectors, which need many. */
+static void prefer_many(struct norm_backward_way *ways, int count)
+{
+	int best = 0;
+
+	for (int i = 1; i < count; i++)
+		if (ways[i].shape.rows * ways[i].blocks > ways[best].shape.rows * ways[best].blocks)
+			best = i;
+	if (best > 0) {
+		struct norm_backward_way found = ways[best];
+		memmove(&ways[1], &ways[0], sizeof(found) * (size_t)best);
+		ways[0] = found;
+	}
+}
+
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most)
 {
@@ -138,8 +153,8 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	/* Rows of more vectors no block holds. */
 	if (vectors > 4096)
 		return 0;
-	/* Two sums of 8 columns a vector leave a thread of 1024 no room. */
-	if (vectors > 512 && norm->sums > 1 && norm->need.element == 2)
+	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
+	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
 		offer(&search, 512, 1, 2, 2);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
@@ -148,5 +163,7 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	/* The devices with the smallest blocks. */
 	for (int h = 0; h < 3; h++)
 		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0);
+	if (rows_vector(&norm->form, &norm->need) * norm->need.element < 16)
+		prefer_many(out, search.count);
 	return search.count;
 }

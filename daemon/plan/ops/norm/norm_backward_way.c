@@ -5,6 +5,7 @@
 #include "norm_backward.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* 32-bit words of rows in the registers of a thread at most. */
 #define NORM_BACKWARD_REGISTERS 96
@@ -38,7 +39,30 @@ static int rows_ways(const struct norm_backward_problem *norm, const struct kern
 	return count;
 }
 
-/* Rows by some blocks and columns by others: blocks of as many threads. */
+#define STEP_THREADS 512
+#define STEP_HELD 4
+
+/* Puts the shape first that takes the longest steps with so many threads. */
+static void prefer_steps(struct rows_shape *shapes, int count)
+{
+	int best = -1;
+
+	for (int i = 0; i < count; i++)
+		if (shapes[i].stream && shapes[i].size == STEP_THREADS && shapes[i].held <= STEP_HELD &&
+			(best < 0 || shapes[i].held > shapes[best].held))
+			best = i;
+	if (best > 0) {
+		struct rows_shape found = shapes[best];
+		memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)best);
+		shapes[0] = found;
+	}
+}
+
+/*
+ * Rows by some blocks and columns by others: blocks of as many threads.  Rows that are read in
+ * steps go first, by blocks of 512 threads: they leave room for those of the columns, and what they
+ * read again is near.
+ */
 static int both_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					 struct norm_backward_way *out, int most)
 {
@@ -49,6 +73,7 @@ static int both_ways(const struct norm_backward_problem *norm, const struct kern
 	need.clusters = false;
 	need.around += 12;
 	shape_count = rows_shapes(&norm->form, &need, limits, shapes, NORM_BACKWARD_MAX_WAYS);
+	prefer_steps(shapes, shape_count);
 	for (int i = 0; i < shape_count && count < most; i++) {
 		struct norm_backward_way way = {.kind = NORM_BACKWARD_BOTH, .shape = shapes[i]};
 		bool crowded = shapes[i].skewed && shapes[i].held - shapes[i].slots > 4;
