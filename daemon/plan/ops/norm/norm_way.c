@@ -10,6 +10,8 @@
 #define NORM_REGISTERS 40
 /* Registers that a thread needs beside them. */
 #define NORM_BESIDE 40
+/* Blocks of wrapped rows that a multiprocessor is to have room for. */
+#define WRAP_BLOCKS 4
 /* Candidates of rows that are each held by themselves; others come behind them. */
 #define NORM_SHAPES 48
 
@@ -27,7 +29,7 @@ static struct rows_need need_of(const struct norm_problem *norm, uint32_t togeth
 	need.registers = NORM_REGISTERS;
 	need.along = norm->at.gamma >= 0 || norm->at.beta >= 0;
 	need.skew = together == 1;
-	need.slots = need.clusters = true;
+	need.slots = need.clusters = need.drawn = true;
 	need.stream = together == 1;
 	return need;
 }
@@ -83,7 +85,7 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	struct rows_shape shapes[NORM_MAX_WAYS];
 	struct rows_need need = need_of(norm, 1);
 	int count = rows_shapes(&norm->form, &need, limits, shapes, NORM_MAX_WAYS);
-	bool skewed = count && shapes[0].skewed, wide = count && !skewed, clusters = false;
+	bool skewed = count && shapes[0].skewed, wide = count && !skewed, clusters = false, crowded;
 
 	for (int i = 0; i < count; i++) {
 		clusters = clusters || shapes[i].cluster > 1;
@@ -93,17 +95,21 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	ways->norm = norm;
 	ways->limits = limits;
 	ways->count = 0;
-	if (skewed)
+	/* Planes of gamma and beta that are large leave room for too few blocks. */
+	crowded = skewed && WRAP_BLOCKS * norm_wrap_bytes(norm, false) > limits->shared_optin;
+	if (skewed && !crowded)
 		norm_offer_wraps(ways);
 	/* Rows of f32 beyond a block: gamma and beta, which are as long, come in once. */
 	if (wide && clusters && norm_element(norm) == 4 && norm->form.columns > 32768)
 		norm_offer_rings(ways, clusters);
-	offer_shapes(ways, shapes, count, 1, skewed ? NORM_MAX_WAYS : NORM_SHAPES);
+	offer_shapes(ways, shapes, count, 1, skewed && !crowded ? NORM_MAX_WAYS : NORM_SHAPES);
 	for (uint32_t together = 2; together <= 3 && !skewed; together++) {
 		need = need_of(norm, together);
 		count = rows_shapes(&norm->form, &need, limits, shapes, NORM_MAX_WAYS);
 		offer_shapes(ways, shapes, count, together, 6);
 	}
+	if (crowded)
+		norm_offer_wraps(ways);
 	if (wide)
 		norm_offer_rings(ways, clusters);
 }

@@ -64,18 +64,27 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 }
 
 /*
- * Offers as few threads a row as can hold it (fewer for short rows, one warp for rows of 1023
- * halves), and many rows a block, which share the work of filling the planes.
+ * Vectors of a row that a thread takes: so many that one warp holds the row, if a thread can take
+ * as many, for then no thread waits for another warp.
  */
+static uint32_t usual_held(uint32_t vectors, uint32_t most)
+{
+	if (vectors <= 16)
+		return 1;
+	if (vectors <= 64)
+		return 2;
+	return vectors <= 32 * most ? (vectors + 31) / 32 : most;
+}
+
+/* Offers many rows a block, which share the work of filling the planes. */
 void norm_offer_wraps(struct norm_ways *ways)
 {
 	static const uint32_t threads[] = {256, 128, 512, 64};
-	uint32_t vectors = wrap_vectors(ways->norm), most = norm_element(ways->norm) == 2 ? 4 : 8,
-			 usual;
+	uint32_t most = norm_element(ways->norm) == 2 ? 4 : 8;
+	uint32_t usual = usual_held(wrap_vectors(ways->norm), most);
 
 	if (ways->norm->form.columns > WRAP_COLUMNS)
 		return;
-	usual = vectors <= 32 ? 1 : vectors <= 64 ? 2 : most;
 	for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 		offer_wrap(ways, usual, threads[t], 1, false);
 	for (uint32_t each = 2; each <= 8; each *= 2) {

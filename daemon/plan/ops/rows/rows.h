@@ -89,6 +89,7 @@ struct rows_need {
 	uint32_t around;    /* words besides that a thread needs, such as for masks, beyond the usual */
 	bool along;         /* other operands are read along each row, such as gamma */
 	bool uneven;        /* rows take unequal time: those of a block wait for each other */
+	bool drawn;         /* problems of it were drawn and timed: rows_order() knows it */
 	bool skew, slots;   /* whether the kernel can */
 	bool clusters, stream;
 };
@@ -101,6 +102,14 @@ uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 uint32_t rows_group(uint64_t vectors, uint32_t held);
 /* Do the rows of all held operands begin equally far past an aligned address? */
 bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
+/*
+ * Brings the cheapest of shapes first, and last those that would run out of registers
+ * (rows_cost.c).  The first of them comes from tables: another has to promise more than costs err,
+ * and much more where the tables were timed.
+ */
+void rows_order(const struct rows_form *form, const struct rows_need *need,
+				const struct kernel_limits *limits, bool timed, struct rows_shape *shapes,
+				int count);
 /*
  * The shapes that can hold a row, the one that the figures of an H200 speak for first; how many.
  * None if a row is too long for any and the kernel cannot stream.

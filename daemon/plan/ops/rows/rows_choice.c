@@ -2,10 +2,11 @@
  * rows_choice.c: how a row is spread over threads: the candidates, and which of them the figures of
  * an H200 speak for.
  *
- * What they say: many small independent blocks, of 128 threads as long as a row needs no more; one
- * or two vectors of 16 bytes a thread up to 2048 vectors a row, twice that for elements of 2 bytes,
- * then more, in slots; a part of a warp for rows of less than 32 vectors; clusters for rows that do
- * not fit a block, and only for them.
+ * Tables say it for the lengths that were timed one by one: many small independent blocks, of 128
+ * threads as long as a row needs no more; one or two vectors of 16 bytes a thread up to 2048
+ * vectors a row, twice that for elements of 2 bytes, then more, in slots; a part of a warp for rows
+ * of less than 32 vectors; clusters for rows that do not fit a block, and only for them.  For other
+ * lengths they are a beginning, and rows_cost.c may know better.
  */
 #include "rows.h"
 
@@ -289,6 +290,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 {
 	struct search search = {form, need, limits, 0, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
+	bool timed;
 
 	search.base.vector = vector;
 	search.vectors = plan_divide_up((uint64_t)form->columns, vector);
@@ -306,6 +308,10 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	offer_helds(&search);
 	offer_streams(&search);
 	offer_clusters(&search);
+	/* Lengths that the tables were made from, without a mask. */
+	timed = !need->around && ((form->columns & (form->columns - 1)) == 0 || form->columns == 768);
+	if (need->drawn && need->element < 8)
+		rows_order(form, need, limits, timed, out, search.count);
 	return search.count;
 }
 
