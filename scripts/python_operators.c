@@ -38,6 +38,7 @@ static const char *const torch_order[][2] = {
 	{"take_along_axis", "src idx dim"},
 	{"index_add", "input dim idx src"},
 	{"scatter_add", "input dim idx src"},
+	{"kv_store", "k v k_cache v_cache slots k_scale v_scale"},
 };
 
 /* Defaults that are not the planner's: torch's own, or what callers mean most often. */
@@ -59,7 +60,7 @@ struct python_function {
 	const struct plan_op *op;
 	struct python_parameter parameters[PARAMETERS];
 	int count, positional;
-	bool wants;
+	bool wants, keeps; /* outputs that may be left out; no others than those that the caller has */
 };
 
 static const char *python_name(const char *name)
@@ -159,6 +160,7 @@ static void add_outputs(struct python_function *function)
 		made->operand = i;
 		made->preset = usual ? "True" : NULL;
 		function->wants = function->wants || !required;
+		function->keeps = false;
 	}
 }
 
@@ -219,7 +221,7 @@ static void add_dtype(struct python_function *function)
 
 static void describe(const struct plan_op *op, struct python_function *function)
 {
-	*function = (struct python_function){.op = op};
+	*function = (struct python_function){.op = op, .keeps = true};
 	add_inputs(function, true);
 	add_attributes(function, true);
 	add_inputs(function, false);
@@ -288,7 +290,10 @@ static void print_doc(const struct python_function *function, const char *newlin
 			printf("%s%s: ", newline, at->name);
 			print_text(function->op, at->help);
 		} else if (strcmp(at->kind, "INPUT") == 0) {
-			printf("%s%s: a tensor%s", newline, at->name, at->usual[0] ? ", may be left out" : "");
+			printf("%s%s: a tensor%s", newline, at->name,
+				   function->op->operands[at->operand].data == OP_KEPT ? ", which is written"
+				   : at->usual[0]                                      ? ", may be left out"
+																	   : "");
 		}
 	}
 	printf("%s", newline);
@@ -347,8 +352,9 @@ static void print_parts(const struct python_function *function)
 	const struct plan_op *op = function->op;
 	printf("static const struct operator_operand %s_operands[] = {\n", op->name);
 	for (int i = 0; op->operands[i].name; i++)
-		printf("\t{\"%s\", %s, %s, %s, %d},\n", op->operands[i].name,
-			   op->operands[i].data == OP_WRITTEN ? "true" : "false", shape_rule(&op->operands[i]),
+		printf("\t{\"%s\", %s, %s, %s, %s, %d},\n", op->operands[i].name,
+			   op->operands[i].data == OP_WRITTEN ? "true" : "false",
+			   op->operands[i].data == OP_KEPT ? "true" : "false", shape_rule(&op->operands[i]),
 			   dtype_rule(&op->operands[i]), plan_input_of(op, &op->operands[i]));
 	printf("};\nstatic const struct parameter %s_parameters[] = {\n", op->name);
 	for (int i = 0; i < function->count; i++) {
@@ -381,7 +387,7 @@ static void print_stub(const struct python_function *function)
 {
 	printf("def %s(", function->op->name);
 	print_signature(function, true);
-	printf(") -> %s:\n    \"\"\"", function->wants ? "Any" : "T");
+	printf(") -> %s:\n    \"\"\"", function->keeps ? "None" : function->wants ? "Any" : "T");
 	print_doc(function, "\n    ");
 	printf("\"\"\"\n\n");
 }
@@ -421,6 +427,7 @@ static void print_python_row(const struct python_function *function)
 		[OP_REDUCED] = "reduced",
 		[OP_GROUPS] = "groups",
 		[OP_TRANSPOSED] = "transposed",
+		[OP_PAGES] = "pages",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",
@@ -431,7 +438,10 @@ static void print_python_row(const struct python_function *function)
 	printf("    \"%s\": ((\n", function->op->name);
 	for (const struct op_operand *at = function->op->operands; at->name; at++)
 		printf("        (\"%s\", \"%s\", \"%s\", \"%s\"),\n", at->name,
-			   at->data == OP_WRITTEN ? "out" : "in", shapes[at->shape], dtypes[at->dtype]);
+			   at->data == OP_WRITTEN ? "out"
+			   : at->data == OP_KEPT  ? "kept"
+									  : "in",
+			   shapes[at->shape], dtypes[at->dtype]);
 	printf("    ), (\n");
 	for (int i = 0; i < function->count; i++) {
 		const struct python_parameter *at = &function->parameters[i];
@@ -481,7 +491,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(what, "rows") == 0) {
 		puts("\"\"\"The operators' rows: written by the build.\n\n"
-			 "name: (operands (name, in or out, shape, dtype), parameters (name, kind, operand, "
+			 "name: (operands (name, in, out or kept, shape, dtype), parameters (name, kind, "
+			 "operand, "
 			 "required,\nhas a default of its own), how many by position)\n\"\"\"\nROWS = {");
 		each(print_python_row);
 		puts("}");

@@ -171,6 +171,21 @@ static void fill_indices(kiln_dtype dtype, uint8_t *at, uint64_t count, int64_t 
 		put_number(dtype, at + i * size, (double)(data_next(state) % (uint64_t)end));
 }
 
+/* Slots of the caches, each once at most where there are enough. */
+static void fill_slots(const struct cli_problem *problem, kiln_dtype dtype, uint8_t *at,
+					   uint64_t count, uint64_t *state)
+{
+	size_t size = kiln_dtype_size(dtype);
+	uint64_t slots = 1, first;
+
+	for (int i = 0; problem->row->operands[i].name; i++)
+		if (problem->row->operands[i].shape == OP_PAGES)
+			slots = (uint64_t)problem->tensors[i].shape[0] * 16;
+	first = data_next(state) % slots;
+	for (uint64_t i = 0; i < count; i++) /* a prime, so no slot comes twice before all have come */
+		put_number(dtype, at + i * size, (double)((first + i % slots * 2147483647) % slots));
+}
+
 /* Boxes in fours within a picture of 256 by 256; padding is zeros. */
 static void fill_boxes(kiln_dtype dtype, uint8_t *at, uint64_t count, bool padded, uint64_t *state)
 {
@@ -200,6 +215,9 @@ static bool fill_special(const struct cli_problem *problem, int operand, enum op
 	switch (kind) {
 	case OP_INDICES:
 		fill_indices(dtype, at, count, end ? end : index_end(problem), state);
+		return true;
+	case OP_SLOTS:
+		fill_slots(problem, dtype, at, count, state);
 		return true;
 	case OP_BOXES:
 	case OP_TARGETS:

@@ -46,5 +46,5 @@ const char *cli_problem_text(const struct cli_problem *problem, const char *name
 
 bool cli_problem_written(const struct cli_problem *problem, int operand)
 {
-	return problem->row && problem->row->operands[operand].data == OP_WRITTEN;
+	return problem->row && op_is_output(problem->row->operands[operand].data);
 }

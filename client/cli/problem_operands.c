@@ -212,6 +212,27 @@ static void tokens_shape(const struct cli_problem *problem, const struct op_oper
 			  first->rank ? first->shape[first->rank - 1] / 2 : 1);
 }
 
+/* Sets the shape of a paged cache that has more slots than the first operand tokens. */
+static void pages_shape(const struct cli_problem *problem, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	bool inside = !strcmp(cli_problem_text(problem, "layout", "bshd"), "bhsd");
+	int place = strcmp(cli_problem_text(problem, "kv_layout", "nhd"), "hnd") ? 1 : 2;
+	int64_t tokens = 1;
+
+	tensor->rank = 4;
+	tensor->shape[0] = tensor->shape[1] = tensor->shape[2] = tensor->shape[3] = 1;
+	if (first->rank < 3)
+		return;
+	for (int k = 0; k < first->rank - 1; k++)
+		if (k != first->rank - 2 - inside)
+			(void)__builtin_mul_overflow(tokens, first->shape[k], &tokens);
+	tensor->shape[0] = tokens / 16 + 1;
+	tensor->shape[place] = 16;
+	tensor->shape[3 - place] = first->shape[first->rank - 2 - inside];
+	tensor->shape[3] = first->shape[first->rank - 1];
+}
+
 /* Sets the shape of a result over some axes of the first operand; over all if there is no list. */
 static void reduced_shape(const struct cli_problem *problem, kiln_tensor *tensor)
 {
@@ -265,6 +286,10 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 		return along_shape(cli, problem, operand, tensor);
 	if (operand->shape == OP_TOKENS || operand->shape == OP_ANGLES) {
 		tokens_shape(problem, operand, tensor);
+		return CLI_OK;
+	}
+	if (operand->shape == OP_PAGES) {
+		pages_shape(problem, tensor);
 		return CLI_OK;
 	}
 	if (operand->shape == OP_LIKE_INPUT)
@@ -353,7 +378,7 @@ static int check_ways(const struct plan_op *row, const struct file *files, int c
 			operand++;
 		if (!operand->name)
 			return refuse_name(row, option, &files[i]);
-		if ((operand->data == OP_WRITTEN) != written)
+		if (op_is_output(operand->data) != written)
 			return cli_usage("--%s '%s=%s': %s %s %s; --%s is for that", option, files[i].name,
 							 files[i].path, row->name, written ? "reads" : "writes", operand->name,
 							 other);

@@ -177,6 +177,7 @@ struct kernel_extent {
 	uint64_t period, width; /* the first so many of each period; period 0: all of them */
 	uint32_t alignment;     /* that the address must have; 0: the operand is left out */
 	bool written;
+	bool kept; /* written in part: the rest stays */
 	/* 1 + an operand of the same layout that may lie in the same place: of each element, the
 	 * kernel reads it before it writes it.  0: there is none. */
 	uint8_t over;

@@ -17,6 +17,7 @@
  */
 enum op_data {
 	OP_WRITTEN, /* an output */
+	OP_KEPT,    /* an output that the caller has already: what the call does not write stays */
 	OP_BITS,    /* any bits at all */
 	OP_NORMAL,
 	OP_ABOUT_ONE,
@@ -24,11 +25,17 @@ enum op_data {
 	OP_LOGARITHM,   /* the logarithm of such */
 	OP_MASK,
 	OP_INDICES, /* in range */
+	OP_SLOTS,   /* in range of the slots that OP_PAGES have, each once at most */
 	OP_BOXES,   /* x1 < x2, y1 < y2 */
 	OP_TARGETS, /* boxes, but one in four is padding: zeros */
 	OP_OFFSETS, /* rising from 0 to the number of targets */
 	OP_COUNT,   /* 1 to 100 */
 };
+
+static inline bool op_is_output(enum op_data data)
+{
+	return data == OP_WRITTEN || data == OP_KEPT;
+}
 
 enum op_shape {
 	OP_LIKE_FIRST, /* the first operand's; of permute, in the order of perm */
@@ -43,6 +50,7 @@ enum op_shape {
 	OP_ALONG,      /* the first operand's, with --last along attribute axis, or its first axis */
 	OP_LIST,       /* one list, an index for each slice along that axis of what has --last there */
 	OP_TOKENS,     /* one for each token of the first operand, which attribute layout tells */
+	OP_PAGES, /* blocks of slots for these, a slot as one token has it; attribute kv_layout tells */
 	OP_ANGLES,     /* a row for each of these, half as long as a head */
 	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
 	OP_GROUPS,     /* the first operand's, with one for each attribute group of its last axis, or

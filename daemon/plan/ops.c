@@ -137,8 +137,10 @@ static int finish(const struct asked *asked, struct kernel_plan *out, char error
 	out->operand_count = problem->tensor_count;
 	for (int i = 0; i < out->operand_count; i++) {
 		struct kernel_extent *extent = &out->extents[i];
-		if (!asked->row->names)
-			extent->written = asked->row->operands[i].data == OP_WRITTEN;
+		if (!asked->row->names) {
+			extent->written = op_is_output(asked->row->operands[i].data);
+			extent->kept = asked->row->operands[i].data == OP_KEPT;
+		}
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			*extent = (struct kernel_extent){0};
 		else if (extent->bytes > 0 && extent->alignment == 0)

@@ -36,9 +36,9 @@ static void print_operand(const struct cases_case *c, int i)
 	static const char *const fills[] = {
 		[CASES_BITS] = "bits",           [CASES_NORMAL] = "normal",   [CASES_UNUSUAL] = "unusual",
 		[CASES_FLAGS] = "flags",         [CASES_LENGTHS] = "lengths", [CASES_PROBABLE] = "probable",
-		[CASES_LOGARITHM] = "logarithm", [CASES_INDICES] = "indices", [CASES_STRAY] = "stray",
-		[CASES_BOXES] = "boxes",         [CASES_TARGETS] = "targets", [CASES_OFFSETS] = "offsets",
-		[CASES_EDGES] = "edges",
+		[CASES_LOGARITHM] = "logarithm", [CASES_INDICES] = "indices", [CASES_SLOTS] = "slots",
+		[CASES_STRAY] = "stray",         [CASES_BOXES] = "boxes",     [CASES_TARGETS] = "targets",
+		[CASES_OFFSETS] = "offsets",     [CASES_EDGES] = "edges",
 	};
 	const struct cases_operand *operand = &c->operand[i];
 	char name[16];

@@ -207,11 +207,13 @@ static bool place_fill(struct bench *bench, struct place *place, uint64_t seed)
 	bool output = place->operand->output;
 	runner_poison(options, place->host, output && place->other ? end : place->begin, seed);
 	runner_poison(options, place->host + end, place->bytes - end, seed + 1);
+	if (place->operand->kept)
+		memset(place->host + place->begin, CASES_KEPT, end - place->begin);
 	if (!output)
 		runner_fill_operand(options, place->operand, place->host + place->begin, seed);
 	if (!output && place->other)
 		memcpy(place->other, place->host, end);
-	if (!output || place->other)
+	if (!output || place->other || place->operand->kept)
 		return place_move(place, place->host, true);
 	return kiln_write(place->buffer, 0, place->host, place->begin) == KILN_OK &&
 		   kiln_write(place->buffer, end, place->host + end, place->bytes - end) == KILN_OK;

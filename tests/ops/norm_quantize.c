@@ -128,6 +128,7 @@ static void operands(struct cases_case *c, int64_t turn, const struct make_shape
 
 	rows.rank--;
 	make_input(c, X, from, shape)->mean = 1;
+	c->operand[X].deviation = 1;
 	for (int i = GAMMA; i <= SUM; i++)
 		make_none(c, i);
 	if (with & WITH_GAMMA)

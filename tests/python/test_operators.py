@@ -233,6 +233,30 @@ class Others(Case):
         with self.assertRaisesRegex(ValueError, "k_out and no k"):
             kiln.rope(q, cos, sin, k_out=numpy.empty_like(k))
 
+    def test_kv_store(self):
+        k, v = rand((5, 2, 8)), rand((5, 2, 8), seed=1)
+        slots, pages = numpy.array([7, -1, 0, 11, 3], "i8"), rand((3, 2, 4, 2, 8), seed=2)
+        expected, caches = pages.copy(), (pages[:, 0], pages[:, 1])
+        for token, slot in enumerate(slots):
+            if slot >= 0:
+                expected[slot // 4, :, slot % 4] = k[token], v[token]
+        self.assertIsNone(kiln.kv_store(k, v, *caches, slots))
+        numpy.testing.assert_array_equal(pages, expected)
+        narrow = numpy.full((2, 3, 2, 4, 8), 5, "i1")
+        scales = numpy.array([0.01, 0.02], "f4"), numpy.array(0.05, "f4")
+        kiln.kv_store(k, v, *narrow, slots, *scales, kv_layout="hnd")
+        for x, scale, cache in zip((k, v), scales, narrow):
+            expected_head = numpy.rint(x[0] / scale.reshape(-1, 1)).clip(-128, 127)
+            numpy.testing.assert_allclose(cache[1, :, 3], expected_head, atol=1)
+        self.assertEqual(set(narrow[:, 0, :, 1].flat) | set(narrow[:, 2, :, :3].flat), {5})
+        for stray in (-2, 12):
+            with self.assertRaises(IndexError):
+                kiln.kv_store(k, v, *caches, slots * 0 + stray)
+        numpy.testing.assert_array_equal(pages, expected)
+        pages.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "k_cache cannot be written"):
+            kiln.kv_store(k, v, pages[:, 0], pages[:, 1], slots)
+
     def test_indices(self):
         x, index = rand((4, 6)), numpy.array([2, 0, 2], "i8")
         numpy.testing.assert_array_equal(kiln.index_select(x, 1, index), x[:, index])

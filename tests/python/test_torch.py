@@ -259,6 +259,29 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "out must be contiguous"):
             kiln.rope(q, cos[:, :4], sin[:, :4], out=torch.zeros(2, 7, 4, 80)[..., ::10])
 
+    def test_kv_store(self):
+        k, v, slots = torch.randn(3, 2, 4), torch.randn(3, 2, 4), torch.tensor([5, -1, 2])
+        pages = torch.zeros(2, 2, 2, 4, 4).half()  # block, k or v, head, place, dim
+        expected = pages.clone()
+        for token, slot in ((0, 5), (2, 2)):
+            expected[slot // 4, :, :, slot % 4] = torch.stack([k[token], v[token]]).half()
+
+        def store(k, v, pages):
+            kiln.kv_store(k, v, pages[:, 0], pages[:, 1], slots, kv_layout="hnd")
+            return pages * 1
+
+        op = torch.ops.kiln.kv_store.default
+        caches, half = (pages[:, 0], pages[:, 1]), (k.half(), v.half())
+        torch.library.opcheck(op, (*half, *(cache.clone() for cache in caches), slots, None, None,
+                                   "hnd"))
+        version = pages._version
+        for call in (store, torch.compile(store, backend="aot_eager", fullgraph=True)):
+            torch.testing.assert_close(call(*half, pages.zero_()), expected)
+            torch.testing.assert_close(pages, expected)
+        self.assertGreater(pages._version, version)
+        with self.assertRaisesRegex(kiln.NotSupported, "has no gradient"):
+            store(half[0].requires_grad_(), half[1], pages)
+
     def test_grad_is_not_lost(self):
         x = torch.randn(3, 4, requires_grad=True)
         self.assertTrue(kiln.softmax(x).requires_grad)

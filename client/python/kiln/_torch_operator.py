@@ -53,6 +53,8 @@ class Operator:
         self.kinds = [row[1] for row in self.parameters]
         self.inputs = {operands[row[2]][0]: place for place, row in enumerate(self.parameters)
                        if row[1] == "INPUT"}
+        # Inputs that are outputs, too: a call writes them in part.
+        self.kept = {operand[0] for operand in operands if operand[1] == "kept"}
         self.rules = {operand[0]: operand[2:] for operand in operands}
         wants = {row[2]: place for place, row in enumerate(self.parameters) if row[1] == "WANT"}
         self.outputs = [Output(row[0], *row[2:], wants.get(place),
@@ -111,10 +113,12 @@ class Operator:
 
     def schema(self):
         """The operator in the language of torch.library."""
-        words = []
+        words, kept = [], []
         for name, kind, _, required, preset in self.parameters:
             if kind == "INPUT":
-                words.append(f"Tensor {name}" if required else f"Tensor? {name}=None")
+                tensor = f"Tensor({'abcd'[len(kept)]}!)" if name in self.kept else "Tensor"
+                kept += [name] * (name in self.kept)
+                words.append(f"{tensor} {name}" if required else f"{tensor}? {name}=None")
             elif kind == "WANT":
                 words.append(f"bool {name}={preset}")
             else:
@@ -172,8 +176,8 @@ class Operator:
         It runs here and now, or anywhere: as kiln.NAME, which sees what the tensors are.
         """
         results = (self._anywhere if anywhere else self._here)(*values)
-        if len(self.outputs) == 1:
-            return [results]
+        if len(self.outputs) < 2:
+            return [results] * len(self.outputs)
         places = self.wanted(values)
         whole = [None] * len(self.outputs)
         if len(places) == 1:
@@ -187,8 +191,8 @@ class Operator:
         """torch.ops.kiln.NAME: an output that is not wanted has no elements."""
         values = self.filled(values)
         results = self.run(values)
-        if len(results) == 1:
-            return results[0]
+        if len(results) < 2:
+            return results[0] if results else None
         empty = values[self.first].new_empty
         return tuple(empty((0,)) if result is None else result for result in results)
 
@@ -201,7 +205,9 @@ class Operator:
             first.new_empty(self._shape(output, values), dtype=self._dtype(output, values))
             if place in wanted else first.new_empty((0,))
             for place, output in enumerate(self.outputs))
-        return results[0] if len(results) == 1 else results
+        if len(results) < 2:
+            return results[0] if results else None
+        return results
 
     def _shape(self, output, values):
         shape = values[self.first].shape

@@ -95,7 +95,7 @@ def _call_op(operator, values):
     """The same through the dispatcher, and through the transforms of torch.func."""
     inside = not torch.compiler.is_dynamo_compiling() and _transform() is not None
     results = (operator.inside.apply if inside else operator.op)(*operator.plain(values))
-    return [results] if len(operator.outputs) == 1 else list(results)
+    return [results] * len(operator.outputs) if len(operator.outputs) < 2 else list(results)
 
 
 def _setup(operator):
@@ -178,10 +178,12 @@ def _define(library, operator):
     library.define(operator.schema(), tags=(torch.Tag.pt2_compliant_tag,))
     library.impl(operator.name, operator.kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(name, operator.fake, lib=library)
-    torch.library.register_autograd(name, _backward(operator), setup_context=_setup(operator),
-                                    lib=library)
+    if not operator.kept:
+        torch.library.register_autograd(name, _backward(operator), setup_context=_setup(operator),
+                                        lib=library)
     operator.op = getattr(torch.ops.kiln, operator.name).default
-    torch.library.register_vmap(name, batched(operator, _call_op), lib=library)
+    if not operator.kept:
+        torch.library.register_vmap(name, batched(operator, _call_op), lib=library)
     for device in _CAST.get(operator.name, ()):
         _register_autocast(library, operator, device)
     operator.function = _function(operator)
@@ -209,7 +211,15 @@ def _given(operator, values, out):
 
 def _returned(operator, places, results):
     found = tuple(results[place] for place in places)
+    if not found:
+        return None
     return found[0] if len(found) == 1 else found
+
+
+def _refuse_grad(operator):
+    if operator.kept:
+        raise NotSupported(f"a tensor of {operator.name}() requires grad, and the operator has no "
+                           "gradient: detach() it, or use torch.no_grad()")
 
 
 def _traced(name, values, out):
@@ -218,8 +228,9 @@ def _traced(name, values, out):
     given = _given(operator, values, out)
     values = operator.plain(values)
     places = operator.wanted(values)
-    if operator.gradient is not None and torch.is_grad_enabled() and any(
+    if (operator.gradient or operator.kept) and torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in operator.tensors(values)):
+        _refuse_grad(operator)
         operator.gradient.refuse(values)
         values = operator.gradient.widened(values)
     results = _call_op(operator, values)
@@ -229,6 +240,7 @@ def _traced(name, values, out):
 
 
 def _recorded(operator, values, out):
+    _refuse_grad(operator)
     if _given(operator, values, out):
         raise NotSupported(f"a tensor of {operator.name}() requires grad, and a call that writes "
                            "a given tensor is not recorded: leave it away, or use torch.no_grad()")

@@ -173,7 +173,7 @@ static int add_operand(const struct operator* op, struct problem *problem,
 	if (!is->written) {
 		if (!value)
 			return problem_left_out(problem, parameter->name);
-		if (problem_input(problem, value, parameter->name) != 0)
+		if ((is->kept ? problem_kept : problem_input)(problem, value, parameter->name) != 0)
 			return RAISED;
 		problem->operands[problem->count - 1].shape = is->shape;
 		problem->operands[problem->count - 1].dtype = is->dtype;

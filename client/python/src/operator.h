@@ -35,6 +35,7 @@ struct parameter {
 struct operator_operand {
 	const char *name; /* the planner's, which its sentences have */
 	bool written;
+	bool kept; /* an output that the caller passes; what the call does not write stays */
 	enum shape_rule shape; /* SHAPE_PLANNED: the planner says */
 	enum dtype_rule dtype;
 	int input; /* an output that is there where this operand is; -1: it depends on none */

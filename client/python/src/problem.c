@@ -168,6 +168,22 @@ int problem_input(struct problem *problem, PyObject *object, const char *name)
 	return operand ? read_operand(problem, operand) : RAISED;
 }
 
+/* Reads a tensor that is written. */
+static int read_written(struct problem *problem, struct problem_operand *operand)
+{
+	if (read_operand(problem, operand) != 0)
+		return RAISED;
+	return operand->view.read_only
+			   ? error_raise_value("%s: %s cannot be written", problem->op, operand->name)
+			   : 0;
+}
+
+int problem_kept(struct problem *problem, PyObject *object, const char *name)
+{
+	struct problem_operand *operand = add(problem, ROLE_KEPT, object, name);
+	return operand ? read_written(problem, operand) : RAISED;
+}
+
 int problem_output(struct problem *problem, PyObject *object, const char *name,
 				   enum shape_rule shape, enum dtype_rule dtype)
 {
@@ -176,13 +192,7 @@ int problem_output(struct problem *problem, PyObject *object, const char *name,
 		return RAISED;
 	operand->shape = shape;
 	operand->dtype = dtype;
-	if (!object)
-		return 0;
-	if (read_operand(problem, operand) != 0)
-		return RAISED;
-	return operand->view.read_only
-			   ? error_raise_value("%s: %s cannot be written", problem->op, name)
-			   : 0;
+	return object ? read_written(problem, operand) : 0;
 }
 
 kiln_attr *problem_attr(struct problem *problem, const char *name, kiln_attr_kind kind)
@@ -311,6 +321,8 @@ static PyObject *result(struct problem *problem)
 	for (int i = 0; i < problem->count; i++)
 		if (problem->operands[i].role == ROLE_GIVEN || problem->operands[i].role == ROLE_MADE)
 			outputs[count++] = problem->operands[i].object;
+	if (count == 0)
+		Py_RETURN_NONE;
 	if (count == 1) {
 		Py_INCREF(outputs[0]);
 		return outputs[0];
@@ -357,7 +369,8 @@ static int tell_written(const struct problem *problem)
 {
 	for (int i = 0; i < problem->count; i++) {
 		PyObject *object = problem->operands[i].object;
-		if (problem->operands[i].role != ROLE_GIVEN)
+		enum role role = problem->operands[i].role;
+		if (role != ROLE_GIVEN && role != ROLE_KEPT)
 			continue;
 		const struct kind *kind = kind_of(object);
 		if (!kind || kind_tell_written(kind, object) != 0)

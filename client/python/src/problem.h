@@ -27,6 +27,7 @@ enum role {
 	ROLE_LEFT_OUT,
 	ROLE_INPUT,
 	ROLE_GIVEN, /* an output that the caller passed */
+	ROLE_KEPT,  /* such an output, which the call writes in part */
 	ROLE_MADE,  /* an output that the call makes */
 };
 
@@ -63,6 +64,7 @@ int problem_input(struct problem *problem, PyObject *object, const char *name);
 /* object: a tensor to write, or NULL for one to make. */
 int problem_output(struct problem *problem, PyObject *object, const char *name,
 				   enum shape_rule shape, enum dtype_rule dtype);
+int problem_kept(struct problem *problem, PyObject *object, const char *name);
 int problem_left_out(struct problem *problem, const char *name);
 /* Adds an attribute, whose kind and value the caller fills in; NULL with an exception. */
 kiln_attr *problem_attr(struct problem *problem, const char *name, kiln_attr_kind kind);

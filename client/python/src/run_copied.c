@@ -161,7 +161,7 @@ static int begin(struct copied *copied, kiln_ticket *ticket)
 			continue;
 		}
 		copied->operands[i] = (kiln_operand){connection->arena, copied->prepared->operands[i].room};
-		if (problem->operands[i].role == ROLE_INPUT)
+		if (problem->operands[i].role == ROLE_INPUT || problem->operands[i].role == ROLE_KEPT)
 			status = copy_in(copied, i);
 	}
 	if (status != KILN_OK)
@@ -174,7 +174,8 @@ static int copy_outputs(const struct copied *copied)
 	int status = KILN_OK;
 	for (int i = 0; i < copied->problem->count && status == KILN_OK; i++) {
 		enum role role = copied->problem->operands[i].role;
-		if ((role == ROLE_MADE || role == ROLE_GIVEN) && !copied->shared[i])
+		bool written = role == ROLE_MADE || role == ROLE_GIVEN || role == ROLE_KEPT;
+		if (written && !copied->shared[i])
 			status = copy_out(copied, i);
 	}
 	return status;

@@ -15,7 +15,7 @@
 unsigned run_place(const struct connection *connection, const struct view *view, enum role role)
 {
 	uint64_t offset;
-	if (role != ROLE_INPUT && role != ROLE_GIVEN)
+	if (role != ROLE_INPUT && role != ROLE_GIVEN && role != ROLE_KEPT)
 		return 0;
 	if (view->device != VIEW_HOST && connection->settings.mode == MODE_DAEMON) {
 		unsigned low = (unsigned)((uintptr_t)view->data & 15);

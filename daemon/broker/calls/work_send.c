@@ -131,7 +131,8 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 
 bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent)
 {
-	return extent->written && operand->offset == 0 && extent->bytes >= operand->buffer->bytes;
+	return extent->written && !extent->kept && operand->offset == 0 &&
+		   extent->bytes >= operand->buffer->bytes;
 }
 
 /* A launch that writes all of a lost buffer restores it; any other use of one is refused. */

@@ -20,6 +20,9 @@
 /* An index is out of range and is looked for: the call ends in KILN_EINDEX, with all written. */
 #define CASES_STRAYS 16u
 
+/* The byte that outputs hold which a call writes in part. */
+#define CASES_KEPT 0xa5
+
 #define CASES_MAX_OPERANDS KILN_MAX_OPERANDS
 #define CASES_MAX_ATTRS KILN_MAX_ATTRS
 
@@ -33,7 +36,8 @@ enum cases_fill {
 	CASES_PROBABLE,  /* rows (last dimension) of positive numbers that add up to about 1 */
 	CASES_LOGARITHM, /* the logarithms of such */
 	CASES_INDICES,   /* 0 .. most - 1 */
-	CASES_STRAY,     /* the same, but the first and some others are beyond, as far as they can */
+	CASES_SLOTS,     /* such, each once at most, and -1, if there are more than elements */
+	CASES_STRAY,     /* INDICES, but the first and some others are beyond, as far as they can */
 	CASES_BOXES,     /* of four: x1, y1, x2, y2; with most, none where TARGETS are padding */
 	CASES_TARGETS,   /* such without, and zeros where they are padding */
 	CASES_OFFSETS,   /* rising from 0 to most */
@@ -43,6 +47,7 @@ enum cases_fill {
 struct cases_operand {
 	kiln_dtype dtype; /* KILN_DTYPE_NONE: an optional operand that is left out */
 	bool output;
+	bool kept; /* an output: what a call does not write stays, and is CASES_KEPT before */
 	int rank;
 	int64_t shape[KILN_MAX_RANK];
 	int64_t stride[KILN_MAX_RANK]; /* elements; always filled in */
@@ -50,7 +55,7 @@ struct cases_operand {
 	uint32_t offset;               /* bytes, into memory that is aligned to 16 */
 	enum cases_fill fill;
 	double mean, deviation; /* NORMAL, UNUSUAL; 0, 0: 0, 1 */
-	int64_t most;           /* LENGTHS, INDICES, STRAY, OFFSETS */
+	int64_t most;           /* LENGTHS, INDICES, SLOTS, STRAY, OFFSETS */
 };
 
 struct cases_op;

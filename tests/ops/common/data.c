@@ -358,6 +358,16 @@ static double index_of(kiln_dtype dtype, uint64_t word, int64_t most, bool stray
 	return value;
 }
 
+/* Each of 0 .. most - 1 once, the last one first; if there are fewer elements, some are -1. */
+static double slot_of(int64_t i, int64_t count, int64_t most)
+{
+	const int64_t prime = 2147483647;
+
+	if (most == 0)
+		return 0;
+	return most > count && i % 8 == 5 ? -1 : (double)((most - 1 + i % most * prime) % most);
+}
+
 /* Rising: neighbours' ranges of chance do not overlap. */
 static double rising(uint64_t word, int64_t i, int64_t count, int64_t most)
 {
@@ -407,6 +417,8 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 		else if (fill == CASES_INDICES || fill == CASES_STRAY)
 			value = index_of(dtype, word, operand->most,
 							 fill == CASES_STRAY && (i == 0 || word >> 60 == 0));
+		else if (fill == CASES_SLOTS)
+			value = slot_of(i, cases_elements(operand), operand->most);
 		else if (fill == CASES_OFFSETS)
 			value = rising(word, i, cases_elements(operand), operand->most);
 		else if (fill == CASES_BOXES || fill == CASES_TARGETS)

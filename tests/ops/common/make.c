@@ -51,6 +51,15 @@ struct cases_operand *make_output(struct cases_case *c, int i, kiln_dtype dtype,
 	return operand;
 }
 
+struct cases_operand *make_kept(struct cases_case *c, int i, kiln_dtype dtype,
+								const struct make_shape *shape)
+{
+	struct cases_operand *operand = make_output(c, i, dtype, shape);
+
+	operand->kept = true;
+	return operand;
+}
+
 void make_none(struct cases_case *c, int i)
 {
 	memset(&c->operand[i], 0, sizeof(c->operand[i]));

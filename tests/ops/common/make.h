@@ -30,6 +30,9 @@ struct cases_operand *make_input(struct cases_case *c, int i, kiln_dtype dtype,
 								 const struct make_shape *shape);
 struct cases_operand *make_output(struct cases_case *c, int i, kiln_dtype dtype,
 								  const struct make_shape *shape);
+/* An output that is written in part. */
+struct cases_operand *make_kept(struct cases_case *c, int i, kiln_dtype dtype,
+								const struct make_shape *shape);
 /* The place of an optional operand that is left out. */
 void make_none(struct cases_case *c, int i);
 /* Strides of the caller's. */

@@ -163,6 +163,8 @@ static bool place_open(struct ops_device *on, const struct cases_operand *o, uin
 	memset(place->before, 0xff, place->bytes); /* no number, in any of the floats */
 	if (!o->output)
 		cases_fill_operand(o, place->before + place->begin, seed);
+	else if (o->kept)
+		memset(place->before + place->begin, CASES_KEPT, cases_bytes(o));
 	return true;
 }
 
@@ -197,7 +199,7 @@ static int run_once(struct ops_device *on, const struct item *item, struct devic
 		if (!place->memory)
 			continue;
 		if (again && item->c.operand[i].output)
-			memset(place->before, 0xa5, place->bytes);
+			memset(place->before, CASES_KEPT, place->bytes);
 		bad = move(on, place, place->before, true, error);
 	}
 	if (bad || !ends_well(item, launch(on, item, module, places, error), error))

@@ -18,7 +18,7 @@
 struct scene {
 	struct cases_case c;
 	void *memory[CASES_MAX_OPERANDS];
-	double *answers[CASES_MAX_OPERANDS]; /* of outputs */
+	double *answers[CASES_MAX_OPERANDS]; /* of outputs, by places in memory */
 	bool *exact[CASES_MAX_OPERANDS];     /* which of them are right with their bytes only */
 };
 
@@ -32,8 +32,9 @@ static inline void scene_open(struct scene *scene, const struct cases_case *c, u
 			continue;
 		scene->memory[i] = reference_memory((int64_t)cases_bytes(operand), 1);
 		if (operand->output) {
-			scene->answers[i] = reference_memory(cases_elements(operand), sizeof(double));
-			scene->exact[i] = reference_memory(cases_elements(operand), sizeof(bool));
+			int64_t places = (int64_t)(cases_bytes(operand) / cases_element(operand));
+			scene->answers[i] = reference_memory(places, sizeof(double));
+			scene->exact[i] = reference_memory(places, sizeof(bool));
 		} else {
 			cases_fill_operand(operand, scene->memory[i], seed * 16 + (uint64_t)i);
 		}

@@ -379,7 +379,8 @@ static void test_spoiled(void **state)
 			int64_t elements = cases_elements(&c->operand[o]);
 			/* A mean that is no finite number may be any such. */
 			for (int n = 0; n < 4 && scene.answers[o] && elements; n++) {
-				int64_t element = n == 3 ? elements - 1 : elements * n / 3;
+				int64_t number = n == 3 ? elements - 1 : elements * n / 3;
+				int64_t element = cases_offset(&c->operand[o], number);
 				if (isinf(scene.answers[o][element]))
 					continue;
 				if (scene.exact[o][element] || !is_float(c->operand[o].dtype))
