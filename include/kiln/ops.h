@@ -749,7 +749,7 @@ static inline int kiln_run_map(kiln_client *client, const char *statement,
  * cumsum (x, y): y[k] = x[0] + .. + x[k] along an axis; f16 and bf16 are added up in f32, and i32
  * and i64 wrap.
  * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
- * element itself out of its sum; reverse: 1 to add up from the end
+ * element itself out of its result; reverse: 1 to add up from the end
  */
 static inline int kiln_cumsum(kiln_client *client, kiln_tensor x, kiln_tensor y, int64_t axis,
 							  int64_t exclusive, int64_t reverse)
@@ -767,7 +767,7 @@ static inline int kiln_cumsum(kiln_client *client, kiln_tensor x, kiln_tensor y,
 /*
  * cumsum_backward (dy, dx): dx[k] = dy[k] + .. + dy[last] along an axis, added up as in cumsum.
  * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
- * element itself out of its sum; reverse: 1 if the sums were added up from the end
+ * element itself out of its result; reverse: 1 if the sums were added up from the end
  */
 static inline int kiln_cumsum_backward(kiln_client *client, kiln_tensor dy, kiln_tensor dx,
 									   int64_t axis, int64_t exclusive, int64_t reverse)
@@ -780,6 +780,86 @@ static inline int kiln_cumsum_backward(kiln_client *client, kiln_tensor dy, kiln
 	attrs[1] = kiln_attr_int("exclusive", exclusive);
 	attrs[2] = kiln_attr_int("reverse", reverse);
 	return kiln_run(client, "cumsum_backward", tensors, 2, attrs, 3);
+}
+
+/*
+ * cumprod (x, y): y[k] = x[0] * .. * x[k] along an axis, in types as of cumsum.
+ * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
+ * element itself out of its result; reverse: 1 to multiply from the end
+ */
+static inline int kiln_cumprod(kiln_client *client, kiln_tensor x, kiln_tensor y, int64_t axis,
+							   int64_t exclusive, int64_t reverse)
+{
+	kiln_tensor tensors[2];
+	kiln_attr attrs[3];
+	tensors[0] = x;
+	tensors[1] = y;
+	attrs[0] = kiln_attr_int("axis", axis);
+	attrs[1] = kiln_attr_int("exclusive", exclusive);
+	attrs[2] = kiln_attr_int("reverse", reverse);
+	return kiln_run(client, "cumprod", tensors, 2, attrs, 3);
+}
+
+/*
+ * cumprod_backward (x, y, dy, dx): dx[j] = y[j - 1] * (dy[j] + x[j + 1] * (dy[j + 1] + ..)) along
+ * an axis, y being the product: right where x holds zeros.
+ * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
+ * element itself out of its result; reverse: 1 if the products began at the end
+ */
+static inline int kiln_cumprod_backward(kiln_client *client, kiln_tensor x, kiln_tensor y,
+										kiln_tensor dy, kiln_tensor dx, int64_t axis,
+										int64_t exclusive, int64_t reverse)
+{
+	kiln_tensor tensors[4];
+	kiln_attr attrs[3];
+	tensors[0] = x;
+	tensors[1] = y;
+	tensors[2] = dy;
+	tensors[3] = dx;
+	attrs[0] = kiln_attr_int("axis", axis);
+	attrs[1] = kiln_attr_int("exclusive", exclusive);
+	attrs[2] = kiln_attr_int("reverse", reverse);
+	return kiln_run(client, "cumprod_backward", tensors, 4, attrs, 3);
+}
+
+/*
+ * logcumsumexp (x, y): y[k] = log(exp(x[0]) + .. + exp(x[k])) along an axis.
+ * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
+ * element itself out of its result; reverse: 1 to add up from the end
+ */
+static inline int kiln_logcumsumexp(kiln_client *client, kiln_tensor x, kiln_tensor y, int64_t axis,
+									int64_t exclusive, int64_t reverse)
+{
+	kiln_tensor tensors[2];
+	kiln_attr attrs[3];
+	tensors[0] = x;
+	tensors[1] = y;
+	attrs[0] = kiln_attr_int("axis", axis);
+	attrs[1] = kiln_attr_int("exclusive", exclusive);
+	attrs[2] = kiln_attr_int("reverse", reverse);
+	return kiln_run(client, "logcumsumexp", tensors, 2, attrs, 3);
+}
+
+/*
+ * logcumsumexp_backward (x, y, dy, dx): dx[j] = the sum of dy[k] * exp(x[j] - y[k]) over k from j
+ * on; 0 where x is -inf.
+ * axis: the dimension to go along, from the end if below 0 (default -1); exclusive: 1 to leave the
+ * element itself out of its result; reverse: 1 if the sums were added up from the end
+ */
+static inline int kiln_logcumsumexp_backward(kiln_client *client, kiln_tensor x, kiln_tensor y,
+											 kiln_tensor dy, kiln_tensor dx, int64_t axis,
+											 int64_t exclusive, int64_t reverse)
+{
+	kiln_tensor tensors[4];
+	kiln_attr attrs[3];
+	tensors[0] = x;
+	tensors[1] = y;
+	tensors[2] = dy;
+	tensors[3] = dx;
+	attrs[0] = kiln_attr_int("axis", axis);
+	attrs[1] = kiln_attr_int("exclusive", exclusive);
+	attrs[2] = kiln_attr_int("reverse", reverse);
+	return kiln_run(client, "logcumsumexp_backward", tensors, 4, attrs, 3);
 }
 
 #ifdef __cplusplus

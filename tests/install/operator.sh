@@ -57,4 +57,5 @@ for op in cumsum cumsum_backward; do
 	}
 done
 "$kiln" run cumsum --shape 4x1000 --check
+"$kiln" run cummax --shape 4x33x5 --axis 1 --check
 "$kiln" run cumsum_backward --shape 5x30x7 --dtype f16 --axis 1 --check

@@ -111,5 +111,65 @@ class Reduce(unittest.TestCase):
             torch.testing.assert_close(got, torch.vmap(lambda row: torch.sum(row, dim))(x))
 
 
+class Scan(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(4)
+
+    def test_results(self):
+        x = torch.randn(3, 40, 5, dtype=torch.double)
+        for name in ["cumprod", "cummax", "cummin", "logcumsumexp"]:
+            mine, theirs = getattr(kiln, name), getattr(torch, name)
+            for dim in [1, -1]:
+                torch.testing.assert_close(mine(x, dim), tuple(theirs(x, dim))
+                                           if name in ("cummax", "cummin") else theirs(x, dim))
+
+    def test_ties_and_nan(self):
+        x = torch.randint(0, 4, (3, 70)).float()
+        x[1, 20] = x[1, 30] = torch.nan
+        x[2, :9] = -torch.inf
+        for mine, theirs in [(kiln.cummax, torch.cummax), (kiln.cummin, torch.cummin)]:
+            torch.testing.assert_close(mine(x, 1), tuple(theirs(x, 1)), equal_nan=True)
+            y, indices = mine(x.flip(1), 1, reverse=True)
+            torch.testing.assert_close((y.flip(1), 69 - indices.flip(1)), tuple(theirs(x, 1)),
+                                       equal_nan=True)
+        y, indices = kiln.cummax(x, 1, exclusive=True)
+        torch.testing.assert_close(y[:, 1:], torch.cummax(x, 1)[0][:, :-1], equal_nan=True)
+        self.assertEqual(indices[:, 0].tolist(), [-1] * 3)
+        alone = kiln.cummax(x, 1, indices=False)
+        torch.testing.assert_close(alone, torch.cummax(x, 1)[0], equal_nan=True)
+
+    def test_gradients(self):
+        x = torch.randn(2, 300, dtype=torch.double)
+        x[0, 7] = x[0, 90] = x[1, 5] = 0
+        dy = torch.randn_like(x)
+        for name in ["cumprod", "cummax", "cummin", "logcumsumexp"]:
+            found = []
+            for one in [kiln, torch]:
+                leaf = x.clone().requires_grad_()
+                y = getattr(one, name)(leaf, 1)
+                (y[0] if isinstance(y, tuple) else y).backward(dy)
+                found.append(leaf.grad)
+            torch.testing.assert_close(*found)
+
+    def test_gradients_without_the_element(self):
+        x = torch.randn(4, 30, dtype=torch.double)
+        for name in ["cumprod", "cummax", "logcumsumexp"]:
+            found = []
+            for one, more in [(kiln, {"exclusive": True}), (torch, {})]:
+                leaf = x.clone().requires_grad_()
+                y = getattr(one, name)(leaf, 1, **more)
+                y = y[0] if isinstance(y, tuple) else y
+                (y[:, 1:] if more else y[:, :-1]).square().sum().backward()
+                found.append(leaf.grad)
+            torch.testing.assert_close(*found)
+
+    def test_a_gradient_of_large_numbers(self):
+        x = torch.randn(3, 500) * 300  # exp(x) overflows
+        leaf, wide = x.clone().requires_grad_(), x.double().requires_grad_()
+        kiln.logcumsumexp(leaf, 1).sum().backward()
+        torch.logcumsumexp(wide, 1).sum().backward()
+        torch.testing.assert_close(leaf.grad, wide.grad.float(), rtol=1e-3, atol=1e-3)
+
+
 if __name__ == "__main__":
     unittest.main()

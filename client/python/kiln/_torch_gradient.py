@@ -66,9 +66,23 @@ def _sums(operator, values, kept, grads, run):
             operator.inputs["src"]: taken if alpha is None else taken * alpha}
 
 
+def _best(operator, values, kept, grads, run):
+    # Each element takes the gradients of the results that it is; those of nothing go nowhere.
+    if grads[0] is None:
+        return {}
+    back, grad, idx = operator.others["scatter_add"], grads[0], kept[0]
+    dim = values[operator.names.index("dim")]
+    if values[operator.names.index("exclusive")]:
+        grad, idx = torch.where(idx < 0, 0, grad), idx.clamp(min=0)
+    begin = grad.new_zeros(()).expand(grad.shape)
+    return {operator.first: run(back, _values(
+        back, input=begin, dim=-1 if dim is None else dim, idx=idx, src=grad))[0]}
+
+
 # Gradients that no operator of Kiln's is, the operands that they read, and those that they are of;
 # values have types where tensors were.
 _OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k")),
+        "cummax": (_best, ("indices",), ("x",)), "cummin": (_best, ("indices",), ("x",)),
         "take_along_axis": (_take_along_axis, ("idx",), ("src",)),
         "index_add": (_sums, ("idx",), ("x", "src")),
         "scatter_add": (_sums, ("idx",), ("x", "src"))}
@@ -113,6 +127,8 @@ class Gradient:
             self.reads = [(None, "output", places[name]) if name in places else
                           (None, "input", operator.inputs[name]) for name in read]
             self.writes = [(None, operator.inputs[name]) for name in found]
+            self.computed = [operator.outputs[places[name]].want for name in read
+                             if name in places and operator.outputs[places[name]].want is not None]
             return
         for name, place in back.inputs.items():
             self._read(name, place, places)

@@ -1,291 +1,143 @@
 /*
- * cumsum.c: cumulative sums along an axis, forward and backward: what a request must satisfy, how
- * its rows are spread over threads, and the operators' rows.
+ * cumsum.c: the cumulative sum along an axis and its like: what a request must satisfy, what each
+ * makes of elements, and the operators' rows.  rows/scan.c spreads them over threads.
  *
- * The backward of y = cumsum(x) is dx = the cumulative sum of dy from the other end, so both
- * operators share all but the direction.  Operand 0 is read, operand 1 written.
+ * A gradient is a scan from the other end: that of y = cumsum(x) is the cumulative sum of dy.
  */
-#include "daemon/plan/ops/rows/rows.h"
+#include "daemon/plan/ops/rows/scan.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define SOURCE "ops/cumsum.cuh"
-#define SHAPES_MOST 8
-
-/* The problem as rows of columns. */
-struct form {
-	struct rows_form rows;
-	kiln_dtype dtype;
-	uint32_t element, vector;
-	bool strided;   /* rows of y lie side by side, and not the elements of a row */
-	bool reverse;   /* from the end */
-	bool exclusive; /* without the element itself */
+/* The struct in kernel_src/ops/cumsum.cuh, of the element's type and what else it is told. */
+static const struct kind {
+	const char *op, *monoid, *with;
+	int inputs, outputs;
+	bool backward;
+	bool floats; /* takes no integers */
+	bool places; /* is told the type of numbers within a row */
+} kinds[] = {
+	{"cumsum", "ScanSum", ", false", 1, 1, false, false, false},
+	{"cumsum_backward", "ScanSum", ", false", 1, 1, true, false, false},
+	{"cumprod", "ScanSum", ", true", 1, 1, false, false, false},
+	{"cumprod_backward", "ScanProductGradient", "", 3, 1, true, true, false},
+	{"cummax", "ScanBest", ", false", 1, 2, false, false, true},
+	{"cummin", "ScanBest", ", true", 1, 2, false, false, true},
+	{"logcumsumexp", "ScanLog", "", 1, 1, false, true, false},
+	{"logcumsumexp_backward", "ScanLogGradient", "", 3, 1, true, true, false},
 };
 
-/* Threads share the work: (size) threads a row and (side) rows a block; or, of strided rows, (size)
- * threads share the columns of each of (side) vectors of rows. */
-struct shape {
-	uint32_t vector, held, size, side;
-};
+static const struct kind *kind_of(const struct kernel_problem *problem)
+{
+	const struct kind *kind = kinds;
+
+	while (strcmp(kind->op, problem->op) != 0)
+		kind++;
+	return kind;
+}
 
 /* ---- What a request must satisfy ---- */
 
+static bool left_out(const struct kernel_problem *problem, int operand)
+{
+	return problem->tensors[operand].dtype == KILN_DTYPE_NONE;
+}
+
+static int check_output(const struct kernel_problem *problem, int index,
+						char error[KERNEL_ERROR_MAX])
+{
+	int status = rows_check_aligned(problem, index, error);
+
+	return status ? status : rows_check_contiguous(problem, index, error);
+}
+
+/* The numbers of elements: i64, with the shape of the others. */
+static int check_places(const struct kernel_problem *problem, int index,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *places = &problem->tensors[index];
+	struct kernel_problem alike = *problem;
+
+	if (places->dtype != KILN_I64)
+		return plan_refuse(error, KILN_EINVAL, "%s: indices is %s; it must be i64", problem->op,
+						   plan_dtype_name(places->dtype));
+	alike.tensors[index].dtype = problem->tensors[0].dtype;
+	if (rows_check_same(&alike, index, 0, error))
+		return KILN_EINVAL;
+	return check_output(problem, index, error);
+}
+
 static int cumsum_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
+	const struct kind *kind = kind_of(problem);
 	kiln_dtype dtype = problem->tensors[0].dtype;
 	char name[16];
-	int status;
+	int status = KILN_OK;
 
 	plan_operand_name(problem->operands, 0, name);
-	if (!plan_is_float(dtype) && dtype != KILN_I32 && dtype != KILN_I64)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s is %s; it must be f16, bf16, f32, f64, i32 or i64", problem->op,
-						   name, plan_dtype_name(dtype));
-	status = rows_check_same(problem, 1, 0, error);
-	for (int i = 0; i < 2 && !status; i++)
-		status = rows_check_aligned(problem, i, error);
-	return status ? status : rows_check_contiguous(problem, 1, error);
+	if (!plan_is_float(dtype) && (kind->floats || (dtype != KILN_I32 && dtype != KILN_I64)))
+		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f16, bf16, f32%s",
+						   problem->op, name, plan_dtype_name(dtype),
+						   kind->floats ? " or f64" : ", f64, i32 or i64");
+	for (int i = 0; i <= kind->inputs && !status; i++) {
+		status = i > 0 ? rows_check_same(problem, i, 0, error) : KILN_OK;
+		if (!status)
+			status = i < kind->inputs ? rows_check_aligned(problem, i, error)
+									  : check_output(problem, i, error);
+	}
+	if (!status && kind->outputs > 1 && !left_out(problem, 2))
+		status = check_places(problem, 2, error);
+	return status;
 }
 
 static int cumsum_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	rows_infer_like(problem, 1, 0);
+	const struct kind *kind = kind_of(problem);
+
+	rows_infer_like(problem, kind->inputs, 0);
 	return cumsum_check(problem, error);
 }
 
-/* ---- Rows ---- */
+/* ---- The plan ---- */
 
-/* Rows side by side that move at once. */
-static uint32_t side_vector(const struct form *form, uint32_t bytes)
+static void print_monoid(const struct kind *kind, kiln_dtype dtype, bool far,
+						 char monoid[SCAN_MONOID_MAX])
 {
-	const struct rows_form *rows = &form->rows;
-	int last = rows->rank - 1;
-
-	for (int i = 0; i < 2; i++) {
-		if (rows->stride[i][last] != 1)
-			return 1;
-		for (int k = 0; k < last; k++)
-			while (bytes > form->element && rows->stride[i][k] * form->element % bytes)
-				bytes /= 2;
-		while (bytes > form->element && rows->step[i] * form->element % bytes)
-			bytes /= 2;
-	}
-	while (bytes > form->element && rows->size[last] * form->element % bytes)
-		bytes /= 2;
-	return bytes > form->element ? bytes / form->element : 1;
+	snprintf(monoid, SCAN_MONOID_MAX, "%s<%s%s%s>", kind->monoid, plan_dtype_name(dtype),
+			 kind->with,
+			 !kind->places ? ""
+			 : far         ? ", i64"
+						   : ", i32");
 }
 
-static void find_form(const struct kernel_problem *problem, struct form *form)
+static void find_form(const struct kernel_problem *problem, struct scan_form *form)
 {
-	const struct kernel_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
-	const int64_t *const strides[] = {x->stride, y->stride};
-	struct rows_need need = {.element = kernel_dtype_bytes(x->dtype), .held = 3};
-	int culprit;
+	const struct kind *kind = kind_of(problem);
+	int outputs = kind->outputs > 1 && left_out(problem, 2) ? 1 : kind->outputs;
 
-	memset(form, 0, sizeof(*form));
-	form->dtype = x->dtype;
-	form->element = need.element;
-	form->reverse =
-		(strcmp(problem->op, "cumsum_backward") == 0) != (plan_int(problem, "reverse") != 0);
+	scan_find_form(problem, kind->inputs, outputs, form);
+	form->source = "ops/cumsum.cuh";
+	form->heavy = kind->inputs > 1 || kind->places;
+	print_monoid(kind, form->dtype, form->rows.columns > INT32_MAX, form->monoid);
+	print_monoid(kind, form->dtype, true, form->generic_monoid);
+	form->reverse = kind->backward != (plan_int(problem, "reverse") != 0);
 	form->exclusive = plan_int(problem, "exclusive") != 0;
-	/* One axis always merges with itself. */
-	rows_form(&form->rows, x->rank, x->shape, 2, strides, plan_axis(problem), 1, &culprit);
-	form->strided = form->rows.step[1] != 1;
-	need.alignment = x->alignment < y->alignment ? x->alignment : y->alignment;
-	form->vector = form->strided ? side_vector(form, need.alignment < 16 ? need.alignment : 16)
-								 : rows_vector(&form->rows, &need);
-}
-
-/* ---- How they are spread ---- */
-
-static uint32_t power_of_two(int64_t least, uint32_t most)
-{
-	uint32_t power = 1;
-
-	while (power < least && power < most)
-		power *= 2;
-	return power;
-}
-
-static void cumsum_keep(struct shape *shapes, int *count, struct shape shape,
-						const struct kernel_limits *limits)
-{
-	bool known = shape.size * shape.side > limits->max_threads;
-
-	for (int i = 0; i < *count; i++)
-		known = known || memcmp(&shapes[i], &shape, sizeof(shape)) == 0;
-	if (!known && *count < SHAPES_MOST)
-		shapes[(*count)++] = shape;
-}
-
-/* A short row takes part of a warp, a middling one a warp, and a long one a block in steps. */
-static int row_shapes(const struct form *form, const struct kernel_limits *limits,
-					  struct shape shapes[SHAPES_MOST])
-{
-	static const uint32_t others[][2] = {{128, 4}, {256, 4}, {256, 2}, {64, 4}, {512, 2}};
-	int64_t vectors = (form->rows.columns + form->vector - 1) / form->vector;
-	struct shape shape = {form->vector, 1, power_of_two(vectors, 32), 0};
-	int count = 0;
-
-	if (vectors <= 128) {
-		shape.held = power_of_two((vectors + 31) / 32, 4);
-		shape.side = 128 / shape.size;
-		cumsum_keep(shapes, &count, shape, limits);
-	}
-	for (int i = vectors <= 512 ? 0 : 1; i < 5 && vectors > 32; i++)
-		cumsum_keep(shapes, &count, (struct shape){form->vector, others[i][1], others[i][0], 1},
-					limits);
-	/* Blocks of 32 threads run on any device. */
-	if (count == 0)
-		cumsum_keep(shapes, &count, (struct shape){form->vector, 4, 32, 1}, limits);
-	return count;
-}
-
-static int side_shapes(const struct form *form, const struct kernel_limits *limits,
-					   struct shape shapes[SHAPES_MOST])
-{
-	static const uint32_t lanes[] = {32, 16, 64};
-	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
-	int count = 0;
-
-	for (int i = 0; i < 3; i++) {
-		struct shape shape = {form->vector, 4, 1, power_of_two(inner, lanes[i])};
-		shape.size = power_of_two((form->rows.columns + 3) / 4, 256 / lanes[i]);
-		while (shape.size * shape.side < 128)
-			shape.side *= 2;
-		cumsum_keep(shapes, &count, shape, limits);
-	}
-	if (count == 0)
-		cumsum_keep(shapes, &count, (struct shape){form->vector, 4, 1, 32}, limits);
-	return count;
-}
-
-static int find_shapes(const struct form *form, const struct kernel_limits *limits,
-					   struct shape shapes[SHAPES_MOST])
-{
-	return form->strided ? side_shapes(form, limits, shapes) : row_shapes(form, limits, shapes);
-}
-
-#define GENERIC_THREADS 256u /* of a block, where the device has so many */
-#define SHORT_COLUMNS 128    /* a warp takes such rows */
-
-/* A generic kernel asks its block how many threads it has. */
-static struct shape generic_shape(const struct form *form, const struct kernel_limits *limits)
-{
-	bool wide = form->vector * form->element == 16;
-	uint32_t threads = GENERIC_THREADS;
-
-	while (threads > limits->max_threads)
-		threads /= 2;
-	if (form->strided)
-		return (struct shape){1, 4, threads / 32, 32};
-	if (form->rows.columns <= SHORT_COLUMNS)
-		return (struct shape){1, 4, 32, threads / 32};
-	return (struct shape){wide ? form->vector : 1, 4, threads, 1};
-}
-
-static void name_shape(const struct form *form, const struct shape *shape,
-					   char name[KERNEL_CHOICE_MAX])
-{
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u", form->strided ? "columns" : "rows",
-			 shape->side, shape->size, shape->held);
 }
 
 static int cumsum_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
-	struct shape shapes[SHAPES_MOST];
-	struct form form;
-	int count;
+	struct scan_form form;
 
 	find_form(problem, &form);
-	count = find_shapes(&form, limits, shapes);
-	for (int i = 0; i < count; i++)
-		name_shape(&form, &shapes[i], names[i]);
-	return count;
-}
-
-/* ---- The plan ---- */
-
-static void cumsum_print_kernel(const struct form *form, const struct shape *shape, bool generic,
-								struct plan_text *id)
-{
-	const struct rows_form *rows = &form->rows;
-	bool strided = form->strided;
-
-	plan_print(id, "cumsum_%s%s<%s, %u, %u", strided ? "columns" : "rows",
-			   generic ? "_generic" : "", plan_dtype_name(form->dtype), shape->vector, shape->held);
-	if (generic && !strided)
-		plan_print(id, ", %u, %s", GENERIC_THREADS,
-				   form->rows.columns > SHORT_COLUMNS ? "true" : "false");
-	else if (strided)
-		plan_print(id, ", %u, %u", shape->side, generic ? GENERIC_THREADS / 32 : shape->size);
-	else
-		plan_print(id, ", %u, %u", shape->size, shape->side);
-	plan_print(id, ", %s", form->reverse ? "true" : "false");
-	if (!generic) {
-		plan_print(id, ", %s", form->exclusive ? "true" : "false");
-		plan_print(id, ", %lld", (long long)rows->columns);
-		for (int i = 0; i < (strided ? 2 : 1); i++)
-			rows_print_step(id, rows, i);
-		rows_print_sizes(id, rows);
-		for (int i = 0; i < 2; i++)
-			rows_print_strides(id, rows, i);
-		plan_print(id, ", %s", rows_index_type(rows));
-	}
-	plan_print(id, ">");
-}
-
-static void pass_arguments(const struct form *form, bool generic, struct kernel_plan *out)
-{
-	const struct rows_form *rows = &form->rows;
-
-	plan_arg_pointer(out, 0);
-	plan_arg_pointer(out, 1);
-	plan_arg_scalar(out, 8, (uint64_t)rows->rows);
-	if (!generic)
-		return;
-	plan_arg_scalar(out, 8, (uint64_t)rows->columns);
-	for (int i = 0; i < (form->strided ? 2 : 1); i++)
-		plan_arg_scalar(out, 8, (uint64_t)rows->step[i]);
-	rows_pass_sizes(out, rows, 8);
-	for (int i = 0; i < 2; i++)
-		rows_pass_strides(out, rows, i);
-	plan_arg_scalar(out, 4, form->exclusive);
-}
-
-static int plan_shape(const struct kernel_problem *problem, const struct form *form,
-					  const struct shape *shape, bool generic, const struct kernel_limits *limits,
-					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
-{
-	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	uint64_t each = form->strided ? (uint64_t)shape->side * shape->vector : shape->side;
-
-	plan_generic_launch(out, limits, SOURCE, ((uint64_t)form->rows.rows + each - 1) / each,
-						shape->size * shape->side);
-	cumsum_print_kernel(form, shape, generic, &id);
-	pass_arguments(form, generic, out);
-	for (int i = 0; i < 2; i++)
-		plan_touch(problem, i, shape->vector * form->element, out);
-	if (!generic) {
-		name_shape(form, shape, out->choice);
-		snprintf(out->variant, sizeof(out->variant), "%s", form->strided ? "columns" : "rows");
-	}
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements%s; threads a row: %u; vectors a thread: %u of %u bytes%s",
-			 (long long)form->rows.columns, form->strided ? " side by side" : "", shape->size,
-			 shape->held, shape->vector * form->element,
-			 generic ? "; sizes and strides are arguments" : "");
-	return plan_check_name(&id, out, error);
+	return scan_choices(&form, limits, names);
 }
 
 static int cumsum_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct shape shapes[SHAPES_MOST];
-	struct form form;
-	int count, status = cumsum_check(problem, error);
+	int status = cumsum_check(problem, error);
+	struct scan_form form;
 	int64_t elements;
 
 	if (status)
@@ -296,38 +148,36 @@ static int cumsum_plan(const struct kernel_problem *problem, const struct kernel
 		return KILN_OK;
 	}
 	find_form(problem, &form);
-	if (plan_is_generic(choice)) {
-		shapes[0] = generic_shape(&form, limits);
-		return plan_shape(problem, &form, &shapes[0], true, limits, out, error);
-	}
-	count = find_shapes(&form, limits, shapes);
-	for (int i = 0; i < count; i++) {
-		char name[KERNEL_CHOICE_MAX];
-		name_shape(&form, &shapes[i], name);
-		if (!choice || strcmp(choice, name) == 0)
-			return plan_shape(problem, &form, &shapes[i], false, limits, out, error);
-	}
-	return rows_no_candidate(problem, choice, &form.rows, limits, error);
+	return scan_plan(problem, &form, limits, choice, out, error);
 }
 
-/* Each type and direction has four: short rows, long ones by vectors and by elements, and rows side
- * by side. */
-static int cumsum_generics(int index, struct kernel_problem *out)
+/* Each type and direction has one for each layout of rows. */
+static int generics_of(int index, int types, int operands, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16,
 										KILN_F64, KILN_I32, KILN_I64};
-	static const int64_t shapes[][3] = {{2, 3}, {2, 1024}, {2, 1023}, {2, 3, 5}};
-	bool strided = index % 4 == 3;
 
-	if (index >= 2 * 6 * 4)
+	if (index >= 2 * types * SCAN_LAYOUTS)
 		return KILN_ENOENT;
-	for (int i = 0; i < 2; i++)
-		plan_made_tensor(out, i, dtypes[index / 8], strided ? 3 : 2, shapes[index % 4]);
-	if (strided)
-		plan_made_int(out, "axis", 1);
-	if (index % 8 >= 4)
+	scan_made(index % SCAN_LAYOUTS, operands, dtypes[index / (2 * SCAN_LAYOUTS)], out);
+	if (index / SCAN_LAYOUTS % 2)
 		plan_made_int(out, "reverse", 1);
 	return KILN_OK;
+}
+
+static int generics_all(int index, struct kernel_problem *out)
+{
+	return generics_of(index, 6, 2, out);
+}
+
+static int generics_floats(int index, struct kernel_problem *out)
+{
+	return generics_of(index, 4, 2, out);
+}
+
+static int generics_gradient(int index, struct kernel_problem *out)
+{
+	return generics_of(index, 4, 4, out);
 }
 
 /* ---- The rows of the operators ---- */
@@ -340,11 +190,23 @@ static int cumsum_generics(int index, struct kernel_problem *out)
 #define EXCLUSIVE                                                                              \
 	{                                                                                          \
 		"exclusive", KILN_ATTR_INT, NULL, "without the element itself", "0", OP_BETWEEN, 0, 1, \
-			.text = "1 to leave the element itself out of its sum"                             \
+			.text = "1 to leave the element itself out of its result"                          \
 	}
 #define REVERSE(what)                                                                       \
 	{                                                                                       \
 		"reverse", KILN_ATTR_INT, NULL, "from the end", "0", OP_BETWEEN, 0, 1, .text = what \
+	}
+
+#define SCAN(kernels) \
+	.plan = cumsum_plan, .infer = cumsum_infer, .choices = cumsum_choices, .generics = kernels
+#define BEST(op, which)                                                                            \
+	{                                                                                              \
+		.name = op,                                                                                \
+		.operands = {{"x", OP_NORMAL}, {"y"}, {"indices", .dtype = OP_I64, .presence = OP_USUAL}}, \
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 to go from the end")},                          \
+		.summary = "y[k] = the " which " of x[0] to x[k] along an axis, and its number, that of "  \
+				   "the last of equals; a NaN, if there is one; of nothing an infinity and -1",    \
+		SCAN(generics_all),                                                                        \
 	}
 
 const struct plan_op plan_ops_cumsum[] = {
@@ -354,20 +216,47 @@ const struct plan_op plan_ops_cumsum[] = {
 		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 to add up from the end")},
 		.summary = "y[k] = x[0] + .. + x[k] along an axis; f16 and bf16 are added up in f32, and "
 				   "i32 and i64 wrap",
-		.plan = cumsum_plan,
-		.infer = cumsum_infer,
-		.choices = cumsum_choices,
-		.generics = cumsum_generics,
+		SCAN(generics_all),
 	},
 	{
 		.name = "cumsum_backward",
 		.operands = {{"dy", OP_NORMAL}, {"dx"}},
 		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 if the sums were added up from the end")},
 		.summary = "dx[k] = dy[k] + .. + dy[last] along an axis, added up as in cumsum",
-		.plan = cumsum_plan,
-		.infer = cumsum_infer,
-		.choices = cumsum_choices,
-		.generics = cumsum_generics,
+		SCAN(generics_all),
+	},
+	{
+		.name = "cumprod",
+		.operands = {{"x", OP_ABOUT_ONE}, {"y"}},
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 to multiply from the end")},
+		.summary = "y[k] = x[0] * .. * x[k] along an axis, in types as of cumsum",
+		SCAN(generics_all),
+	},
+	{
+		.name = "cumprod_backward",
+		.operands = {{"x", OP_ABOUT_ONE}, {"y", OP_ABOUT_ONE}, {"dy", OP_NORMAL}, {"dx"}},
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 if the products began at the end")},
+		.summary =
+			"dx[j] = y[j - 1] * (dy[j] + x[j + 1] * (dy[j + 1] + ..)) along an axis, y being "
+			"the product: right where x holds zeros",
+		SCAN(generics_gradient),
+	},
+	BEST("cummax", "largest"),
+	BEST("cummin", "smallest"),
+	{
+		.name = "logcumsumexp",
+		.operands = {{"x", OP_NORMAL}, {"y"}},
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 to add up from the end")},
+		.summary = "y[k] = log(exp(x[0]) + .. + exp(x[k])) along an axis",
+		SCAN(generics_floats),
+	},
+	{
+		.name = "logcumsumexp_backward",
+		.operands = {{"x", OP_NORMAL}, {"y", OP_NORMAL}, {"dy", OP_NORMAL}, {"dx"}},
+		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 if the sums were added up from the end")},
+		.summary =
+			"dx[j] = the sum of dy[k] * exp(x[j] - y[k]) over k from j on; 0 where x is -inf",
+		SCAN(generics_gradient),
 	},
 	{.name = NULL},
 };

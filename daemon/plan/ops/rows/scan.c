@@ -1,0 +1,365 @@
+/*
+ * scan.c: scans along rows: how the rows are spread over threads, and the plan.
+ */
+#include "scan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define INPUTS 3 /* a kernel has so many, and two outputs */
+#define OUTPUTS 2
+#define SHAPES_MOST 16
+
+/* Threads share the work: (size) threads a row and (side) rows a block; or, of strided rows, (size)
+ * threads share the columns of each of (side) vectors of rows. */
+struct shape {
+	uint32_t vector, held, size, side;
+};
+
+/* ---- Rows ---- */
+
+/* Do vectors of so many elements begin where an operand's rows do, or rows side by side? */
+static bool scan_fits(const struct kernel_problem *problem, const struct scan_form *form,
+					  int operand, uint32_t vector)
+{
+	const struct rows_form *rows = &form->rows;
+	const struct kernel_tensor *tensor = &problem->tensors[operand];
+	uint32_t element = kernel_dtype_bytes(tensor->dtype);
+	uint32_t bytes = vector * element < 16 ? vector * element : 16, unit = bytes / element;
+	int last = rows->rank - 1, along = form->strided ? last : rows->rank;
+
+	if ((form->strided ? rows->stride[operand][last] : rows->step[operand]) != 1 ||
+		(form->strided ? rows->size[last] : rows->columns) % vector)
+		return false;
+	for (int k = 0; k < along; k++)
+		if (rows->stride[operand][k] % unit)
+			return false;
+	return tensor->alignment >= bytes && (!form->strided || rows->step[operand] % unit == 0);
+}
+
+static bool scan_all_fit(const struct kernel_problem *problem, const struct scan_form *form,
+						 uint32_t vector)
+{
+	for (int i = 0; i < form->rows.operands; i++)
+		if (!scan_fits(problem, form, i, vector))
+			return false;
+	return true;
+}
+
+/* Do rows begin equally far beyond a vector in all operands? */
+static bool scan_congruent(const struct kernel_problem *problem, const struct scan_form *form,
+						   uint32_t vector)
+{
+	const struct rows_form *rows = &form->rows;
+
+	for (int i = 0; i < rows->operands; i++) {
+		if (rows->step[i] != 1 || problem->tensors[i].alignment < 16)
+			return false;
+		for (int k = 0; k < rows->rank; k++)
+			if ((rows->stride[i][k] - rows->stride[0][k]) % vector)
+				return false;
+	}
+	return true;
+}
+
+void scan_find_form(const struct kernel_problem *problem, int inputs, int outputs,
+					struct scan_form *form)
+{
+	const struct kernel_tensor *x = &problem->tensors[0];
+	const int64_t *strides[INPUTS + OUTPUTS];
+	uint32_t wide;
+	int culprit;
+
+	memset(form, 0, sizeof(*form));
+	form->inputs = inputs;
+	form->outputs = outputs;
+	form->dtype = x->dtype;
+	form->element = kernel_dtype_bytes(x->dtype);
+	for (int i = 0; i < inputs + outputs; i++)
+		strides[i] = problem->tensors[i].stride;
+	/* One axis always merges with itself. */
+	rows_form(&form->rows, x->rank, x->shape, inputs + outputs, strides, plan_axis(problem), 1,
+			  &culprit);
+	form->strided = form->rows.step[inputs] != 1;
+	wide = 16 / form->element;
+	form->vector = wide;
+	while (form->vector > 1 && !scan_all_fit(problem, form, form->vector))
+		form->vector /= 2;
+	form->skewed = !form->strided && form->vector < wide &&
+				   form->rows.columns >= 4 * (int64_t)wide && scan_congruent(problem, form, wide);
+	if (form->skewed)
+		form->vector = wide;
+}
+
+/* ---- How they are spread ---- */
+
+static uint32_t power_of_two(int64_t least, uint32_t most)
+{
+	uint32_t power = 1;
+
+	while (power < least && power < most)
+		power *= 2;
+	return power;
+}
+
+static void scan_keep(struct shape *shapes, int *count, struct shape shape,
+					  const struct kernel_limits *limits)
+{
+	bool known = shape.size * shape.side > limits->max_threads;
+
+	for (int i = 0; i < *count; i++)
+		known = known || memcmp(&shapes[i], &shape, sizeof(shape)) == 0;
+	if (!known && *count < SHAPES_MOST)
+		shapes[(*count)++] = shape;
+}
+
+/* Blocks that hold a row, the one with the fewest idle threads first; of those that are about equal
+ * the one in which a thread holds the usual number of vectors. */
+static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
+							 const struct kernel_limits *limits, struct shape *shapes, int *count)
+{
+	uint32_t most = form->heavy ? 2 : 4, threads = form->heavy ? 512 : 1024;
+	uint32_t usual = form->heavy ? 1 : vectors > 1024 || form->element == 2 ? 4 : 2;
+	struct shape best = {0};
+	int64_t least = INT64_MAX;
+
+	for (uint32_t held = 1; held <= most; held++) {
+		int64_t size = plan_divide_up(plan_divide_up(vectors, held), 32) * 32;
+		int64_t cost = size * held * (held == usual ? 7 : 8);
+		if (size <= threads && size <= limits->max_threads && cost < least) {
+			least = cost;
+			best = (struct shape){form->vector, held, (uint32_t)size, 1};
+		}
+	}
+	if (best.size)
+		scan_keep(shapes, count, best, limits);
+}
+
+/* A short row takes part of a warp, a middling one a warp, one of up to some thousand vectors a
+ * block that holds it, and a long one a block in steps. */
+static int row_shapes(const struct scan_form *form, const struct kernel_limits *limits,
+					  struct shape shapes[SHAPES_MOST])
+{
+	static const uint32_t steps[][2] = {{512, 4},  {256, 4}, {128, 4},
+										{1024, 2}, {256, 2}, {512, 2}};
+	uint32_t more = form->skewed ? 2 * form->vector - 2 : form->vector - 1;
+	int64_t vectors = (form->rows.columns + more) / form->vector;
+	uint32_t most = form->heavy ? 2 : 5;
+	int count = 0;
+
+	if (vectors <= 32 * most) {
+		struct shape shape = {form->vector, (uint32_t)plan_divide_up(vectors, 32),
+							  power_of_two(vectors, 32), 0};
+		shape.side = 128 / shape.size;
+		scan_keep(shapes, &count, shape, limits);
+	}
+	if (vectors > 32)
+		scan_keep_blocks(form, vectors, limits, shapes, &count);
+	for (int i = 0; i < 6 && vectors > 32; i++)
+		if (!form->heavy || (steps[i][0] <= 512 && steps[i][1] <= 2))
+			scan_keep(shapes, &count, (struct shape){form->vector, steps[i][1], steps[i][0], 1},
+					  limits);
+	/* Blocks of 32 threads run on any device. */
+	if (count == 0)
+		scan_keep(shapes, &count, (struct shape){form->vector, 2, 32, 1}, limits);
+	return count;
+}
+
+/* Blocks are as wide as leaves enough of them for the device; narrow ones hold more columns. */
+static int side_shapes(const struct scan_form *form, const struct kernel_limits *limits,
+					   struct shape shapes[SHAPES_MOST])
+{
+	static const uint32_t lanes[] = {32, 16, 8, 64};
+	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
+	uint32_t usual = form->heavy ? 2 : 4, begin = 0;
+	int count = 0;
+
+	while (begin < 2 && form->rows.rows / form->vector / lanes[begin] < 6 * limits->multiprocessors)
+		begin++;
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t wide = lanes[i < 3 ? (begin + i) % 3 : i];
+		for (uint32_t threads = 256; threads >= 128; threads /= 2) {
+			for (uint32_t held = usual; held <= (form->heavy ? 2 : 8); held *= 2) {
+				struct shape shape = {form->vector, held, 1, power_of_two(inner, wide)};
+				shape.size = power_of_two(plan_divide_up(form->rows.columns, held), threads / wide);
+				while (shape.size * shape.side < 128)
+					shape.side *= 2;
+				scan_keep(shapes, &count, shape, limits);
+			}
+		}
+	}
+	if (count == 0)
+		scan_keep(shapes, &count, (struct shape){form->vector, usual, 1, 32}, limits);
+	return count;
+}
+
+static int find_shapes(const struct scan_form *form, const struct kernel_limits *limits,
+					   struct shape shapes[SHAPES_MOST])
+{
+	return form->strided ? side_shapes(form, limits, shapes) : row_shapes(form, limits, shapes);
+}
+
+#define GENERIC_THREADS 256u /* of a block, where the device has so many */
+#define GENERIC_HELD 2u
+#define SHORT_COLUMNS 128 /* a warp takes such rows */
+
+static bool generic_short(const struct scan_form *form)
+{
+	return !form->strided && form->rows.columns <= SHORT_COLUMNS;
+}
+
+/* A generic kernel asks its block how many threads it has. */
+static struct shape generic_shape(const struct scan_form *form, const struct kernel_limits *limits)
+{
+	bool wide = form->vector * form->element == 16;
+	uint32_t threads = GENERIC_THREADS;
+
+	while (threads > limits->max_threads)
+		threads /= 2;
+	if (form->strided)
+		return (struct shape){1, GENERIC_HELD, threads / 32, 32};
+	if (generic_short(form))
+		return (struct shape){1, GENERIC_HELD, 32, threads / 32};
+	return (struct shape){wide ? form->vector : 1, GENERIC_HELD, threads, 1};
+}
+
+static void name_shape(const struct scan_form *form, const struct shape *shape,
+					   char name[KERNEL_CHOICE_MAX])
+{
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u",
+			 form->strided  ? "columns"
+			 : form->skewed ? "skewed"
+							: "rows",
+			 shape->side, shape->size, shape->held);
+}
+
+int scan_choices(const struct scan_form *form, const struct kernel_limits *limits,
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct shape shapes[SHAPES_MOST];
+	int count = find_shapes(form, limits, shapes);
+
+	for (int i = 0; i < count; i++)
+		name_shape(form, &shapes[i], names[i]);
+	return count;
+}
+
+/* ---- The plan ---- */
+
+static void scan_print_kernel(const struct scan_form *form, const struct shape *shape, bool generic,
+							  struct plan_text *id)
+{
+	const struct rows_form *rows = &form->rows;
+	bool strided = form->strided;
+
+	plan_print(id, "scan_%s%s<%s, %u, %u", strided ? "columns" : "rows", generic ? "_generic" : "",
+			   generic ? form->generic_monoid : form->monoid, shape->vector, shape->held);
+	if (generic && !strided)
+		plan_print(id, ", %u, %s", GENERIC_THREADS, generic_short(form) ? "false" : "true");
+	else if (strided)
+		plan_print(id, ", %u, %u", shape->side, generic ? GENERIC_THREADS / 32 : shape->size);
+	else
+		plan_print(id, ", %u, %u, %s", shape->size, shape->side, form->skewed ? "true" : "false");
+	plan_print(id, ", %s", form->reverse ? "true" : "false");
+	if (!generic) {
+		plan_print(id, ", %s, %lld", form->exclusive ? "true" : "false", (long long)rows->columns);
+		if (strided)
+			rows_print_step(id, rows, form->inputs);
+		rows_print_sizes(id, rows);
+		rows_print_strides(id, rows, form->inputs);
+		plan_print(id, ", %s", rows_index_type(rows));
+		for (int i = 0; i < form->inputs; i++) {
+			plan_print(id, ", ScanIn<%lld", (long long)rows->step[i]);
+			rows_print_strides(id, rows, i);
+			plan_print(id, ">");
+		}
+	}
+	plan_print(id, ">");
+}
+
+static void pass_arguments(const struct scan_form *form, bool generic, struct kernel_plan *out)
+{
+	const struct rows_form *rows = &form->rows;
+
+	/* Those that are not there have the places of y, and no address. */
+	for (int i = 0; i < INPUTS + OUTPUTS; i++) {
+		int operand = i < INPUTS ? i : form->inputs + i - INPUTS;
+		bool there = i < INPUTS ? i < form->inputs : i - INPUTS < form->outputs;
+		if (there)
+			plan_arg_pointer(out, operand);
+		else
+			plan_arg_scalar(out, 8, 0);
+	}
+	plan_arg_scalar(out, 8, (uint64_t)rows->rows);
+	if (!generic)
+		return;
+	plan_arg_scalar(out, 8, (uint64_t)rows->columns);
+	rows_pass_sizes(out, rows, 8);
+	for (int i = 0; i <= INPUTS; i++)
+		rows_pass_strides(out, rows, i < form->inputs ? i : form->inputs);
+	for (int i = 0; i <= INPUTS; i++)
+		plan_arg_scalar(out, 8, (uint64_t)rows->step[i < form->inputs ? i : form->inputs]);
+	plan_arg_scalar(out, 4, form->exclusive);
+}
+
+static int plan_shape(const struct kernel_problem *problem, const struct scan_form *form,
+					  const struct shape *shape, bool generic, const struct kernel_limits *limits,
+					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	uint64_t each = form->strided ? (uint64_t)shape->side * shape->vector : shape->side;
+
+	plan_generic_launch(out, limits, form->source, ((uint64_t)form->rows.rows + each - 1) / each,
+						shape->size * shape->side);
+	scan_print_kernel(form, shape, generic, &id);
+	pass_arguments(form, generic, out);
+	for (int i = 0; i < form->inputs + form->outputs; i++) {
+		uint32_t bytes = shape->vector * kernel_dtype_bytes(problem->tensors[i].dtype);
+		plan_touch(problem, i, bytes < 16 ? bytes : 16, out);
+	}
+	if (!generic) {
+		name_shape(form, shape, out->choice);
+		snprintf(out->variant, sizeof(out->variant), "%s", form->strided ? "columns" : "rows");
+	}
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements%s; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)form->rows.columns, form->strided ? " side by side" : "", shape->size,
+			 shape->held, shape->vector * form->element,
+			 generic ? "; sizes and strides are arguments" : "");
+	return plan_check_name(&id, out, error);
+}
+
+int scan_plan(const struct kernel_problem *problem, const struct scan_form *form,
+			  const struct kernel_limits *limits, const char *choice, struct kernel_plan *out,
+			  char error[KERNEL_ERROR_MAX])
+{
+	struct shape shapes[SHAPES_MOST];
+	int count;
+
+	if (plan_is_generic(choice)) {
+		shapes[0] = generic_shape(form, limits);
+		return plan_shape(problem, form, &shapes[0], true, limits, out, error);
+	}
+	count = find_shapes(form, limits, shapes);
+	for (int i = 0; i < count; i++) {
+		char name[KERNEL_CHOICE_MAX];
+		name_shape(form, &shapes[i], name);
+		if (!choice || strcmp(choice, name) == 0)
+			return plan_shape(problem, form, &shapes[i], false, limits, out, error);
+	}
+	return rows_no_candidate(problem, choice, &form->rows, limits, error);
+}
+
+void scan_made(int layout, int operands, kiln_dtype dtype, struct kernel_problem *out)
+{
+	static const int64_t shapes[SCAN_LAYOUTS][3] = {{2, 3}, {2, 1024}, {2, 1024}, {2, 3, 5}};
+
+	for (int i = 0; i < operands; i++)
+		plan_made_tensor(out, i, dtype, layout == 3 ? 3 : 2, shapes[layout]);
+	if (layout == 3)
+		plan_made_int(out, "axis", 1);
+	/* Elements apart from one another move one by one. */
+	if (layout == 2)
+		for (int k = 0; k < 2; k++)
+			out->tensors[0].stride[k] *= 2;
+}
