@@ -70,10 +70,11 @@ DEVICE void norm_store(const ROW &row, int n, T *mine, const Compute (&values)[V
 
 /*
  * A row as its threads hold it: x, and with it residual.  Elements in registers are widened once,
- * and later give their place to their distance from a pivot; if they are halves, and too many,
- * they stay halves and are widened whenever they are needed.  Those in slots are always read anew.
+ * and later give their place to their distance from a pivot; if they are halves, and more than
+ * WIDENED, they stay halves and are widened whenever they are needed.  Those in slots are always
+ * read anew.
  */
-template <class SHAPE, class WITH, class PLACE, int TOGETHER>
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, int WIDENED = 32>
 struct NormHeld {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
@@ -81,7 +82,7 @@ struct NormHeld {
 	typedef typename PLACE::Offset Offset;
 	static constexpr int V = Row::length, words = Row::words, inputs = WITH::inputs;
 	static constexpr int kept = Row::held - SHAPE::slots, elements = kept * V;
-	static constexpr bool wide = sizeof(T) >= 4 || TOGETHER * elements <= 32;
+	static constexpr bool wide = sizeof(T) >= 4 || TOGETHER * elements <= WIDENED;
 
 	u32 word[inputs][kept ? kept * words : 1];
 	u8 *slots; /* of this thread */

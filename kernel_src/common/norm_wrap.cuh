@@ -109,8 +109,8 @@ struct NormWrapShape {
 
 /* A wrapped row as its threads hold it. */
 template <class SHAPE, class WITH, class PLACE>
-struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1> {
-	typedef NormHeld<SHAPE, WITH, PLACE, 1> Base;
+struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1, 64> {
+	typedef NormHeld<SHAPE, WITH, PLACE, 1, 64> Base;
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
 	typedef typename SHAPE::row Row;

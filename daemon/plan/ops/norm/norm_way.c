@@ -41,7 +41,7 @@ static uint32_t numbers(const struct norm_problem *norm, const struct norm_way *
 	uint32_t element = norm_element(norm), inputs = norm->residual >= 0 ? 2 : 1;
 	uint32_t elements = (shape->held - shape->slots) * shape->vector * way->together;
 
-	if (element == 2 && elements > 32)
+	if (element == 2 && elements > 32 && !way->each)
 		return elements / 2 * inputs + 16; /* they stay halves; some of them are numbers */
 	return elements * (element == 8 ? 2 : 1);
 }

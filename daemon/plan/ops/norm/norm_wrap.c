@@ -7,6 +7,8 @@
 
 /* Longer rows than threads can hold. */
 #define WRAP_COLUMNS (1 << 16)
+/* Vectors of a row that one warp holds, for each of its threads at most. */
+#define WARP_HELD 8
 
 /* Do gamma and beta of a column share a word? */
 static bool packs(const struct norm_problem *norm)
@@ -64,16 +66,20 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 }
 
 /*
- * Vectors of a row that a thread takes: so many that one warp holds the row, if a thread can take
- * as many, for then no thread waits for another warp.
+ * Vectors of a row that a thread takes: so many that one warp holds the row if it can, for then no
+ * thread waits for another warp; for longer rows as many as few warps need.
  */
 static uint32_t usual_held(uint32_t vectors, uint32_t most)
 {
+	uint32_t warps = (vectors + 32 * most - 1) / (32 * most);
+
 	if (vectors <= 16)
 		return 1;
 	if (vectors <= 64)
 		return 2;
-	return vectors <= 32 * most ? (vectors + 31) / 32 : most;
+	if (vectors <= 32 * WARP_HELD)
+		warps = 1;
+	return (vectors + 32 * warps - 1) / (32 * warps);
 }
 
 /* Offers many rows a block, which share the work of filling the planes. */
