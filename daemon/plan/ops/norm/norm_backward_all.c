@@ -29,6 +29,9 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 
 	others += (way->shape.rows > 1 ? 10 : 0) + (full ? 0 : 8 * held) + (wide > 1 ? 8 * held : 0) +
 			  (converts ? 8 : 0);
+	/* Narrow vectors leave the compiler little to keep. */
+	if (vector <= 2 && wide == 1)
+		others = 3 * held + 28 + (converts ? 8 : 0);
 	return numbers + words + others;
 }
 
@@ -124,14 +127,22 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 		search->out[search->count++] = way;
 }
 
-/* Puts the way first that has the most rows under way, of narrow vectors, which need many. */
+static uint32_t rows_under_way(const struct norm_backward_way *way)
+{
+	return way->shape.rows * way->blocks;
+}
+
+/* Puts the way first that has the most rows under way, of narrow vectors, which need many; of those
+ * the one of the fewest blocks, which leave the fewest sums. */
 static void prefer_many(struct norm_backward_way *ways, int count)
 {
 	int best = 0;
 
-	for (int i = 1; i < count; i++)
-		if (ways[i].shape.rows * ways[i].blocks > ways[best].shape.rows * ways[best].blocks)
+	for (int i = 1; i < count; i++) {
+		uint32_t now = rows_under_way(&ways[i]), most = rows_under_way(&ways[best]);
+		if (now > most || (now == most && ways[i].blocks < ways[best].blocks))
 			best = i;
+	}
 	if (best > 0) {
 		struct norm_backward_way found = ways[best];
 		memmove(&ways[1], &ways[0], sizeof(found) * (size_t)best);
