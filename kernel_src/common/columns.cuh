@@ -100,6 +100,7 @@ DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u
 {
 	constexpr u32 values = WIDTH * SUMS;
 	constexpr u32 parts = THREADS / values > 0 ? THREADS / values : 1;
+	constexpr u32 once = 16; /* loads under way: nothing else hides their latency here */
 	const u32 part = parts > 1 ? threadIdx.x / values : 0;
 
 #pragma unroll 1
@@ -108,11 +109,16 @@ DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u
 		const bool here = part < parts && column < end;
 		Compute value = 0;
 #pragma unroll 1
-		for (u32 block = here ? part : count; block < count; block += 4 * parts) {
+		for (u32 block = here ? part : count; block < count; block += once * parts) {
+			Compute some[once];
 #pragma unroll
-			for (u32 u = 0; u < 4; u++)
-				if (block + u * parts < count)
-					value += from[(block + u * parts) * pitch + sum * apart + column];
+			for (u32 u = 0; u < once; u++)
+				some[u] = block + u * parts < count
+							  ? from[(block + u * parts) * pitch + sum * apart + column]
+							  : Compute(0);
+#pragma unroll
+			for (u32 u = 0; u < once; u++)
+				value += some[u];
 		}
 		if constexpr (parts > 1) {
 			__syncthreads();

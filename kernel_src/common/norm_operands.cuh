@@ -9,6 +9,14 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
+/* The compiler is to believe that this word has changed, or it keeps what was made of it. */
+DEVICE void norm_hide(u32 &word)
+{
+#if !KILN_CPU
+	asm volatile("" : "+r"(word));
+#endif
+}
+
 enum {
 	NORM_RMS = 1,      /* no mean is taken off */
 	NORM_RESIDUAL = 2, /* x + residual is normalized */

@@ -12,14 +12,6 @@ DEVICE int norm_ahead(const ROW &row, int n)
 	return row.column(n) - row.first;
 }
 
-/* The compiler is to believe that this word has changed, or it keeps what was made of it. */
-DEVICE void norm_hide(u32 &word)
-{
-#if !KILN_CPU
-	asm volatile("" : "+r"(word));
-#endif
-}
-
 /* A whole vector to global memory, by one instruction even where the compiler sees no reason. */
 template <int BYTES>
 DEVICE void norm_store_words(void *to, const u32 *words)

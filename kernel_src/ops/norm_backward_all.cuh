@@ -57,6 +57,7 @@ struct NormBackwardAll {
 	static constexpr int V = Row::length, NV = Row::held, bytes = Row::bytes;
 	static constexpr int size = SHAPE::threads / SHAPE::rows;
 	typedef ColumnsBlock<Compute, size, SHAPE::rows, V, NV> Block;
+	typedef NormBackwardColumns<WITH, Compute, NV, V> Columns;
 
 	/* One row as it comes; zeros where there is none, which add nothing to the sums. */
 	struct Words {
@@ -86,6 +87,18 @@ struct NormBackwardAll {
 				return static_cast<Offset>(column);
 			else
 				return PLACE::template column<INPUT>(static_cast<Offset>(column));
+		}
+		/* The compiler must not keep what it made of them. */
+		DEVICE void hide()
+		{
+#pragma unroll
+			for (int n = 0; n < NV; n++) {
+#pragma unroll
+				for (int w = 0; w < Row::words; w++) {
+					norm_hide(x[n][w]);
+					norm_hide(dy[n][w]);
+				}
+			}
 		}
 		/* The words of a row that lies in a slot. */
 		DEVICE void take(const Row &row, const u8 *slot, bool here)
@@ -123,29 +136,50 @@ struct NormBackwardAll {
 		async_batch();
 	}
 
-	/* dx of a row, and its part of the sums of columns. */
-	static DEVICE void take(const Operands &at, const Row &row, const Words &words, Offset number,
-							int turn, NormBackwardColumns<WITH, Compute, NV, V> &columns_sums)
+	/* Vector n of a row: xhat, dy and g. */
+	static DEVICE void open(const Operands &at, const Row &row, const Words &words, int n,
+							Compute (&xhat)[V], Compute (&dy)[V], Compute (&g)[V])
 	{
-		Compute xhat[NV][V], g[NV][V];
+		Compute gamma[V];
+
+		norm_backward_gamma<WITH>(at.gamma, row, n, gamma);
+		element_unpack<T>(words.x[n], xhat);
+		element_unpack<T>(words.dy[n], dy);
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			xhat[j] = words.found.normal(xhat[j]);
+			g[j] = dy[j] * gamma[j];
+		}
+	}
+
+	/* What this thread has of the sums over a row, and its part of the sums of columns. */
+	static DEVICE Sums measure(const Operands &at, const Row &row, const Words &words,
+							   Columns &columns_sums, Compute (&xhat)[NV][V], Compute (&g)[NV][V])
+	{
 		Sums all = {};
 
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
 			if (!row.has(n))
 				continue;
-			Compute gamma[V];
-			norm_backward_gamma<WITH>(at.gamma, row, n, gamma);
-			element_unpack<T>(words.x[n], xhat[n]);
-			element_unpack<T>(words.dy[n], g[n]);
+			Compute dy[V];
+			open(at, row, words, n, xhat[n], dy, g[n]);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
-				xhat[n][j] = words.found.normal(xhat[n][j]);
-				columns_sums.add(n, j, xhat[n][j], g[n][j]);
-				g[n][j] *= gamma[j];
+				columns_sums.add(n, j, xhat[n][j], dy[j]);
 				all.add(g[n][j], xhat[n][j]);
 			}
 		}
+		return all;
+	}
+
+	/* dx of a row, and its part of the sums of columns. */
+	static DEVICE void take(const Operands &at, const Row &row, const Words &words, Offset number,
+							int turn, Columns &columns_sums)
+	{
+		Compute xhat[NV][V], g[NV][V];
+		Sums all = measure(at, row, words, columns_sums, xhat, g);
+
 		all = norm_backward_reduce<size, SHAPE::rows>(all, turn).template means<columns>();
 		if (number >= static_cast<Offset>(at.rows))
 			return;
@@ -160,6 +194,41 @@ struct NormBackwardAll {
 				out[j] = all.dx(g[n][j], xhat[n][j], words.found.rstd);
 			row_store(row, n, dx, out);
 		}
+	}
+
+	/*
+	 * Measures the row `next` while dx of the one before, `words`, which is row `number`, is made:
+	 * neither waits for the other.  Its threads meet once a turn.  there: it is a row to write.
+	 */
+	static DEVICE void take_two(const Operands &at, const Row &row, Words &words, const Words &next,
+								Offset number, bool there, int turn, Columns &columns_sums)
+	{
+		constexpr int warps = size / 32, width = group_width<warps>;
+		__shared__ Sums partial[2][SHAPE::rows * warps];
+		const int thread = static_cast<int>(threadIdx.x), lane = thread % width;
+		const int begin = thread / size * warps;
+		const Sums found = lane < warps ? partial[!turn][begin + lane] : Sums::none();
+		const Sums all = group_butterfly<width>(found).template means<columns>();
+		Compute xhat[NV][V], g[NV][V];
+		const Sums mine = group_butterfly<32>(measure(at, row, next, columns_sums, xhat, g));
+
+		if (thread % 32 == 0)
+			partial[turn][begin + thread % size / 32] = mine;
+#pragma unroll
+		for (int n = 0; n < NV; n++) {
+			Compute dy[V], out[V];
+			if (!row.has(n))
+				continue;
+			open(at, row, words, n, xhat[n], dy, g[n]);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				out[j] = all.dx(g[n][j], xhat[n][j], words.found.rstd);
+			if (there)
+				row_store(row, n, at.dx + number * static_cast<Offset>(columns), out);
+		}
+		words = next;
+		words.hide();
+		norm_backward_barrier<size, SHAPE::rows>();
 	}
 };
 
@@ -208,6 +277,36 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
 	async_wait_all();
 }
 
+/* Does so, with a row's dx made in the turn after the one that measures it. */
+template <class All, int AHEAD, class Operands, class Row, class Sums, typename Offset>
+DEVICE void norm_backward_pairs(const Operands &at, const Row &row, Offset first, Offset step,
+								Offset mine, Sums &all, void *shared)
+{
+	u8 *const slots = static_cast<u8 *>(shared) + threadIdx.x * 16;
+	typename All::Words words = {}, next;
+	auto found = norm_backward_found(at, first + mine);
+	u32 place = 0;
+	int turn = -AHEAD;
+
+	do {
+		const Offset number = first - AHEAD * step + mine;
+		if (turn >= 0) {
+			next.found = found;
+			found = norm_backward_found(at, number + step);
+			async_wait_but<AHEAD - 1>();
+			next.take(row, slots + place, number < static_cast<Offset>(at.rows));
+		}
+		All::start(at, row, first + mine, slots + place);
+		place = place == (AHEAD - 1) * All::slots ? 0 : place + All::slots;
+		if (turn >= 0)
+			All::take_two(at, row, words, next, number - step,
+						  turn > 0 && number - step < static_cast<Offset>(at.rows), turn & 1, all);
+		first += step;
+		turn++;
+	} while (turn <= 0 || first - (AHEAD + 1) * step < static_cast<Offset>(at.rows));
+	async_wait_all();
+}
+
 /* Does so with the next row under way to registers. */
 template <class All, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first, Offset step,
@@ -227,8 +326,8 @@ DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first
 }
 
 /* BLOCKS: that a multiprocessor is to have room for.  AHEAD: rows of each thread that are under way
- * in shared memory; 0: one, to registers. */
-template <class SHAPE, class WITH, class PLACE, int BLOCKS, int AHEAD,
+ * in shared memory; 0: one, to registers.  PAIRS: two rows are worked on at a time. */
+template <class SHAPE, class WITH, class PLACE, int BLOCKS, int AHEAD, bool PAIRS = false,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const T *__restrict__ x, const T *__restrict__ dy,
@@ -253,7 +352,9 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
 
 	columns_begin(counters);
-	if constexpr (AHEAD > 0)
+	if constexpr (PAIRS)
+		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else if constexpr (AHEAD > 0)
 		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
 	else
 		norm_backward_turns<All>(at, row, first, step, mine, all);

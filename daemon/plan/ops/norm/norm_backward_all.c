@@ -32,7 +32,7 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 	/* Narrow vectors leave the compiler little to keep. */
 	if (vector <= 2 && wide == 1)
 		others = 3 * held + 28 + (converts ? 8 : 0);
-	return numbers + words + others;
+	return numbers + words + others + (way->pairs ? 8 * held : 0);
 }
 
 /* Rows under way, and then sums. */
@@ -102,14 +102,19 @@ struct search {
 
 /* One more if it can be, and is not there. */
 static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint32_t held,
-				  uint32_t ahead)
+				  uint32_t ahead, bool pairs)
 {
 	const struct norm_backward_problem *norm = search->norm;
 	uint32_t vector = rows_vector(&norm->form, &norm->need);
 	uint64_t vectors = plan_divide_up((uint64_t)norm->form.columns, vector);
-	struct norm_backward_way way = {
-		.kind = NORM_BACKWARD_ALL, .blocks = blocks, .ahead = ahead, .shape = {.vector = vector}};
+	struct norm_backward_way way;
 
+	memset(&way, 0, sizeof(way));
+	way.kind = NORM_BACKWARD_ALL;
+	way.blocks = blocks;
+	way.ahead = ahead;
+	way.pairs = pairs;
+	way.shape.vector = vector;
 	way.shape.held = held;
 	way.shape.cluster = 1;
 	way.shape.size = rows_group(vectors, held);
@@ -118,7 +123,7 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 		way.shape.rows = 15;
 	if (way.shape.rows == 0 || held > vectors ||
 		!norm_backward_all_fits(norm, &way, search->limits) ||
-		(ahead && vector * norm->need.element != 16))
+		(ahead && vector * norm->need.element != 16) || (pairs && way.shape.size < 64))
 		return;
 	for (int i = 0; i < search->count; i++)
 		if (memcmp(&search->out[i], &way, sizeof(way)) == 0)
@@ -166,14 +171,19 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 		return 0;
 	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
 	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
-		offer(&search, 512, 1, 2, 2);
+		offer(&search, 512, 1, 2, 2, false);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a]);
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
+	/* Short rows lie side by side: while some threads meet, others work. */
+	for (int a = 1; a < 3 && vectors > 256; a++)
+		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
+			for (int h = 0; h < 3; h++)
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true);
 	/* The devices with the smallest blocks. */
 	for (int h = 0; h < 3; h++)
-		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0);
+		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false);
 	if (rows_vector(&norm->form, &norm->need) * norm->need.element < 16)
 		prefer_many(out, search.count);
 	return search.count;
