@@ -39,6 +39,8 @@ static const char *const torch_order[][2] = {
 	{"index_add", "input dim idx src"},
 	{"scatter_add", "input dim idx src"},
 	{"kv_store", "k v k_cache v_cache slots k_scale v_scale"},
+	{"topk", "input k dim largest"},
+	{"sort", "input dim descending"},
 };
 
 /* Defaults that are not the planner's: torch's own, or what callers mean most often. */
@@ -316,6 +318,8 @@ static const char *shape_rule(const struct op_operand *operand)
 		return "SHAPE_GROUPS";
 	case OP_TRANSPOSED:
 		return "SHAPE_TRANSPOSED";
+	case OP_FIRST_K:
+		return "SHAPE_FIRST_K";
 	default:
 		return "SHAPE_PLANNED";
 	}
@@ -428,6 +432,7 @@ static void print_python_row(const struct python_function *function)
 		[OP_GROUPS] = "groups",
 		[OP_TRANSPOSED] = "transposed",
 		[OP_PAGES] = "pages",
+		[OP_FIRST_K] = "first_k",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",

@@ -253,6 +253,17 @@ static void reduced_shape(const struct cli_problem *problem, kiln_tensor *tensor
 			tensor->shape[tensor->rank++] = over >> k & 1 ? 1 : first->shape[k];
 }
 
+/* Sets the shape of what has attribute k along attribute axis. */
+static void first_k_shape(const struct cli_problem *problem, kiln_tensor *tensor)
+{
+	int64_t axis = cli_problem_int(problem, "axis", -1);
+
+	*tensor = problem->tensors[0];
+	axis += axis < 0 ? tensor->rank : 0;
+	if (axis >= 0 && axis < tensor->rank)
+		tensor->shape[axis] = cli_problem_int(problem, "k", 1);
+}
+
 /* Sets the shape of what is there for each group of the last axis, or for each row. */
 static void groups_shape(const struct cli_problem *problem, kiln_tensor *tensor)
 {
@@ -294,6 +305,10 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 	}
 	if (operand->shape == OP_LIKE_INPUT)
 		first = &problem->tensors[plan_input_of(problem->row, operand)];
+	if (operand->shape == OP_FIRST_K) {
+		first_k_shape(problem, tensor);
+		return CLI_OK;
+	}
 	if (operand->shape == OP_GROUPS) {
 		groups_shape(problem, tensor);
 		return CLI_OK;

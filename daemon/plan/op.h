@@ -60,6 +60,7 @@ enum op_shape {
 	OP_ONE,        /* one number */
 	OP_REDUCED,    /* the first operand's without the axes over which it is reduced, or, with
 					  keepdim, with 1 for them */
+	OP_FIRST_K,    /* the first operand's, with attribute k along attribute axis */
 };
 
 enum op_dtype {

@@ -138,7 +138,15 @@ uint64_t bench_bytes(const struct cases_case *c, const struct kernel_plan *plan)
 
 /* ---- Targets: copy / kernel at least; rows of large cases only ---- */
 
-enum rule { RULE_PERMUTE, RULE_SOFTMAX, RULE_MASKED, RULE_NORM, RULE_BACKWARD, RULE_REDUCE };
+enum rule {
+	RULE_PERMUTE,
+	RULE_SOFTMAX,
+	RULE_MASKED,
+	RULE_NORM,
+	RULE_BACKWARD,
+	RULE_REDUCE,
+	RULE_TOPK
+};
 
 static const struct {
 	const char *op;
@@ -167,6 +175,7 @@ static const struct {
 	{"vector_norm", RULE_REDUCE},
 	{"logsumexp", RULE_REDUCE},
 	{"var", RULE_REDUCE},
+	{"topk", RULE_TOPK},
 };
 
 /* By columns: the first row with at least as many. */
@@ -257,6 +266,8 @@ double bench_target(const struct cases_case *c)
 		case RULE_MASKED:
 		case RULE_REDUCE:
 			return 0.95;
+		case RULE_TOPK:
+			return last_size(&c->operand[0]) >= 131072 ? 0.80 : 0;
 		case RULE_NORM:
 			return norm_target(c);
 		case RULE_BACKWARD:

@@ -238,6 +238,8 @@ class Operator:
             return _resized(shape, dim, idx[dim if self.rules["idx"][0] == "along" else 0])
         if output.shape == "transposed":
             return (*shape[:-2], shape[-1], shape[-2])
+        if output.shape == "first_k":
+            return _resized(shape, self.dimension(values), values[self.names.index("k")])
         if output.shape == "groups":
             group = values[self.names.index("group")]
             return (*shape[:-1], shape[-1] // group) if group else shape[:-1]

@@ -193,6 +193,13 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 		tensor->shape[to - 1] = first->shape[to - 2];
 		tensor->shape[to - 2] = first->shape[to - 1];
 	}
+	if (operand->shape == SHAPE_FIRST_K) {
+		int64_t axis = int_of(problem, "axis", -1);
+		axis += axis < 0 ? to : 0;
+		/* A wrong one the daemon refuses. */
+		if (axis >= 0 && axis < to)
+			tensor->shape[axis] = int_of(problem, "k", 1);
+	}
 }
 
 /* Does an output lie as the input does, so that it may be written in place? */
