@@ -8,7 +8,7 @@
 
 #define INPUTS 3 /* a kernel has so many, and two outputs */
 #define OUTPUTS 2
-#define SHAPES_MOST 16
+#define SHAPES_MOST 24
 
 /* Threads share the work: (size) threads a row and (side) rows a block; or, of strided rows, (size)
  * threads share the columns of each of (side) vectors of rows. */
@@ -123,16 +123,36 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 	struct shape best = {0};
 	int64_t least = INT64_MAX;
 
-	for (uint32_t held = 1; held <= most; held++) {
-		int64_t size = plan_divide_up(plan_divide_up(vectors, held), 32) * 32;
-		int64_t cost = size * held * (held == usual ? 7 : 8);
-		if (size <= threads && size <= limits->max_threads && cost < least) {
-			least = cost;
-			best = (struct shape){form->vector, held, (uint32_t)size, 1};
+	for (int turn = 0; turn < 2; turn++) {
+		for (uint32_t held = 1; held <= most; held++) {
+			int64_t size = plan_divide_up(plan_divide_up(vectors, held), 32) * 32;
+			int64_t cost = size * held * (held == usual ? 7 : 8);
+			struct shape shape = {form->vector, held, (uint32_t)size, 1};
+			if (size > threads || size > limits->max_threads)
+				continue;
+			if (turn > 0)
+				scan_keep(shapes, count, shape, limits);
+			else if (cost < least)
+				best = shape;
+			least = cost < least ? cost : least;
 		}
+		if (turn == 0 && best.size)
+			scan_keep(shapes, count, best, limits);
 	}
-	if (best.size)
-		scan_keep(shapes, count, best, limits);
+}
+
+/* Blocks that take several steps for a row. */
+static void scan_keep_steps(const struct scan_form *form, const struct kernel_limits *limits,
+							struct shape *shapes, int *count)
+{
+	static const uint32_t steps[][2] = {{512, 4},  {256, 4}, {128, 4},
+										{1024, 2}, {256, 2}, {512, 2}};
+
+	for (int i = 0; i < 6; i++) {
+		uint32_t held = form->heavy && steps[i][1] > 2 ? 2 : steps[i][1];
+		if (!form->heavy || steps[i][0] <= 512)
+			scan_keep(shapes, count, (struct shape){form->vector, held, steps[i][0], 1}, limits);
+	}
 }
 
 /* A short row takes part of a warp, a middling one a warp, one of up to some thousand vectors a
@@ -140,8 +160,6 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 static int row_shapes(const struct scan_form *form, const struct kernel_limits *limits,
 					  struct shape shapes[SHAPES_MOST])
 {
-	static const uint32_t steps[][2] = {{512, 4},  {256, 4}, {128, 4},
-										{1024, 2}, {256, 2}, {512, 2}};
 	uint32_t more = form->skewed ? 2 * form->vector - 2 : form->vector - 1;
 	int64_t vectors = (form->rows.columns + more) / form->vector;
 	uint32_t most = form->heavy ? 2 : 5;
@@ -153,43 +171,47 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 		shape.side = 128 / shape.size;
 		scan_keep(shapes, &count, shape, limits);
 	}
-	if (vectors > 32)
+	if (vectors > 32) {
 		scan_keep_blocks(form, vectors, limits, shapes, &count);
-	for (int i = 0; i < 6 && vectors > 32; i++)
-		if (!form->heavy || (steps[i][0] <= 512 && steps[i][1] <= 2))
-			scan_keep(shapes, &count, (struct shape){form->vector, steps[i][1], steps[i][0], 1},
-					  limits);
+		scan_keep_steps(form, limits, shapes, &count);
+	}
+	/* Elements that move one by one are aligned anywhere. */
+	if (form->skewed)
+		for (uint32_t size = 128; size <= 256; size *= 2)
+			scan_keep(shapes, &count, (struct shape){1, form->heavy ? 2 : 4, size, 1}, limits);
 	/* Blocks of 32 threads run on any device. */
 	if (count == 0)
 		scan_keep(shapes, &count, (struct shape){form->vector, 2, 32, 1}, limits);
 	return count;
 }
 
-/* Blocks are as wide as leaves enough of them for the device; narrow ones hold more columns. */
+/* Blocks are as wide as leaves enough of them for the device, or hold more columns where there are
+ * not enough.  A batch does not count: it may be of any size. */
 static int side_shapes(const struct scan_form *form, const struct kernel_limits *limits,
 					   struct shape shapes[SHAPES_MOST])
 {
 	static const uint32_t lanes[] = {32, 16, 8, 64};
+	const uint32_t helds[] = {form->heavy ? 2 : 4, form->heavy ? 2 : 8};
 	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
-	uint32_t usual = form->heavy ? 2 : 4, begin = 0;
+	int64_t enough = form->rows.rank > 1 ? 0 : 3 * (int64_t)limits->multiprocessors;
+	uint32_t begin = 0;
+	bool few;
 	int count = 0;
 
-	while (begin < 2 && form->rows.rows / form->vector / lanes[begin] < 6 * limits->multiprocessors)
+	while (begin < 2 && inner / lanes[begin] < enough)
 		begin++;
-	for (uint32_t i = 0; i < 4; i++) {
-		uint32_t wide = lanes[i < 3 ? (begin + i) % 3 : i];
-		for (uint32_t threads = 256; threads >= 128; threads /= 2) {
-			for (uint32_t held = usual; held <= (form->heavy ? 2 : 8); held *= 2) {
-				struct shape shape = {form->vector, held, 1, power_of_two(inner, wide)};
-				shape.size = power_of_two(plan_divide_up(form->rows.columns, held), threads / wide);
-				while (shape.size * shape.side < 128)
-					shape.side *= 2;
-				scan_keep(shapes, &count, shape, limits);
-			}
-		}
+	few = inner / lanes[begin] < enough;
+	for (uint32_t i = 0; i < 16; i++) {
+		uint32_t side = lanes[i < 12 ? (begin + i / 4) % 3 : 3];
+		uint32_t threads = i % 4 < 2 ? 256 : 128, held = helds[(i % 2) ^ (few ? 1 : 0)];
+		struct shape shape = {form->vector, held, 1, power_of_two(inner, side)};
+		shape.size = power_of_two(plan_divide_up(form->rows.columns, held), threads / side);
+		while (shape.size * shape.side < 128)
+			shape.side *= 2;
+		scan_keep(shapes, &count, shape, limits);
 	}
 	if (count == 0)
-		scan_keep(shapes, &count, (struct shape){form->vector, usual, 1, 32}, limits);
+		scan_keep(shapes, &count, (struct shape){form->vector, helds[0], 1, 32}, limits);
 	return count;
 }
 
@@ -223,13 +245,18 @@ static struct shape generic_shape(const struct scan_form *form, const struct ker
 	return (struct shape){wide ? form->vector : 1, GENERIC_HELD, threads, 1};
 }
 
+static bool is_skewed(const struct scan_form *form, const struct shape *shape)
+{
+	return form->skewed && shape->vector > 1;
+}
+
 static void name_shape(const struct scan_form *form, const struct shape *shape,
 					   char name[KERNEL_CHOICE_MAX])
 {
 	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u",
-			 form->strided  ? "columns"
-			 : form->skewed ? "skewed"
-							: "rows",
+			 form->strided            ? "columns"
+			 : is_skewed(form, shape) ? "skewed"
+									  : "rows",
 			 shape->side, shape->size, shape->held);
 }
 
@@ -259,7 +286,8 @@ static void scan_print_kernel(const struct scan_form *form, const struct shape *
 	else if (strided)
 		plan_print(id, ", %u, %u", shape->side, generic ? GENERIC_THREADS / 32 : shape->size);
 	else
-		plan_print(id, ", %u, %u, %s", shape->size, shape->side, form->skewed ? "true" : "false");
+		plan_print(id, ", %u, %u, %s", shape->size, shape->side,
+				   is_skewed(form, shape) ? "true" : "false");
 	plan_print(id, ", %s", form->reverse ? "true" : "false");
 	if (!generic) {
 		plan_print(id, ", %s, %lld", form->exclusive ? "true" : "false", (long long)rows->columns);
