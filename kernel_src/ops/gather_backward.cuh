@@ -11,6 +11,7 @@
 #include "common/async.cuh"
 #include "common/index.cuh"
 #include "common/indices.cuh"
+#include "common/scatter.cuh"
 #include "common/summand.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
@@ -41,22 +42,6 @@ struct ScatterShape {
 	static constexpr u16 end = 0xffff; /* of a chain */
 	static_assert(tiles == 1 || ROWS == 1, "tiles are of one row");
 	static_assert(TILE < 65536 && THREADS % 32 == 0 && CHUNK % V == 0, "sizes");
-};
-
-template <i64 DDST_STEP, i64 IDX_STEP, class DIMS, class DDST, class IDX>
-struct ScatterPlaces {
-	static constexpr i64 ddst_step = DDST_STEP, idx_step = IDX_STEP;
-
-	template <typename Number>
-	static DEVICE i64 ddst(Number row)
-	{
-		return index_offset<i64>(row, DIMS{}, DDST{});
-	}
-	template <typename Number>
-	static DEVICE i64 idx(Number row)
-	{
-		return index_offset<i64>(row, DIMS{}, IDX{});
-	}
 };
 
 /* The contents of shared memory. */

@@ -5,7 +5,7 @@
  *   index_rows      a row is a run of elements that one index moves.  A thread moves U vectors of W
  *                   bytes, THREADS apart, so that each access of a warp is one run.  SKEW: rows are
  *                   not whole vectors of 16 bytes; a thread cuts each vector of dst out of the two
- *                   aligned ones of src around it, and goes by elements where two rows meet.
+ *                   aligned ones of src around it, and where two rows meet out of four.
  *   index_elements  each element has an index of its own, or elements do not lie side by side in
  *                   src: a thread makes V elements of dst, and stores them as one vector.
  *
@@ -88,44 +88,116 @@ DEVICE u32 index_move(const u8 *src, const Indices &idx, u8 *dst, Number first, 
 
 /* ---- Rows that are no whole vectors ---- */
 
-/* Makes the vector of dst that begins with element `at`, of `count` in all. */
-template <int ES, i64 ROW, class PLACES, typename Number, typename I, class Find>
-DEVICE u32 index_cut(const u8 *src, const I *idx, u8 *dst, Number at, Number count, Find find)
+/* The two aligned vectors of src around a part of a row, which goes to a vector of dst. */
+struct IndexCut {
+	u32 pair[8];
+	int beyond; /* bytes of the first that come before the part */
+	bool some;  /* the index names a row */
+};
+
+/*
+ * Loads them.  at: the bytes behind `base`, which is aligned, of what would be byte 0 of the vector
+ * of dst; of its bytes those from `from` to `to` are in the row, and no vector is read that holds
+ * none of them.
+ */
+DEVICE void index_cut_load(const u8 *base, i64 at, int from, int to, IndexCut &cut)
+{
+	const i64 low = at & ~static_cast<i64>(15);
+
+	cut.beyond = static_cast<int>(at & 15);
+	vec_load<16>(base + low + (cut.beyond + from < 16 ? 0 : 16), cut.pair);
+	vec_load<16>(base + low + (cut.beyond + to > 16 ? 16 : 0), cut.pair + 4);
+}
+
+/* Stores what the parts of two rows make: `bytes` of the vector come from the first. */
+template <int ES>
+DEVICE void index_cut_store(IndexCut &first, IndexCut &second, int bytes, int valid, u8 *to)
+{
+	u32 words[4] = {}, more[4] = {};
+
+	if (first.some)
+		vec_window<ES, 16>(first.pair, first.beyond, words);
+	if (second.some)
+		vec_window<ES, 16>(second.pair, second.beyond, more);
+#pragma unroll
+	for (int w = 0; w < 4; w++) {
+		const int left = bytes - 4 * w;
+		const u32 mask = left <= 0 ? 0 : left >= 4 ? 0xffffffffu : (1u << left * 8) - 1;
+		words[w] = (words[w] & mask) | (more[w] & ~mask);
+	}
+	if (valid == 16) {
+		vec_store<16>(to, words);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < 16; i += ES) {
+		u32 one[vec_words<ES>];
+#pragma unroll
+		for (int w = 0; w < vec_words<ES>; w++)
+			one[w] = words[i / 4 + w] >> (ES < 4 ? i % 4 * 8 : 0);
+		if (i < valid)
+			vec_store<ES>(to + i, one);
+	}
+}
+
+/* Makes U vectors of dst, `step` apart from number `first` on; dst has `count` elements.  Asks for
+ * all indices first, and then for all vectors of src. */
+template <int ES, int U, i64 ROW, class PLACES, typename Number, typename I, class Find>
+DEVICE u32 index_cuts(const u8 *src, const I *idx, u8 *dst, Number first, Number step, Number count,
+					  Find find)
 {
 	constexpr int each = 16 / ES;
-	const Number row = at / static_cast<Number>(ROW);
-	const i64 column = static_cast<i64>(at - row * static_cast<Number>(ROW));
-	u8 *const to = dst + static_cast<i64>(at) * ES;
+	static_assert(ROW >= each, "a vector is in two rows at most");
 	const int beyond = vec_beyond<16>(src);
-	u32 words[4] = {0, 0, 0, 0}, strays = 0;
-	i64 offset[3], place;
+	IndexCut cut[U][2];
+	i64 read[U][2], from[U][2];
+	int ends[U], valid[U]; /* bytes of the vector that are in its first row, and that there are */
+	bool counts[U][2];
+	u32 strays = 0;
 
-	if (column + each <= ROW) {
+#pragma unroll
+	for (int u = 0; u < U; u++) {
+		const Number at = (first + static_cast<Number>(u) * step) * each;
+		const Number row = at / static_cast<Number>(ROW);
+		const i64 column = static_cast<i64>(at - row * static_cast<Number>(ROW));
+		i64 offset[3];
+		cut[u][0].some = cut[u][1].some = false;
+		valid[u] = 0;
+		if (at >= count)
+			continue;
+		valid[u] = count - at < static_cast<Number>(each) ? static_cast<int>(count - at) * ES : 16;
+		ends[u] = ROW - column < each ? static_cast<int>(ROW - column) * ES : 16;
 		PLACES::at(row, offset);
-		if (find(static_cast<i64>(idx[offset[1]]), place)) {
-			const i64 left = (ROW - column) * ES;
-			vec_load_skewed<ES, 16>(src - beyond,
-									(offset[0] + place * PLACES::axis + column) * ES + beyond,
-									left < 32 ? static_cast<int>(left) : 32, words);
-		} else {
-			strays += column == 0 && offset[2] == 0;
+		read[u][0] = static_cast<i64>(idx[offset[1]]);
+		from[u][0] = (offset[0] + column) * ES + beyond;
+		counts[u][0] = column == 0 && offset[2] == 0;
+		if (ends[u] >= valid[u])
+			continue;
+		PLACES::at(row + 1, offset);
+		read[u][1] = static_cast<i64>(idx[offset[1]]);
+		from[u][1] = offset[0] * ES - ends[u] + beyond;
+		counts[u][1] = offset[2] == 0;
+	}
+#pragma unroll
+	for (int u = 0; u < U; u++) {
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			i64 place;
+			if (i == 0 ? valid[u] == 0 : ends[u] >= valid[u])
+				break;
+			cut[u][i].some = find(read[u][i], place);
+			strays += !cut[u][i].some && counts[u][i];
+			if (cut[u][i].some)
+				index_cut_load(src - beyond, from[u][i] + place * PLACES::axis * ES,
+							   i == 0 ? 0 : ends[u],
+							   i == 0 && ends[u] < valid[u] ? ends[u] : valid[u], cut[u][i]);
 		}
-		vec_store<16>(to, words);
-		return strays;
 	}
-#pragma unroll 1
-	for (int i = 0; i < each && at + static_cast<Number>(i) < count; i++) {
-		const Number here = (at + static_cast<Number>(i)) / static_cast<Number>(ROW);
-		const i64 k =
-			static_cast<i64>(at + static_cast<Number>(i) - here * static_cast<Number>(ROW));
-		u32 one[vec_words<ES>] = {};
-		PLACES::at(here, offset);
-		if (find(static_cast<i64>(idx[offset[1]]), place))
-			vec_load<ES>(src + (offset[0] + place * PLACES::axis + k) * ES, one);
-		else
-			strays += k == 0 && offset[2] == 0;
-		vec_store<ES>(to + i * ES, one);
-	}
+#pragma unroll
+	for (int u = 0; u < U; u++)
+		if (valid[u] > 0)
+			index_cut_store<ES>(cut[u][0], cut[u][1], ends[u], valid[u],
+								dst + static_cast<i64>(first + static_cast<Number>(u) * step) * 16);
 	return strays;
 }
 
@@ -244,13 +316,8 @@ __launch_bounds__(ROW::threads) void index_rows(const void *src, const typename 
 
 	do {
 		if constexpr (ROW::skew) {
-#pragma unroll
-			for (int i = 0; i < u; i++) {
-				const Number at = (first + static_cast<Number>(i) * step) * (16 / es);
-				if (at < all)
-					strays += index_cut<es, ROW::row, PLACES>(from, idx, static_cast<u8 *>(dst), at,
-															  all, find);
-			}
+			strays += index_cuts<es, u, ROW::row, PLACES>(from, idx, static_cast<u8 *>(dst), first,
+														  step, all, find);
 		} else {
 			constexpr Number vectors = static_cast<Number>(ROW::row * es / ROW::width);
 			strays += index_move<ROW::width, u>(

@@ -5,6 +5,9 @@
  * A block chains a list of indices once for `rows` of the rows that share it.  More rows are less
  * chaining, fewer are more blocks.  Blocks take FEW_ROWS, as long as larger ones would be fewer
  * than two for each multiprocessor.  There is nothing between: all batches have two kernels.
+ *
+ * Where at least so many rows share a list as fill 16 bytes with an element of each, a block sums
+ * up these together: one access to shared memory does for all.
  */
 #include "gather.h"
 
@@ -17,8 +20,11 @@
 #define BLOCK_BYTES 16384 /* of ddst that a block has, at least if there are rows for it */
 #define MOST_ROWS 32
 #define FEW_ROWS 4
+#define GROUP_BYTES 40960 /* of shared memory, which leave a multiprocessor five blocks */
+#define GROUP_MOST 16383  /* elements of dsrc, and indices */
 
 struct scatter_way {
+	bool group, skew; /* rows are summed up together; those of ddst are not whole vectors */
 	uint32_t rows, threads;
 	uint32_t chunk, tile, load, vector;
 	uint32_t shared;
@@ -110,6 +116,38 @@ static void gather_backward_add_way(const struct kernel_problem *problem,
 	ways[(*count)++] = way;
 }
 
+/* Elements of as many rows as fill 16 bytes; ScatterGroup in ops/gather_backward_group.cuh computes
+ * the same.  more: twice the threads.  false: a block has no room for them, or they have no list
+ * together. */
+static bool make_group(const struct kernel_problem *problem, const struct gather_problem *gather,
+					   const struct kernel_limits *limits, bool more, struct scatter_way *way)
+{
+	uint32_t element = gather->element, load = element == 2 ? 8 : 16;
+	int64_t loads = plan_divide_up(gather->many * element, load), units, knots;
+
+	if (problem->tensors[0].rank < 3 || element < 2 || gather->many < 1 ||
+		gather->outer < 16 / element || gather->many >= GROUP_MOST || gather->few >= GROUP_MOST ||
+		(gather->form.step[0] != 1 && gather->many > 1))
+		return false;
+	*way = (struct scatter_way){.group = true, .rows = 16 / element, .threads = 64};
+	way->load = find_load(problem, gather);
+	way->skew = way->load < load;
+	way->load = way->skew ? element : load;
+	way->vector = find_vector(problem, gather);
+	way->tile = (uint32_t)gather->many;
+	way->chunk = (uint32_t)gather->few;
+	knots = plan_divide_up(gather->many, 32);
+	way->shared = round_up((uint32_t)(plan_divide_up(loads * load / element, 8) * 128 +
+									  2 * knots * 64 + gather->few * 2));
+	units = loads > gather->few / way->vector / 2 ? loads : gather->few / way->vector / 2;
+	while (way->threads < 256 && way->threads < units)
+		way->threads *= 2;
+	if (more && way->threads < 256)
+		way->threads *= 2;
+	snprintf(way->name, sizeof(way->name), "group %u r%u", way->threads, way->rows);
+	return way->shared <= limits->shared_optin && way->threads <= limits->max_threads;
+}
+
 /* The planner's own first. */
 static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
@@ -118,6 +156,8 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 			row = gather->many * gather->element;
 	int64_t blocks = 2 * (int64_t)limits->multiprocessors;
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
+	struct scatter_way group;
+	bool grouped = make_group(problem, gather, limits, false, &group);
 	int count = 0;
 
 	/* A row has a list of its own if there are no leading dimensions. */
@@ -126,11 +166,17 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	if (rows > FEW_ROWS && plan_divide_up(gather->outer, rows) * gather->lists * chunks < blocks)
 		rows = FEW_ROWS;
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	if (grouped && group.shared <= GROUP_BYTES)
+		ways[count++] = group;
 	gather_backward_add_way(problem, gather, limits, threads, rows, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads, rows / 2, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads, rows * 2, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads * 2, rows, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads * 2, rows * 2, ways, &count);
+	if (grouped && group.shared > GROUP_BYTES)
+		ways[count++] = group;
+	if (grouped && group.threads < 256 && make_group(problem, gather, limits, true, &group))
+		ways[count++] = group;
 	return count;
 }
 
@@ -145,9 +191,17 @@ static const char *element_name(const struct gather_problem *gather)
 										: words[gather->element == 2 ? 1 : gather->element - 1];
 }
 
-static void gather_backward_print_kernel(const struct gather_problem *gather,
-										 const struct scatter_way *way, bool leads,
-										 const char *number, bool loop, struct plan_text *id)
+static void print_group(const struct gather_problem *gather, const struct scatter_way *way,
+						struct plan_text *id)
+{
+	plan_print(id, "gather_backward_group<ScatterGroup<%s, %s, %s, %lld, %lld, %u, %s, %u>",
+			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
+			   (long long)gather->few, (long long)gather->many, way->threads,
+			   way->skew ? "true" : "false", way->vector);
+}
+
+static void print_rows(const struct gather_problem *gather, const struct scatter_way *way,
+					   struct plan_text *id)
 {
 	plan_print(id,
 			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, "
@@ -155,6 +209,13 @@ static void gather_backward_print_kernel(const struct gather_problem *gather,
 			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
 			   (long long)gather->few, (long long)gather->many, way->chunk, way->tile, way->rows,
 			   way->threads, way->load, way->vector);
+}
+
+static void gather_backward_print_kernel(const struct gather_problem *gather,
+										 const struct scatter_way *way, bool leads,
+										 const char *number, bool loop, struct plan_text *id)
+{
+	(way->group ? print_group : print_rows)(gather, way, id);
 	plan_print(id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
 			   (long long)gather->index_step);
 	rows_print_sizes(id, &gather->form);
@@ -178,7 +239,8 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 							   &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
 	loop = plan_launch(out, limits, items, way->threads);
-	snprintf(out->source, sizeof(out->source), "ops/gather_backward.cuh");
+	snprintf(out->source, sizeof(out->source), "ops/gather_backward%s.cuh",
+			 way->group ? "_group" : "");
 	out->shared_bytes = way->shared;
 	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
 								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
@@ -197,7 +259,12 @@ static void gather_backward_describe(const struct gather_problem *gather,
 									 const struct scatter_way *way, struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	if (gather->many > way->tile)
+	if (way->group)
+		snprintf(out->note, sizeof(out->note),
+				 "a list of %lld indices is chained for %u of its rows, which are summed up "
+				 "together",
+				 (long long)gather->many, way->rows);
+	else if (gather->many > way->tile)
 		snprintf(out->note, sizeof(out->note),
 				 "lists of %lld indices are chained %u at a time, for each row",
 				 (long long)gather->many, way->tile);
@@ -299,7 +366,8 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 	}
 	count = find_ways(problem, &gather, limits, ways);
 	if (plan_is_generic(choice))
-		return gather_backward_plan_generic(problem, &gather, &ways[0], limits, out, error);
+		return gather_backward_plan_generic(problem, &gather, &ways[ways[0].group], limits, out,
+											error);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)

@@ -47,6 +47,24 @@ void index_report_arg(const struct index_problem *index, struct kernel_plan *out
 int index_no_candidate(const struct kernel_problem *problem, const char *choice,
 					   const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX]);
 
+/* ---- Panels (index_panel.c): an index for each element, and the axis is not the last ---- */
+
+#define INDEX_PANELS 3
+
+struct index_panel {
+	uint32_t wide, threads; /* columns of a block */
+	uint32_t load, shared;  /* bytes */
+	bool usual;             /* better than to take each element where it is */
+	char name[KERNEL_CHOICE_MAX];
+};
+
+/* The candidates, the likely best first; how many. */
+int index_panels(const struct kernel_problem *problem, const struct index_problem *index,
+				 const struct kernel_limits *limits, struct index_panel out[INDEX_PANELS]);
+int index_panel_plan(const struct kernel_problem *problem, const struct index_problem *index,
+					 const struct index_panel *panel, const struct kernel_limits *limits,
+					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
 /* ---- For the rows (index_ops.c) ---- */
 
 int index_select_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

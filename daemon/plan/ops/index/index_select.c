@@ -5,6 +5,7 @@
  *   gather    the last dimension is indexed: rows are staged in shared memory, as gather has it
  *   rows      one index moves a run of elements
  *   skew      the same, where runs are no whole vectors of 16 bytes
+ *   panel     each element has an index, and the axis is not the last: index_panel.c
  *   elements  everything else
  *
  * A thread of rows waits for its index before it can ask for its vector, so it has two of them.
@@ -420,6 +421,7 @@ static int plan_exact(const struct kernel_problem *problem, const struct select_
 					  const struct kernel_limits *limits, const char *choice,
 					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	struct index_panel panels[INDEX_PANELS];
 	struct select_way ways[MAX_WAYS];
 	struct gather_problem gather;
 	int count, chosen = 0, status;
@@ -429,6 +431,10 @@ static int plan_exact(const struct kernel_problem *problem, const struct select_
 		return gather_plan_rows(problem, &gather, limits, choice, out, error);
 	}
 	if (select->kind == SELECT_ELEMENTS) {
+		count = index_panels(problem, &select->index, limits, panels);
+		for (int i = 0; i < count; i++)
+			if (choice ? !strcmp(choice, panels[i].name) : panels[i].usual)
+				return index_panel_plan(problem, &select->index, &panels[i], limits, out, error);
 		status = plan_elements_way(problem, select, limits, out, error);
 		return status || !choice || !strcmp(choice, out->choice)
 				   ? status
@@ -464,13 +470,34 @@ int index_select_plan(const struct kernel_problem *problem, const struct kernel_
 	return status;
 }
 
+static int choices_elements(const struct kernel_problem *problem,
+							const struct select_problem *select, const struct kernel_limits *limits,
+							char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct index_panel panels[INDEX_PANELS];
+	int count = index_panels(problem, &select->index, limits, panels), own = 0, n = 0;
+	struct kernel_plan plan = {0};
+	char error[KERNEL_ERROR_MAX];
+
+	if (plan_elements_way(problem, select, limits, &plan, error))
+		return 0;
+	while (own < count && !panels[own].usual)
+		own++;
+	if (own < count)
+		memcpy(names[n++], panels[own].name, KERNEL_CHOICE_MAX);
+	memcpy(names[n++], plan.choice, KERNEL_CHOICE_MAX);
+	for (int i = 0; i < count; i++)
+		if (i != own)
+			memcpy(names[n++], panels[i].name, KERNEL_CHOICE_MAX);
+	return n;
+}
+
 int index_select_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct select_problem select;
 	struct select_way ways[MAX_WAYS];
 	struct gather_problem gather;
-	struct kernel_plan plan = {0};
 	char error[KERNEL_ERROR_MAX];
 	int count;
 
@@ -480,12 +507,8 @@ int index_select_choices(const struct kernel_problem *problem, const struct kern
 		index_as_gather(&select.index, select.unit, &gather);
 		return gather_choices_rows(problem, &gather, limits, names);
 	}
-	if (select.kind == SELECT_ELEMENTS) {
-		if (plan_elements_way(problem, &select, limits, &plan, error))
-			return 0;
-		memcpy(names[0], plan.choice, KERNEL_CHOICE_MAX);
-		return 1;
-	}
+	if (select.kind == SELECT_ELEMENTS)
+		return choices_elements(problem, &select, limits, names);
 	count = select_find_ways(problem, &select, limits, ways);
 	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
