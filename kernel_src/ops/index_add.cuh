@@ -18,7 +18,7 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-#define INDEX_ADD_THREADS 256 /* at most */
+#define INDEX_ADD_THREADS 512 /* at most; blocks of fewer are more at once */
 #define INDEX_ADD_AHEAD 4     /* entries whose elements are loaded at once */
 
 /* Where a slice begins: in many, in base, in idx and in few. */
@@ -389,7 +389,7 @@ struct IndexAddPlaces {
 template <typename T, typename I, int BOUNDS, int V, u32 VECTORS, bool LISTS, class PLACES,
 		  typename Place>
 __global__ __launch_bounds__(INDEX_ADD_THREADS,
-							 2) void index_add(const void *many, const I *idx, const void *base,
+							 1) void index_add(const void *many, const I *idx, const void *base,
 											   void *few, u64 *report, i64 slices, i64 count,
 											   i64 end, i64 padding, u32 rows, u32 room, u32 group,
 											   typename summand<T>::Compute alpha)
@@ -433,7 +433,7 @@ struct IndexAddSpace {
 
 /* index: bytes of an index; lists: each slice has indices of its own. */
 template <typename T, int V>
-__global__ __launch_bounds__(INDEX_ADD_THREADS, 2) void index_add_generic(
+__global__ __launch_bounds__(INDEX_ADD_THREADS, 1) void index_add_generic(
 	const void *many, const void *idx, const void *base, void *few, u64 *report, i64 slices,
 	i64 count, i64 end, i64 padding, u32 rows, u32 room, u32 group, u32 vectors, i64 inner,
 	i64 columns, i64 many_axis, i64 base_axis, i64 idx_step, u32 index, u32 bounds, u32 lists,

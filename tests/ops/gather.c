@@ -154,26 +154,10 @@ static const kiln_dtype summands[] = {KILN_F32, KILN_F16, KILN_F64, KILN_BF16,
 /* Names a case when all else is done. */
 static void name(struct cases_case *c)
 {
-	const struct cases_operand *idx = &c->operand[1];
-	const struct cases_operand *few = &c->operand[is_backward(c) ? 2 : 0];
-	int64_t all = 0, end = few->shape[few->rank - 1];
-	bool narrow = (idx->dtype == KILN_U8 && end >= 256) || (idx->dtype == KILN_U16 && end >= 65536);
+	int few = is_backward(c) ? 2 : 0;
 
-	c->name[0] = 0;
-	cases_name(c, "%s", c->op->name);
-	for (int i = 0; i < 3; i++) {
-		cases_name_operand(c, i);
-		all += cases_elements(&c->operand[i]);
-	}
-	if (idx->fill == CASES_STRAY)
-		cases_name(c, " stray");
-	for (int i = 0; i < c->attr_count; i++)
-		cases_name(c, " %s", c->attr[i].s);
-	if (!(c->flags & CASES_BIG) && all > SLOW_ELEMENTS)
-		c->flags |= CASES_SLOW;
-	if (idx->fill == CASES_STRAY && !c->attr_count && !narrow && units(c) > 0 &&
-		cases_elements(idx) > 0)
-		c->flags |= CASES_STRAYS;
+	make_name_indices(c, few, c->operand[few].rank - 1, SLOW_ELEMENTS,
+					  units(c) > 0 && cases_elements(&c->operand[1]) > 0);
 }
 
 /* leading: rows before the lists; the last three sizes are lists, few, many. */

@@ -115,28 +115,9 @@ static const kiln_dtype elements[] = {KILN_F32, KILN_F16, KILN_I8, KILN_F64, KIL
 /* Names a case when all else is done. */
 static void name(struct cases_case *c)
 {
-	const struct sides sides = sides_of(c);
-	const struct cases_operand *idx = &c->operand[1], *few = &c->operand[sides.few];
-	int64_t all = 0, end = few->shape[sides.axis];
-	bool narrow = (idx->dtype == KILN_U8 && end >= 256) || (idx->dtype == KILN_U16 && end >= 65536);
+	struct sides sides = sides_of(c);
 
-	c->name[0] = 0;
-	cases_name(c, "%s", c->op->name);
-	for (int i = 0; i < c->operand_count; i++) {
-		cases_name_operand(c, i);
-		all += cases_elements(&c->operand[i]);
-	}
-	if (idx->fill == CASES_STRAY)
-		cases_name(c, " stray");
-	for (int i = 0; i < c->attr_count; i++)
-		if (c->attr[i].kind == KILN_ATTR_INT)
-			cases_name(c, " %s %d", c->attr[i].name, (int)c->attr[i].i);
-		else
-			cases_name(c, " %s", c->attr[i].s);
-	if (!(c->flags & CASES_BIG) && all > SLOW_ELEMENTS)
-		c->flags |= CASES_SLOW;
-	if (idx->fill == CASES_STRAY && !reference_is(c, "bounds", "clamp") && !narrow && units(c) > 0)
-		c->flags |= CASES_STRAYS;
+	make_name_indices(c, sides.few, sides.axis, SLOW_ELEMENTS, units(c) > 0);
 }
 
 /* shape: of the side that is indexed; count: its size along the axis on the other side. */

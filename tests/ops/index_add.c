@@ -197,33 +197,11 @@ static const kiln_dtype summands[] = {KILN_F32, KILN_F16, KILN_F64, KILN_BF16,
 /* Names a case when all else is done. */
 static void name(struct cases_case *c)
 {
-	const struct sides sides = sides_of(c);
-	const struct cases_operand *idx = &c->operand[1], *few = &c->operand[sides.few];
-	int64_t all = 0, end = few->shape[sides.axis];
-	bool narrow = (idx->dtype == KILN_U8 && end >= 256) || (idx->dtype == KILN_U16 && end >= 65536);
+	struct sides sides = sides_of(c);
 
-	c->name[0] = 0;
-	cases_name(c, "%s", c->op->name);
-	for (int i = 0; i < c->operand_count; i++) {
-		cases_name_operand(c, i);
-		all += cases_elements(&c->operand[i]);
-	}
-	if (idx->fill == CASES_STRAY)
-		cases_name(c, " stray");
-	if (idx->fill == CASES_INDICES && idx->most < end)
-		cases_name(c, " below %d", (int)idx->most);
-	for (int i = 0; i < c->attr_count; i++)
-		if (c->attr[i].kind == KILN_ATTR_INT)
-			cases_name(c, " %s %d", c->attr[i].name, (int)c->attr[i].i);
-		else if (c->attr[i].kind == KILN_ATTR_REAL)
-			cases_name(c, " %s %g", c->attr[i].name, c->attr[i].f);
-		else
-			cases_name(c, " %s", c->attr[i].s);
-	if (!(c->flags & CASES_BIG) && all > SLOW_ELEMENTS)
-		c->flags |= CASES_SLOW;
-	if (idx->fill == CASES_STRAY && !reference_is(c, "bounds", "clamp") && !narrow &&
-		cases_elements(few) > 0 && cases_elements(idx) > 0)
-		c->flags |= CASES_STRAYS;
+	make_name_indices(c, sides.few, sides.axis, SLOW_ELEMENTS,
+					  cases_elements(&c->operand[sides.few]) > 0 &&
+						  cases_elements(&c->operand[1]) > 0);
 }
 
 /* shape: of the sums; count: the size along the axis of what is summed up. */
@@ -380,6 +358,7 @@ static void add_timed(void)
 	add(&embedding_op, KILN_BF16, KILN_I64, &(struct make_shape){2, {128256, 4096}}, 0, 16384,
 		flags);
 	add(&scatter_op, KILN_F32, KILN_I32, &(struct make_shape){2, {16384, 4096}}, -1, 4096, flags);
+	add(&scatter_op, KILN_F32, KILN_I64, &(struct make_shape){3, {64, 1024, 1024}}, 1, 1024, flags);
 }
 
 static void add_all(void)

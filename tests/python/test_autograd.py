@@ -29,7 +29,8 @@ def call(name, args, named):
 
 class Gradients(unittest.TestCase):
     def test_every_operator_has_a_case(self):
-        named = {name for name, _, _ in cases()} | {"gather_backward", "index_select_backward"}
+        named = {name for name, _, _ in cases()} | {"embedding_backward", "gather_backward",
+                                                    "index_select_backward"}
         self.assertEqual(named, {name for name, operator in kiln.torch.OPERATORS.items()
                                  if operator.gradient})
 
@@ -103,6 +104,7 @@ class Gradients(unittest.TestCase):
         x = torch.randn(3, 2, 5, dtype=torch.double, requires_grad=True)
         for function in [lambda x: kiln.cumsum(x, 2), lambda x: kiln.gather(x, index),
                          lambda x: kiln.index_select(x, 2, index[0]),
+                         lambda x: kiln.embedding(index % 3, x[:, 0], -2),
                          lambda x: kiln.take_along_axis(x, index.expand(3, 2, 2)),
                          lambda x: kiln.index_add(x, 2, index[0], x[:, :, :2]),
                          lambda x: kiln.scatter_add(x, 2, index.expand(3, 2, 2), x[:, :, :2]),

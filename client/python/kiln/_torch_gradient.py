@@ -79,11 +79,25 @@ def _best(operator, values, kept, grads, run):
         back, input=begin, dim=-1 if dim is None else dim, idx=idx, src=grad))[0]}
 
 
+def _embedding_backward(operator, values, kept, grads, run):
+    # Rows of the table's gradient; the row of padding_idx was made of nothing.
+    if grads[0] is None:
+        return {}
+    padding, bounds = (values[operator.names.index(name)] for name in ("padding_idx", "bounds"))
+    table = grads[0]
+    if padding is not None:
+        table = table.index_fill(0, torch.tensor(padding % len(table), device=table.device), 0)
+    return {operator.first: run(operator.others["embedding"], _values(
+        operator.others["embedding"], idx=kept[0], weight=table, padding_idx=padding,
+        bounds=bounds))[0]}
+
+
 # Gradients that no operator of Kiln's is, the operands that they read, and those that they are of;
 # values have types where tensors were.
 _OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k")),
         "cummax": (_best, ("indices",), ("x",)), "cummin": (_best, ("indices",), ("x",)),
         "take_along_axis": (_take_along_axis, ("idx",), ("src",)),
+        "embedding_backward": (_embedding_backward, ("idx",), ("ddst",)),
         "index_add": (_sums, ("idx",), ("x", "src")),
         "scatter_add": (_sums, ("idx",), ("x", "src"))}
 

@@ -192,6 +192,31 @@ void make_name(struct cases_case *c, const char *operands)
 		c->flags |= CASES_SLOW;
 }
 
+void make_name_indices(struct cases_case *c, int few, int axis, int64_t slow, bool looked)
+{
+	const struct cases_operand *idx = &c->operand[1];
+	int64_t end = c->operand[few].shape[axis];
+	bool narrow = (idx->dtype == KILN_U8 && end >= 256) || (idx->dtype == KILN_U16 && end >= 65536);
+	bool clamp = false;
+
+	c->name[0] = 0;
+	cases_name(c, "%s", c->op->name);
+	for (int i = 0; i < c->operand_count; i++)
+		cases_name_operand(c, i);
+	if (idx->fill == CASES_STRAY)
+		cases_name(c, " stray");
+	if (idx->fill == CASES_INDICES && idx->most < end)
+		cases_name(c, " below %d", (int)idx->most);
+	for (int i = 0; i < c->attr_count; i++) {
+		name_attr(c, &c->attr[i]);
+		clamp = clamp || (c->attr[i].kind == KILN_ATTR_STRING && !strcmp(c->attr[i].s, "clamp"));
+	}
+	if (!(c->flags & CASES_BIG) && elements_of(c) > slow)
+		c->flags |= CASES_SLOW;
+	if (idx->fill == CASES_STRAY && !clamp && !narrow && looked)
+		c->flags |= CASES_STRAYS;
+}
+
 /* ---- Random cases ---- */
 
 int64_t make_below(uint64_t *state, int64_t limit)

@@ -47,6 +47,12 @@ void make_word(struct cases_case *c, const char *name, const char *value);
 /* Names a case when all else is done, and marks it CASES_SLOW if it is large.  operands: their
  * names, "x, mask?, y". */
 void make_name(struct cases_case *c, const char *operands);
+/*
+ * Names a case by all operands, of which operand 1 are indices into dimension `axis` of operand
+ * `few`, and marks it where it is slow, by so many elements, or reports indices out of range.
+ * looked: is any index looked at?
+ */
+void make_name_indices(struct cases_case *c, int few, int axis, int64_t slow, bool looked);
 
 /* ---- For random cases ---- */
 

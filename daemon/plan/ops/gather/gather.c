@@ -3,7 +3,8 @@
  *
  * What the figures of an H200 say: blocks of 128 threads that stage some kilobytes of src and store
  * 16 bytes a thread once or twice.  Rows that shared memory does not hold, or of which little is
- * wanted, are not staged.
+ * wanted, are not staged.  Rows of dst that are no whole vectors, and share their list, go by
+ * ops/gather_list.cuh: each index is looked at once for several of them.
  */
 #include "gather.h"
 
@@ -13,10 +14,12 @@
 #define MAX_WAYS 12
 #define BLOCK_BYTES 4096 /* of dst, or of src, that are worth a block */
 #define MOST_ROWS 64
-#define MOST_PLACES 32 /* that a thread keeps in registers */
+#define MOST_PLACES 32  /* that a thread keeps in registers */
+#define LIST_BYTES 8192 /* of src or dst that a block of a list has */
+#define LIST_MOST 65534 /* elements of a row, and indices */
 
 struct gather_way {
-	bool stage;
+	bool stage, list;
 	uint32_t rows, threads;
 	uint32_t vector, load, index_load; /* elements; bytes; bytes */
 	int64_t part;                      /* elements of dst */
@@ -157,16 +160,50 @@ static void gather_add_way(const struct kernel_problem *problem,
 	ways[(*count)++] = way;
 }
 
+/* GatherList in ops/gather_list.cuh computes the same. */
+static uint32_t list_shared(const struct gather_problem *gather, const struct gather_way *way)
+{
+	uint32_t loads = ((uint32_t)gather->few * gather->element + 14) / 16 + 1;
+
+	return way->rows * loads * 16 + ((uint32_t)gather->many + 4 * way->vector) * 2;
+}
+
+/* rows: half or all of those that are LIST_BYTES. */
+static void gather_add_list(const struct gather_problem *gather, const struct kernel_limits *limits,
+							uint32_t divisor, struct gather_way ways[MAX_WAYS], int *count)
+{
+	struct gather_way way = {.list = true, .stage = true, .rows = 1, .threads = 128};
+	uint32_t element = gather->element;
+	int64_t bytes = (gather->few > gather->many ? gather->few : gather->many) * element;
+
+	if (gather->outer < 2 || element > 8 || gather->few < 1 || gather->few > LIST_MOST ||
+		gather->many > LIST_MOST || gather->form.step[0] != 1 || *count == MAX_WAYS)
+		return;
+	way.vector = element == 1 ? 8 : 16 / element;
+	while (way.rows < MOST_ROWS && way.rows * divisor * bytes < LIST_BYTES)
+		way.rows *= 2;
+	while (way.rows > 1 && list_shared(gather, &way) > limits->shared_default)
+		way.rows /= 2;
+	if (list_shared(gather, &way) > limits->shared_default || way.threads > limits->max_threads)
+		return;
+	way.load = element;
+	way.index_load = gather->index_bytes;
+	snprintf(way.name, sizeof(way.name), "list %ux%u", way.rows, way.threads);
+	ways[(*count)++] = way;
+}
+
 /* The planner's own first. */
 static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct gather_way ways[MAX_WAYS])
 {
 	uint32_t staged = gather_find_rows(gather, limits, true),
 			 direct = gather_find_rows(gather, limits, false);
-	bool little = gather->many < gather->few / 8;
+	bool little = gather->many < gather->few / 8, whole = gather->many * gather->element % 16 == 0;
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	if (!little && !whole)
+		gather_add_list(gather, limits, 1, ways, &count);
 	if (little)
 		gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
@@ -178,10 +215,24 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 128, ways, &count);
 	gather_add_way(problem, gather, limits, false, 2 * direct, 256, ways, &count);
+	gather_add_list(gather, limits, little || whole ? 1 : 2, ways, &count);
 	return count;
 }
 
 /* ---- The plan ---- */
+
+static void print_list(const struct gather_problem *gather, const struct gather_way *way,
+					   const char *number, bool loop, struct plan_text *id)
+{
+	plan_print(id, "gather_list<GatherList<%u, %s, %s, %lld, %lld, %u, %u, %u>", gather->element,
+			   gather_index_name(gather), gather_bounds_name(gather), (long long)gather->few,
+			   (long long)gather->many, way->rows, way->threads, way->vector);
+	plan_print(id, ", GatherListPlaces<%lld", (long long)gather->index_step);
+	rows_print_sizes(id, &gather->form);
+	rows_print_strides(id, &gather->form, 0);
+	rows_print_strides(id, &gather->form, 1);
+	plan_print(id, ">, %lld, %s, %s>", (long long)gather->lists, number, loop ? "true" : "false");
+}
 
 static void gather_print_kernel(const struct gather_problem *gather, const struct gather_way *way,
 								const char *number, bool loop, struct plan_text *id)
@@ -205,28 +256,33 @@ static int gather_plan_way(const struct kernel_problem *problem,
 						   char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	int64_t parts = plan_divide_up(gather->many * way->rows, way->part);
+	int64_t parts = way->list ? 1 : plan_divide_up(gather->many * way->rows, way->part);
 	int64_t blocks = plan_divide_up(gather->form.rows, way->rows), items;
+	const char *number;
 	bool loop;
 
 	if (__builtin_mul_overflow(blocks, parts, &items))
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many rows and indices",
 						   problem->op);
+	if (way->list)
+		items = plan_divide_up(gather->outer, way->rows) * gather->lists;
 	loop = plan_launch(out, limits, items, way->threads);
-	snprintf(out->source, sizeof(out->source), "ops/gather.cuh");
-	if (way->stage)
+	number = items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32";
+	snprintf(out->source, sizeof(out->source), "ops/gather%s.cuh", way->list ? "_list" : "");
+	if (way->list)
+		out->shared_bytes = (list_shared(gather, way) + 15) / 16 * 16;
+	else if (way->stage)
 		out->shared_bytes =
 			(uint32_t)plan_divide_up((int64_t)way->rows * gather->few * gather->element, 16) * 16;
-	gather_print_kernel(
-		gather, way, items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32", loop, &id);
+	(way->list ? print_list : gather_print_kernel)(gather, way, number, loop, &id);
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
-	plan_arg_scalar(out, 8, (uint64_t)gather->form.rows);
-	plan_arg_scalar(out, 8, (uint64_t)gather->lists);
+	plan_arg_scalar(out, 8, (uint64_t)(way->list ? gather->outer : gather->form.rows));
+	plan_arg_scalar(out, 8, (uint64_t)(way->list ? items : gather->lists));
 	gather_report_arg(gather, out);
 	gather_extents(problem, gather, way->load,
 				   way->index_load ? way->index_load : gather->index_bytes,
-				   way->vector * gather->element, out);
+				   way->list ? gather->element : way->vector * gather->element, out);
 	return plan_check_name(&id, out, error);
 }
 
@@ -239,7 +295,7 @@ static void gather_describe(const struct gather_problem *gather, const struct ga
 			 (long long)gather->many, (long long)gather->few,
 			 way->stage ? "which shared memory holds" : "read where they are", way->rows,
 			 way->rows == 1 ? "" : "s",
-			 way->part < gather->many * way->rows ? " or a part of one" : "",
+			 !way->list && way->part < gather->many * way->rows ? " or a part of one" : "",
 			 way->vector * gather->element);
 }
 

@@ -65,6 +65,15 @@ int index_panel_plan(const struct kernel_problem *problem, const struct index_pr
 					 const struct index_panel *panel, const struct kernel_limits *limits,
 					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
+/* The same for sums with an index for each element (index_add_panel.c).  false: none will do. */
+bool index_add_panel(const struct index_problem *index, const struct kernel_limits *limits,
+					 struct index_panel *out);
+/* element: the type that elements have in kernels. */
+int index_add_panel_plan(const struct kernel_problem *problem, const struct index_problem *index,
+						 const struct index_panel *panel, const char *element,
+						 const struct kernel_limits *limits, struct kernel_plan *out,
+						 char error[KERNEL_ERROR_MAX]);
+
 /* ---- For the rows (index_ops.c) ---- */
 
 int index_select_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -76,6 +85,8 @@ int take_along_axis_generics(int index, struct kernel_problem *out);
 
 int index_add_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int index_add_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int index_add_generics(int index, struct kernel_problem *out);
 int index_select_backward_generics(int index, struct kernel_problem *out);
 int scatter_add_generics(int index, struct kernel_problem *out);

@@ -2,17 +2,22 @@
  * index_add.c: index_add, scatter_add and the gradients of what is selected by indices: how many
  * places of the indexed dimension a block sums up, for which part of the columns.
  *
- * Each block looks at the whole list of indices, so blocks are as few as keep the device busy: a
- * few for each multiprocessor.  No kernel is told the sizes that follow from this by its name.
+ * Each block looks at the whole list of indices, so blocks are as few as keep the device busy: as
+ * many as run at once, and of more threads where the lists would be a good part of all that is
+ * read.  No kernel is told the sizes that follow from this by its name.
  */
 #include "index.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define THREADS 256u
-#define PART 256u /* vectors of a row that a block sums up, at most */
-#define BLOCKS 8  /* for each multiprocessor */
+#define THREADS 256u  /* at least */
+#define AT_ONCE 512u  /* threads of a multiprocessor, by the registers that they need */
+#define PART 256u     /* vectors of a row that a block sums up, at most */
+#define NAME "chain " /* of candidates, before their threads */
+#define CHOICES 4
+#define SCAN_PART 8 /* lists are so much of all that is moved, at most */
 #define MOST_PLACES 4096
 #define MOST_ROOM 512 /* entries of a warp */
 #define MOST_GROUP 64 /* slices of a block */
@@ -151,16 +156,31 @@ static uint32_t add_shared(const struct add_blocks *blocks)
 	return (warps * blocks->room * 8 + warps * 4 + blocks->rows * 2 + 15) / 16 * 16;
 }
 
+/* Threads of a block.  A multiprocessor's share of the list is for each of its blocks. */
+static uint32_t find_threads(const struct add_problem *add, const struct kernel_limits *limits)
+{
+	double list = (double)add->count * add->index.index_bytes * limits->multiprocessors;
+	double moved = (double)(add->count + 2 * add->end) * (double)add->form.rows *
+				   (double)add->form.columns * add->index.element;
+	uint32_t threads = THREADS;
+
+	while (!add->index.op.each && threads < AT_ONCE && 2 * threads <= limits->max_threads &&
+		   list * (AT_ONCE / threads) * SCAN_PART > moved)
+		threads *= 2;
+	return threads < limits->max_threads ? threads : limits->max_threads / 32 * 32;
+}
+
 /* vector: elements. */
 static int find_blocks(const struct kernel_problem *problem, const struct add_problem *add,
-					   uint32_t vector, const struct kernel_limits *limits, struct add_blocks *out,
-					   char error[KERNEL_ERROR_MAX])
+					   uint32_t vector, uint32_t threads, const struct kernel_limits *limits,
+					   struct add_blocks *out, char error[KERNEL_ERROR_MAX])
 {
 	int64_t vectors = add->form.columns / vector, parts = plan_divide_up(vectors, PART);
-	int64_t wanted = (int64_t)limits->multiprocessors * BLOCKS, most, work, chunks, groups, entries;
+	int64_t wanted = (int64_t)limits->multiprocessors * (AT_ONCE / threads), most, work, chunks;
+	int64_t groups, entries;
 	int64_t warps;
 
-	out->threads = limits->max_threads < THREADS ? limits->max_threads / 32 * 32 : THREADS;
+	out->threads = threads;
 	warps = out->threads / 32;
 	out->vectors = (uint32_t)least_of(vectors, PART);
 	if (__builtin_mul_overflow(add->end * parts, add->form.rows, &work))
@@ -240,20 +260,20 @@ static void add_extents(const struct kernel_problem *problem, const struct add_p
 }
 
 static int plan_exact(const struct kernel_problem *problem, const struct add_problem *add,
-					  const struct kernel_limits *limits, struct kernel_plan *out,
+					  uint32_t threads, const struct kernel_limits *limits, struct kernel_plan *out,
 					  char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct index_problem *index = &add->index;
 	struct gather_problem gather = {.bounds = index->bounds};
 	struct add_blocks blocks;
-	int status = find_blocks(problem, add, add->vector, limits, &blocks, error);
+	int status = find_blocks(problem, add, add->vector, threads, limits, &blocks, error);
 
 	if (status)
 		return status;
 	plan_launch(out, limits, (uint64_t)blocks.blocks, blocks.threads);
 	snprintf(out->source, sizeof(out->source), "ops/index_add.cuh");
-	snprintf(out->choice, sizeof(out->choice), "chain %u", blocks.threads);
+	snprintf(out->choice, sizeof(out->choice), NAME "%u", blocks.threads);
 	out->shared_bytes = blocks.shared;
 	plan_print(&id, "index_add<%s, %s, %s, %u, %u, %s", summand_name(index->dtype),
 			   plan_dtype_name(index->index), gather_bounds_name(&gather), add->vector,
@@ -282,7 +302,8 @@ static int plan_generic(const struct kernel_problem *problem, const struct add_p
 	const struct index_problem *index = &add->index;
 	uint32_t vector = add->vector * index->element == 16 ? add->vector : 1;
 	struct add_blocks blocks;
-	int status = find_blocks(problem, add, vector, limits, &blocks, error);
+	int status =
+		find_blocks(problem, add, vector, find_threads(add, limits), limits, &blocks, error);
 
 	if (status)
 		return status;
@@ -311,11 +332,35 @@ static int plan_generic(const struct kernel_problem *problem, const struct add_p
 	return KILN_OK;
 }
 
+/* The names of the candidates, the planner's own first; how many. */
+static int add_names(const struct add_problem *add, const struct kernel_limits *limits,
+					 char names[CHOICES][KERNEL_CHOICE_MAX])
+{
+	uint32_t own = find_threads(add, limits);
+	struct index_panel panel;
+	bool panels = index_add_panel(&add->index, limits, &panel);
+	int count = 0;
+
+	if (panels && panel.usual)
+		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
+	snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", own);
+	for (uint32_t threads = THREADS; threads <= AT_ONCE && threads <= limits->max_threads;
+		 threads *= 2)
+		if (threads != own)
+			snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", threads);
+	if (panels && !panel.usual)
+		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
+	return count;
+}
+
 int index_add_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct add_problem add;
-	int status = add_check(problem, &add, error);
+	struct index_panel panel;
+	char names[CHOICES][KERNEL_CHOICE_MAX];
+	int status = add_check(problem, &add, error), count, chosen = 0;
+	uint32_t threads;
 
 	if (status)
 		return status;
@@ -326,10 +371,27 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 	}
 	if (plan_is_generic(choice))
 		return plan_generic(problem, &add, limits, out, error);
-	status = plan_exact(problem, &add, limits, out, error);
-	return status || !choice || !strcmp(choice, out->choice)
-			   ? status
-			   : index_no_candidate(problem, choice, limits, error);
+	count = add_names(&add, limits, names);
+	while (choice && chosen < count && strcmp(choice, names[chosen]) != 0)
+		chosen++;
+	if (chosen == count)
+		return index_no_candidate(problem, choice, limits, error);
+	if (strncmp(names[chosen], NAME, strlen(NAME)) != 0) {
+		(void)index_add_panel(&add.index, limits, &panel);
+		return index_add_panel_plan(problem, &add.index, &panel, summand_name(add.index.dtype),
+									limits, out, error);
+	}
+	threads = (uint32_t)strtoul(names[chosen] + strlen(NAME), NULL, 10);
+	return plan_exact(problem, &add, threads, limits, out, error);
+}
+
+int index_add_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct add_problem add;
+	char error[KERNEL_ERROR_MAX];
+
+	return add_check(problem, &add, error) ? 0 : add_names(&add, limits, names);
 }
 
 #define TYPES 8

@@ -81,6 +81,7 @@ const struct plan_op plan_ops_index[] = {
 				   "p, by rising k",
 		.plan = index_add_plan,
 		.infer = index_infer,
+		.choices = index_add_choices,
 		.generics = index_add_generics,
 	},
 	{
@@ -91,6 +92,7 @@ const struct plan_op plan_ops_index[] = {
 				   "rising k",
 		.plan = index_add_plan,
 		.infer = index_infer,
+		.choices = index_add_choices,
 		.generics = scatter_add_generics,
 	},
 	{
@@ -100,6 +102,7 @@ const struct plan_op plan_ops_index[] = {
 		.summary = "dsrc[o,p,i] = the sum of ddst[o,k,i] over the k with idx[k] = p, by rising k",
 		.plan = index_add_plan,
 		.infer = index_infer,
+		.choices = index_add_choices,
 		.generics = index_select_backward_generics,
 	},
 	{
@@ -111,6 +114,7 @@ const struct plan_op plan_ops_index[] = {
 			"order; 0 in the row of padding_idx",
 		.plan = index_add_plan,
 		.infer = index_infer,
+		.choices = index_add_choices,
 		.generics = index_select_backward_generics,
 	},
 	{.name = NULL},

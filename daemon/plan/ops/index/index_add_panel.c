@@ -1,0 +1,109 @@
+/*
+ * index_add_panel.c: scatter_add along another axis than the last: which columns a block holds the
+ * sums of in shared memory.
+ */
+#include "index.h"
+
+#include <stdio.h>
+
+#define USUAL_BYTES 73728 /* of shared memory: a multiprocessor has three blocks */
+#define THREADS 128u
+#define LEAST_WIDE 4 /* columns */
+
+enum { MANY, BASE, IDX };
+
+/* Slices are the dimensions before the axis.  false: the columns of an operand do not merge. */
+static bool form_of(const struct index_problem *index, struct rows_form *out)
+{
+	const struct kernel_tensor *many = &index->many;
+	int64_t shape[KILN_MAX_RANK], strides[3][KILN_MAX_RANK];
+	const int64_t *stride[] = {strides[MANY], strides[BASE], strides[IDX]};
+	int rank = 0, culprit;
+
+	for (int k = 0; k < many->rank; k++) {
+		if (k == index->axis)
+			continue;
+		shape[rank] = many->shape[k];
+		strides[MANY][rank] = many->stride[k];
+		strides[BASE][rank] = index->base.stride[k];
+		strides[IDX][rank++] = index->idx_stride[k];
+	}
+	return rank > index->axis &&
+		   rows_form(out, rank, shape, 3, stride, index->axis, rank - index->axis, &culprit) &&
+		   out->columns > 1;
+}
+
+bool index_add_panel(const struct index_problem *index, const struct kernel_limits *limits,
+					 struct index_panel *out)
+{
+	uint32_t compute = index->element == 8 ? 8 : 4;
+	int64_t places = index->few.shape[index->axis];
+	struct rows_form form;
+
+	if (!index->op.each || index->op.base < 0 || THREADS > limits->max_threads ||
+		!form_of(index, &form) || places < 1)
+		return false;
+	*out = (struct index_panel){.wide = THREADS, .threads = THREADS, .load = index->element};
+	while (out->wide > LEAST_WIDE &&
+		   (places > USUAL_BYTES / (out->wide * compute) || out->wide / 2 >= form.columns))
+		out->wide /= 2;
+	if (places > limits->shared_optin / (out->wide * compute))
+		return false;
+	out->shared = (uint32_t)places * out->wide * compute;
+	/* Fewer blocks than multiprocessors leave some without work. */
+	out->usual = out->shared <= USUAL_BYTES &&
+				 form.rows >= plan_divide_up(2 * (int64_t)limits->multiprocessors,
+											 plan_divide_up(form.columns, out->wide));
+	snprintf(out->name, sizeof(out->name), "panel %ux%u", out->wide, out->threads);
+	return true;
+}
+
+static void print_side(const struct rows_form *form, int operand, int64_t axis,
+					   struct plan_text *id)
+{
+	plan_print(id, ", IndexAddSide<%lld, %lld", (long long)axis, (long long)form->step[operand]);
+	rows_print_sizes(id, form);
+	rows_print_strides(id, form, operand);
+	plan_print(id, ">");
+}
+
+int index_add_panel_plan(const struct kernel_problem *problem, const struct index_problem *index,
+						 const struct index_panel *panel, const char *element,
+						 const struct kernel_limits *limits, struct kernel_plan *out,
+						 char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct gather_problem gather = {.bounds = index->bounds};
+	int axis = index->axis;
+	struct rows_form form;
+	int64_t items;
+	bool loop;
+
+	(void)form_of(index, &form);
+	if (__builtin_mul_overflow(form.rows, plan_divide_up(form.columns, panel->wide), &items))
+		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many sums", problem->op);
+	loop = plan_launch(out, limits, (uint64_t)items, panel->threads);
+	snprintf(out->source, sizeof(out->source), "ops/index_add_panel.cuh");
+	snprintf(out->choice, sizeof(out->choice), "%s", panel->name);
+	out->shared_bytes = (uint32_t)plan_divide_up(panel->shared, 16) * 16;
+	plan_print(&id, "index_add_panel<IndexAddPanel<%s, %s, %s, %lld, %lld, %lld, %u, %u>", element,
+			   plan_dtype_name(index->index), gather_bounds_name(&gather),
+			   (long long)index->few.shape[axis], (long long)index->many.shape[axis],
+			   (long long)form.columns, panel->wide, panel->threads);
+	print_side(&form, MANY, index->many.stride[axis], &id);
+	print_side(&form, BASE, index->base.stride[axis], &id);
+	print_side(&form, IDX, index->idx_stride[axis], &id);
+	plan_print(&id, ", %s>", loop ? "true" : "false");
+	plan_arg_pointer(out, index->op.many);
+	plan_arg_pointer(out, 1);
+	plan_arg_pointer(out, index->op.base);
+	plan_arg_pointer(out, index->op.few);
+	plan_arg_scalar(out, 8, (uint64_t)items);
+	index_report_arg(index, out);
+	for (int i = 0; i < problem->tensor_count; i++)
+		plan_touch(problem, i, i == 1 ? index->index_bytes : index->element, out);
+	snprintf(out->note, sizeof(out->note),
+			 "a block holds the sums of %u of %lld columns in shared memory, %u bytes", panel->wide,
+			 (long long)form.columns, panel->shared);
+	return plan_check_name(&id, out, error);
+}
