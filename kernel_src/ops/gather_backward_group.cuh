@@ -16,7 +16,8 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements of dsrc that a thread stores at once. */
+/* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements
+ * of dsrc that a thread stores at once. */
 template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V>
 struct ScatterGroup {
 	typedef T Element;

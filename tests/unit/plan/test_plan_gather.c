@@ -239,9 +239,14 @@ static void widths_follow_sizes_and_addresses(void **state)
 	plan = plan_on("sm_90", &p);
 	has(&plan, "16, 2, 4>");
 	/* Elements of two rows in one vector: indices come one by one. */
-	p = gather(false, KILN_F16, KILN_I32, 100, 64, 256, 511);
+	p = gather(false, KILN_F16, KILN_I32, 1, 64, 256, 511);
 	plan = plan_on("sm_90", &p);
 	has(&plan, ", 16, 8, 0>");
+	/* Rows that share a list go by it. */
+	p = gather(false, KILN_F16, KILN_I32, 100, 64, 256, 511);
+	plan = plan_on("sm_90", &p);
+	has(&plan, "gather_list<GatherList<2, i32, INDICES_CHECK, 256, 511, 16, 128, 8>");
+	assert_int_equal(plan.grid[0], 7 * 64);
 }
 
 static void long_rows(void **state)
@@ -277,11 +282,19 @@ static void chains(void **state)
 	struct kernel_plan plan = plan_on("sm_90", &p);
 
 	(void)state;
-	has(&plan, "gather_backward_rows<ScatterShape<f32, u8, INDICES_TRUST, 256, 512, 256, 512, 8, "
+	has(&plan, "gather_backward_group<ScatterGroup<f32, u8, INDICES_TRUST, 256, 512, 128, false, "
+			   "1>");
+	assert_string_equal(plan.choice, "group 128 r4");
+	assert_int_equal(plan.grid[0], 512 / 4 * 64);
+	assert_int_equal(plan.shared_bytes, 4 * 512 * 4 + 256 * 2 + 2 * 512 * 2);
+	/* Too few rows to fill 16 bytes. */
+	p = gather(true, KILN_F32, KILN_U8, 3, 64, 256, 512);
+	plan = plan_on("sm_90", &p);
+	has(&plan, "gather_backward_rows<ScatterShape<f32, u8, INDICES_TRUST, 256, 512, 256, 512, 4, "
 			   "128, 16, 1>");
-	assert_string_equal(plan.choice, "chain 128 r8");
-	assert_int_equal(plan.grid[0], 512 / 8 * 64);
-	assert_int_equal(plan.shared_bytes, 8 * 512 * 4 + 256 * 2 + 512 * 2);
+	assert_string_equal(plan.choice, "chain 128 r4");
+	assert_int_equal(plan.grid[0], 64);
+	assert_int_equal(plan.shared_bytes, 4 * 512 * 4 + 256 * 2 + 512 * 2);
 	p = gather(true, KILN_I16, KILN_I32, 2, 3, 100000, 20000);
 	plan = plan_on("sm_90", &p);
 	/* Signs are of no account; chunks and tiles. */

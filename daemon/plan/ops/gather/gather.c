@@ -189,6 +189,9 @@ static void gather_add_list(const struct gather_problem *gather, const struct ke
 	way.load = element;
 	way.index_load = gather->index_bytes;
 	snprintf(way.name, sizeof(way.name), "list %ux%u", way.rows, way.threads);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(ways[i].name, way.name) == 0)
+			return;
 	ways[(*count)++] = way;
 }
 

@@ -12,7 +12,8 @@
 
 enum { MANY, BASE, IDX };
 
-/* Slices are the dimensions before the axis.  false: the columns of an operand do not merge. */
+/* Slices are the dimensions before the axis, of which there is one at least.  false: the columns of
+ * an operand do not merge. */
 static bool form_of(const struct index_problem *index, struct rows_form *out)
 {
 	const struct kernel_tensor *many = &index->many;
@@ -28,7 +29,7 @@ static bool form_of(const struct index_problem *index, struct rows_form *out)
 		strides[BASE][rank] = index->base.stride[k];
 		strides[IDX][rank++] = index->idx_stride[k];
 	}
-	return rank > index->axis &&
+	return index->axis > 0 && rank > index->axis &&
 		   rows_form(out, rank, shape, 3, stride, index->axis, rank - index->axis, &culprit) &&
 		   out->columns > 1;
 }

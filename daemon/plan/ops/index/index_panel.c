@@ -12,8 +12,8 @@
 #define USUAL_BYTES 73728 /* of shared memory: a multiprocessor has three blocks */
 #define LEAST_PITCH 32u
 
-/* Slices are the dimensions before the axis; operands: src, idx.  false: the columns of one do not
- * merge, or do not lie side by side in src. */
+/* Slices are the dimensions before the axis, of which there is one at least; operands: src, idx.
+ * false: the columns of one do not merge, or do not lie side by side in src. */
 static bool panel_form(const struct index_problem *index, struct rows_form *out)
 {
 	const struct kernel_tensor *dst = &index->many;
@@ -28,7 +28,7 @@ static bool panel_form(const struct index_problem *index, struct rows_form *out)
 		strides[0][rank] = index->few.stride[k];
 		strides[1][rank++] = index->idx_stride[k];
 	}
-	return rank > index->axis &&
+	return index->axis > 0 && rank > index->axis &&
 		   rows_form(out, rank, shape, 2, stride, index->axis, rank - index->axis, &culprit) &&
 		   out->columns > 1 && out->step[0] == 1;
 }
@@ -57,7 +57,7 @@ static bool make_panel(const struct kernel_problem *problem, const struct index_
 		pitch /= 2;
 	if (pitch < index->element || few < 1 || few > limits->shared_optin / pitch)
 		return false;
-	*out = (struct index_panel){.wide = pitch / index->element, .threads = 64};
+	*out = (struct index_panel){.wide = pitch / index->element, .threads = 32};
 	out->shared = (uint32_t)few * pitch;
 	out->load = panel_load(problem, index, form, pitch);
 	while (out->threads < (out->shared > USUAL_BYTES ? 1024 : 512) &&
