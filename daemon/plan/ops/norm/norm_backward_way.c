@@ -40,6 +40,7 @@ static int rows_ways(const struct norm_backward_problem *norm, const struct kern
 }
 
 #define STEP_THREADS 512
+#define STEP_THREADS_SKEWED 256 /* each has the ends to look at */
 #define STEP_HELD 4
 
 /* Puts the shape first that takes the longest steps with so many threads. */
@@ -47,10 +48,12 @@ static void prefer_steps(struct rows_shape *shapes, int count)
 {
 	int best = -1;
 
-	for (int i = 0; i < count; i++)
-		if (shapes[i].stream && shapes[i].size == STEP_THREADS && shapes[i].held <= STEP_HELD &&
+	for (int i = 0; i < count; i++) {
+		uint32_t threads = shapes[i].skewed ? STEP_THREADS_SKEWED : STEP_THREADS;
+		if (shapes[i].stream && shapes[i].size == threads && shapes[i].held <= STEP_HELD &&
 			(best < 0 || shapes[i].held > shapes[best].held))
 			best = i;
+	}
 	if (best > 0) {
 		struct rows_shape found = shapes[best];
 		memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)best);
@@ -60,8 +63,8 @@ static void prefer_steps(struct rows_shape *shapes, int count)
 
 /*
  * Rows by some blocks and columns by others: blocks of as many threads.  Rows that are read in
- * steps go first, by blocks of 512 threads: they leave room for those of the columns, and what they
- * read again is near.
+ * steps go first, by blocks of 512 threads at most: they leave room for those of the columns, and
+ * what they read again is near.
  */
 static int both_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					 struct norm_backward_way *out, int most)
