@@ -11,8 +11,9 @@
 #pragma once
 #include "common/norm_rows.cuh"
 
-/* TOGETHER rows that the same threads hold. */
-template <class SHAPE, class WITH, class PLACE, int TOGETHER>
+/* TOGETHER rows that the same threads hold.  TURN: slots whose gamma and beta are under way at a
+ * time. */
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, int TURN>
 struct NormRows {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
@@ -86,7 +87,7 @@ struct NormRows {
 			if (row.has(n))
 				store_vector<false>(n);
 		if constexpr (kept < Row::held) {
-#pragma unroll 1
+#pragma unroll(TURN)
 			for (int n = kept; n < Row::held; n++)
 				if (row.has(n))
 					store_vector<true>(n);
@@ -138,13 +139,13 @@ struct NormRows {
 	}
 };
 
-template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP>
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN>
 DEVICE void norm_held(const NormOperands<WITH, typename SHAPE::Element> &at)
 {
 	DYN_SHARED(b128, slots);
 
 	row_each<SHAPE, LOOP, i64>((at.rows + TOGETHER - 1) / TOGETHER, [&](i64 group, bool here) {
-		NormRows<SHAPE, WITH, PLACE, TOGETHER> rows(at, group * TOGETHER, here);
+		NormRows<SHAPE, WITH, PLACE, TOGETHER, TURN> rows(at, group * TOGETHER, here);
 		rows.fetch(slots);
 		if constexpr (WITH::sum)
 			rows.store_sum();
@@ -154,7 +155,7 @@ DEVICE void norm_held(const NormOperands<WITH, typename SHAPE::Element> &at)
 	});
 }
 
-template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP,
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN = 1,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_rows(
 	const T *__restrict__ x, const typename WITH::Gamma *__restrict__ gamma,
@@ -162,11 +163,11 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_rows(
 	Compute *__restrict__ mean, Compute *__restrict__ rstd, T *__restrict__ sum, Compute eps,
 	i64 rows)
 {
-	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP>(
+	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP, TURN>(
 		{x, gamma, beta, residual, y, mean, rstd, sum, eps, rows});
 }
 
-template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP,
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN = 1,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void norm_cluster(const T *__restrict__ x,
@@ -177,6 +178,6 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads)
 												 Compute *__restrict__ rstd, T *__restrict__ sum,
 												 Compute eps, i64 rows)
 {
-	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP>(
+	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP, TURN>(
 		{x, gamma, beta, residual, y, mean, rstd, sum, eps, rows});
 }

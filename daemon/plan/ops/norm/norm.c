@@ -177,7 +177,7 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	else if (stream)
 		plan_print(&id, ", %s>", loop ? "true" : "false");
 	else
-		plan_print(&id, ", %u, %s>", way->together, loop ? "true" : "false");
+		norm_print_held(&id, way, loop);
 	norm_pass_operands(norm, out);
 	return plan_check_name(&id, out, error);
 }

@@ -80,6 +80,7 @@ struct norm_place norm_place(const struct norm_problem *norm);
 struct norm_way {
 	struct rows_shape shape;
 	uint32_t together; /* rows that the same threads hold */
+	uint32_t turn;     /* not 0: slots whose gamma and beta are under way at a time, else 1 */
 	uint32_t each;     /* not 0: the row is wrapped, and threads take so many one after another */
 	bool wide;         /* wrapped: gamma and beta wait as numbers to compute with */
 	uint32_t stages;   /* not 0: blocks stay, and rows come into a ring of so many places */
@@ -114,8 +115,10 @@ void norm_offer_rings(struct norm_ways *ways, bool clusters);
 uint32_t norm_ring_bytes(const struct norm_way *way, uint32_t stages);
 uint32_t norm_ring_blocks(const struct norm_way *way, const struct kernel_limits *limits);
 
-/* "rows 128x2 r1 t2", "wrap 32x4 r8 e1", "ring4 512x8 s3": unique. */
+/* "rows 128x2 r1 t2", "slots 512x8/8 r1 u2", "wrap 32x4 r8 e1", "ring4 512x8 s3": unique. */
 void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX]);
+/* ", 2, false>", ", 1, false, 4>": of rows that threads hold. */
+void norm_print_held(struct plan_text *id, const struct norm_way *way, bool loop);
 /* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
  * loop. */
 bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,

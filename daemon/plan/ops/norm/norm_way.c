@@ -79,6 +79,22 @@ static void offer_shapes(struct norm_ways *ways, const struct rows_shape *shapes
 		norm_keep(ways, &(struct norm_way){.shape = shapes[i], .together = together});
 }
 
+/* Gamma and beta of slots come from the L2 cache while nothing else is to do: several at a time
+ * wait less, and take more registers. */
+static void offer_turns(struct norm_ways *ways)
+{
+	int count = ways->count, offered = 0;
+
+	for (int i = 0; i < count && offered < 6; i++) {
+		struct norm_way way = ways->way[i];
+		if (way.each || way.stages || way.shape.stream || way.shape.skewed || way.shape.slots < 4)
+			continue;
+		for (way.turn = 2; way.turn <= 4; way.turn *= 2)
+			norm_keep(ways, &way);
+		offered++;
+	}
+}
+
 void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
 			   struct norm_ways *ways)
 {
@@ -108,6 +124,8 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 		count = rows_shapes(&norm->form, &need, limits, shapes, NORM_MAX_WAYS);
 		offer_shapes(ways, shapes, count, together, 6);
 	}
+	if (need.along && wide)
+		offer_turns(ways);
 	if (crowded)
 		norm_offer_wraps(ways);
 	if (wide)
@@ -133,6 +151,8 @@ void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX])
 	text.used = strlen(name);
 	if (way->together > 1)
 		plan_print(&text, " t%u", way->together);
+	if (way->turn)
+		plan_print(&text, " u%u", way->turn);
 }
 
 bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
