@@ -71,7 +71,8 @@ cp -R kernel_src "$tree/"
 rm -f "$tree/kernel_src/CMakeLists.txt"
 cp tests/gpu/run.sh "$tree/tests/gpu/"
 cp tests/soak/run.sh "$tree/tests/soak/"
-cp tests/bench/torch_times.py tests/bench/torch_shapes.py "$tree/tests/bench/"
+cp tests/bench/torch_times.py tests/bench/torch_operators.py tests/bench/liger_operators.py \
+	tests/bench/torch_shapes.py "$tree/tests/bench/"
 if [ -d examples/data ]; then
 	mkdir -p "$tree/examples"
 	cp -R examples/data "$tree/examples/"

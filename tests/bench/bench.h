@@ -221,6 +221,7 @@ struct bench_result {
 	double micros, wall; /* wall 0: not measured */
 	double copy, ratio, target;
 	double eager, compiled;    /* PyTorch; 0: not measured */
+	double liger;              /* likewise */
 	int64_t registers, spills; /* -1: not known */
 	double compile_s;
 	char wrong[400]; /* "" or what is wrong */

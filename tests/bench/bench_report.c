@@ -1,6 +1,6 @@
 /*
  * bench_report.c: lines of tables, figures as JSON, and totals.  A time that is missed is marked
- * where it stands: "low" behind a ratio below its target, SLOWER where PyTorch was faster.
+ * where it stands: "low" behind a ratio below its target, SLOWER where PyTorch or Liger was faster.
  */
 #include "bench.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MOST_OPS 32
+#define MOST_OPS 128
 #define MOST_GAINS 1024
 #define GAIN 0.01 /* less is noise */
 #define DRAWN_TARGET 0.85
@@ -54,24 +54,25 @@ static struct total *total_of(const char *op)
 	return &totals->ops[totals->count - 1];
 }
 
-/* ---- What PyTorch took: lines "name TAB eager TAB compiled"; the last of a name counts ---- */
+/* ---- Others: lines "name TAB eager TAB compiled TAB liger"; the last of a name counts ---- */
 
 static void read_torch(const char *path, struct bench_result *result)
 {
 	char line[400];
 	FILE *file = path ? fopen(path, "r") : NULL;
 
-	result->eager = result->compiled = 0;
+	result->eager = result->compiled = result->liger = 0;
 	while (file && fgets(line, sizeof(line), file)) {
-		double eager, compiled;
+		double eager, compiled, liger;
 		char *tab = strchr(line, '\t');
 		if (!tab)
 			continue;
 		*tab = 0;
 		if (strcmp(line, result->group->c->name) == 0 &&
-			sscanf(tab + 1, "%lf\t%lf", &eager, &compiled) == 2) {
+			sscanf(tab + 1, "%lf\t%lf\t%lf", &eager, &compiled, &liger) == 3) {
 			result->eager = eager;
 			result->compiled = compiled;
+			result->liger = liger;
 		}
 	}
 	if (file)
@@ -91,7 +92,8 @@ static void complete(const struct bench_options *options, struct bench_result *r
 static bool is_slower(const struct bench_result *result)
 {
 	return (result->eager > 0 && result->eager < result->micros) ||
-		   (result->compiled > 0 && result->compiled < result->micros);
+		   (result->compiled > 0 && result->compiled < result->micros) ||
+		   (result->liger > 0 && result->liger < result->micros);
 }
 
 static bool is_low(const struct bench_result *result)
@@ -138,10 +140,11 @@ static void write_json(const struct bench_options *options, const struct bench_r
 			", \"own\": %s, \"us\": %.3f, \"memcpy_us\": %.3f, \"vector_us\": %.3f, "
 			"\"ratio\": %.4f, \"target\": %.2f, \"bytes\": %" PRIu64 ", \"registers\": %" PRId64
 			", \"spills\": %" PRId64
-			", \"torch_us\": %.2f, \"torch_compile_us\": %.2f, \"wall_us\": %.2f",
+			", \"torch_us\": %.2f, \"torch_compile_us\": %.2f, \"liger_us\": %.2f, "
+			"\"wall_us\": %.2f",
 			own ? "true" : "false", r->micros, r->copies.memcpy_us, r->copies.vectors_us, r->ratio,
 			r->target, bench_bytes(r->group->c, &r->item->plan), r->registers, r->spills, r->eager,
-			r->compiled, r->wall);
+			r->compiled, r->liger, r->wall);
 	if (r->wrong[0])
 		print_text(json, "wrong", r->wrong);
 	fprintf(json, "}\n");
@@ -159,8 +162,8 @@ void bench_report_head(const struct bench_options *options)
 			   "times", "ratio", "generic");
 		return;
 	}
-	printf("%8s %8s %8s %6s %5s %5s %6s %8s %8s", "kiln us", "memcpy", "vectors", "ratio", "want",
-		   "", "TB/s", "torch", "compile");
+	printf("%8s %8s %8s %6s %5s %5s %6s %8s %8s %8s", "kiln us", "memcpy", "vectors", "ratio",
+		   "want", "", "TB/s", "torch", "compile", "liger");
 	if (options->mode == BENCH_DAEMON)
 		printf(" %8s", "a call");
 	printf("  case, how\n");
@@ -216,6 +219,7 @@ void bench_report(const struct bench_options *options, struct bench_result *resu
 	printf(" %6.2f", (double)bench_bytes(c, &result->item->plan) / result->micros / 1e6);
 	print_time(result->eager);
 	print_time(result->compiled);
+	print_time(result->liger);
 	if (options->mode == BENCH_DAEMON)
 		print_time(result->wall);
 	printf("  %s%s, %s\n", is_slower(result) ? "SLOWER " : "", c->name, name_of(result->item));
@@ -315,7 +319,8 @@ void bench_report_choices(const struct bench_options *options, struct bench_resu
 	printf("%s\n  copy %.1f us (memcpy %.1f, vectors %.1f), want %.2f", c->name, results[0].copy,
 		   results[0].copies.memcpy_us, results[0].copies.vectors_us, results[0].target);
 	if (results[0].eager > 0 || results[0].compiled > 0)
-		printf(", torch %.1f, torch.compile %.1f", results[0].eager, results[0].compiled);
+		printf(", torch %.1f, torch.compile %.1f, Liger %.1f", results[0].eager,
+			   results[0].compiled, results[0].liger);
 	printf("; own %.3f, best %.3f\n", own_ratio, results[0].wrong[0] ? 0 : results[0].ratio);
 	for (int i = 0; i < number; i++) {
 		const struct bench_result *r = &results[i];

@@ -7,7 +7,7 @@
 #                       [--generic] [--copies] [--ops LIST] [--device NAME] [--soak SECONDS]
 #
 # --quick       small cases only, fewer repetitions, small examples
-# --bench       times every case beside a copy, and beside PyTorch where python3 has it
+# --bench       times every case beside a copy, and beside PyTorch and Liger-Kernel where python3 has them
 # --only-bench  that alone
 # --tune-report times all candidates of every case, and nothing else
 # --generic     runs the list of cases by the generic kernels, times them beside the planner's own,
@@ -353,10 +353,12 @@ kernels() {
 }
 
 run_torch() {
-	echo "-- PyTorch"
+	liger=
+	python3 -c 'import liger_kernel' 2>/dev/null && liger=--liger
+	echo "-- PyTorch${liger:+ and Liger-Kernel}"
 	"$bin/bench_kernels" --list $quick $ops >"$work/list"
 	limited $((torch_seconds + 60)) python3 "$root/tests/bench/torch_times.py" \
-		--seconds "$torch_seconds" <"$work/list" >"$work/torch" 2>"$work/torch.err"
+		--seconds "$torch_seconds" $liger <"$work/list" >"$work/torch" 2>"$work/torch.err"
 	grep '^torch_times' "$work/torch.err" | tail -n 12
 	[ -z "${OUT:-}" ] || cp "$work/torch" "$OUT/torch.tsv"
 	torch=$work/torch
