@@ -202,6 +202,12 @@ have_hiredis || apt_install libhiredis-dev ||
 if [ $want_tests = 1 ] && ! have strace; then
 	apt_install strace || say "strace is missing: the test that watches system calls is skipped"
 fi
+# Tests leave out what is not here: completion is tried in these shells, and mandoc reads manuals.
+for shell in zsh fish mandoc; do
+	if [ $want_tests = 1 ] && ! have $shell; then
+		apt_install $shell || say "$shell is missing: it is not tried"
+	fi
+done
 # One test compares the kernels of all compilers that are here.  Of a package that it does not know
 # apt would take the name for a pattern, because of the "+".
 add_compiler() {

@@ -2,6 +2,7 @@
  * args.c: reads the command line by the tables of commands and options.
  */
 #include "failure.h"
+#include "nearest.h"
 #include "values.h"
 
 #include <stdio.h>
@@ -75,6 +76,23 @@ static int keep_value(struct cli *cli, int option, const char *value)
 	return CLI_OK;
 }
 
+static int refuse_option(const struct cli *cli, const char *name, size_t length)
+{
+	const struct cli_option *options = cli->command ? cli_options(cli->command) : NULL;
+	struct nearest nearest = nearest_to(name, length);
+	char meant[NEAREST_WORDS_MAX];
+	for (; options && options->name; options++)
+		nearest_try(&nearest, options->name);
+	for (const struct cli_option *global = cli_global_options; global->name; global++)
+		nearest_try(&nearest, global->name);
+	nearest_words(&nearest, "--", meant);
+	return cli->command
+			   ? cli_usage("--%.*s is no option of 'kiln %s'%s; see 'kiln help %s'", (int)length,
+						   name, cli->command->name, meant, cli->command->name)
+			   : cli_usage("--%.*s is no global option%s; see 'kiln help'", (int)length, name,
+						   meant);
+}
+
 static int parse_option(struct cli *cli, char **argv, int *at)
 {
 	const char *name = argv[*at] + 2;
@@ -87,10 +105,7 @@ static int parse_option(struct cli *cli, char **argv, int *at)
 	const char *value = "", *next = argv[*at + 1];
 
 	if (own < 0 && global < 0)
-		return cli->command
-				   ? cli_usage("--%.*s is no option of 'kiln %s'; see 'kiln help %s'", (int)length,
-							   name, cli->command->name, cli->command->name)
-				   : cli_usage("--%.*s is no global option; see 'kiln help'", (int)length, name);
+		return refuse_option(cli, name, length);
 	option = own >= 0 ? &options[own] : &cli_global_options[global];
 	bool optional = option->value && option->value[0] == '[';
 	if (equals) {
@@ -111,10 +126,37 @@ const struct cli_command *cli_find(const struct cli *cli, const char *first, con
 	char name[64];
 
 	snprintf(name, sizeof(name), second ? "%s %s" : "%s", first, second);
-	for (const struct cli_command *const *command = cli->commands; *command; command++)
-		if (!strcmp((*command)->name, name))
-			return *command;
+	for (const struct cli_group *group = cli->groups; group->title; group++)
+		for (const struct cli_command *const *command = group->commands; *command; command++)
+			if (!strcmp((*command)->name, name))
+				return *command;
 	return NULL;
+}
+
+/* One word is no command, or with a second one (else NULL) no command of a group. */
+int cli_no_command(const struct cli *cli, const char *first, const char *second)
+{
+	bool grouped = second && cli_find(cli, first, "ls");
+	const char *word = grouped ? second : first;
+	struct nearest nearest = nearest_to(word, strlen(word));
+	char meant[NEAREST_WORDS_MAX], names[64];
+	for (const struct cli_group *group = cli->groups; group->title; group++)
+		for (const struct cli_command *const *command = group->commands; *command; command++) {
+			const char *name = (*command)->name, *space = strchr(name, ' ');
+			size_t length = space ? (size_t)(space - name) : strlen(name);
+			bool inside = space && !strncmp(name, first, length) && !first[length];
+			snprintf(names, sizeof(names), "%.*s", (int)length, name);
+			if (!grouped)
+				nearest_try(&nearest, names);
+			else if (inside)
+				nearest_try(&nearest, space + 1);
+		}
+	if (!grouped)
+		return cli_usage("'%s' is no command%s; see 'kiln help'", first,
+						 nearest_words(&nearest, "", meant));
+	snprintf(names, sizeof(names), "%s ", first);
+	return cli_usage("'%s' is no command of 'kiln %s'%s; 'kiln help %s' lists them", second, first,
+					 nearest_words(&nearest, names, meant), first);
 }
 
 /* Finds the command named by argv[*at], and by the word after it for commands of two words. */
@@ -138,17 +180,14 @@ static int parse_command(struct cli *cli, char **argv, int *at)
 	}
 	if (cli->command)
 		return CLI_OK;
-	if (cli_find(cli, first, "ls"))
-		return cli_usage("'%s' is no command of 'kiln %s'; 'kiln help %s' lists them", second,
-						 first, first);
-	return cli_usage("'%s' is no command; see 'kiln help'", first);
+	return cli_no_command(cli, first, second);
 }
 
-int cli_parse(const struct cli_command *const *commands, int argc, char **argv, struct cli *cli)
+int cli_parse(const struct cli_group *groups, int argc, char **argv, struct cli *cli)
 {
 	bool options = true;
 
-	*cli = (struct cli){.commands = commands, .autostart = -1};
+	*cli = (struct cli){.groups = groups, .autostart = -1};
 	for (int i = 1; i < argc; i++) {
 		int status = CLI_OK;
 		if (options && !strcmp(argv[i], "--"))

@@ -43,6 +43,11 @@ enum {
 	CLI_ON_DEVICE = 2 | CLI_STARTS /* and works on a device of the daemon */
 };
 
+/* A line that can be typed as it is, and what it gives. */
+struct cli_example {
+	const char *line, *what; /* NULL ends a list */
+};
+
 struct cli;
 struct cli_command {
 	const char *name; /* "cache ls" has two words */
@@ -56,10 +61,17 @@ struct cli_command {
 	int flags;                        /* CLI_STARTS, CLI_ON_DEVICE */
 	/* Puts options that come from elsewhere before its own; NULL: there are none. */
 	const struct cli_option *(*merge)(const struct cli_option *own);
+	const struct cli_example *examples;
+};
+
+/* Commands that stand together in `kiln help`. */
+struct cli_group {
+	const char *title;                         /* NULL ends a list */
+	const struct cli_command *const *commands; /* NULL ends them */
 };
 
 struct cli {
-	const struct cli_command *const *commands; /* all of them; NULL ends the list */
+	const struct cli_group *groups; /* of all commands */
 	const struct cli_command *command;
 	const char *group; /* "cache" if the line has no second word; command is then its "ls" */
 	const char *positional[CLI_MAX_POSITIONAL];
@@ -78,9 +90,11 @@ struct cli {
 extern const struct cli_option cli_global_options[];
 
 /* Reads the command line into *cli, which points into argv and commands afterwards. */
-int cli_parse(const struct cli_command *const *commands, int argc, char **argv, struct cli *cli);
+int cli_parse(const struct cli_group *groups, int argc, char **argv, struct cli *cli);
 /* All options of a command, ended by one without a name; NULL: it has none. */
 const struct cli_option *cli_options(const struct cli_command *command);
+/* Says that the line names no command, and which one it may mean; returns CLI_USAGE. */
+int cli_no_command(const struct cli *cli, const char *first, const char *second);
 /* The command of one word (second NULL) or two; NULL: there is none. */
 const struct cli_command *cli_find(const struct cli *cli, const char *first, const char *second);
 /* The option's value; "" for a flag or a left-out value; NULL: the option is not given. */

@@ -12,51 +12,29 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* In the order of `kiln help`. */
-static const struct cli_command *const cli_commands[] = {
-	&command_status,
-	&command_devices,
-	&command_ops,
-	&command_top,
-	&command_explain,
-	&command_explain_map,
-	&command_explain_raw,
-	&command_run,
-	&command_run_raw,
-	&command_run_map,
-	&command_compile,
-	&command_compile_map,
-	&command_compile_raw,
-	&command_tune,
-	&command_cache_ls,
-	&command_cache_show,
-	&command_cache_retry,
-	&command_cache_get,
-	&command_cache_table,
-	&command_cache_verify,
-	&command_cache_pin,
-	&command_cache_unpin,
-	&command_cache_trim,
-	&command_cache_clear,
-	&command_cache_export,
-	&command_cache_import,
-	&command_record,
-	&command_warm,
-	&command_key_ls,
-	&command_key_new,
-	&command_key_show,
-	&command_key_trust,
-	&command_key_distrust,
-	&command_faults_ls,
-	&command_faults_show,
-	&command_bugreport,
-	&command_debug_waits,
-	&command_debug,
-	&command_stop,
-	&command_help,
-	NULL,
+#define COMMANDS(...) ((const struct cli_command *const[]){__VA_ARGS__, NULL})
+static const struct cli_group cli_groups[] = {
+	{"The daemon",
+	 COMMANDS(&command_status, &command_top, &command_devices, &command_ops, &command_stop)},
+	{"Operators", COMMANDS(&command_run, &command_explain, &command_compile, &command_tune)},
+	{"Statements", COMMANDS(&command_run_map, &command_explain_map, &command_compile_map)},
+	{"Kernels of your own", COMMANDS(&command_run_raw, &command_explain_raw, &command_compile_raw)},
+	{"The cache",
+	 COMMANDS(&command_cache_ls, &command_cache_show, &command_cache_get, &command_cache_table,
+			  &command_cache_retry, &command_cache_verify, &command_cache_trim,
+			  &command_cache_clear, &command_cache_pin, &command_cache_unpin)},
+	{"Kernels for other hosts",
+	 COMMANDS(&command_cache_export, &command_cache_import, &command_record, &command_warm,
+			  &command_key_ls, &command_key_new, &command_key_show, &command_key_trust,
+			  &command_key_distrust)},
+	{"When something is wrong", COMMANDS(&command_faults_ls, &command_faults_show,
+										 &command_bugreport, &command_debug_waits, &command_debug)},
+	{"Help", COMMANDS(&command_help, &command_completion)},
+	{0},
 };
 
 static int print_version(const struct cli *cli)
@@ -78,7 +56,7 @@ static int dispatch(struct cli *cli)
 	if (cli->help)
 		return help_command(cli);
 	if (!cli->command)
-		return cli_usage("a command is needed; see 'kiln help'");
+		return help_groups(cli);
 	if (daemon_settle(cli) || check_settle(cli))
 		return CLI_USAGE;
 	return cli->command->handler(cli);
@@ -103,10 +81,14 @@ int main(int argc, char **argv)
 		fputs("kiln: no memory\n", stderr);
 		return CLI_FAILED;
 	}
-	status = cli_parse(cli_commands, argc, argv, &cli);
-	if (!status)
-		status = dispatch(&cli);
-	check_close(&cli);
+	if (argc > 1 && !strcmp(argv[1], "__complete")) {
+		status = completion_words(cli_groups, argc - 2, argv + 2);
+	} else {
+		status = cli_parse(cli_groups, argc, argv, &cli);
+		if (!status)
+			status = dispatch(&cli);
+		check_close(&cli);
+	}
 	if (!sink_end()) {
 		fputs("kiln: standard output cannot be written\n", stderr);
 		return status ? status : CLI_FAILED;

@@ -40,3 +40,23 @@ install(CODE "
 	configure_file(\"${CMAKE_CURRENT_LIST_DIR}/kilnd.service.in\" \"${CMAKE_BINARY_DIR}/cmake/kilnd.service\" @ONLY)")
 install(FILES ${CMAKE_BINARY_DIR}/cmake/kilnd.service ${CMAKE_CURRENT_LIST_DIR}/kilnd.socket
 	DESTINATION ${KILN_UNIT_DIR})
+
+# Manuals; and completion for shells, which the program itself writes.
+install(FILES ${CMAKE_SOURCE_DIR}/docs/man/kiln.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${CMAKE_SOURCE_DIR}/docs/man/kilnd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+if(TARGET kiln_cli AND NOT CMAKE_CROSSCOMPILING)
+	foreach(place bash:bash-completion/completions/kiln zsh:zsh/site-functions/_kiln
+			fish:fish/vendor_completions.d/kiln.fish)
+		string(REGEX MATCH "^[^:]+" shell ${place})
+		string(REGEX REPLACE "^[^:]+:" "" file ${place})
+		set(KILN_COMPLETION ${CMAKE_BINARY_DIR}/completions/${file})
+		cmake_path(GET KILN_COMPLETION PARENT_PATH directory)
+		file(MAKE_DIRECTORY ${directory})
+		add_custom_command(OUTPUT ${KILN_COMPLETION} COMMAND kiln_cli completion ${shell} > ${KILN_COMPLETION}
+			DEPENDS kiln_cli VERBATIM)
+		list(APPEND KILN_COMPLETIONS ${KILN_COMPLETION})
+		cmake_path(GET file PARENT_PATH directory)
+		install(FILES ${KILN_COMPLETION} DESTINATION ${CMAKE_INSTALL_DATADIR}/${directory})
+	endforeach()
+	add_custom_target(kiln_completions ALL DEPENDS ${KILN_COMPLETIONS})
+endif()

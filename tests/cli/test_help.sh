@@ -5,31 +5,42 @@
 prints 0 "$KILN" help <<'END'
 usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
 
-commands:
+The daemon:
   status                      what the daemon is and has done
+  top                         watch it live: calls, sessions, compiles under way; q ends
   devices                     the devices, and why one is missing
   ops                         the operators
-  top                         watch it live: calls, sessions, compiles under way; q ends
-  explain OP                  what the planner chooses, without compiling
-  explain map STATEMENT       what the planner makes of a statement
-  explain raw FILE.cu         whether the cache has a kernel of your own
+  stop                        stop the daemon, and wait until it is gone
+
+Operators:
   run OP                      run on random data or files, and verify against plain loops
-  run raw FILE.cu             run a kernel of your own; -: standard input
-  run map STATEMENT           run 'y[i] = x[i] * s' on random data or files, verified
+  explain OP                  what the planner chooses, without compiling
   compile OP                  compile into the cache, without a device
-  compile map STATEMENT       compile a statement into the cache
-  compile raw FILE.cu         compile a kernel of your own into the cache
   tune [OP]                   time the planner's candidates on the device, and keep the best
+
+Statements:
+  run map STATEMENT           run 'y[i] = x[i] * s' on random data or files, verified
+  explain map STATEMENT       what the planner makes of a statement
+  compile map STATEMENT       compile a statement into the cache
+
+Kernels of your own:
+  run raw FILE.cu             run a kernel of your own; -: standard input
+  explain raw FILE.cu         whether the cache has a kernel of your own
+  compile raw FILE.cu         compile a kernel of your own into the cache
+
+The cache:
   cache ls                    the compiled kernels
   cache show KEY              one of them; a unique beginning of the key will do
-  cache retry [KEY]           forget a failure, so that it is compiled again
   cache get KEY               its object (cubin), byte for byte
   cache table                 their registers, spills, shared memory and sizes
+  cache retry [KEY]           forget a failure, so that it is compiled again
   cache verify                read and check every row
-  cache pin KEY               never trim this one
-  cache unpin KEY             trim it like any other
   cache trim [BYTES]          remove the least recently used down to BYTES
   cache clear                 remove all that are not pinned
+  cache pin KEY               never trim this one
+  cache unpin KEY             trim it like any other
+
+Kernels for other hosts:
   cache export FILE           write kernels to a sealed file, for other hosts
   cache import FILE           take in what a trusted key has sealed
   record                      what the daemon was asked for, as a manifest for 'kiln warm'
@@ -39,13 +50,17 @@ commands:
   key show NAME               its public half, for other hosts
   key trust FILE              believe what this public key seals
   key distrust NAME           believe it no more
+
+When something is wrong:
   faults ls                   reports of device processes and compilers that ended
   faults show [REPORT]        one of them; without REPORT the newest
   bugreport [KEY]             the daemon, or a compile, in a directory to be sent
   debug waits                 who waits now, for what, of whom and since when
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
-  stop                        stop the daemon, and wait until it is gone
+
+Help:
   help [COMMAND]              this list, one command, or 'requests'
+  completion SHELL            what bash, zsh or fish needs to complete lines of kiln
 
 global options:
   --socket PATH            the daemon's socket ($KILN_SOCKET)
@@ -58,6 +73,29 @@ global options:
   --version                print the version and exit
 
 exit status: 0 fine, 1 what was asked for failed, 2 the command line is wrong
+END
+prints 0 "$KILN" <<'END'
+usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
+
+  The daemon               status, top, devices, ops, stop
+  Operators                run, explain, compile, tune
+  Statements               run map, explain map, compile map
+  Kernels of your own      run raw, explain raw, compile raw
+  The cache                cache ls, cache show, cache get, cache table,
+                           cache retry, cache verify, cache trim, cache clear,
+                           cache pin, cache unpin
+  Kernels for other hosts  cache export, cache import, record, warm, key ls,
+                           key new, key show, key trust, key distrust
+  When something is wrong  faults ls, faults show, bugreport, debug waits,
+                           debug
+  Help                     help, completion
+
+examples:
+  kiln run softmax --shape 1024x4096 --time
+  kiln explain softmax --shape 1024x4096 --target sm_90
+  kiln run map 'y[i,j] = x[i,j] * s' --shape x=8x16 --set s=2.5
+
+'kiln help' says what each does, and 'kiln help COMMAND' what it takes
 END
 "$KILN" help >"$DIR/help"
 "$KILN" --help | cmp - "$DIR/help" || fails "--help is not help"
@@ -90,6 +128,14 @@ options:
 
 operators, and the options that are not for all of them:
 
+examples:
+  # the kernel that would be taken, and the others
+  kiln explain softmax --shape 1024x4096
+  # without such a GPU
+  kiln explain softmax --shape 1024x4096 --target sm_90
+  # why the cache does not have it
+  kiln explain softmax --shape 1024x4096 --why
+
 global options: see 'kiln help'
 
 usage: kiln explain map STATEMENT [OPTION]...
@@ -107,6 +153,10 @@ options:
   --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
 
+examples:
+  # its kernel, grid and memory
+  kiln explain map 'y[i] = x[i] * s' --shape x=1000 --set s=2
+
 global options: see 'kiln help'
 
 usage: kiln explain raw FILE.cu [OPTION]...
@@ -120,6 +170,10 @@ options:
   --option OPTION          for the compiler: --option=-std=c++20, --option=--use_fast_math
   --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
+
+examples:
+  # whether it is compiled, and why not
+  kiln explain raw scale.cu --why
 
 global options: see 'kiln help'
 END
@@ -190,6 +244,10 @@ options:
   --log                    print what the compiler said
   --key                    print the text that the key is the hash of
 
+examples:
+  # the source, by the beginning of its key
+  kiln cache show 3f9a --source
+
 global options: see 'kiln help'
 END
 [ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 12 ] || fails "help cache"
@@ -198,8 +256,8 @@ END
 "$KILN" help run | grep '^usage: ' >"$DIR/usage"
 prints 0 cat "$DIR/usage" <<'END'
 usage: kiln run OP [OPTION]...
-usage: kiln run raw FILE.cu [OPTION]...
 usage: kiln run map STATEMENT [OPTION]...
+usage: kiln run raw FILE.cu [OPTION]...
 END
 "$KILN" help run raw >"$DIR/help"
 "$KILN" run raw --help | cmp - "$DIR/help" || fails "run raw --help is not help run raw"
@@ -209,8 +267,11 @@ for command in explain run compile tune; do
 		fails "help $command without the operators"
 done
 "$KILN" help cache show | grep -q '^operators' && fails "help cache show has operators"
-# Every command of the list has help of its own.
-"$KILN" help | sed -n '/^commands:/,/^$/s/^  \([a-z ]*[a-z]\).*/\1/p' | sed 's/  .*//' |
+# Every command has help of its own, and examples that can be typed as they are.
+"$KILN" help --json >"$DIR/table"
+python3 -c 'import json, sys
+for command in json.load(sys.stdin)["commands"]:
+    print(command["name"])' <"$DIR/table" |
 	while read -r name; do
 		"$KILN" help $name | grep -q "^usage: kiln $name" || echo "$name"
 	done >"$DIR/without"
@@ -221,11 +282,17 @@ kiln 0.1.0 (libkiln 0.1.0)
 END
 json 'j["version"] == j["library"] == "0.1.0"' "$KILN" --version
 
-json '[c["name"] for c in j["commands"]][:2] == ["status", "devices"]
+json '[c["name"] for c in j["commands"]][:2] == ["status", "top"]
 	and "json" in [o["name"] for o in j["global_options"]]' "$KILN" help
-[ "$("$KILN" help --json | grep -o '"arguments":' | grep -c .)" -eq \
-	"$("$KILN" help | sed -n '/^commands:/,/^$/p' | grep -c '^  ')" ] ||
-	fails "help --json: not all"
+python3 -c 'import json, sys
+for command in json.load(sys.stdin)["commands"]:
+    for example in command["examples"] or ["none"]:
+        print(example["line"].split(" > ")[0])' <"$DIR/table" >"$DIR/examples" ||
+	fails "a command without examples"
+while IFS= read -r line; do
+	sh -c "${line%% *}() { \"\$KILN\" \"\$@\" --help; }; $line" >/dev/null 2>"$DIR/err" ||
+		fails "the example '$line': $(cat "$DIR/err")"
+done <"$DIR/examples"
 json '[c["name"] for c in j["commands"]] == ["cache show"]
 	and j["commands"][0]["arguments"] == "KEY"
 	and [o["name"] for o in j["commands"][0]["options"]] == ["source", "log", "key"]' \

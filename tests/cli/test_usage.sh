@@ -10,11 +10,19 @@ wrong() {
 	prints 2 "$KILN" "$@" <"$DIR/sentence"
 }
 
-wrong "a command is needed; see 'kiln help'"
 wrong "'frob' is no command; see 'kiln help'" frob
 wrong "'frob' is no command of 'kiln cache'; 'kiln help cache' lists them" cache frob
 wrong "--bogus is no option of 'kiln status'; see 'kiln help status'" status --bogus
 wrong "--bogus is no global option; see 'kiln help'" --bogus status
+wrong "'stauts' is no command (did you mean 'status'?); see 'kiln help'" stauts
+wrong "'cahce' is no command (did you mean 'cache'?); see 'kiln help'" cahce ls
+wrong "'sl' is no command of 'kiln cache' (did you mean 'cache ls'?); 'kiln help cache' lists \
+them" cache sl
+wrong "--jsno is no option of 'kiln status' (did you mean '--json'?); see 'kiln help status'" \
+	status --jsno
+wrong "--sokcet is no global option (did you mean '--socket'?); see 'kiln help'" --sokcet=x status
+wrong "run 'sofmtax': there is no operator of that name (did you mean 'softmax'?); 'kiln ops' \
+lists those there are" run sofmtax
 wrong "'-x' is no option; see 'kiln help'" status -x
 wrong "'extra' is one argument too many for 'kiln status'; usage: kiln status" status extra
 wrong "'kiln run' needs more arguments; usage: kiln run OP; see 'kiln help run'" run

@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	argv[argc] = NULL;
 	stderr = mine;
 	print_nothing(mine);
-	int status = cli_parse(cli_commands, argc, argv, &cli);
+	int status = cli_parse(cli_groups, argc, argv, &cli);
 	check_said(mine, status, false);
 	if (status == CLI_OK && cli.command && !cli.help)
 		check_problem(mine, &cli);

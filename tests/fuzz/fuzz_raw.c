@@ -156,7 +156,7 @@ static int read_all(struct cli *cli, int argc, char **argv)
 	static struct raw_run run;
 	int status;
 	memset(&run, 0, sizeof(run));
-	status = cli_parse(cli_commands, argc, argv, cli);
+	status = cli_parse(cli_groups, argc, argv, cli);
 	if (status == CLI_OK && cli->command && !cli->help)
 		status = check_settle(cli);
 	if (status != CLI_OK || cli->help || !cli->command || strcmp(cli->command->name, "run raw"))

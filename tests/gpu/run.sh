@@ -7,7 +7,7 @@
 #                       [--generic] [--copies] [--ops LIST] [--device NAME] [--soak SECONDS]
 #
 # --quick       small cases only, fewer repetitions, small examples
-# --bench       times every case beside a copy, and beside PyTorch and Liger-Kernel where python3 has them
+# --bench       times every case beside a copy, PyTorch and Liger-Kernel, where python3 has them
 # --only-bench  that alone
 # --tune-report times all candidates of every case, and nothing else
 # --generic     runs the list of cases by the generic kernels, times them beside the planner's own,

@@ -35,6 +35,15 @@ if [ -x "$prefix/bin/kilnd" ]; then
 	grep -qx "ExecStart=$prefix/bin/kilnd" "$prefix/share/systemd/user/kilnd.service"
 	[ -f "$prefix/share/systemd/user/kilnd.socket" ]
 fi
+if [ -x "$prefix/bin/kiln" ]; then
+	for file in man/man1/kiln.1 man/man8/kilnd.8 bash-completion/completions/kiln \
+		zsh/site-functions/_kiln fish/vendor_completions.d/kiln.fish; do
+		[ -s "$prefix/share/$file" ] || {
+			echo "share/$file is not installed"
+			exit 1
+		}
+	done
+fi
 [ -L "$libdir/libkiln.so" ] && [ -L "$libdir/libkiln.so.0" ]
 
 echo "find_package"

@@ -215,6 +215,15 @@ static const struct cli_option bugreport_options[] = {
 	{0},
 };
 
-const struct cli_command command_bugreport = {
-	"bugreport", cli_bugreport,    "[KEY]", "the daemon, or a compile, in a directory to be sent",
-	{0, 1},      bugreport_options};
+static const struct cli_example bugreport_examples[] = {
+	{"kiln bugreport --output report", "all of the daemon that a maintainer asks for"},
+	{"kiln bugreport 3f9a", "one kernel, to be compiled elsewhere"},
+	{0}};
+
+const struct cli_command command_bugreport = {"bugreport",
+											  cli_bugreport,
+											  "[KEY]",
+											  "the daemon, or a compile, in a directory to be sent",
+											  {0, 1},
+											  bugreport_options,
+											  .examples = bugreport_examples};

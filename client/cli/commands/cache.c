@@ -182,12 +182,37 @@ static const struct cli_option get_options[] = {
 	{0},
 };
 
-const struct cli_command command_cache_ls = {"cache ls", cli_cache_ls, "", "the compiled kernels",
-											 {0, 0},     ls_options};
+static const struct cli_example cache_ls_examples[] = {
+	{"kiln cache ls --sort hits --limit 10", "the ten that are asked for most"},
+	{"kiln cache ls --failed", "compiles that failed, and are remembered"},
+	{0}};
 
-const struct cli_command command_cache_show = {
-	"cache show", cli_cache_show, "KEY", "one of them; a unique beginning of the key will do",
-	{1, 1},       show_options};
+const struct cli_command command_cache_ls = {"cache ls",
+											 cli_cache_ls,
+											 "",
+											 "the compiled kernels",
+											 {0, 0},
+											 ls_options,
+											 .examples = cache_ls_examples};
 
-const struct cli_command command_cache_get = {
-	"cache get", cli_cache_get, "KEY", "its object (cubin), byte for byte", {1, 1}, get_options};
+static const struct cli_example cache_show_examples[] = {
+	{"kiln cache show 3f9a --source", "the source, by the beginning of its key"}, {0}};
+
+const struct cli_command command_cache_show = {"cache show",
+											   cli_cache_show,
+											   "KEY",
+											   "one of them; a unique beginning of the key will do",
+											   {1, 1},
+											   show_options,
+											   .examples = cache_show_examples};
+
+static const struct cli_example cache_get_examples[] = {
+	{"kiln cache get 3f9a --output softmax.cubin", "for cuobjdump"}, {0}};
+
+const struct cli_command command_cache_get = {"cache get",
+											  cli_cache_get,
+											  "KEY",
+											  "its object (cubin), byte for byte",
+											  {1, 1},
+											  get_options,
+											  .examples = cache_get_examples};

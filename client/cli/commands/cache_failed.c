@@ -83,6 +83,13 @@ static const struct cli_option retry_options[] = {
 	{0},
 };
 
-const struct cli_command command_cache_retry = {
-	"cache retry", cli_cache_retry, "[KEY]", "forget a failure, so that it is compiled again",
-	{0, 1},        retry_options};
+static const struct cli_example cache_retry_examples[] = {
+	{"kiln cache retry --all", "after the compiler was mended"}, {0}};
+
+const struct cli_command command_cache_retry = {"cache retry",
+												cli_cache_retry,
+												"[KEY]",
+												"forget a failure, so that it is compiled again",
+												{0, 1},
+												retry_options,
+												.examples = cache_retry_examples};

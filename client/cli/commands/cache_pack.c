@@ -101,10 +101,22 @@ static const struct cli_option export_options[] = {
 	{0},
 };
 
-const struct cli_command command_cache_export = {
-	"cache export", cli_cache_export, "FILE", "write kernels to a sealed file, for other hosts",
-	{1, 1},         export_options};
+static const struct cli_example cache_export_examples[] = {
+	{"kiln cache export fleet.kpack --key build-host", "all kernels, sealed by this key"}, {0}};
+
+const struct cli_command command_cache_export = {"cache export",
+												 cli_cache_export,
+												 "FILE",
+												 "write kernels to a sealed file, for other hosts",
+												 {1, 1},
+												 export_options,
+												 .examples = cache_export_examples};
+
+static const struct cli_example cache_import_examples[] = {
+	{"kiln cache import fleet.kpack", "what a trusted key has sealed"}, {0}};
 
 const struct cli_command command_cache_import = {
-	"cache import", cli_cache_import, "FILE", "take in what a trusted key has sealed", {1, 1},
-	NULL,           CLI_STARTS};
+	"cache import", cli_cache_import,
+	"FILE",         "take in what a trusted key has sealed",
+	{1, 1},         NULL,
+	CLI_STARTS,     .examples = cache_import_examples};

@@ -287,6 +287,13 @@ static const struct cli_option table_options[] = {
 	{0},
 };
 
-const struct cli_command command_cache_table = {
-	"cache table", cli_cache_table, "", "their registers, spills, shared memory and sizes",
-	{0, 0},        table_options};
+static const struct cli_example cache_table_examples[] = {
+	{"kiln cache table --op softmax --sort registers", "the largest first"}, {0}};
+
+const struct cli_command command_cache_table = {"cache table",
+												cli_cache_table,
+												"",
+												"their registers, spills, shared memory and sizes",
+												{0, 0},
+												table_options,
+												.examples = cache_table_examples};

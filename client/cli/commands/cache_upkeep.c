@@ -177,15 +177,35 @@ static const struct cli_option trim_options[] = {
 	{0},
 };
 
+static const struct cli_example cache_pin_examples[] = {
+	{"kiln cache pin 3f9a", "by the beginning of its key"}, {0}};
+
 const struct cli_command command_cache_pin = {
-	"cache pin", set_pin, "KEY", "never trim this one", {1, 1}};
+	"cache pin", set_pin, "KEY", "never trim this one", {1, 1}, .examples = cache_pin_examples};
 
-const struct cli_command command_cache_unpin = {
-	"cache unpin", set_pin, "KEY", "trim it like any other", {1, 1}};
+static const struct cli_example cache_unpin_examples[] = {
+	{"kiln cache unpin 3f9a", "by the beginning of its key"}, {0}};
 
-const struct cli_command command_cache_trim = {
-	"cache trim", cli_cache_trim, "[BYTES]", "remove the least recently used down to BYTES",
-	{0, 1},       trim_options};
+const struct cli_command command_cache_unpin = {"cache unpin", set_pin,
+												"KEY",         "trim it like any other",
+												{1, 1},        .examples = cache_unpin_examples};
+
+static const struct cli_example cache_trim_examples[] = {
+	{"kiln cache trim 200M", "down to 200 MB"},
+	{"kiln cache trim --older-than 30d --dry-run", "what a month without use would cost"},
+	{0}};
+
+const struct cli_command command_cache_trim = {"cache trim",
+											   cli_cache_trim,
+											   "[BYTES]",
+											   "remove the least recently used down to BYTES",
+											   {0, 1},
+											   trim_options,
+											   .examples = cache_trim_examples};
+
+static const struct cli_example cache_clear_examples[] = {
+	{"kiln cache clear", "all but what is pinned"}, {0}};
 
 const struct cli_command command_cache_clear = {"cache clear", cli_cache_clear, "",
-												"remove all that are not pinned"};
+												"remove all that are not pinned",
+												.examples = cache_clear_examples};

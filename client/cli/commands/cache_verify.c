@@ -247,5 +247,13 @@ static const struct cli_option verify_options[] = {
 	{0},
 };
 
-const struct cli_command command_cache_verify = {
-	"cache verify", cli_cache_verify, "", "read and check every row", {0, 0}, verify_options};
+static const struct cli_example cache_verify_examples[] = {
+	{"kiln cache verify --recompile 5%", "and compile a sample again"}, {0}};
+
+const struct cli_command command_cache_verify = {"cache verify",
+												 cli_cache_verify,
+												 "",
+												 "read and check every row",
+												 {0, 0},
+												 verify_options,
+												 .examples = cache_verify_examples};

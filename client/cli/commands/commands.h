@@ -15,9 +15,15 @@ extern const struct cli_command command_status, command_devices, command_ops, co
 	command_cache_trim, command_cache_clear, command_cache_export, command_cache_import,
 	command_record, command_warm, command_key_ls, command_key_new, command_key_show,
 	command_key_trust, command_key_distrust, command_faults_ls, command_faults_show,
-	command_bugreport, command_debug_waits, command_debug, command_stop, command_help;
+	command_bugreport, command_debug_waits, command_debug, command_stop, command_help,
+	command_completion;
 
 /* --help: explains the command that the line names, or all. */
 int help_command(struct cli *cli);
+/* `kiln` alone: the groups of commands, and examples. */
+int help_groups(const struct cli *cli);
+/* Prints the words that may come next on a line, a tab and what they mean.  The last of words is
+ * what has been typed of it. */
+int completion_words(const struct cli_group *groups, int count, char **words);
 
 #endif

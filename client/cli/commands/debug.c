@@ -107,5 +107,12 @@ static int cli_debug(struct cli *cli)
 
 /* ---- The command ---- */
 
-const struct cli_command command_debug = {
-	"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", {1, 3}};
+static const struct cli_example debug_examples[] = {
+	{"kiln debug delay-compile 500", "each compile begins half a second later"}, {0}};
+
+const struct cli_command command_debug = {"debug",
+										  cli_debug,
+										  "WHAT [VALUE [VALUE]]",
+										  "what tests ask of kilnd --test-requests",
+										  {1, 3},
+										  .examples = debug_examples};

@@ -96,5 +96,9 @@ static int cli_debug_waits(struct cli *cli)
 
 /* ---- The command ---- */
 
+static const struct cli_example debug_waits_examples[] = {
+	{"kiln debug waits", "a call, its request and its deadline, a line each"}, {0}};
+
 const struct cli_command command_debug_waits = {"debug waits", cli_debug_waits, "",
-												"who waits now, for what, of whom and since when"};
+												"who waits now, for what, of whom and since when",
+												.examples = debug_waits_examples};

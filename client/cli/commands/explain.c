@@ -125,18 +125,48 @@ static const struct cli_option map_compile_options[] = {
 	{0},
 };
 
-const struct cli_command command_explain = {
-	"explain", cli_explain,     "OP",          "what the planner chooses, without compiling",
-	{1, 1},    explain_options, CLI_ON_DEVICE, cli_problem_options};
+static const struct cli_example explain_examples[] = {
+	{"kiln explain softmax --shape 1024x4096", "the kernel that would be taken, and the others"},
+	{"kiln explain softmax --shape 1024x4096 --target sm_90", "without such a GPU"},
+	{"kiln explain softmax --shape 1024x4096 --why", "why the cache does not have it"},
+	{0}};
+
+const struct cli_command command_explain = {"explain",
+											cli_explain,
+											"OP",
+											"what the planner chooses, without compiling",
+											{1, 1},
+											explain_options,
+											CLI_ON_DEVICE,
+											cli_problem_options,
+											.examples = explain_examples};
+
+static const struct cli_example explain_map_examples[] = {
+	{"kiln explain map 'y[i] = x[i] * s' --shape x=1000 --set s=2", "its kernel, grid and memory"},
+	{0}};
 
 const struct cli_command command_explain_map = {
-	"explain map", cli_explain,         "STATEMENT",  "what the planner makes of a statement",
-	{1, 1},        map_explain_options, CLI_ON_DEVICE};
+	"explain map", cli_explain,         "STATEMENT",   "what the planner makes of a statement",
+	{1, 1},        map_explain_options, CLI_ON_DEVICE, .examples = explain_map_examples};
 
-const struct cli_command command_compile = {
-	"compile", cli_compile,     "OP",          "compile into the cache, without a device",
-	{1, 1},    compile_options, CLI_ON_DEVICE, cli_problem_options};
+static const struct cli_example compile_examples[] = {
+	{"kiln compile softmax --shape 1024x4096 --target sm_90", "for a GPU that is elsewhere"}, {0}};
+
+const struct cli_command command_compile = {"compile",
+											cli_compile,
+											"OP",
+											"compile into the cache, without a device",
+											{1, 1},
+											compile_options,
+											CLI_ON_DEVICE,
+											cli_problem_options,
+											.examples = compile_examples};
+
+static const struct cli_example compile_map_examples[] = {
+	{"kiln compile map 'y[i] = x[i] * s' --shape x=1000 --set s=2 --target sm_90",
+	 "for a GPU that is elsewhere"},
+	{0}};
 
 const struct cli_command command_compile_map = {
-	"compile map", cli_compile,         "STATEMENT",  "compile a statement into the cache",
-	{1, 1},        map_compile_options, CLI_ON_DEVICE};
+	"compile map", cli_compile,         "STATEMENT",   "compile a statement into the cache",
+	{1, 1},        map_compile_options, CLI_ON_DEVICE, .examples = compile_map_examples};

@@ -72,9 +72,20 @@ static const struct cli_option faults_show_options[] = {
 	{0},
 };
 
-const struct cli_command command_faults_ls = {
-	"faults ls", cli_faults_ls, "", "reports of device processes and compilers that ended"};
+static const struct cli_example faults_ls_examples[] = {{"kiln faults ls", "the newest first"},
+														{0}};
 
-const struct cli_command command_faults_show = {
-	"faults show", cli_faults_show,    "[REPORT]", "one of them; without REPORT the newest",
-	{0, 1},        faults_show_options};
+const struct cli_command command_faults_ls = {
+	"faults ls", cli_faults_ls, "", "reports of device processes and compilers that ended",
+	.examples = faults_ls_examples};
+
+static const struct cli_example faults_show_examples[] = {
+	{"kiln faults show", "the newest, with what was in flight"}, {0}};
+
+const struct cli_command command_faults_show = {"faults show",
+												cli_faults_show,
+												"[REPORT]",
+												"one of them; without REPORT the newest",
+												{0, 1},
+												faults_show_options,
+												.examples = faults_show_examples};

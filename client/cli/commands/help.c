@@ -44,6 +44,13 @@ static void print_operator(const struct plan_op *row, const struct cli_option *o
 	putchar('\n');
 }
 
+static void print_examples(const struct cli_command *command)
+{
+	puts("\nexamples:");
+	for (const struct cli_example *example = command->examples; example->line; example++)
+		printf("  # %s\n  %s\n", example->what, example->line);
+}
+
 static void print_command(const struct cli_command *command)
 {
 	const struct cli_option *options = cli_options(command);
@@ -60,21 +67,44 @@ static void print_command(const struct cli_command *command)
 			if (!row->names)
 				print_operator(row, options);
 	}
+	print_examples(command);
 	puts("\nglobal options: see 'kiln help'");
 }
 
 static void print_commands(const struct cli *cli)
 {
-	puts("usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...\n\ncommands:");
-	for (const struct cli_command *const *at = cli->commands; *at; at++) {
-		const struct cli_command *command = *at;
-		char left[48];
-		snprintf(left, sizeof(left), "%s %s", command->name, command->usage);
-		printf("  %-27s %s\n", left, command->help);
+	puts("usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...");
+	for (const struct cli_group *group = cli->groups; group->title; group++) {
+		printf("\n%s:\n", group->title);
+		for (const struct cli_command *const *at = group->commands; *at; at++) {
+			char left[48];
+			snprintf(left, sizeof(left), "%s %s", (*at)->name, (*at)->usage);
+			printf("  %-27s %s\n", left, (*at)->help);
+		}
 	}
 	puts("\nglobal options:");
 	print_options(cli_global_options);
 	puts("\nexit status: 0 fine, 1 what was asked for failed, 2 the command line is wrong");
+}
+
+int help_groups(const struct cli *cli)
+{
+	puts("usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...\n");
+	for (const struct cli_group *group = cli->groups; group->title; group++) {
+		int column = printf("  %-24s", group->title);
+		for (const struct cli_command *const *at = group->commands; *at; at++) {
+			if (column + 2 + (int)strlen((*at)->name) > 80)
+				column = printf("\n%26s", "") - 1;
+			column += printf(" %s%s", (*at)->name, at[1] ? "," : "");
+		}
+		putchar('\n');
+	}
+	puts("\nexamples:\n"
+		 "  kiln run softmax --shape 1024x4096 --time\n"
+		 "  kiln explain softmax --shape 1024x4096 --target sm_90\n"
+		 "  kiln run map 'y[i,j] = x[i,j] * s' --shape x=8x16 --set s=2.5\n\n"
+		 "'kiln help' says what each does, and 'kiln help COMMAND' what it takes");
+	return CLI_OK;
 }
 
 /* ---- As JSON ---- */
@@ -92,46 +122,59 @@ static void write_options(const char *name, const struct cli_option *options)
 	json_list_end();
 }
 
-static void write_command(const struct cli_command *command)
+static void write_command(const struct cli_group *group, const struct cli_command *command)
 {
 	json_item_begin();
 	json_string("name", command->name);
+	json_string("group", group->title);
 	json_string("arguments", command->usage);
 	json_string("help", command->help);
 	write_options("options", cli_options(command));
+	json_list_begin("examples");
+	for (const struct cli_example *example = command->examples; example->line; example++) {
+		json_item_begin();
+		json_string("line", example->line);
+		json_string("what", example->what);
+		json_item_end();
+	}
+	json_list_end();
 	json_item_end();
 }
 
 /* ---- What is asked for ---- */
 
-/* Explains the command of these words; one word stands for all commands that begin with it, too. */
+/* One word stands for all commands that begin with it. */
+static bool is_asked_for(const struct cli_command *command, const char *first, const char *second)
+{
+	size_t length = strlen(first);
+	if (strncmp(command->name, first, length) != 0)
+		return false;
+	const char *rest = command->name + length;
+	return second ? rest[0] == ' ' && !strcmp(rest + 1, second) : !rest[0] || rest[0] == ' ';
+}
+
 static int help_about(const struct cli *cli, const char *first, const char *second)
 {
-	const struct cli_command *only = second ? cli_find(cli, first, second) : NULL;
-	size_t length = strlen(first);
 	int found = 0;
 
-	for (const struct cli_command *const *at = cli->commands; *at; at++) {
-		const struct cli_command *command = *at;
-		bool begins = !strncmp(command->name, first, length) &&
-					  (command->name[length] == ' ' || !command->name[length]);
-		if (second ? command != only : !begins)
-			continue;
-		if (!found++ && cli->json) {
-			json_begin();
-			json_list_begin("commands");
+	for (const struct cli_group *group = cli->groups; group->title; group++)
+		for (const struct cli_command *const *at = group->commands; *at; at++) {
+			if (!is_asked_for(*at, first, second))
+				continue;
+			if (!found++ && cli->json) {
+				json_begin();
+				json_list_begin("commands");
+			}
+			if (cli->json) {
+				write_command(group, *at);
+				continue;
+			}
+			if (found > 1)
+				putchar('\n');
+			print_command(*at);
 		}
-		if (cli->json) {
-			write_command(command);
-			continue;
-		}
-		if (found > 1)
-			putchar('\n');
-		print_command(command);
-	}
 	if (!found)
-		return cli_usage("'%s%s%s' is no command; see 'kiln help'", first, second ? " " : "",
-						 second ? second : "");
+		return cli_no_command(cli, first, second);
 	if (cli->json) {
 		json_list_end();
 		json_end();
@@ -147,8 +190,9 @@ static int help_all(const struct cli *cli)
 	}
 	json_begin();
 	json_list_begin("commands");
-	for (const struct cli_command *const *at = cli->commands; *at; at++)
-		write_command(*at);
+	for (const struct cli_group *group = cli->groups; group->title; group++)
+		for (const struct cli_command *const *at = group->commands; *at; at++)
+			write_command(group, *at);
 	json_list_end();
 	write_options("global_options", cli_global_options);
 	json_end();
@@ -201,5 +245,11 @@ int help_command(struct cli *cli)
 
 /* ---- The command ---- */
 
-const struct cli_command command_help = {
-	"help", cli_help, "[COMMAND]", "this list, one command, or 'requests'", {0, 2}};
+static const struct cli_example help_examples[] = {
+	{"kiln help cache", "all commands of the cache"},
+	{"kiln help requests", "what a client may ask of the daemon"},
+	{0}};
+
+const struct cli_command command_help = {"help",      cli_help,
+										 "[COMMAND]", "this list, one command, or 'requests'",
+										 {0, 2},      .examples = help_examples};

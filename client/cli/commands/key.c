@@ -125,19 +125,38 @@ static const struct cli_option key_trust_options[] = {
 	{0},
 };
 
+static const struct cli_example key_ls_examples[] = {{"kiln key ls", "names, and what each may do"},
+													 {0}};
+
 const struct cli_command command_key_ls = {
-	"key ls", cli_key_ls, "",        "the keys that seal packs here, and those that are trusted",
-	{0, 0},   NULL,       CLI_STARTS};
+	"key ls", cli_key_ls, "",         "the keys that seal packs here, and those that are trusted",
+	{0, 0},   NULL,       CLI_STARTS, .examples = key_ls_examples};
+
+static const struct cli_example key_new_examples[] = {
+	{"kiln key new build-host", "make it, and keep its secret half here"}, {0}};
 
 const struct cli_command command_key_new = {
-	"key new", cli_key_new, "NAME", "make a key that seals", {1, 1}, NULL, CLI_STARTS};
+	"key new", cli_key_new, "NAME",     "make a key that seals",
+	{1, 1},    NULL,        CLI_STARTS, .examples = key_new_examples};
+
+static const struct cli_example key_show_examples[] = {
+	{"kiln key show build-host", "to be trusted elsewhere"}, {0}};
 
 const struct cli_command command_key_show = {
-	"key show", cli_key_show, "NAME", "its public half, for other hosts", {1, 1}, NULL, CLI_STARTS};
+	"key show", cli_key_show, "NAME",     "its public half, for other hosts",
+	{1, 1},     NULL,         CLI_STARTS, .examples = key_show_examples};
+
+static const struct cli_example key_trust_examples[] = {
+	{"kiln key trust build-host.pub", "take in its packs from now on"}, {0}};
 
 const struct cli_command command_key_trust = {
-	"key trust", cli_key_trust,     "FILE",    "believe what this public key seals",
-	{1, 1},      key_trust_options, CLI_STARTS};
+	"key trust", cli_key_trust,     "FILE",     "believe what this public key seals",
+	{1, 1},      key_trust_options, CLI_STARTS, .examples = key_trust_examples};
 
-const struct cli_command command_key_distrust = {
-	"key distrust", cli_key_distrust, "NAME", "believe it no more", {1, 1}, NULL, CLI_STARTS};
+static const struct cli_example key_distrust_examples[] = {
+	{"kiln key distrust build-host", "no more of its packs"}, {0}};
+
+const struct cli_command command_key_distrust = {"key distrust", cli_key_distrust,
+												 "NAME",         "believe it no more",
+												 {1, 1},         NULL,
+												 CLI_STARTS,     .examples = key_distrust_examples};

@@ -225,6 +225,13 @@ static const struct cli_option raw_options[] = {
 	{0},
 };
 
+static const struct cli_example run_raw_examples[] = {
+	{"kiln run raw scale.cu --grid 4 --block 256 --random f32:1024 --scalar f32:2.5",
+	 "memory and a number as arguments"},
+	{"kiln run raw scale.cu --entry 'scale<float, 4>' --grid 4 --block 256 --out y.npy:f32:1024",
+	 "an instantiation of a template"},
+	{0}};
+
 const struct cli_command command_run_raw = {
-	"run raw", cli_run_raw, "FILE.cu",    "run a kernel of your own; -: standard input",
-	{1, 1},    raw_options, CLI_ON_DEVICE};
+	"run raw", cli_run_raw, "FILE.cu",     "run a kernel of your own; -: standard input",
+	{1, 1},    raw_options, CLI_ON_DEVICE, .examples = run_raw_examples};

@@ -65,10 +65,20 @@ static const struct cli_option raw_compile_options[] = {
 	{0},
 };
 
+static const struct cli_example explain_raw_examples[] = {
+	{"kiln explain raw scale.cu --why", "whether it is compiled, and why not"}, {0}};
+
 const struct cli_command command_explain_raw = {
-	"explain raw", cli_explain_raw,     "FILE.cu",    "whether the cache has a kernel of your own",
-	{1, 1},        raw_explain_options, CLI_ON_DEVICE};
+	"explain raw", cli_explain_raw,     "FILE.cu",     "whether the cache has a kernel of your own",
+	{1, 1},        raw_explain_options, CLI_ON_DEVICE, .examples = explain_raw_examples};
+
+static const struct cli_example compile_raw_examples[] = {
+	{"kiln compile raw scale.cu --target sm_90 --macro N=4",
+	 "with a macro, for a GPU that is elsewhere"},
+	{0}};
 
 const struct cli_command command_compile_raw = {
-	"compile raw", cli_compile_raw,     "FILE.cu",    "compile a kernel of your own into the cache",
-	{1, 1},        raw_compile_options, CLI_ON_DEVICE};
+	"compile raw", cli_compile_raw,
+	"FILE.cu",     "compile a kernel of your own into the cache",
+	{1, 1},        raw_compile_options,
+	CLI_ON_DEVICE, .examples = compile_raw_examples};

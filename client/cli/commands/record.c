@@ -158,6 +158,14 @@ static const struct cli_option record_options[] = {
 	{0},
 };
 
+static const struct cli_example record_examples[] = {
+	{"kiln record --output model.jsonl", "what was asked for until now"}, {0}};
+
 const struct cli_command command_record = {
-	"record", cli_record,    "", "what the daemon was asked for, as a manifest for 'kiln warm'",
-	{0, 0},   record_options};
+	"record",
+	cli_record,
+	"",
+	"what the daemon was asked for, as a manifest for 'kiln warm'",
+	{0, 0},
+	record_options,
+	.examples = record_examples};

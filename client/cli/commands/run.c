@@ -9,6 +9,7 @@
 #include "client/cli/failure.h"
 #include "client/cli/files.h"
 #include "client/cli/map_problem.h"
+#include "client/cli/nearest.h"
 #include "client/cli/problem.h"
 #include "client/cli/timing.h"
 #include "client/cli/values.h"
@@ -232,15 +233,25 @@ static int run_described(struct cli *cli, describe_function *describe)
 	return status;
 }
 
+static int refuse_operator(const char *name)
+{
+	struct nearest nearest = nearest_to(name, strlen(name));
+	char meant[NEAREST_WORDS_MAX];
+	for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row))
+		if (!row->names)
+			nearest_try(&nearest, row->name);
+	return cli_usage("run '%s': there is no operator of that name%s; 'kiln ops' lists those there "
+					 "are",
+					 name, nearest_words(&nearest, "", meant));
+}
+
 static int cli_run(struct cli *cli)
 {
 	if (!strcmp(cli->positional[0], "raw"))
 		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
 						 "run raw'");
 	if (!cli_operator(cli->positional[0]))
-		return cli_usage("run '%s': there is no operator of that name; 'kiln ops' lists those "
-						 "there are",
-						 cli->positional[0]);
+		return refuse_operator(cli->positional[0]);
 	return run_described(cli, cli_problem);
 }
 
@@ -268,12 +279,31 @@ static const struct cli_option map_options[] = {
 	{0},
 };
 
+static const struct cli_example run_examples[] = {
+	{"kiln run softmax --shape 1024x4096 --time", "run, verify and time it"},
+	{"kiln run permute --shape 300x500x7 --perm 2,0,1 --dtype f16", "halves, and another order"},
+	{"kiln run layer_norm --in x=x.npy --out y=y.npy", "of a file of NumPy, into another"},
+	{0}};
+
 const struct cli_command command_run = {
-	"run",         cli_run,
-	"OP",          "run on random data or files, and verify against plain loops",
-	{1, 1},        run_options,
-	CLI_ON_DEVICE, cli_problem_options};
+	"run",
+	cli_run,
+	"OP",
+	"run on random data or files, and verify against plain loops",
+	{1, 1},
+	run_options,
+	CLI_ON_DEVICE,
+	cli_problem_options,
+	.examples = run_examples};
+
+static const struct cli_example run_map_examples[] = {
+	{"kiln run map 'y[i,j] = x[i,j] * s + b[j]' --shape x=8x16 --set s=2.5",
+	 "an elementwise statement"},
+	{"kiln run map 'y[i] = sum[j](x[i,j] * w[j])' --shape x=64x1000", "a reduction"},
+	{0}};
 
 const struct cli_command command_run_map = {
-	"run map", cli_run_map, "STATEMENT",  "run 'y[i] = x[i] * s' on random data or files, verified",
-	{1, 1},    map_options, CLI_ON_DEVICE};
+	"run map",     cli_run_map,
+	"STATEMENT",   "run 'y[i] = x[i] * s' on random data or files, verified",
+	{1, 1},        map_options,
+	CLI_ON_DEVICE, .examples = run_map_examples};

@@ -457,13 +457,34 @@ static const struct cli_option status_options[] = {
 	{0},
 };
 
-const struct cli_command command_status = {
-	"status", cli_status, "", "what the daemon is and has done", {0, 0}, status_options};
+static const struct cli_example status_examples[] = {
+	{"kiln status", "what the daemon is, has compiled and has launched"},
+	{"kiln --json status", "the same for a program"},
+	{0}};
+
+const struct cli_command command_status = {"status",
+										   cli_status,
+										   "",
+										   "what the daemon is and has done",
+										   {0, 0},
+										   status_options,
+										   .examples = status_examples};
+
+static const struct cli_example devices_examples[] = {
+	{"kiln devices", "each device, its target and its memory"}, {0}};
 
 const struct cli_command command_devices = {"devices", cli_devices, "",
-											"the devices, and why one is missing"};
+											"the devices, and why one is missing",
+											.examples = devices_examples};
 
-const struct cli_command command_ops = {"ops", cli_ops, "", "the operators"};
+static const struct cli_example ops_examples[] = {
+	{"kiln ops", "each operator, its operands and attributes"}, {0}};
 
-const struct cli_command command_stop = {"stop", cli_stop, "",
-										 "stop the daemon, and wait until it is gone"};
+const struct cli_command command_ops = {"ops", cli_ops, "", "the operators",
+										.examples = ops_examples};
+
+static const struct cli_example stop_examples[] = {
+	{"kiln stop", "end the daemon after what is under way"}, {0}};
+
+const struct cli_command command_stop = {
+	"stop", cli_stop, "", "stop the daemon, and wait until it is gone", .examples = stop_examples};

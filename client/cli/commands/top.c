@@ -288,6 +288,16 @@ static const struct cli_option top_options[] = {
 	{0},
 };
 
+static const struct cli_example top_examples[] = {
+	{"kiln top --interval 500ms", "two frames a second"},
+	{"kiln top --once", "one frame, for a log"},
+	{0}};
+
 const struct cli_command command_top = {
-	"top",  cli_top,    "", "watch it live: calls, sessions, compiles under way; q ends",
-	{0, 0}, top_options};
+	"top",
+	cli_top,
+	"",
+	"watch it live: calls, sessions, compiles under way; q ends",
+	{0, 0},
+	top_options,
+	.examples = top_examples};

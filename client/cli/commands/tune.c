@@ -370,8 +370,18 @@ static const struct cli_option tune_options[] = {
 	{0},
 };
 
+static const struct cli_example tune_examples[] = {
+	{"kiln tune softmax --shape 1024x4096", "time the candidates of this shape"},
+	{"kiln tune --list", "the winners that are kept"},
+	{0}};
+
 const struct cli_command command_tune = {
-	"tune",        cli_tune,
-	"[OP]",        "time the planner's candidates on the device, and keep the best",
-	{0, 1},        tune_options,
-	CLI_ON_DEVICE, cli_problem_options};
+	"tune",
+	cli_tune,
+	"[OP]",
+	"time the planner's candidates on the device, and keep the best",
+	{0, 1},
+	tune_options,
+	CLI_ON_DEVICE,
+	cli_problem_options,
+	.examples = tune_examples};

@@ -343,6 +343,11 @@ static const struct cli_option warm_options[] = {
 	{0},
 };
 
+static const struct cli_example warm_examples[] = {
+	{"kiln warm model.jsonl --target sm_80,sm_90", "for two kinds of GPU, before the model starts"},
+	{"kiln warm --generic", "the generic kernels of all operators"},
+	{0}};
+
 const struct cli_command command_warm = {
-	"warm", cli_warm,     "[MANIFEST]", "compile what a manifest lists into the cache",
-	{0, 1}, warm_options, CLI_ON_DEVICE};
+	"warm", cli_warm,     "[MANIFEST]",  "compile what a manifest lists into the cache",
+	{0, 1}, warm_options, CLI_ON_DEVICE, .examples = warm_examples};
