@@ -19,7 +19,6 @@
 #include "common/vec.cuh"
 
 #define INDEX_ADD_THREADS 512 /* at most; blocks of fewer are more at once */
-#define INDEX_ADD_AHEAD 4     /* entries whose elements are loaded at once */
 
 /* Where a slice begins: in many, in base, in idx and in few. */
 typedef i64 IndexSlice[4];
@@ -43,8 +42,9 @@ struct IndexAdd {
 	typedef typename Indices::Index Index;
 	static constexpr int es = static_cast<int>(sizeof(T)), words = vec_words<es * V>;
 	static constexpr u16 none = 0xffff; /* the end of a chain */
-	/* Indices that a lane asks for at once. */
-	static constexpr int held = 8;
+	/* Indices that a lane asks for at once; sums that a thread has under way, and their entries
+	 * whose elements are loaded at once. */
+	static constexpr int held = 8, items = 2, ahead = 2;
 
 	u8 *shared;
 	const u8 *many, *base;
@@ -199,26 +199,14 @@ struct IndexAdd {
 		summand<T>::unpack(in, sum);
 	}
 
-	/* Adds the elements of `count` indices at most, in their order. */
-	DEVICE void add(const u8 *from, const u32 (&k)[INDEX_ADD_AHEAD], int count,
-					Compute (&sum)[V]) const
+	DEVICE void add(const u32 *more, Compute (&sum)[V]) const
 	{
-		u32 more[INDEX_ADD_AHEAD][words];
+		Compute one[V];
 
+		summand<T>::unpack(more, one);
 #pragma unroll
-		for (int i = 0; i < INDEX_ADD_AHEAD; i++)
-			if (i < count)
-				vec_load<es * V>(from + static_cast<i64>(k[i]) * size.many_axis * es, more[i]);
-#pragma unroll
-		for (int i = 0; i < INDEX_ADD_AHEAD; i++) {
-			Compute one[V];
-			if (i >= count)
-				continue;
-			summand<T>::unpack(more[i], one);
-#pragma unroll
-			for (int v = 0; v < V; v++)
-				sum[v] += alpha * one[v];
-		}
+		for (int v = 0; v < V; v++)
+			sum[v] += alpha * one[v];
 	}
 
 	DEVICE void store(const IndexSlice &slice, i64 place, i64 column, const Compute (&sum)[V]) const
@@ -229,25 +217,39 @@ struct IndexAdd {
 		vec_store<es * V>(few + (slice[3] + place * size.few_axis + column) * es, out);
 	}
 
-	/* Adds what is chained for a place. */
-	DEVICE void add_chain(const u8 *from, u32 place, Compute (&sum)[V]) const
+	/* Adds what is chained for some places: for each in the order of indices. */
+	DEVICE void add_chains(const u8 *const (&from)[items], const u32 (&place)[items],
+						   Compute (&sum)[items][V]) const
 	{
-		u32 entry = heads()[place];
+		u32 entry[items];
 
-#pragma unroll 1
-		while (entry != none) {
-			u32 k[INDEX_ADD_AHEAD];
-			int count = 0;
 #pragma unroll
-			for (int a = 0; a < INDEX_ADD_AHEAD; a++) {
-				k[a] = 0;
-				if (entry == none)
-					continue;
-				k[a] = keys()[entry];
-				entry = next()[entry];
-				count = a + 1;
+		for (int j = 0; j < items; j++)
+			entry[j] = from[j] ? heads()[place[j]] : none;
+#pragma unroll 1
+		while (entry[0] != none || entry[1] != none) {
+			u32 more[items][ahead][words];
+			int count[items] = {};
+#pragma unroll
+			for (int j = 0; j < items; j++) {
+#pragma unroll
+				for (int a = 0; a < ahead; a++) {
+					if (entry[j] == none)
+						continue;
+					vec_load<es * V>(from[j] +
+										 static_cast<i64>(keys()[entry[j]]) * size.many_axis * es,
+									 more[j][a]);
+					entry[j] = next()[entry[j]];
+					count[j] = a + 1;
+				}
 			}
-			add(from, k, count, sum);
+#pragma unroll
+			for (int j = 0; j < items; j++) {
+#pragma unroll
+				for (int a = 0; a < ahead; a++)
+					if (a < count[j])
+						add(more[j][a], sum[j]);
+			}
 		}
 	}
 
@@ -259,14 +261,10 @@ struct IndexAdd {
 #pragma unroll 1
 		for (i64 i = 0; i < size.count; i++) {
 			u32 more[words];
-			Compute one[V];
 			if (placed(static_cast<Index>(idx[list + i * size.idx_step]), place, unseen, false))
 				continue;
 			vec_load<es * V>(from + i * size.many_axis * es, more);
-			summand<T>::unpack(more, one);
-#pragma unroll
-			for (int v = 0; v < V; v++)
-				sum[v] += alpha * one[v];
+			add(more, sum);
 		}
 	}
 
@@ -276,21 +274,33 @@ struct IndexAdd {
 		const u32 all = group * n * size.vectors;
 
 #pragma unroll 1
-		for (u32 i = threadIdx.x; i < all; i += blockDim.x) {
-			const u32 q = i / size.vectors, o = q / n, p = q - o * n;
-			const i64 column = (static_cast<i64>(part) * size.vectors + (i - q * size.vectors)) * V;
-			IndexSlice offset;
-			Compute sum[V];
-			if (column >= size.columns)
-				continue;
-			at(slice + o, offset);
-			begin(offset, first + p, column, sum);
-			const u8 *const from = many + (offset[0] + column) * es;
-			if (alone)
-				add_list(from, list, first, sum);
-			else
-				add_chain(from, p, sum);
-			store(offset, first + p, column, sum);
+		for (u32 i = threadIdx.x; i < all; i += items * blockDim.x) {
+			const u8 *from[items] = {};
+			IndexSlice offset[items];
+			i64 column[items];
+			u32 place[items];
+			Compute sum[items][V];
+#pragma unroll
+			for (int j = 0; j < items; j++) {
+				const u32 here = i + j * blockDim.x, q = here / size.vectors, o = q / n;
+				place[j] = q - o * n;
+				column[j] = (static_cast<i64>(part) * size.vectors + (here - q * size.vectors)) * V;
+				if (here >= all || column[j] >= size.columns)
+					continue;
+				at(slice + o, offset[j]);
+				begin(offset[j], first + place[j], column[j], sum[j]);
+				from[j] = many + (offset[j][0] + column[j]) * es;
+			}
+			if (!alone)
+				add_chains(from, place, sum);
+#pragma unroll
+			for (int j = 0; j < items; j++) {
+				if (!from[j])
+					continue;
+				if (alone)
+					add_list(from[j], list, first, sum[j]);
+				store(offset[j], first + place[j], column[j], sum[j]);
+			}
 		}
 	}
 
