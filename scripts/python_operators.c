@@ -38,6 +38,7 @@ static const char *const torch_order[][2] = {
 	{"take_along_axis", "src idx dim"},
 	{"index_add", "input dim idx src"},
 	{"scatter_add", "input dim idx src"},
+	{"rope_kv_store", "q cos sin k v k_cache v_cache slots positions"},
 	{"kv_store", "k v k_cache v_cache slots k_scale v_scale"},
 	{"topk", "input k dim largest"},
 	{"sort", "input dim descending"},

@@ -80,7 +80,8 @@ DEVICE void kv_scale(const KvCache<To> &cache, i64 head, float (&values)[V])
 }
 
 /* The parameters of a kernel, and the caches made of them. */
-#define KV_CACHE_PARAMS                                                                     \
+#define KV_CACHE_PARAMS KV_CACHE_PARAMS_OF(To)
+#define KV_CACHE_PARAMS_OF(To)                                                              \
 	const void *slots, To *k_cache, const float *k_scale, i64 k_scale_step, i64 k_block,    \
 		i64 k_place, i64 k_cache_head, To *v_cache, const float *v_scale, i64 v_scale_step, \
 		i64 v_block, i64 v_place, i64 v_cache_head, i64 slots_end, i64 slot_step, i64 slot_batch

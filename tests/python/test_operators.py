@@ -257,6 +257,19 @@ class Others(Case):
         with self.assertRaisesRegex(ValueError, "k_cache cannot be written"):
             kiln.kv_store(k, v, pages[:, 0], pages[:, 1], slots)
 
+    def test_rope_kv_store(self):
+        q, k, v, angle = rand((5, 3, 8)), rand((5, 1, 8), seed=1), rand((5, 1, 8), seed=2), rand((9, 4))
+        tables = numpy.cos(angle), numpy.sin(angle)
+        positions, slots = numpy.array([8, 0, 3, 3, 1]), numpy.array([7, -1, 0, 11, 3])
+        caches, expected = numpy.ones((2, 3, 4, 1, 8), "f4"), numpy.ones((2, 3, 4, 1, 8), "f4")
+        turned, k_turned = kiln.rope(q, *tables, k, positions)
+        kiln.kv_store(k_turned, v, *expected, slots)
+        got = kiln.rope_kv_store(q, *tables, k, v, *caches, slots, positions)
+        numpy.testing.assert_allclose(got, turned, atol=1e-6)
+        numpy.testing.assert_allclose(caches, expected, atol=1e-6)
+        with self.assertRaisesRegex(IndexError, "1 positions or slots are out of range"):
+            kiln.rope_kv_store(q, *tables, k, v, *caches, slots, positions + [1, 0, 0, 0, 0])
+
     def test_indices(self):
         x, index = rand((4, 6)), numpy.array([2, 0, 2], "i8")
         numpy.testing.assert_array_equal(kiln.index_select(x, 1, index), x[:, index])

@@ -274,6 +274,10 @@ class Torch(unittest.TestCase):
         caches, half = (pages[:, 0], pages[:, 1]), (k.half(), v.half())
         torch.library.opcheck(op, (*half, *(cache.clone() for cache in caches), slots, None, None,
                                    "hnd"))
+        angle = torch.rand(3, 2).half()
+        torch.library.opcheck(torch.ops.kiln.rope_kv_store.default, (
+            half[0], angle.cos(), angle.sin(), *half, *(cache.clone() for cache in caches), slots,
+            None, None, None, None, None, None, "hnd"))
         version = pages._version
         for call in (store, torch.compile(store, backend="aot_eager", fullgraph=True)):
             torch.testing.assert_close(call(*half, pages.zero_()), expected)

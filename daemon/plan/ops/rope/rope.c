@@ -68,11 +68,37 @@ int rope_choices(const struct kernel_problem *problem, const struct kernel_limit
 
 static void pass_strides(const struct rope_problem *rope, int operand, struct kernel_plan *out)
 {
+	bool heads = operand != ROPE_COS && operand != ROPE_SIN && operand != ROPE_POSITIONS;
 	const struct rope_strides *strides = &rope->strides[operand];
 
 	plan_arg_scalar(out, 8, (uint64_t)strides->batch);
 	plan_arg_scalar(out, 8, (uint64_t)strides->token);
-	plan_arg_scalar(out, 8, (uint64_t)strides->head);
+	if (heads)
+		plan_arg_scalar(out, 8, (uint64_t)strides->head);
+}
+
+static void pass_report(const struct kernel_problem *problem, const struct rope_problem *rope,
+						struct kernel_plan *out)
+{
+	if (rope->position_bytes && rope->bounds == ROPE_CHECK)
+		plan_arg_report(out,
+						plan_distinct_bytes(&problem->tensors[ROPE_POSITIONS]) /
+							rope->position_bytes * (uint64_t)rope->batch,
+						(uint64_t)rope->rows);
+	else
+		plan_arg_scalar(out, 8, 0);
+}
+
+void rope_pass(const struct kernel_problem *problem, const struct rope_problem *rope,
+			   const struct rope_items *items, int64_t work, struct kernel_plan *out)
+{
+	plan_arg_scalar(out, 8, (uint64_t)work);
+	plan_arg_divisor(out, items->wide ? 8 : 4, (uint64_t)rope->tokens);
+	plan_arg_scalar(out, 8, (uint64_t)plan_int(problem, "start"));
+	plan_arg_scalar(out, 8, (uint64_t)rope->rows);
+	plan_arg_real(out, rope->dtype, rope->sign);
+	for (int i = 0; i < ROPE_OPERANDS; i++)
+		pass_strides(rope, i, out);
 }
 
 /* ROPE_PARAMS of the kernels. */
@@ -81,20 +107,8 @@ static void pass_call(const struct kernel_problem *problem, const struct rope_pr
 {
 	for (int i = 0; i < ROPE_OPERANDS; i++)
 		plan_arg_pointer(out, i);
-	if (rope->position_bytes && rope->bounds == ROPE_CHECK)
-		plan_arg_report(out,
-						plan_distinct_bytes(&problem->tensors[ROPE_POSITIONS]) /
-							rope->position_bytes * (uint64_t)rope->batch,
-						(uint64_t)rope->rows);
-	else
-		plan_arg_scalar(out, 8, 0);
-	plan_arg_scalar(out, 8, (uint64_t)work);
-	plan_arg_divisor(out, items->wide ? 8 : 4, (uint64_t)rope->tokens);
-	plan_arg_scalar(out, 8, (uint64_t)plan_int(problem, "start"));
-	plan_arg_scalar(out, 8, (uint64_t)rope->rows);
-	plan_arg_real(out, rope->dtype, plan_int(problem, "inverse") ? -1 : 1);
-	for (int i = 0; i < ROPE_OPERANDS; i++)
-		pass_strides(rope, i, out);
+	pass_report(problem, rope, out);
+	rope_pass(problem, rope, items, work, out);
 }
 
 /* Of the tables, the rows that tokens name are read. */
@@ -123,7 +137,7 @@ static void touch(const struct kernel_problem *problem, const struct rope_proble
 
 /* ---- The plan ---- */
 
-static const char *bounds_name(const struct rope_problem *rope)
+const char *rope_bounds_name(const struct rope_problem *rope)
 {
 	return rope->bounds == ROPE_CHECK   ? "INDICES_CHECK"
 		   : rope->bounds == ROPE_CLAMP ? "INDICES_CLAMP"
@@ -155,7 +169,7 @@ static int plan_way(const struct kernel_problem *problem, const struct rope_prob
 			   (long long)rope->dim, (long long)rope->q_heads, (long long)rope->k_heads,
 			   (long long)items->rotated, (long long)items->all, way->held, way->threads);
 	plan_print(&id, ", %u, %s, %s, %s>", rope->position_bytes,
-			   rope->position_bytes ? bounds_name(rope) : "INDICES_TRUST",
+			   rope->position_bytes ? rope_bounds_name(rope) : "INDICES_TRUST",
 			   items->wide ? "u64" : "u32", loop ? "true" : "false");
 	pass_call(problem, rope, items, work, out);
 	touch(problem, rope, items, out);
@@ -184,7 +198,7 @@ static int plan_generic(const struct kernel_problem *problem, const struct rope_
 	}
 	work = rope_work(rope, items, 1);
 	if (work < 0)
-		return plan_refuse(error, KILN_ENOTSUP, "rope: there are too many elements");
+		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many elements", problem->op);
 	width = items->wide ? 8 : 4;
 	plan_generic_spread(out, limits, SOURCE, (uint64_t)work, 256);
 	print_shape(rope, items, true, &id);
@@ -220,7 +234,7 @@ int rope_plan(const struct kernel_problem *problem, const struct kernel_limits *
 		return KILN_OK;
 	}
 	if (!rope_find_items(problem, &rope, &items))
-		return plan_refuse(error, KILN_ENOTSUP, "rope: there are too many elements");
+		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many elements", problem->op);
 	if (plan_is_generic(choice))
 		return plan_generic(problem, &rope, &items, limits, out, error);
 	count = rope_find_ways(&rope, &items, limits, ways);

@@ -29,6 +29,7 @@ struct rope_strides {
 struct rope_problem {
 	kiln_dtype dtype, table;
 	bool interleaved;
+	double sign; /* of the angles */
 	int64_t batch, tokens, q_heads, k_heads;
 	int64_t dim, half;       /* of a head; of its elements that are rotated, half of them */
 	int64_t rows;            /* of a table */
@@ -55,6 +56,21 @@ bool rope_narrow_items(const struct kernel_problem *problem, const struct rope_p
 					   struct rope_items *out);
 /* Threads, of which each has an item in `held` heads. */
 int64_t rope_work(const struct rope_problem *rope, const struct rope_items *items, int64_t held);
+
+/* "INDICES_CHECK" */
+const char *rope_bounds_name(const struct rope_problem *rope);
+/* The arguments of ROPE_PARAMS behind the report. */
+void rope_pass(const struct kernel_problem *problem, const struct rope_problem *rope,
+			   const struct rope_items *items, int64_t work, struct kernel_plan *out);
+
+/* ---- The row of rope_kv_store (rope_kv_store.c) ---- */
+
+int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int rope_kv_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int rope_kv_generics(int index, struct kernel_problem *out);
+void rope_kv_report(const struct kernel_problem *problem, uint64_t reported,
+					char error[KERNEL_ERROR_MAX]);
 
 /* ---- The row of the operator (rope.c) ---- */
 

@@ -19,12 +19,12 @@ static int check_tables(const struct kernel_problem *problem, char error[KERNEL_
 	int status = KILN_OK;
 
 	if (!fits && q == KILN_F64)
-		return plan_refuse(error, KILN_EINVAL, "rope: cos is %s; with q of f64 it must be f64",
-						   plan_dtype_name(cos));
+		return plan_refuse(error, KILN_EINVAL, "%s: cos is %s; with q of f64 it must be f64",
+						   problem->op, plan_dtype_name(cos));
 	if (!fits)
-		return plan_refuse(error, KILN_EINVAL, "rope: cos is %s; with q of %s it must be %s%s",
-						   plan_dtype_name(cos), plan_dtype_name(q), q == KILN_F32 ? "" : "f32 or ",
-						   plan_dtype_name(q));
+		return plan_refuse(error, KILN_EINVAL, "%s: cos is %s; with q of %s it must be %s%s",
+						   problem->op, plan_dtype_name(cos), plan_dtype_name(q),
+						   q == KILN_F32 ? "" : "f32 or ", plan_dtype_name(q));
 	status = rows_check_aligned(problem, ROPE_COS, error);
 	return status ? status : rows_check_like(problem, ROPE_SIN, ROPE_COS, error);
 }
@@ -40,15 +40,15 @@ static int rope_check_dtypes(const struct kernel_problem *problem, char error[KE
 	if (status || !rope_has(problem, ROPE_POSITIONS))
 		positions = KILN_I32;
 	if (!status && positions != KILN_I32 && positions != KILN_I64)
-		return plan_refuse(error, KILN_EINVAL, "rope: positions is %s; it must be i32 or i64",
-						   plan_dtype_name(positions));
+		return plan_refuse(error, KILN_EINVAL, "%s: positions is %s; it must be i32 or i64",
+						   problem->op, plan_dtype_name(positions));
 	if (!status && rope_has(problem, ROPE_POSITIONS))
 		status = rows_check_aligned(problem, ROPE_POSITIONS, error);
 	if (status || !rope_has(problem, ROPE_K))
 		return status;
 	if (k->dtype != q->dtype)
-		return plan_refuse(error, KILN_EINVAL, "rope: q is %s and k is %s; they must agree",
-						   plan_dtype_name(q->dtype), plan_dtype_name(k->dtype));
+		return plan_refuse(error, KILN_EINVAL, "%s: q is %s and k is %s; they must agree",
+						   problem->op, plan_dtype_name(q->dtype), plan_dtype_name(k->dtype));
 	return rows_check_aligned(problem, ROPE_K, error);
 }
 
@@ -61,18 +61,18 @@ static int check_heads(const struct kernel_problem *problem, int heads,
 
 	if (q->rank != 3 && q->rank != 4)
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: q has rank %d; it must be 3, or 4 with a batch before", q->rank);
+						   "%s: q has rank %d; it must be 3, or 4 with a batch before", problem->op,
+						   q->rank);
 	if (!rope_has(problem, ROPE_K))
 		return KILN_OK;
 	if (k->rank != q->rank)
-		return plan_refuse(error, KILN_EINVAL, "rope: q has rank %d and k rank %d; they must agree",
-						   q->rank, k->rank);
+		return plan_refuse(error, KILN_EINVAL, "%s: q has rank %d and k rank %d; they must agree",
+						   problem->op, q->rank, k->rank);
 	for (int i = 0; i < q->rank; i++)
 		if (i != heads && q->shape[i] != k->shape[i])
-			return plan_refuse(
-				error, KILN_EINVAL,
-				"rope: dimension %d has size %lld in q and %lld in k; they must agree", i,
-				(long long)q->shape[i], (long long)k->shape[i]);
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: dimension %d has size %lld in q and %lld in k; they must agree",
+							   problem->op, i, (long long)q->shape[i], (long long)k->shape[i]);
 	return KILN_OK;
 }
 
@@ -86,13 +86,14 @@ static int check_batch(const struct kernel_problem *problem, int operand, int ra
 
 	plan_operand_name(problem->operands, operand, name);
 	if (tensor->rank != rank && !(batched && tensor->rank == rank + 1))
-		return plan_refuse(error, KILN_EINVAL, "rope: %s has rank %d; it must be %d%s", name,
-						   tensor->rank, rank, batched ? ", or one more with a batch before" : "");
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d; it must be %d%s", problem->op,
+						   name, tensor->rank, rank,
+						   batched ? ", or one more with a batch before" : "");
 	if (tensor->rank > rank && tensor->shape[0] != batch && tensor->shape[0] != 1)
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: dimension 0 has size %lld in q and %lld in %s; they must agree, "
+						   "%s: dimension 0 has size %lld in q and %lld in %s; they must agree, "
 						   "or %s have 1",
-						   (long long)batch, (long long)tensor->shape[0], name, name);
+						   problem->op, (long long)batch, (long long)tensor->shape[0], name, name);
 	return KILN_OK;
 }
 
@@ -103,26 +104,28 @@ static int check_rows(const struct kernel_problem *problem, const struct rope_pr
 
 	if (2 * rope->half > rope->dim)
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: the rows of cos have %lld numbers, for %lld elements of a head; "
+						   "%s: the rows of cos have %lld numbers, for %lld elements of a head; "
 						   "heads have %lld",
-						   (long long)rope->half, 2 * (long long)rope->half, (long long)rope->dim);
+						   problem->op, (long long)rope->half, 2 * (long long)rope->half,
+						   (long long)rope->dim);
 	if (!rope->position_bytes && (start > rope->rows || rope->rows - start < rope->tokens))
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: cos has %lld rows; %lld tokens from position %lld on need more",
-						   (long long)rope->rows, (long long)rope->tokens, (long long)start);
+						   "%s: cos has %lld rows; %lld tokens from position %lld on need more",
+						   problem->op, (long long)rope->rows, (long long)rope->tokens,
+						   (long long)start);
 	if (!rope->position_bytes)
 		return KILN_OK;
 	if (start)
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: start is %lld, and positions say where tokens are; leave one out",
-						   (long long)start);
+						   "%s: start is %lld, and positions say where tokens are; leave one out",
+						   problem->op, (long long)start);
 	if (positions->shape[positions->rank - 1] != rope->tokens)
 		return plan_refuse(
-			error, KILN_EINVAL, "rope: there are %lld positions for %lld tokens; they must agree",
-			(long long)positions->shape[positions->rank - 1], (long long)rope->tokens);
+			error, KILN_EINVAL, "%s: there are %lld positions for %lld tokens; they must agree",
+			problem->op, (long long)positions->shape[positions->rank - 1], (long long)rope->tokens);
 	if (rope->bounds != ROPE_CHECK && rope->rows == 0 && rope->tokens > 0)
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: cos has no rows; with bounds %s it needs one to take",
+						   "%s: cos has no rows; with bounds %s it needs one to take", problem->op,
 						   plan_attr_text(problem, "bounds"));
 	return KILN_OK;
 }
@@ -139,8 +142,8 @@ static int check_inner(const struct kernel_problem *problem, int operand,
 	plan_operand_name(problem->operands, operand, name);
 	if (tensor->shape[last] > 1 && tensor->stride[last] != 1)
 		return plan_refuse(error, KILN_EINVAL,
-						   "rope: dimension %d of %s has stride %lld; it must be 1", last, name,
-						   (long long)tensor->stride[last]);
+						   "%s: dimension %d of %s has stride %lld; it must be 1", problem->op,
+						   last, name, (long long)tensor->stride[last]);
 	return KILN_OK;
 }
 
@@ -167,7 +170,7 @@ static int check_layouts(const struct kernel_problem *problem, char error[KERNEL
 	if (!status)
 		status = check_output(problem, ROPE_Q_OUT, ROPE_Q, error);
 	if (!status && rope_has(problem, ROPE_K) != rope_has(problem, ROPE_K_OUT))
-		return plan_refuse(error, KILN_EINVAL, "rope: there is %s; it goes with %s",
+		return plan_refuse(error, KILN_EINVAL, "%s: there is %s; it goes with %s", problem->op,
 						   rope_has(problem, ROPE_K) ? "k and no k_out" : "k_out and no k",
 						   rope_has(problem, ROPE_K) ? "its result" : "what is rotated");
 	if (status || !rope_has(problem, ROPE_K))
@@ -220,6 +223,7 @@ int rope_check(const struct kernel_problem *problem, struct rope_problem *out,
 		return status;
 	out->dtype = q->dtype;
 	out->table = cos->dtype;
+	out->sign = plan_attr(problem, "inverse") && plan_int(problem, "inverse") ? -1 : 1;
 	out->interleaved = plan_int(problem, "interleaved") != 0;
 	out->bounds = (enum rope_bounds)plan_word(problem, "bounds");
 	out->batch = batched ? q->shape[0] : 1;

@@ -1,0 +1,206 @@
+/*
+ * rope_kv_store.cuh: rope of q and k, and k and v put into the slots of paged caches, in one
+ * launch.  A token's heads are those of q, k and v, in this order; each thread has an item of one
+ * head, as in rope.  A token whose position is out of range has zeros in q_out, and is not stored.
+ */
+#pragma once
+#include "common/kv_cache.cuh"
+#include "common/rope.cuh"
+
+/* k_out is v here, which is read. */
+template <bool INTERLEAVED, int V, int W, int TABLE_W, typename T, typename Table, typename To,
+		  typename Index, class Sizes, class Blocks>
+DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To> &caches,
+						const Sizes &sizes, const Blocks &blocks, Index number, int position_bytes,
+						int slot_bytes, u32 bounds)
+{
+	typedef typename element<T>::compute Compute;
+	constexpr int PER = INTERLEAVED ? 1 : 2, ANGLES = INTERLEAVED ? V / 2 : V;
+	constexpr int STORE_W = W / static_cast<int>(sizeof(T)) * static_cast<int>(sizeof(To));
+	Compute x[PER][V], c[ANGLES], s[ANGLES];
+	Index all, head, item, row, column[PER], left[PER];
+	bool stray = false, found = true;
+	u64 slot = 0;
+
+	sizes.split(number, all, head, item);
+	const Index batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
+	const bool named = call.find(batch, token, position_bytes, bounds, row);
+	const bool query = head < sizes.q_heads, value = head >= (sizes.q_heads + sizes.heads) / 2;
+	const bool rotated = sizes.dim == 2 * sizes.half || item < sizes.rotated;
+	if (!query)
+		found = caches.find(batch, token, slot_bytes, slot, stray);
+	const u32 strays =
+		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
+	if (!found || (!query && !named))
+		return strays;
+#pragma unroll
+	for (int p = 0; p < PER; p++) {
+		column[p] = rotated ? item * V + p * sizes.half
+							: 2 * sizes.half + ((item - sizes.rotated) * PER + p) * V;
+		left[p] = rotated ? V : column[p] < sizes.dim ? sizes.dim - column[p] : 0;
+	}
+	const Index kv_head = head - (value ? (sizes.q_heads + sizes.heads) / 2 : sizes.q_heads);
+	const T *const from =
+		query ? call.q + (batch * call.q_is.batch + token * call.q_is.token + head * call.q_is.head)
+		: value ? call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
+								kv_head * call.k_out_is.head)
+				: call.k + (batch * call.k_is.batch + token * call.k_is.token +
+							kv_head * call.k_is.head);
+#pragma unroll
+	for (int p = 0; p < PER; p++)
+		rope_load<W>(from + column[p], left[p], x[p]);
+	if (rotated && named && !value) {
+		const Index angle = item * ANGLES;
+		rope_load<TABLE_W>(call.cos + (batch * call.cos_is.batch + row * call.cos_is.token + angle),
+						   ANGLES, c);
+		rope_load<TABLE_W>(call.sin + (batch * call.sin_is.batch + row * call.sin_is.token + angle),
+						   ANGLES, s);
+		rope_rotate<INTERLEAVED>(x, c, s);
+	}
+	if (query) {
+		T *const to = call.q_out + (batch * call.q_out_is.batch + token * call.q_out_is.token +
+									head * call.q_out_is.head);
+#pragma unroll
+		for (int p = 0; p < PER; p++) {
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				x[p][v] = named ? x[p][v] : Compute(0);
+			rope_store<W>(to + column[p], left[p], x[p]);
+		}
+		return strays;
+	}
+	const KvCache<To> cache = caches.of(value);
+	To *const to = blocks.row(cache, slot) + static_cast<i64>(kv_head) * cache.head;
+#pragma unroll
+	for (int p = 0; p < PER; p++) {
+		if constexpr (sizeof(To) == 1)
+			kv_scale(cache, static_cast<i64>(kv_head), x[p]);
+		rope_store<STORE_W>(to + column[p], left[p], x[p]);
+	}
+	return strays;
+}
+
+/* ---- Kernels ---- */
+
+template <typename T, typename Table, bool INTERLEAVED, int V, int W, int TABLE_W, typename To,
+		  i64 HALF, i64 DIM, i64 Q_HEADS, i64 KV_HEADS, i64 ROTATED, i64 ITEMS, i64 BLOCK,
+		  int THREADS, int POSITION_BYTES, int SLOT_BYTES, u32 BOUNDS, typename Index, bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAMS)
+{
+	const RopeCall<T, Table, Index> call ROPE_CALL;
+	const KvCaches<To> caches KV_CACHES;
+	const RopeSizes<HALF, DIM, Q_HEADS, 2 * KV_HEADS, ROTATED, ITEMS, 1, Index> sizes;
+	const KvBlocks<BLOCK, Index> blocks;
+	Index number = static_cast<Index>(blockIdx.x) * THREADS + threadIdx.x;
+	u32 strays = 0;
+
+	do {
+		if (number < static_cast<Index>(work))
+			strays += rope_kv_item<INTERLEAVED, V, W, TABLE_W>(call, caches, sizes, blocks, number,
+															   POSITION_BYTES, SLOT_BYTES, BOUNDS);
+		number += static_cast<Index>(gridDim.x) * THREADS;
+	} while (LOOP && number - threadIdx.x < static_cast<Index>(work));
+	if constexpr (BOUNDS == INDICES_CHECK)
+		indices_report(report, strays);
+}
+
+/* A pair of elements x at columns of a head that begins at an address.  to: 0 for T, else the place
+ * of an 8-bit type among f8e4m3, f8e5m2 and i8, from 1 on. */
+template <typename T, typename Compute>
+DEVICE void rope_kv_put(u8 *head, u64 column, u32 to, Compute x)
+{
+	if (to == 0)
+		element_store(reinterpret_cast<T *>(head) + column, x);
+	else if (to == 1)
+		element_store(reinterpret_cast<sat<f8e4m3> *>(head) + column, x);
+	else if (to == 2)
+		element_store(reinterpret_cast<sat<f8e5m2> *>(head) + column, x);
+	else
+		head[column] = static_cast<u8>(quantize_integer(static_cast<float>(x)));
+}
+
+/* Like rope_kv_item(), with an item of two elements, and caches that are counted in bytes. */
+template <typename T, typename Table>
+DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> &caches,
+						const RopeAnySizes<u64> &sizes, const KvBlocksAny &blocks, u64 number,
+						u32 bytes, u32 bounds, u32 interleaved, u32 to)
+{
+	typedef typename element<T>::compute Compute;
+	u64 all, head, item, row, slot = 0;
+	bool stray = false, found = true;
+
+	sizes.split(number, all, head, item);
+	const u64 batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
+	const bool named = call.find(batch, token, static_cast<int>(bytes & 0xffff), bounds, row);
+	const u64 values = (sizes.q_heads + sizes.heads) / 2;
+	const bool query = head < sizes.q_heads, value = head >= values, rotated = item < sizes.half;
+	if (!query)
+		found = caches.find(static_cast<i64>(batch), static_cast<i64>(token),
+							static_cast<int>(bytes >> 16), slot, stray);
+	const u32 strays =
+		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
+	if (!found || (!query && !named))
+		return strays;
+	const u64 first = rotated && !interleaved ? item : 2 * item;
+	const u64 second = rotated && !interleaved ? item + sizes.half : first + 1;
+	const u64 kv_head = head - (value ? values : sizes.q_heads);
+	const T *const from =
+		query ? call.q + (batch * call.q_is.batch + token * call.q_is.token + head * call.q_is.head)
+		: value ? call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
+								kv_head * call.k_out_is.head)
+				: call.k + (batch * call.k_is.batch + token * call.k_is.token +
+							kv_head * call.k_is.head);
+	Compute x[1][2] = {{element_load<Compute>(from + first),
+						second < sizes.dim ? element_load<Compute>(from + second) : Compute(0)}};
+	if (rotated && named && !value) {
+		const u64 at = batch * call.cos_is.batch + row * call.cos_is.token + item;
+		const Compute c[1] = {element_load<Compute>(call.cos + at)};
+		const Compute s[1] = {element_load<Compute>(
+			call.sin + (batch * call.sin_is.batch + row * call.sin_is.token + item))};
+		rope_rotate<true>(x, c, s);
+	}
+	const KvCache<u8> cache = caches.of(value);
+	u8 *out = reinterpret_cast<u8 *>(
+		call.q_out +
+		(batch * call.q_out_is.batch + token * call.q_out_is.token + head * call.q_out_is.head));
+	if (!query) {
+		float values_of[2] = {static_cast<float>(x[0][0]), static_cast<float>(x[0][1])};
+		out = blocks.row(cache, slot) + static_cast<i64>(kv_head) * cache.head;
+		kv_scale(cache, static_cast<i64>(kv_head), values_of);
+		if (to) {
+			x[0][0] = static_cast<Compute>(values_of[0]);
+			x[0][1] = static_cast<Compute>(values_of[1]);
+		}
+	}
+	rope_kv_put<T>(out, first, query ? 0 : to, named ? x[0][0] : Compute(0));
+	if (second < sizes.dim)
+		rope_kv_put<T>(out, second, query ? 0 : to, named ? x[0][1] : Compute(0));
+	return strays;
+}
+
+/* bytes: of a position, and in the upper half of a slot.  ways: bounds, interleaved, and the
+ * type of caches, a byte each. */
+template <typename T, typename Table>
+__global__ void rope_kv_store_generic(ROPE_PARAMS_OF(u64), KV_CACHE_PARAMS_OF(u8),
+									  DIVIDE_PARAMS(u64, heads), DIVIDE_PARAMS(u64, items),
+									  DIVIDE_PARAMS(u64, block), u64 half, u64 dim, u64 q_heads,
+									  u32 bytes, u32 ways)
+{
+	typedef u64 Index;
+	const RopeCall<T, Table, u64> call ROPE_CALL;
+	const u32 bounds = ways & 0xff;
+	const KvCaches<u8> caches KV_CACHES;
+	const RopeAnySizes<u64> sizes{
+		half, dim, q_heads, half, DIVIDE_MADE(u64, heads), DIVIDE_MADE(u64, items), heads_size};
+	const KvBlocksAny blocks{DIVIDE_MADE(u64, block)};
+	u64 number = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
+	u32 strays = 0;
+
+	for (; number - threadIdx.x < static_cast<u64>(work);
+		 number += static_cast<u64>(gridDim.x) * blockDim.x)
+		if (number < static_cast<u64>(work))
+			strays += rope_kv_pair(call, caches, sizes, blocks, number, bytes, bounds,
+								   ways >> 8 & 1, ways >> 16);
+	if (bounds == INDICES_CHECK)
+		indices_report(report, strays);
+}
