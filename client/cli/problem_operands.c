@@ -256,9 +256,11 @@ static void reduced_shape(const struct cli_problem *problem, kiln_tensor *tensor
 /* Sets the shape of what has attribute k along attribute axis. */
 static void first_k_shape(const struct cli_problem *problem, kiln_tensor *tensor)
 {
+	const kiln_tensor *first = &problem->tensors[0];
 	int64_t axis = cli_problem_int(problem, "axis", -1);
 
-	*tensor = problem->tensors[0];
+	tensor->rank = first->rank;
+	memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
 	axis += axis < 0 ? tensor->rank : 0;
 	if (axis >= 0 && axis < tensor->rank)
 		tensor->shape[axis] = cli_problem_int(problem, "k", 1);

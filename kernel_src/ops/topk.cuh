@@ -18,6 +18,13 @@
 
 #define TOPK_BINS 256
 
+/* Left to itself, ptxas spills some words of small blocks for sm_90. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define TOPK_BOUNDS(threads) __launch_bounds__(threads, (threads) > 256 ? 1024 / (threads) : 1)
+#else
+#define TOPK_BOUNDS(threads) LAUNCH_BOUNDS(threads)
+#endif
+
 /* Elements as they are compared with the bound: the least first. */
 template <typename T>
 struct TopkValue {
@@ -298,25 +305,22 @@ DEVICE int topk_take_filtered(const TopkRow<E> &row, const TopkVectors<V, HELD, 
 		vectors.load(h * row.threads + row.thread, next[h]);
 #pragma unroll 1
 	for (int begin = 0; begin < vectors.count; begin += HELD * row.threads) {
-		u32 words[HELD][words_of], pending = 0;
+		const int first = begin + row.thread;
+		u32 pending = 0;
 #pragma unroll
-		for (int h = 0; h < HELD; h++) {
-			const int number = begin + h * row.threads + row.thread;
-#pragma unroll
-			for (int w = 0; w < words_of; w++)
-				words[h][w] = next[h][w];
-			vectors.load(number + HELD * row.threads, next[h]);
-			pending |= vectors.there(number) << h * V;
-		}
+		for (int h = 0; h < HELD; h++)
+			pending |= vectors.there(first + h * row.threads) << h * V;
 		/* What equals the bound comes after what was kept, but for what is read with it. */
 		if (bounded)
-			pending &= topk_passing<V, HELD, T>(words, bound, row.greatest);
+			pending &= topk_passing<V, HELD, T>(next, bound, row.greatest);
+#pragma unroll
+		for (int h = 0; h < HELD; h++)
+			vectors.load(first + (HELD + h) * row.threads, next[h]);
 		for (;;) {
 			bool full = false;
 			while (pending) {
 				const int bit = __ffs(static_cast<int>(pending)) - 1;
-				const int column =
-					vectors.column(begin + bit / V * row.threads + row.thread) + bit % V;
+				const int column = vectors.column(first + bit / V * row.threads) + bit % V;
 				/* In the nearest cache: the vector was just read. */
 				const T *from =
 					vectors.x + (V > 1 ? column + vectors.beyond : column * vectors.step);
@@ -407,8 +411,8 @@ DEVICE void topk_row(const T *x, T *values, i64 *indices, const TopkSizes &sizes
 template <typename T, class E, int V, int HELD, int THREADS, int ROWS, bool GREATEST, bool WHOLE,
 		  bool SCRATCH, int SORTED, int ROOM, int COLUMNS, i64 X_STEP, i64 Y_STEP, class DIMS,
 		  class X, class Y, typename Index>
-__global__ LAUNCH_BOUNDS(THREADS) void topk_rows(const T *x, T *values, i64 *indices, b128 *scratch,
-												 i64 rows, i32 k)
+__global__ TOPK_BOUNDS(THREADS) void topk_rows(const T *x, T *values, i64 *indices, b128 *scratch,
+											   i64 rows, i32 k)
 {
 	constexpr bool block = ROWS == 1;
 	constexpr int bytes = ROOM * static_cast<int>(sizeof(E)) + (WHOLE ? 0 : TOPK_BESIDE);

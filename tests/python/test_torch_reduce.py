@@ -1,5 +1,5 @@
-"""test_torch_reduce.py: reductions of torch's tensors, against torch's own functions of the same
-names and words."""
+"""test_torch_reduce.py: reductions, scans and orders of torch's tensors, against torch's own
+functions of the same names and words."""
 import unittest
 
 import support  # noqa: F401  a daemon of the tests' own
@@ -169,6 +169,53 @@ class Scan(unittest.TestCase):
         kiln.logcumsumexp(leaf, 1).sum().backward()
         torch.logcumsumexp(wide, 1).sum().backward()
         torch.testing.assert_close(leaf.grad, wide.grad.float(), rtol=1e-3, atol=1e-3)
+
+
+class Order(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(5)
+
+    def test_results(self):
+        x = torch.randn(3, 300, 4, dtype=torch.double) * 50
+        for dtype in [torch.half, torch.double, torch.int32]:
+            one = x.to(dtype)
+            if dtype.is_floating_point:
+                one[0, 5, 1], one[2, 7] = torch.nan, torch.inf
+            for dim, most in [(1, True), (-1, False)]:
+                values, indices = kiln.topk(one, 3, dim, most)
+                theirs = torch.topk(one, 3, dim, most)[0]
+                torch.testing.assert_close(values, theirs, rtol=0, atol=0, equal_nan=True)
+                torch.testing.assert_close(one.gather(dim, indices), theirs, rtol=0, atol=0,
+                                           equal_nan=True)
+                theirs = torch.sort(one, stable=True, dim=dim, descending=most)
+                torch.testing.assert_close(kiln.sort(one, dim, most), tuple(theirs), rtol=0,
+                                           atol=0, equal_nan=True)
+        self.assertEqual(kiln.topk(torch.tensor(3.0), 1)[1].shape, ())
+        self.assertEqual(kiln.topk(x, 2, indices=False).shape, (3, 300, 2))
+        with self.assertRaisesRegex(kiln.InvalidArgument, "k is 5"):
+            kiln.topk(x, 5)
+
+    def test_gradients(self):
+        x = torch.randn(3, 40, 5)
+        for mine, theirs in [(lambda x: kiln.topk(x, 7, 1), lambda x: torch.topk(x, 7, 1)),
+                             (lambda x: kiln.sort(x, 1), lambda x: torch.sort(x, 1)),
+                             (lambda x: kiln.topk(x, 2, indices=False)[None],
+                              lambda x: torch.topk(x, 2))]:
+            found = []
+            for function in [mine, theirs]:
+                leaf = x.clone().requires_grad_()
+                function(leaf)[0].square().sum().backward()
+                found.append(leaf.grad)
+            torch.testing.assert_close(*found)
+
+    def test_transforms(self):
+        x = torch.randn(3, 4, 50)
+        for dim in [0, -1]:
+            got = torch.vmap(lambda row: kiln.topk(row, 3, dim))(x)
+            torch.testing.assert_close(got, torch.vmap(
+                lambda row: tuple(torch.topk(row, 3, dim)))(x))
+        function = torch.compile(lambda x: kiln.sort(x, 1)[0], fullgraph=True, backend="eager")
+        torch.testing.assert_close(function(x), torch.sort(x, 1)[0])
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ def cases():
         ("cumprod", (torch.where(x.abs() < 0.4, 0, x), 2), {}),
         ("cumprod", (x.transpose(0, 2), 0), {"exclusive": True, "reverse": True}),
         ("cummax", (x, -1), {}),
+        ("topk", (x, 2, 0), {"largest": False}),
+        ("sort", (x, -1), {"descending": True}),
         ("cummin", (x, 1), {"reverse": True}),
         ("logcumsumexp", (x, 2), {}),
         ("logcumsumexp", (x, 0), {"reverse": True}),

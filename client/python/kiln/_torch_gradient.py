@@ -72,9 +72,9 @@ def _best(operator, values, kept, grads, run):
         return {}
     back, grad, idx = operator.others["scatter_add"], grads[0], kept[0]
     dim = values[operator.names.index("dim")]
-    if values[operator.names.index("exclusive")]:
+    if "exclusive" in operator.names and values[operator.names.index("exclusive")]:
         grad, idx = torch.where(idx < 0, 0, grad), idx.clamp(min=0)
-    begin = grad.new_zeros(()).expand(grad.shape)
+    begin = grad.new_zeros(()).expand(values[-1])
     return {operator.first: run(back, _values(
         back, input=begin, dim=-1 if dim is None else dim, idx=idx, src=grad))[0]}
 
@@ -96,6 +96,7 @@ def _embedding_backward(operator, values, kept, grads, run):
 # values have types where tensors were.
 _OWN = {"permute": (_permute, (), ("x",)), "rope": (_rope, ("cos", "sin", "positions"), ("q", "k")),
         "cummax": (_best, ("indices",), ("x",)), "cummin": (_best, ("indices",), ("x",)),
+        "topk": (_best, ("indices",), ("x",)), "sort": (_best, ("indices",), ("x",)),
         "take_along_axis": (_take_along_axis, ("idx",), ("src",)),
         "embedding_backward": (_embedding_backward, ("idx",), ("ddst",)),
         "index_add": (_sums, ("idx",), ("x", "src")),
@@ -130,6 +131,9 @@ class Gradient:
         places = {output.name: place for place, output in enumerate(operator.outputs)}
         self.reads, self.writes, self.attributes = [], [], []
         self.own, read, found = _OWN.get(operator.name, (None, (), ()))
+        # The gradient asks for the shape of the first input.
+        self.shaped = operator.over_at is not None or bool(
+            self.own and {"idx", "indices"} & operator.rules.keys())
         self.sum = places.get("sum")
         self.residual = operator.inputs.get("residual")
         self.differentiable = set() if self.sum is None else {self.sum}
@@ -216,7 +220,7 @@ class Gradient:
         if self.back and self.back.sized:
             dim = self.operator.dimension(values)
             rest.append(values[self.operator.first].shape[0 if dim is None else dim])
-        if self.operator.over_at is not None or (self.own and "idx" in self.operator.inputs):
+        if self.shaped:
             rest.append(values[self.operator.first].shape)
         if self.bias is not None and values[self.bias] is not None:
             rest.append(values[self.bias].shape)

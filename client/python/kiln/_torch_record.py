@@ -80,7 +80,7 @@ class Recorder:
             if along == "dim":
                 along = self.names[operator.names.index("dim")]
             rest.append(f"{self.names[operator.first]}.shape[{along}]")
-        if operator.over_at is not None or (gradient.own and "idx" in operator.inputs):
+        if gradient.shaped:
             rest.append(f"{self.names[operator.first]}.shape")
         return [
             f"def forward(ctx, {', '.join(self.names)}):",
