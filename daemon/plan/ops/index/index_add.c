@@ -177,16 +177,19 @@ static int find_blocks(const struct kernel_problem *problem, const struct add_pr
 {
 	int64_t vectors = add->form.columns / vector, parts = plan_divide_up(vectors, PART);
 	int64_t wanted = (int64_t)limits->multiprocessors * (AT_ONCE / threads), most, work, chunks;
-	int64_t groups, entries;
+	int64_t groups, entries, lanes; /* parts of slices */
 	int64_t warps;
 
 	out->threads = threads;
 	warps = out->threads / 32;
 	out->vectors = (uint32_t)least_of(vectors, PART);
-	if (__builtin_mul_overflow(add->end * parts, add->form.rows, &work))
+	if (__builtin_mul_overflow(parts, add->form.rows, &lanes) ||
+		__builtin_mul_overflow(add->end, lanes, &work))
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many sums", problem->op);
 	most = least_of(add->end, MOST_PLACES);
-	out->rows = (uint32_t)least_of(most, plan_divide_up(work, wanted));
+	/* Blocks that are a few more than run at once would take twice the time. */
+	chunks = lanes <= wanted ? wanted / lanes : 4 * wanted / lanes;
+	out->rows = (uint32_t)least_of(most, plan_divide_up(add->end, chunks > 0 ? chunks : 1));
 	/* Twice as many entries as there are if all places are named equally often. */
 	entries = (int64_t)((double)add->count / (double)add->end * out->rows / (double)warps * 2) + 64;
 	entries = least_of(entries, plan_divide_up(add->count, warps * 32) * 32);
