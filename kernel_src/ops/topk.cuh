@@ -18,11 +18,14 @@
 
 #define TOPK_BINS 256
 
-/* Left to itself, ptxas spills some words of small blocks for sm_90. */
+/* Left to itself, ptxas spills some words for sm_90 where a row takes few steps.  Where it takes
+ * many, 1024 threads are to run at once. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-#define TOPK_BOUNDS(threads) __launch_bounds__(threads, (threads) > 256 ? 1024 / (threads) : 1)
+#define TOPK_BOUNDS(threads, columns) \
+	__launch_bounds__(threads,        \
+					  (threads) > 256 || (columns) > 128 * (threads) ? 1024 / (threads) : 1)
 #else
-#define TOPK_BOUNDS(threads) LAUNCH_BOUNDS(threads)
+#define TOPK_BOUNDS(threads, columns) LAUNCH_BOUNDS(threads)
 #endif
 
 /* Elements as they are compared with the bound: the least first. */
@@ -120,13 +123,11 @@ DEVICE void topk_sort(E *entries, int count, int thread, int threads)
 DEVICE void topk_find_bin(const u32 *bins, u32 want, int lane, u32 *found)
 {
 	constexpr int each = TOPK_BINS / 32;
-	u32 here[each], upto = 0;
+	u32 upto = 0;
 
 #pragma unroll
-	for (int i = 0; i < each; i++) {
-		here[i] = bins[lane * each + i];
-		upto += here[i];
-	}
+	for (int i = 0; i < each; i++)
+		upto += bins[lane * each + i];
 	const u32 mine = upto;
 #pragma unroll
 	for (int far = 1; far < 32; far *= 2) {
@@ -135,15 +136,12 @@ DEVICE void topk_find_bin(const u32 *bins, u32 want, int lane, u32 *found)
 	}
 	u32 before = upto - mine;
 	if (before < want && want <= upto) {
-#pragma unroll
-		for (int i = 0; i < each; i++) {
-			if (before < want && want <= before + here[i]) {
-				found[0] = static_cast<u32>(lane * each + i);
-				found[1] = before;
-				found[2] = here[i];
-			}
-			before += here[i];
-		}
+		int bin = lane * each;
+		while (before + bins[bin] < want)
+			before += bins[bin++];
+		found[0] = static_cast<u32>(bin);
+		found[1] = before;
+		found[2] = bins[bin];
 	}
 }
 
@@ -181,18 +179,12 @@ DEVICE E topk_select(const TopkRow<E> &row, int count, int most)
 		*row.count = 0;
 		/* What is kept moves no further back than to where all have read. */
 #pragma unroll 1
-	for (int base = 0; base < count; base += 4 * row.threads) {
-		E entry[4];
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			const int at = base + i * row.threads + row.thread;
-			entry[i] = at < count ? row.entries[at] : E::last();
-		}
+	for (int base = 0; base < count; base += row.threads) {
+		const bool there = base + row.thread < count;
+		const E entry = there ? row.entries[base + row.thread] : E::last();
 		topk_sync<BLOCK>();
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			if (base + i * row.threads + row.thread < count && !bound.before(entry[i]))
-				row.entries[atomicAdd(row.count, 1u)] = entry[i];
+		if (there && !bound.before(entry))
+			row.entries[atomicAdd(row.count, 1u)] = entry;
 	}
 	topk_sync<BLOCK>();
 	return bound;
@@ -411,8 +403,8 @@ DEVICE void topk_row(const T *x, T *values, i64 *indices, const TopkSizes &sizes
 template <typename T, class E, int V, int HELD, int THREADS, int ROWS, bool GREATEST, bool WHOLE,
 		  bool SCRATCH, int SORTED, int ROOM, int COLUMNS, i64 X_STEP, i64 Y_STEP, class DIMS,
 		  class X, class Y, typename Index>
-__global__ TOPK_BOUNDS(THREADS) void topk_rows(const T *x, T *values, i64 *indices, b128 *scratch,
-											   i64 rows, i32 k)
+__global__ TOPK_BOUNDS(THREADS, COLUMNS) void topk_rows(const T *x, T *values, i64 *indices,
+														b128 *scratch, i64 rows, i32 k)
 {
 	constexpr bool block = ROWS == 1;
 	constexpr int bytes = ROOM * static_cast<int>(sizeof(E)) + (WHOLE ? 0 : TOPK_BESIDE);
