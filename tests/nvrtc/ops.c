@@ -152,7 +152,7 @@ static bool is_listed(const char *name, char **list)
 	return false;
 }
 
-#define MOST_GENERICS 1000
+#define MOST_GENERICS 2000
 
 /* The generic kernels. */
 static bool plan_generics(const struct kernel_limits *limits, char **ops, struct list *list)
