@@ -317,6 +317,8 @@ static const char *shape_rule(const struct op_operand *operand)
 		return "SHAPE_ONE";
 	case OP_GROUPS:
 		return "SHAPE_GROUPS";
+	case OP_HALVED_GROUPS:
+		return "SHAPE_HALVED_GROUPS";
 	case OP_TRANSPOSED:
 		return "SHAPE_TRANSPOSED";
 	case OP_FIRST_K:
@@ -434,6 +436,7 @@ static void print_python_row(const struct python_function *function)
 		[OP_TRANSPOSED] = "transposed",
 		[OP_PAGES] = "pages",
 		[OP_FIRST_K] = "first_k",
+		[OP_HALVED_GROUPS] = "halved_groups",
 	};
 	static const char *const dtypes[] = {
 		[OP_SAME] = "first",      [OP_COMPUTED] = "computed", [OP_OWN] = "own",

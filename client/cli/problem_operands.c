@@ -267,11 +267,13 @@ static void first_k_shape(const struct cli_problem *problem, kiln_tensor *tensor
 }
 
 /* Sets the shape of what is there for each group of the last axis, or for each row. */
-static void groups_shape(const struct cli_problem *problem, kiln_tensor *tensor)
+static void groups_shape(const struct cli_problem *problem, bool halved, kiln_tensor *tensor)
 {
 	int64_t group = cli_problem_int(problem, "group", 0);
 
 	*tensor = problem->tensors[0];
+	if (tensor->rank && halved && problem->tensors[1].dtype == KILN_DTYPE_NONE)
+		tensor->shape[tensor->rank - 1] /= 2;
 	if (tensor->rank && group < 1)
 		tensor->rank--;
 	else if (tensor->rank)
@@ -311,8 +313,8 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 		first_k_shape(problem, tensor);
 		return CLI_OK;
 	}
-	if (operand->shape == OP_GROUPS) {
-		groups_shape(problem, tensor);
+	if (operand->shape == OP_GROUPS || operand->shape == OP_HALVED_GROUPS) {
+		groups_shape(problem, operand->shape == OP_HALVED_GROUPS, tensor);
 		return CLI_OK;
 	}
 	if (operand->shape >= OP_PER_BOX) {

@@ -55,10 +55,11 @@ enum op_shape {
 	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
 	OP_GROUPS,     /* the first operand's, with one for each attribute group of its last axis, or
 					  without that axis */
-	OP_PER_BOX,    /* the first operand's; with offsets, half as many boxes in one row */
-	OP_BOUNDARIES, /* one more than the first axis of the first operand */
-	OP_ONE,        /* one number */
-	OP_REDUCED,    /* the first operand's without the axes over which it is reduced, or, with
+	OP_HALVED_GROUPS, /* the same of the halved */
+	OP_PER_BOX,       /* the first operand's; with offsets, half as many boxes in one row */
+	OP_BOUNDARIES,    /* one more than the first axis of the first operand */
+	OP_ONE,           /* one number */
+	OP_REDUCED,       /* the first operand's without the axes over which it is reduced, or, with
 					  keepdim, with 1 for them */
 	OP_FIRST_K,    /* the first operand's, with attribute k along attribute axis */
 };

@@ -1,7 +1,7 @@
 /*
  * norm_quantize.cuh: layer_norm and rms_norm along the last dimension, divided by a scale and
  * stored in 8 bits: v = (s - mean) * rstd * gamma + beta over each row of s = x + residual, y = v /
- * scale.  The scale is given, or the row's own as in quantize_rows.cuh.
+ * scale.  The scale is given, or the row's own, or each group of GROUP columns has its own.
  *
  *   norm_quantize           a group of threads holds each row
  *   norm_quantize_stream    a block reads each row again whenever it needs it
@@ -13,7 +13,7 @@
 #pragma once
 #include "common/index.cuh"
 #include "common/norm_operands.cuh"
-#include "common/quantize.cuh"
+#include "common/quantize_row.cuh"
 #include "common/row.cuh"
 #include "common/row_any.cuh"
 #include "common/row_stream.cuh"
@@ -36,25 +36,31 @@ struct NormQuantizeSum {
 /* One row of the outputs, and what it is made with. */
 template <typename T, typename OUT>
 struct NormQuantizeRow {
-	const float *given; /* the scale, or null */
-	OUT *y;
-	T *sum;          /* or null */
-	float *scale_to; /* or null */
+	QuantizeRow<OUT> to;
+	T *sum; /* or null */
 	float eps;
-	QuantizeLimits limits;
-	bool here; /* it is to be written */
+};
+
+/* What makes v of s. */
+struct NormQuantizeFactors {
+	float pivot;
+	NormRow<float> answer;
+
+	DEVICE float of(float s, float gamma, float beta) const
+	{
+		return fmaf(fmaf(s - pivot, answer.rstd, answer.shift), gamma, beta);
+	}
 };
 
 /*
  * source.each(body) calls body(n, s) for every vector of the row, n a Number; affine(n, gamma,
  * beta) brings in those of a vector; group.reduce<SLOT>(value) merges the values of the row's
- * threads.  All threads come.
+ * threads.  All threads come.  Writes sum.
  */
-template <typename Number, class ROW, typename T, typename OUT, class SOURCE, class AFFINE,
-		  class GROUP>
-DEVICE void norm_quantize_row(const ROW &row, const NormQuantizeRow<T, OUT> &out, bool rms,
-							  i64 columns, const SOURCE &source, const AFFINE &affine,
-							  const GROUP &group)
+template <typename Number, class ROW, typename T, typename OUT, class SOURCE, class GROUP>
+DEVICE NormQuantizeFactors norm_quantize_factors(const ROW &row, const NormQuantizeRow<T, OUT> &out,
+												 bool rms, i64 columns, const SOURCE &source,
+												 const GROUP &group)
 {
 	constexpr int V = ROW::length;
 	const float share = 1.0f / static_cast<float>(columns);
@@ -71,7 +77,7 @@ DEVICE void norm_quantize_row(const ROW &row, const NormQuantizeRow<T, OUT> &out
 		mine = NormQuantizeSum::none();
 	}
 	source.each([&](Number n, float(&s)[V]) {
-		if (out.sum && out.here)
+		if (out.sum && out.to.here)
 			row_store(row, n, out.sum, s);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
@@ -81,37 +87,46 @@ DEVICE void norm_quantize_row(const ROW &row, const NormQuantizeRow<T, OUT> &out
 		}
 	});
 	mine = group.template reduce<1>(mine);
-	const NormRow<float> answer =
-		rms ? norm_row_rms_of(share, mine.squares, out.eps)
-			: norm_row_of(share, pivot, mine.sum, mine.squares, pivot, out.eps);
-	const auto normalize = [&](Number n, float(&s)[V]) {
-		float gamma[V], beta[V];
-		affine(n, gamma, beta);
-#pragma unroll
-		for (int j = 0; j < V; j++)
-			s[j] = fmaf(fmaf(s[j] - pivot, answer.rstd, answer.shift), gamma[j], beta[j]);
-	};
-	float found;
-	if (out.given) {
-		found = *out.given;
-	} else {
-		QuantizeMost most = QuantizeMost::none();
+	return {pivot, rms ? norm_row_rms_of(share, mine.squares, out.eps)
+					   : norm_row_of(share, pivot, mine.sum, mine.squares, pivot, out.eps)};
+}
+
+/* v of each vector of a row. */
+template <typename Number, int V, class SOURCE, class AFFINE>
+struct NormQuantizeEach {
+	const NormQuantizeFactors &factors;
+	const SOURCE &source;
+	const AFFINE &affine;
+
+	template <typename Body>
+	DEVICE void operator()(const Body &body) const
+	{
 		source.each([&](Number n, float(&s)[V]) {
-			normalize(n, s);
-			quantize_take(row, n, s, most);
+			float gamma[V], beta[V];
+			affine(n, gamma, beta);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				s[j] = factors.of(s[j], gamma[j], beta[j]);
+			body(n, s);
 		});
-		found = out.limits.scale(group.template reduce<2>(most));
 	}
-	if (!out.here)
-		return;
-	const QuantizeScale scale(found);
-	if (out.scale_to)
-		*out.scale_to = found;
-	source.each([&](Number n, float(&s)[V]) {
-		normalize(n, s);
-		scale.divide(s);
-		row_store(row, n, out.y, s);
-	});
+};
+
+/* WIDTH: of a group; 0: the row has one scale. */
+template <i64 WIDTH, typename Number, class ROW, typename OUT, class SOURCE, class AFFINE,
+		  class GROUP>
+DEVICE void norm_quantize_write(const ROW &row, const QuantizeRow<OUT> &to,
+								const NormQuantizeFactors &factors, const SOURCE &source,
+								const AFFINE &affine, const GROUP &group)
+{
+	const NormQuantizeEach<Number, ROW::length, SOURCE, AFFINE> each = {factors, source, affine};
+
+	if constexpr (WIDTH > 0)
+		quantize_row_groups<Number, WIDTH>(row, to, each);
+	else
+		quantize_row<Number>(row, to, each, [&](const QuantizeMost &most) {
+			return group.template reduce<2>(most);
+		});
 }
 
 /* s of a vector of x and, of two, residual. */
@@ -212,16 +227,12 @@ struct NormQuantizeRead {
 	template <typename Body>
 	DEVICE void each(const Body &body) const
 	{
-		RowStep<ROW, STREAMS> held;
-#pragma unroll 1
-		for (Column at = 0; at < steps; at++) {
-			held.fetch(row, at, from, step);
-			held.each(row, at, [&](Column n, int, const float(&values)[STREAMS][ROW::length]) {
-				float s[ROW::length];
+		quantize_read(
+			row, steps, from, step,
+			[](const float(&values)[STREAMS][ROW::length], float(&s)[ROW::length]) {
 				norm_quantize_add(values, s);
-				body(n, s);
-			});
-		}
+			},
+			body);
 	}
 };
 
@@ -248,7 +259,8 @@ struct NormQuantizeGroupAny {
 
 #define NORM_QUANTIZE_OPERANDS(T, GAMMA, BETA, OUT)                                          \
 	const T *x, const GAMMA *gamma, const BETA *beta, const T *residual, const float *given, \
-		OUT *y, float *scales, T *sum, float eps, float largest, float least, i64 rows
+		OUT *y, float *scales, T *sum, float eps, float largest, float least, i64 scale_row, \
+		i64 scale_step, i64 rows
 
 /* Where the inputs' row begins. */
 #define NORM_QUANTIZE_INPUTS(x_at, residual_at, x_step, residual_step)     \
@@ -260,17 +272,22 @@ struct NormQuantizeGroupAny {
 	step[STREAMS - 1] = STREAMS == 2 ? (residual_step) : step[0];
 
 /* What its outputs are; lead: this thread writes its scale. */
-#define NORM_QUANTIZE_ROW(y_at, lead)                                                          \
-	NormQuantizeRow<T, OUT>                                                                    \
-	{                                                                                          \
-		given, y + (y_at), sum ? sum + (y_at) : nullptr,                                       \
-			scales && (lead) ? scales + number : nullptr, eps, QuantizeLimits{largest, least}, \
-			here                                                                               \
+#define NORM_QUANTIZE_ROW(y_at, lead)                                      \
+	NormQuantizeRow<T, OUT>                                                \
+	{                                                                      \
+		{given,                                                            \
+		 y + (y_at),                                                       \
+		 scales ? scales + static_cast<i64>(number) * scale_row : nullptr, \
+		 scale_step,                                                       \
+		 QuantizeLimits{largest, least},                                   \
+		 lead,                                                             \
+		 here},                                                            \
+			sum ? sum + (y_at) : nullptr, eps                              \
 	}
 
 template <class SHAPE, typename OUT, class GAMMA, class BETA, int BYTES, bool RMS, int STREAMS,
-		  bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL, class Y,
-		  typename Index, typename T = typename SHAPE::Element>
+		  i64 GROUP, bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL,
+		  class Y, typename Index, typename T = typename SHAPE::Element>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_quantize(NORM_QUANTIZE_OPERANDS(T, GAMMA, BETA,
 																				   OUT))
 {
@@ -287,16 +304,18 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_quantize(NORM_QUANTIZE_OPERAN
 		Words words(slots);
 		words.fetch(row, from, step);
 		words.arrive();
-		norm_quantize_row<int>(row, NORM_QUANTIZE_ROW(y_at, Group::thread() == 0), RMS,
-							   Row::columns, NormQuantizeHeld<Row, Words, STREAMS>{row, words},
-							   NormQuantizeAffine<BYTES, Row, GAMMA, BETA>{row, gamma, beta},
-							   NormQuantizeGroup<Group>{});
+		const auto out = NORM_QUANTIZE_ROW(y_at, Group::thread() == 0);
+		const NormQuantizeHeld<Row, Words, STREAMS> source = {row, words};
+		const NormQuantizeGroup<Group> group = {};
+		norm_quantize_write<GROUP, int>(
+			row, out.to, norm_quantize_factors<int>(row, out, RMS, Row::columns, source, group),
+			source, NormQuantizeAffine<BYTES, Row, GAMMA, BETA>{row, gamma, beta}, group);
 	});
 }
 
 template <class ROW, typename OUT, class GAMMA, class BETA, int BYTES, bool RMS, int STREAMS,
-		  bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL, class Y,
-		  typename Index, typename T = typename ROW::Element>
+		  i64 GROUP, bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL,
+		  class Y, typename Index, typename T = typename ROW::Element>
 __global__ LAUNCH_BOUNDS(ROW::threads) void norm_quantize_stream(NORM_QUANTIZE_OPERANDS(T, GAMMA,
 																						BETA, OUT))
 {
@@ -308,36 +327,52 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void norm_quantize_stream(NORM_QUANTIZE_O
 								 (index_offset<i64>(number, DIMS{}, RESIDUAL{})), X_STEP,
 								 RESIDUAL_STEP)
 			const ROW row(from[0]);
-			norm_quantize_row<typename ROW::Column>(
-				row, NORM_QUANTIZE_ROW(y_at, threadIdx.x == 0), RMS, ROW::columns,
-				NormQuantizeRead<ROW, STREAMS>{row, from, step, ROW::steps()},
-				NormQuantizeAffine<BYTES, ROW, GAMMA, BETA>{row, gamma, beta},
-				NormQuantizeGroup<typename ROW::group>{});
+			typedef typename ROW::Column Column;
+			const auto out = NORM_QUANTIZE_ROW(y_at, threadIdx.x == 0);
+			const NormQuantizeRead<ROW, STREAMS> source = {row, from, step, ROW::steps()};
+			const NormQuantizeGroup<typename ROW::group> group = {};
+			norm_quantize_write<GROUP, Column>(
+				row, out.to,
+				norm_quantize_factors<Column>(row, out, RMS, ROW::columns, source, group), source,
+				NormQuantizeAffine<BYTES, ROW, GAMMA, BETA>{row, gamma, beta}, group);
 		});
 }
 
-template <typename T, int V, typename OUT, int STREAMS>
+template <typename T, int V, typename OUT, int STREAMS, bool GROUPS>
 __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_quantize_generic(
-	NORM_QUANTIZE_OPERANDS(T, void, void, OUT), u32 rms, u32 gamma_type, u32 beta_type, i64 columns,
-	u32 shift, i64 x_step, i64 residual_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x),
+	NORM_QUANTIZE_OPERANDS(T, void, void, OUT), u32 rms, u32 gamma_type, u32 beta_type, i64 group,
+	i64 columns, u32 shift, i64 x_step, i64 residual_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x),
 	SPACE_STRIDES(of_residual), SPACE_STRIDES(of_y))
 {
-	typedef RowAny<T, V, 2> Row;
+	typedef RowAny<T, V, STREAMS == 2 ? 1 : 2> Row; /* more would spill */
 	const Space<3, u64> space = {
 		SPACE_SIZES_MADE(u64),
 		{SPACE_STRIDES_MADE(of_x), SPACE_STRIDES_MADE(of_residual), SPACE_STRIDES_MADE(of_y)}};
-	const GroupAny group = {shift};
+	const GroupAny threads = {shift};
 
-	row_any_each(group, rows, [&](i64 number, bool here) {
+	row_any_each(threads, rows, [&](i64 number, bool here) {
 		i64 at[3], steps = 0;
 		space.at(static_cast<u64>(number), at);
 		NORM_QUANTIZE_INPUTS(at[0], at[1], x_step, residual_step)
-		const Row row(from[0], columns, group);
+		const Row row(from[0], columns, threads);
 		while (row.step(steps) < columns)
 			steps++;
-		norm_quantize_row<i64>(row, NORM_QUANTIZE_ROW(at[2], group.thread() == 0), rms != 0,
-							   columns, NormQuantizeRead<Row, STREAMS>{row, from, step, steps},
-							   NormQuantizeAffineAny<Row>{row, gamma, beta, gamma_type, beta_type},
-							   NormQuantizeGroupAny{group});
+		const auto out = NORM_QUANTIZE_ROW(at[2], threads.thread() == 0);
+		const NormQuantizeRead<Row, STREAMS> source = {row, from, step, steps};
+		const NormQuantizeGroupAny all = {threads};
+		const NormQuantizeFactors factors =
+			norm_quantize_factors<i64>(row, out, rms != 0, columns, source, all);
+		if constexpr (!GROUPS)
+			norm_quantize_write<0, i64>(
+				row, out.to, factors, source,
+				NormQuantizeAffineAny<Row>{row, gamma, beta, gamma_type, beta_type}, all);
+		else
+			quantize_row_groups_any(threads, columns, group, out.to, [&](i64 column) {
+				float s = element_load<float>(from[0] + column * step[0]);
+				if (STREAMS == 2)
+					s += element_load<float>(from[STREAMS - 1] + column * step[STREAMS - 1]);
+				return factors.of(s, norm_quantize_element(gamma, gamma_type, column, 1.0f),
+								  norm_quantize_element(beta, beta_type, column, 0.0f));
+			});
 	});
 }

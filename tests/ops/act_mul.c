@@ -31,22 +31,6 @@ static bool is_split(const struct cases_case *c)
 
 /* ---- The reference ---- */
 
-static double sigmoid(double x)
-{
-	return 1 / (1 + exp(-x));
-}
-
-static double value_of(const struct cases_case *c, double x)
-{
-	if (reference_is(c, "act", "gelu"))
-		return x * 0.5 * erfc(x * -M_SQRT1_2);
-	if (reference_is(c, "act", "gelu_tanh"))
-		return x * sigmoid(2 * M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x));
-	if (reference_is(c, "act", "relu"))
-		return x > 0 || isnan(x) ? x : 0;
-	return x * sigmoid(x);
-}
-
 /* Beyond 1000 on either side an activation is all or nothing. */
 static double slope_of(const struct cases_case *c, double x)
 {
@@ -54,12 +38,13 @@ static double slope_of(const struct cases_case *c, double x)
 	if (reference_is(c, "act", "gelu"))
 		return 0.5 * erfc(x * -M_SQRT1_2) + x * exp(-x * x / 2) * M_2_SQRTPI * M_SQRT1_2 / 2;
 	if (reference_is(c, "act", "gelu_tanh")) {
-		double k = 2 * M_2_SQRTPI * M_SQRT1_2, s = sigmoid(k * (x + 0.044715 * x * x * x));
+		double k = 2 * M_2_SQRTPI * M_SQRT1_2,
+			   s = reference_sigmoid(k * (x + 0.044715 * x * x * x));
 		return s + x * s * (1 - s) * k * (1 + 3 * 0.044715 * x * x);
 	}
 	if (reference_is(c, "act", "relu"))
 		return x > 0 ? 1 : isnan(x) ? 1 : 0;
-	return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+	return reference_sigmoid(x) * (1 + x * (1 - reference_sigmoid(x)));
 }
 
 static int64_t units(const struct cases_case *c)
@@ -101,7 +86,7 @@ static void element(const struct reference *r, int64_t i)
 		b_at = split ? a_at + width * step
 					 : reference_at(&operand[1], 0, last, row) + column * operand[1].stride[last];
 	}
-	double a = read(r, 0, a_at), b = read(r, split ? 0 : 1, b_at), value = value_of(r->c, a);
+	double a = read(r, 0, a_at), b = read(r, split ? 0 : 1, b_at), value = reference_act(r->c, a);
 	if (!is_backward(r->c)) {
 		answer(r, 2, i, value, b, 12 * fabs(a * b));
 		return;

@@ -1,11 +1,12 @@
 /*
- * norm_quantize.c: layer_norm and rms_norm along the last dimension, divided by a scale into 8
+ * norm_quantize.c: layer_norm and rms_norm along the last dimension, divided by scales into 8
  * bits: the reference, and what is on the list.
  *
  *   s = x + residual; v = (s - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + eps);
  *   rms_norm: mean is 0.  y = v / scale, rounded to nearest and saturated; NaN is 0 in i8.  Without
- *   scale that of a row is its largest |v| / the largest number of y's type, and at least 1e-10 /
- *   that number in i8, 1 / (512 * that number) otherwise.  sum is s rounded once.
+ *   scale that of a row or group is its largest |v| / the largest number of y's type, and at least
+ *   1e-10 / that number in i8 and of groups, 1 / (512 * that number) otherwise.  sum is s rounded
+ *   once.
  *
  * How far off a result may be: v as in norm.c, by 32 roundings of f32 of the row's mean magnitude
  * times |gamma| * rstd, and by 2e-5 of its terms.  A scale is off by what the largest v is, and y
@@ -69,25 +70,14 @@ static void normalize(const struct reference *r, int64_t columns, const double *
 
 static void answer(const struct reference *r, int64_t row, int64_t columns, double *s)
 {
-	kiln_dtype to = r->c->operand[Y].dtype, from = r->c->operand[X].dtype;
-	double *v = s + columns, *off = v + columns, most = 0, most_off = 0, scale, relative;
-	double largest = reference_largest(to), least = reference_least_scale(to, false);
+	kiln_dtype from = r->c->operand[X].dtype;
+	double *v = s + columns, *off = v + columns;
 
 	normalize(r, columns, s, v, off);
-	for (int64_t k = 0; k < columns; k++) {
-		most = fmax(most, fabs(v[k]));
-		most_off = fmax(most_off, off[k]);
-	}
-	scale = has(r->c, SCALE) ? get(r, SCALE, 0) : (float)fmax(most / largest, least);
-	relative = has(r->c, SCALE) ? 0 : most_off / largest / scale + 0x1p-22;
-	if (has(r->c, SCALES))
-		reference_value(r, SCALES, row, scale, relative * scale);
-	for (int64_t k = 0; k < columns; k++) {
-		double q = v[k] / scale, error = fabs(q) * (relative + 0x1p-22) + off[k] / scale;
-		reference_quotient(r, Y, row * columns + k, q, error);
-		if (has(r->c, SUM)) /* a little over half an ulp: the reference's own rounding */
-			reference_value(r, SUM, row * columns + k, s[k], 0.5001 * reference_ulp(from, s[k]));
-	}
+	reference_quantize(r, SCALE, Y, SCALES, row, v, off);
+	for (int64_t k = 0; has(r->c, SUM) && k < columns; k++)
+		/* a little over half an ulp: the reference's own rounding */
+		reference_value(r, SUM, row * columns + k, s[k], 0.5001 * reference_ulp(from, s[k]));
 }
 
 static void reference(const struct reference *r, int64_t first, int64_t last)
@@ -115,6 +105,18 @@ static const struct cases_op rms_norm = {"rms_norm_quantize", units, reference};
 /* ---- The cases ---- */
 
 enum { WITH_GAMMA = 1, WITH_BETA = 2, WITH_RESIDUAL = 4, WITH_SCALE = 8, NO_SCALES = 16 };
+
+/* Gives a case a scale for each group, and none for all. */
+static void grouped(struct cases_case *c, int64_t group)
+{
+	struct make_shape groups = {c->operand[X].rank, {0}};
+
+	memcpy(groups.size, c->operand[X].shape, sizeof(groups.size));
+	groups.size[groups.rank - 1] /= group;
+	make_none(c, SCALE);
+	make_output(c, SCALES, KILN_F32, &groups);
+	make_int(c, "group", group);
+}
 
 static void operands(struct cases_case *c, int64_t turn, const struct make_shape *shape,
 					 unsigned with)
@@ -208,6 +210,34 @@ static void add_layouts(void)
 	}
 }
 
+/* Groups that lanes share, and others; scales in column-major order; unusual numbers. */
+static void add_groups(void)
+{
+	static const struct {
+		struct make_shape shape;
+		int64_t group;
+	} groups[] = {{{2, {9, 384}}, 128}, {{2, {5, 4096}}, 128},        {{3, {2, 3, 96}}, 12},
+				  {{2, {7, 70}}, 10},   {{2, {2, 65536 + 128}}, 128}, {{2, {0, 128}}, 128}};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(groups); i++) {
+		struct cases_case *c = cases_add(i % 2 ? &rms_norm : &layer_norm, 0);
+		operands(c, i, &groups[i / 2].shape, (unsigned)(i * 5 % 8));
+		grouped(c, groups[i / 2].group);
+		if (i < 2)
+			make_strided(&c->operand[SCALES], (const int64_t[]){1, 9});
+		c->flags |= i / 2 == 4 ? CASES_SLOW : 0;
+		name(c);
+	}
+	for (int i = 0; i < 6; i++) {
+		struct cases_case *c = cases_add(i % 2 ? &rms_norm : &layer_norm, 0);
+		operands(c, 3 * i, &(struct make_shape){2, {16, 256}}, i < 2 ? WITH_SCALE : WITH_GAMMA);
+		if (i >= 4)
+			grouped(c, 128);
+		c->operand[X].fill = CASES_UNUSUAL;
+		name(c);
+	}
+}
+
 static void add_timed(void)
 {
 	const unsigned flags = CASES_BENCH | CASES_BIG;
@@ -216,6 +246,13 @@ static void add_timed(void)
 	add(true, 0, &(struct make_shape){2, {1 << 14, 8192}}, WITH_GAMMA | WITH_RESIDUAL | WITH_SCALE,
 		flags);
 	add(false, 3, &(struct make_shape){2, {1 << 15, 4096}}, WITH_GAMMA | WITH_BETA, flags);
+	for (int i = 0; i < 2; i++) {
+		struct cases_case *c = cases_add(&rms_norm, flags);
+		operands(c, 0, &(struct make_shape){2, {1 << 15 >> i, 4096 << i}},
+				 WITH_GAMMA | (i ? WITH_RESIDUAL : 0));
+		grouped(c, 128);
+		name(c);
+	}
 	add(true, 0, &(struct make_shape){2, {300000, 8192}}, WITH_GAMMA, CASES_BIG | CASES_HUGE);
 }
 
@@ -223,6 +260,7 @@ static void add_all(void)
 {
 	add_shapes();
 	add_layouts();
+	add_groups();
 	add_timed();
 }
 
@@ -237,6 +275,12 @@ static void add_random(uint64_t *state, struct cases_case *out)
 	for (int k = 0; k < shape.rank; k++)
 		shape.size[k] += shape.size[k] == 0;
 	operands(out, make_below(state, 9), &shape, with);
+	if (make_chance(state, 3)) {
+		int64_t columns = shape.size[shape.rank - 1], group = make_below(state, columns) + 1;
+		while (columns % group)
+			group--;
+		grouped(out, group);
+	}
 	name(out);
 }
 
@@ -285,14 +329,41 @@ static void bad_rows(struct cases_case *c)
 	operands(c, 0, &(struct make_shape){2, {3, 0}}, 0);
 }
 
+static void bad_group(struct cases_case *c)
+{
+	c->op = &rms_norm;
+	operands(c, 0, &small, 0);
+	make_int(c, "group", 3);
+}
+
+static void bad_both(struct cases_case *c)
+{
+	c->op = &layer_norm;
+	operands(c, 0, &small, WITH_SCALE);
+	make_int(c, "group", 2);
+}
+
+static void bad_groups(struct cases_case *c)
+{
+	c->op = &rms_norm;
+	operands(c, 0, &small, 0);
+	grouped(c, 2);
+	c->operand[SCALES].shape[1] = 4;
+}
+
 static const struct cases_refusal refusals[] = {
 	{"rms_norm_quantize: gamma must have one dimension, of size 4 as x's last", bad_gamma},
 	{"rms_norm_quantize: scale must have one element", bad_scale},
-	{"layer_norm_quantize: scales must have x's dimensions but the last", bad_scales},
+	{"layer_norm_quantize: scales must have y's dimensions but the last", bad_scales},
 	{"layer_norm_quantize: scale is f16; it must be f32", bad_type},
 	{"rms_norm_quantize: there is no residual; without it sum would be x and must be left out",
 	 bad_sum},
 	{"rms_norm_quantize: rows of no elements have no scales; leave scales out", bad_rows},
+	{"rms_norm_quantize: dimension 1 of y has size 4, which is no multiple of group 3", bad_group},
+	{"layer_norm_quantize: scale is given and group is 2; only scales that are found have groups",
+	 bad_both},
+	{"rms_norm_quantize: dimension 1 of scales has size 4; it must be 2, one for each group of 2",
+	 bad_groups},
 	{NULL, NULL},
 };
 

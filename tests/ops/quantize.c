@@ -266,6 +266,11 @@ static void add_values(void)
 		c->operand[1].deviation = i < 3 ? 1e-9 : scales[i % 3].deviation;
 		name(c);
 	}
+	for (int i = 0; i < 2; i++) { /* each code of a float of 8 bits in each place of a vector */
+		struct cases_case *c = add(DEQUANTIZE, 1 + 6 * i, &(struct make_shape){2, {8, 4096}}, 0, 0);
+		c->operand[0].fill = CASES_BITS;
+		name(c);
+	}
 	for (int i = 0; i < 4; i++) {
 		struct cases_case *c = add(i % 2, 3 * (i / 2), &(struct make_shape){2, {40, 24}}, 0, 0);
 		c->operand[0].fill = CASES_UNUSUAL;

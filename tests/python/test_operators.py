@@ -202,6 +202,30 @@ class Others(Case):
         y = kiln.layer_norm_quantize(x, "i8", scale=scale, scales=False)
         self.assertLess(abs(y - normed(x, 1e-5)[0] / scale).max(), 0.501)
 
+    def test_norm_quantize_groups(self):
+        x, scales = rand((3, 50)), numpy.zeros((5, 3), "f4").T
+        y, found = kiln.rms_norm_quantize(x, "i8", group=10)
+        again, given = kiln.rms_norm_quantize(x, "i8", group=10, scales=scales)
+        v = x / numpy.sqrt((x.astype("f8") ** 2).mean(-1, keepdims=True) + 1e-5)
+        self.close(found, abs(v.reshape(3, 5, 10)).max(-1) / 127, "f4")
+        self.assertLess(abs(y - v / found.repeat(10, 1)).max(), 0.501)
+        self.assertIs(given, scales)  # in column-major order
+        numpy.testing.assert_array_equal(again, y)
+        numpy.testing.assert_array_equal(scales, found)
+        with self.assertRaisesRegex(ValueError, "group is 10"):
+            kiln.rms_norm_quantize(x, "i8", group=10, scale=numpy.array(1, "f4"))
+
+    def test_act_mul_quantize(self):
+        x = rand((3, 100))
+        v = x[:, :50] / (1 + numpy.exp(-x[:, :50].astype("f8"))) * x[:, 50:]
+        for other in [None, x[:, 50:]]:
+            y, scales = kiln.act_mul_quantize(x if other is None else x[:, :50], "i8", other)
+            self.close(scales, abs(v).max(-1) / 127, "f4")
+            self.assertLess(abs(y - v / scales[:, None]).max(), 0.501)
+        y, scales = kiln.act_mul_quantize(x, "i8", group=10)
+        self.close(scales, abs(v.reshape(3, 5, 10)).max(-1) / 127, "f4")
+        self.assertLess(abs(y - v / scales.repeat(10, 1)).max(), 0.501)
+
     def test_gather(self):
         source, index = rand((2, 3, 10)), numpy.array([[1, 2], [0, 9], [5, 5]], "i4")
         expected = numpy.take_along_axis(source, numpy.broadcast_to(index, (2, 3, 2)), 2)

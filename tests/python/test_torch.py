@@ -41,6 +41,40 @@ class Torch(unittest.TestCase):
         with self.assertRaisesRegex(kiln.NotSupported, "no gradient"):
             kiln.dynamic_quantize(x.requires_grad_(), "f8e4m3")[0].float().sum().backward()
 
+    def test_rows_quantized(self):
+        functional = torch.nn.functional
+        x, gate, weight = (torch.randn(5, 384) * 3, torch.randn(5, 384), torch.rand(384) + 0.5)
+        rows = [(kiln.rms_norm_quantize, (weight,), {"eps": 1e-5},
+                 functional.rms_norm(x, (384,), weight, 1e-5)),
+                (kiln.layer_norm_quantize, (weight, weight), {},
+                 functional.layer_norm(x, (384,), weight, weight)),
+                (kiln.act_mul_quantize, (gate,), {}, functional.silu(x) * gate)]
+        for function, args, named, v in rows:
+            for to, dtype in [("f8e4m3", torch.float8_e4m3fn), ("f8e5m2", torch.float8_e5m2)]:
+                most, step = torch.finfo(dtype).max, torch.finfo(dtype).eps
+                for group, parts in [(0, v[:, None]), (128, v.view(5, 3, 128))]:
+                    y, scales = function(x, to, *args, group=group, **named)
+                    expected = parts.abs().amax(-1) / most
+                    torch.testing.assert_close(scales.view_as(expected), expected)
+                    back = y.float().view_as(parts) * scales.view_as(expected)[..., None]
+                    self.assertEqual(y.dtype, dtype)
+                    least = torch.finfo(dtype).tiny * scales.max().item()
+                    torch.testing.assert_close(back, parts, rtol=step * 0.51, atol=least)
+                y = function(x, to, *args, scale=torch.tensor(0.5), scales=False, **named)
+                expected = (v / 0.5).clamp(-most, most).to(dtype).float()
+                torch.testing.assert_close(y.float(), expected, rtol=step * 1.01, atol=1e-5)
+                self.assertGreater((y.float() == expected).float().mean(), 0.99)
+
+    def test_floats_of_8_bits_back(self):
+        codes = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+        every = torch.stack([codes.roll(k) for k in range(16)])  # each code in each place
+        for dtype in [torch.float8_e4m3fn, torch.float8_e5m2]:
+            for to, wide in [("f32", torch.float32), ("f16", torch.float16),
+                             ("bf16", torch.bfloat16)]:
+                y = kiln.dequantize(every.view(dtype), torch.tensor(1.0), to)
+                torch.testing.assert_close(y, every.view(dtype).to(wide), rtol=0, atol=0,
+                                           equal_nan=True)
+
     def test_cast_transpose(self):
         x, scale = torch.randn(40, 64, dtype=torch.bfloat16) * 300, torch.tensor(1.5)
         for to, dtype in [("f8e4m3", torch.float8_e4m3fn), ("f8e5m2", torch.float8_e5m2)]:

@@ -33,6 +33,17 @@ class Operators(unittest.TestCase):
             torch.library.opcheck(torch.ops.kiln.dynamic_quantize.default, call)
         for call in [(x, "i8"), (x, "f8e4m3", scale[0]), (x.t(), "f8e5m2", None, False)]:
             torch.library.opcheck(torch.ops.kiln.cast_transpose.default, call)
+        for name, args, named in [
+                ("rms_norm_quantize", (x, "i8", x[0]), {"residual": x, "sum": True}),
+                ("layer_norm_quantize", (x, "f8e4m3"), {"group": 4}),
+                ("layer_norm_quantize", (x, "f8e5m2"), {"scale": scale[0], "scales": False}),
+                ("act_mul_quantize", (x, "i8"), {"group": 2}),
+                ("act_mul_quantize", (x, "f8e4m3", x), {"act": "relu"}),
+                ("act_mul_quantize", (x, "f8e4m3"), {"scale": scale[0]})]:
+            operator = kiln.torch.OPERATORS[name]
+            values, _ = operator.bind(*args, **named)
+            with self.subTest(name, **named):
+                torch.library.opcheck(operator.op, tuple(operator.plain(values)))
         torch.library.opcheck(torch.ops.kiln.quantize.default, (x, scale, "f8e4m3"))
         torch.library.opcheck(torch.ops.kiln.dequantize.default, ((x * 9).char(), scale, "f16"))
 

@@ -221,8 +221,8 @@ class Operator:
         if output.shape == "loss":
             whole = values[self.names.index("reduction")] == "none"
             return shape[:-1] if whole else ()
-        if output.shape == "halved" and len(self.tensors(values)) == 1:
-            return (*shape[:-1], shape[-1] // 2)
+        if output.shape in ("halved", "halved_groups") and values[self.inputs["other"]] is None:
+            shape = (*shape[:-1], shape[-1] // 2)
         if output.shape == "input":
             return values[output.source].shape
         if output.shape == "reduced":
@@ -240,7 +240,7 @@ class Operator:
             return (*shape[:-2], shape[-1], shape[-2])
         if output.shape == "first_k":
             return _resized(shape, self.dimension(values), values[self.names.index("k")])
-        if output.shape == "groups":
+        if output.shape in ("groups", "halved_groups"):
             group = values[self.names.index("group")]
             return (*shape[:-1], shape[-1] // group) if group else shape[:-1]
         if output.shape == "last":

@@ -179,7 +179,9 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
 	if (operand->shape == SHAPE_TRAILING)
 		from = first->rank - axes;
-	if (operand->shape == SHAPE_LEADING || (operand->shape == SHAPE_GROUPS && group < 1 && to))
+	bool halved = operand->shape == SHAPE_HALVED_GROUPS,
+		 groups = halved || operand->shape == SHAPE_GROUPS;
+	if (operand->shape == SHAPE_LEADING || (groups && group < 1 && to))
 		to = first->rank - axes;
 	if (operand->shape == SHAPE_ONE)
 		to = 0;
@@ -187,7 +189,9 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 	tensor->contiguous = 1;
 	for (int i = from; i < to; i++)
 		tensor->shape[tensor->rank++] = first->shape[i];
-	if (operand->shape == SHAPE_GROUPS && group > 0 && to)
+	if (halved && problem->operands[1].role == ROLE_LEFT_OUT && group > 0 && to)
+		tensor->shape[to - 1] /= 2;
+	if (groups && group > 0 && to)
 		tensor->shape[to - 1] /= group;
 	if (operand->shape == SHAPE_TRANSPOSED && to > 1) {
 		tensor->shape[to - 1] = first->shape[to - 2];

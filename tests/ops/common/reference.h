@@ -79,6 +79,12 @@ double reference_rounding(kiln_dtype dtype, double value);
 /* `f32` for what is computed in f32, 1e-12 for f64. */
 double reference_relative(kiln_dtype dtype, double f32);
 
+/* ---- Activations ---- */
+
+double reference_sigmoid(double x);
+/* The activation that attribute act names: silu, gelu, gelu_tanh or relu. */
+double reference_act(const struct cases_case *c, double x);
+
 /* ---- 8 bits that saturate: f8e4m3, f8e5m2 and i8 ---- */
 
 /* The largest number of the type. */
@@ -92,6 +98,12 @@ double reference_rounded(kiln_dtype dtype, double value);
  * answer is one of the numbers to which such a quotient rounds. */
 void reference_quotient(const struct reference *r, int operand, int64_t element, double value,
 						double off);
+
+/* Hands on row number `row` of operand y, that is v / scale, where v may be off by off[k].  The
+ * scale is that of operand `scale`, one number, or without it found for the row, or for each
+ * `group` of its elements as attribute group says; operand scales gets it. */
+void reference_quantize(const struct reference *r, int scale, int y, int scales, int64_t row,
+						const double *v, const double *off);
 
 /* ---- One row of softmax, shared by the plain and the masked ---- */
 

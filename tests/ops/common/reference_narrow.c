@@ -39,3 +39,45 @@ void reference_quotient(const struct reference *r, int operand, int64_t element,
 	reference_value(r, operand, element, reference_rounded(dtype, value),
 					isnan(low) || isnan(high) ? 0 : fabs(high - low));
 }
+
+/* Elements [first, first + count) of a row have one scale, number `number` of all. */
+static void quantize_part(const struct reference *r, int scale, int y, int scales, int64_t at,
+						  int64_t count, int64_t number, const double *v, const double *off)
+{
+	const struct cases_operand *to = &r->c->operand[scales];
+	kiln_dtype dtype = r->c->operand[y].dtype;
+	bool given = r->c->operand[scale].dtype != KILN_DTYPE_NONE;
+	double most = 0, most_off = 0, by, relative = 0;
+
+	for (int64_t k = 0; k < count; k++) {
+		most = fmax(most, fabs(v[k]));
+		most_off = fmax(most_off, off[k]);
+	}
+	if (given) {
+		by = cases_get(KILN_F32, r->memory[scale], 0);
+	} else {
+		double least = reference_least_scale(dtype, reference_int(r->c, "group", 0) > 0);
+		by = (float)fmax(most / reference_largest(dtype), least);
+		relative = isinf(by) ? 0 : most_off / reference_largest(dtype) / by + 0x1p-22;
+	}
+	if (to->dtype != KILN_DTYPE_NONE)
+		reference_value(r, scales, reference_at(to, 0, to->rank, number), by,
+						isinf(by) ? 0 : relative * by);
+	for (int64_t k = 0; k < count; k++) {
+		double q = v[k] / by;
+		reference_quotient(r, y, at + k, q,
+						   isinf(q) ? 0 : fabs(q) * (relative + 0x1p-22) + off[k] / fabs(by));
+	}
+}
+
+void reference_quantize(const struct reference *r, int scale, int y, int scales, int64_t row,
+						const double *v, const double *off)
+{
+	const struct cases_operand *to = &r->c->operand[y];
+	int64_t columns = to->shape[to->rank - 1], group = reference_int(r->c, "group", 0);
+	int64_t groups = group ? columns / group : 1, each = group ? group : columns;
+
+	for (int64_t g = 0; g < groups; g++)
+		quantize_part(r, scale, y, scales, row * columns + g * each, each, row * groups + g,
+					  v + g * each, off + g * each);
+}

@@ -31,23 +31,12 @@ struct form {
 	uint32_t vector, store; /* elements, of x and y, and of the transposed */
 };
 
-static bool has(const struct kernel_problem *problem, int operand)
+static bool cast_has(const struct kernel_problem *problem, int operand)
 {
 	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
 }
 
 /* ---- What a request must satisfy ---- */
-
-static int cast_check_scale(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
-{
-	int64_t count;
-	int status = quantize_check_scale(problem, SCALE, error);
-
-	plan_elements(&problem->tensors[SCALE], &count);
-	if (!status && count != 1)
-		return plan_refuse(error, KILN_EINVAL, "%s: scale must have one element", problem->op);
-	return status;
-}
 
 /* x's shape with the last two dimensions swapped. */
 static int cast_check_transposed(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
@@ -76,18 +65,18 @@ static int cast_check(const struct kernel_problem *problem, char error[KERNEL_ER
 	if (!status && problem->tensors[X].rank < 2)
 		return plan_refuse(error, KILN_EINVAL, "%s: x has rank %d; it needs two dimensions",
 						   problem->op, problem->tensors[X].rank);
-	if (!status && has(problem, SCALE))
-		status = cast_check_scale(problem, error);
+	if (!status && cast_has(problem, SCALE))
+		status = quantize_check_one(problem, SCALE, error);
 	if (!status)
 		status = quantize_check_output(problem, Y, error);
-	if (!status && has(problem, TRANSPOSED))
+	if (!status && cast_has(problem, TRANSPOSED))
 		status = cast_check_transposed(problem, error);
 	return status;
 }
 
 int cast_transpose_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	if (!has(problem, Y)) {
+	if (!cast_has(problem, Y)) {
 		rows_infer_like(problem, Y, X);
 		problem->tensors[Y].dtype = quantize_to(problem);
 	}
@@ -137,9 +126,9 @@ static void cast_form(const struct kernel_problem *problem, struct form *form)
 	if (x->alignment < form->vector)
 		form->vector = x->alignment;
 	form->vector = narrow_rows(form, element, form->vector) / element;
-	while (has(problem, along) && form->vector > problem->tensors[along].alignment)
+	while (cast_has(problem, along) && form->vector > problem->tensors[along].alignment)
 		form->vector /= 2;
-	form->store = has(problem, across) ? problem->tensors[across].alignment : 1;
+	form->store = cast_has(problem, across) ? problem->tensors[across].alignment : 1;
 	while (form->rows % form->store)
 		form->store /= 2;
 }
@@ -173,10 +162,10 @@ static void cast_touch(const struct kernel_problem *problem, const struct form *
 					   struct kernel_plan *out)
 {
 	plan_touch(problem, X, form->vector * kernel_dtype_bytes(form->from), out);
-	if (has(problem, SCALE))
+	if (cast_has(problem, SCALE))
 		plan_touch(problem, SCALE, 4, out);
 	plan_touch(problem, Y, form->turned ? form->store : form->vector, out);
-	if (has(problem, TRANSPOSED))
+	if (cast_has(problem, TRANSPOSED))
 		plan_touch(problem, TRANSPOSED, form->turned ? form->vector : form->store, out);
 }
 
@@ -206,7 +195,7 @@ static int cast_make(const struct kernel_problem *problem, const struct form *fo
 	plan_arg_pointer(out, X);
 	for (int i = SCALE; i <= TRANSPOSED; i++) {
 		int operand = i == SCALE || !form->turned ? i : Y + TRANSPOSED - i;
-		if (has(problem, operand))
+		if (cast_has(problem, operand))
 			plan_arg_pointer(out, operand);
 		else
 			plan_arg_scalar(out, 8, 0);

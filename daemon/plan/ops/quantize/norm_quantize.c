@@ -20,6 +20,7 @@ struct form {
 	uint32_t affine; /* that gamma and beta are aligned to */
 	bool rms;
 	double eps;
+	int64_t group; /* columns that share a scale; 0: all, or it is given */
 };
 
 static bool norm_quantize_has(const struct kernel_problem *problem, int operand)
@@ -45,27 +46,6 @@ static int check_along(const struct kernel_problem *problem, int index,
 	return status ? status : rows_check_contiguous(problem, index, error);
 }
 
-/* scale, of one number, or scales, of one for each row. */
-static int check_scales(const struct kernel_problem *problem, int index,
-						char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_tensor *x = &problem->tensors[X], *scale = &problem->tensors[index];
-	char name[16];
-	bool right = index == SCALES && scale->rank == x->rank - 1;
-	int64_t count;
-
-	plan_operand_name(problem->operands, index, name);
-	plan_elements(scale, &count);
-	for (int k = 0; right && k < scale->rank; k++)
-		right = scale->shape[k] == x->shape[k];
-	if (quantize_check_scale(problem, index, error))
-		return KILN_EINVAL;
-	if (index == SCALE ? count != 1 : !right)
-		return plan_refuse(error, KILN_EINVAL, "%s: %s must have %s", problem->op, name,
-						   index == SCALE ? "one element" : "x's dimensions but the last");
-	return KILN_OK;
-}
-
 static int norm_quantize_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	int status = quantize_check_input(problem, error);
@@ -74,19 +54,19 @@ static int norm_quantize_check(const struct kernel_problem *problem, char error[
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: x has rank 0; it needs a dimension of which rows are made",
 						   problem->op);
-	for (int i = GAMMA; i <= SUM && !status; i++) {
-		if (i == Y)
-			status = quantize_check_output(problem, i, error);
-		else if (!norm_quantize_has(problem, i))
-			continue;
-		else if (i == GAMMA || i == BETA)
+	for (int i = GAMMA; i <= BETA && !status; i++)
+		if (norm_quantize_has(problem, i))
 			status = check_along(problem, i, error);
-		else if (i == SCALE || i == SCALES)
-			status = check_scales(problem, i, error);
-		else
-			status = rows_check_like(problem, i, X, error);
-		if (!status && i == SUM)
-			status = rows_check_contiguous(problem, i, error);
+	if (!status && norm_quantize_has(problem, RESIDUAL))
+		status = rows_check_like(problem, RESIDUAL, X, error);
+	if (!status)
+		status = quantize_check_output(problem, Y, error);
+	if (!status)
+		status = quantize_check_rows(problem, SCALE, Y, SCALES, error);
+	if (!status && norm_quantize_has(problem, SUM)) {
+		status = rows_check_like(problem, SUM, X, error);
+		if (!status)
+			status = rows_check_contiguous(problem, SUM, error);
 	}
 	if (!status && norm_quantize_has(problem, SUM) && !norm_quantize_has(problem, RESIDUAL))
 		return plan_refuse(error, KILN_EINVAL,
@@ -125,6 +105,7 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 	form->to = tensors[Y].dtype;
 	form->rms = strncmp(problem->op, "rms", 3) == 0;
 	form->eps = plan_real(problem, "eps");
+	form->group = plan_int(problem, "group");
 	/* One axis always is one dimension. */
 	(void)rows_form(&form->rows, x->rank, x->shape, 3, strides, x->rank - 1, 1, &culprit);
 	form->need = (struct rows_need){.element = element,
@@ -141,6 +122,9 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 	align_to(&form->need.alignment, tensors[Y].alignment * element);
 	if (norm_quantize_has(problem, SUM))
 		align_to(&form->need.alignment, tensors[SUM].alignment);
+	/* Scales of groups take some. */
+	if (form->group)
+		form->need.registers -= 8;
 	form->affine = 16;
 	for (int i = GAMMA; i <= BETA; i++)
 		if (norm_quantize_has(problem, i))
@@ -164,7 +148,8 @@ static void norm_quantize_pass(const struct form *form, struct kernel_plan *out)
 		else
 			plan_arg_scalar(out, 8, 0);
 	plan_arg_real(out, KILN_F32, form->eps);
-	quantize_limits(out, form->to, false);
+	quantize_limits(out, form->to, form->group > 0);
+	quantize_pass_scales(form->problem, SCALES, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
 }
 
@@ -192,9 +177,10 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 	rows_shape_name(shape, out->choice);
 	plan_print(&id, "norm_quantize%s<", shape->stream ? "_stream" : "");
 	rows_print_shape(&id, form->from, &form->rows, shape);
-	plan_print(&id, ", %s, %s, %s, %u, %s, %u, %s", quantize_type(form->to), type_of(form, GAMMA),
-			   type_of(form, BETA), shape->skewed ? 0 : form->affine, form->rms ? "true" : "false",
-			   form->need.streams, loop ? "true" : "false");
+	plan_print(&id, ", %s, %s, %s, %u, %s, %u, %lld, %s", quantize_type(form->to),
+			   type_of(form, GAMMA), type_of(form, BETA), shape->skewed ? 0 : form->affine,
+			   form->rms ? "true" : "false", form->need.streams, (long long)form->group,
+			   loop ? "true" : "false");
 	for (int i = 0; i < 2; i++)
 		rows_print_step(&id, &form->rows, i);
 	rows_print_sizes(&id, &form->rows);
@@ -216,16 +202,22 @@ static void norm_quantize_generic(const struct form *form, const struct kernel_l
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct kernel_tensor *tensors = form->problem->tensors;
+	struct rows_need need = form->need;
 	struct rows_any any;
 
-	rows_any(&form->rows, &form->need, GENERIC_COUNT, ROWS_ANY_THREADS, limits, &any);
+	/* One by one leaves registers for the second way over groups. */
+	if (form->group)
+		need.alignment = need.element;
+	rows_any(&form->rows, &need, GENERIC_COUNT, ROWS_ANY_THREADS, limits, &any);
 	plan_generic_launch(out, limits, "ops/norm_quantize.cuh", any.blocks, any.threads);
-	plan_print(&id, "norm_quantize_generic<%s, %u, %s, %u>", plan_dtype_name(form->from),
-			   any.vector, quantize_type(form->to), form->need.streams);
+	plan_print(&id, "norm_quantize_generic<%s, %u, %s, %u, %s>", plan_dtype_name(form->from),
+			   any.vector, quantize_type(form->to), form->need.streams,
+			   form->group ? "true" : "false");
 	norm_quantize_pass(form, out);
 	plan_arg_scalar(out, 4, form->rms);
 	for (int i = GAMMA; i <= BETA; i++)
 		plan_arg_scalar(out, 4, rows_any_type(tensors[i].dtype));
+	plan_arg_scalar(out, 8, (uint64_t)form->group);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
 	plan_arg_scalar(out, 4, any.shift);
 	for (int i = 0; i < 2; i++)
@@ -250,18 +242,18 @@ int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel
 		return status;
 	norm_quantize_form(problem, &form);
 	if (form.rows.rows == 0 || form.rows.columns == 0) {
-		if (form.rows.rows && norm_quantize_has(problem, SCALES))
+		if (form.rows.rows && form.group == 0 && norm_quantize_has(problem, SCALES))
 			return plan_refuse(error, KILN_EINVAL,
 							   "%s: rows of no elements have no scales; leave scales out",
 							   problem->op);
 		plan_no_elements(out);
 		return KILN_OK;
 	}
-	if (plan_is_generic(choice)) {
+	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
+	if (plan_is_generic(choice) || (count == 0 && !choice)) {
 		norm_quantize_generic(&form, limits, out);
 		return KILN_OK;
 	}
-	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
 	chosen = rows_shape_find(shapes, count, choice);
 	if (chosen < 0)
 		return rows_no_candidate(problem, choice, &form.rows, limits, error);
@@ -276,8 +268,6 @@ int norm_quantize_choices(const struct kernel_problem *problem, const struct ker
 	int count;
 
 	norm_quantize_form(problem, &form);
-	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
-	for (int i = 0; i < count; i++)
-		rows_shape_name(&shapes[i], names[i]);
-	return count;
+	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
+	return quantize_shape_names(shapes, count, names);
 }

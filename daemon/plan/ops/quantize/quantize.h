@@ -28,6 +28,25 @@ int quantize_check_output(const struct kernel_problem *problem, int index,
 int quantize_check_scale(const struct kernel_problem *problem, int index,
 						 char error[KERNEL_ERROR_MAX]);
 
+/* Such a tensor, of one number, which is operand `scale`. */
+int quantize_check_one(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX]);
+/* Of y, which is checked: the scale that is given, attribute group, and scales for each row or each
+ * group, in row-major or column-major order.  The numbers are those of the operands. */
+int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, int scales,
+						char error[KERNEL_ERROR_MAX]);
+/* Passes how far apart the scales of rows lie, and those of groups. */
+void quantize_pass_scales(const struct kernel_problem *problem, int scales,
+						  struct kernel_plan *out);
+
+/* Like rows_shapes(), those in which neighbouring lanes share each group: none if the generic
+ * kernel alone takes such groups.  group 0: there are none. */
+int quantize_shapes(const struct rows_form *form, const struct rows_need *need, int64_t group,
+					const struct kernel_limits *limits, struct rows_shape *out, int most);
+/* The candidates' names: those of the shapes, or without any that of the generic kernel. */
+int quantize_shape_names(const struct rows_shape *shapes, int count,
+						 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+
 /* *group: how many elements of y that lie side by side share a scale; 0: all of them. */
 int quantize_check(const struct kernel_problem *problem, int64_t *group,
 				   char error[KERNEL_ERROR_MAX]);
@@ -53,5 +72,12 @@ int cast_transpose_plan(const struct kernel_problem *problem, const struct kerne
 int cast_transpose_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int cast_transpose_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
+int act_mul_quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  const char *choice, struct kernel_plan *out,
+						  char error[KERNEL_ERROR_MAX]);
+int act_mul_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int act_mul_quantize_choices(const struct kernel_problem *problem,
+							 const struct kernel_limits *limits,
+							 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 
 #endif

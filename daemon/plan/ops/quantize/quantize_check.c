@@ -4,6 +4,7 @@
  */
 #include "quantize.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const kiln_dtype wide[] = {KILN_F16, KILN_BF16, KILN_F32};
@@ -68,18 +69,25 @@ int quantize_check_output(const struct kernel_problem *problem, int index,
 
 /* ---- Scales ---- */
 
-int quantize_check_scale(const struct kernel_problem *problem, int index,
-						 char error[KERNEL_ERROR_MAX])
+/* A tensor of scales, wherever they lie. */
+static int check_scale_type(const struct kernel_problem *problem, int index,
+							char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *scale = &problem->tensors[index];
 	char name[16];
-	int status;
 
 	plan_operand_name(problem->operands, index, name);
 	if (scale->dtype != KILN_F32)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f32", problem->op, name,
 						   plan_dtype_name(scale->dtype));
-	status = rows_check_aligned(problem, index, error);
+	return rows_check_aligned(problem, index, error);
+}
+
+int quantize_check_scale(const struct kernel_problem *problem, int index,
+						 char error[KERNEL_ERROR_MAX])
+{
+	int status = check_scale_type(problem, index, error);
+
 	return status ? status : rows_check_contiguous(problem, index, error);
 }
 
@@ -172,6 +180,130 @@ static int check_found(const struct kernel_problem *problem, int64_t group,
 						   problem->op, last, (long long)scale->shape[last],
 						   (long long)(x->shape[last] / group), (long long)group);
 	return status;
+}
+
+/* ---- Scales of the rows that an operator makes ---- */
+
+int quantize_check_one(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX])
+{
+	int64_t count;
+	int status = quantize_check_scale(problem, index, error);
+
+	plan_elements(&problem->tensors[index], &count);
+	if (!status && count != 1)
+		return plan_refuse(error, KILN_EINVAL, "%s: scale must have one element", problem->op);
+	return status;
+}
+
+/* Do scales of groups lie as a matrix of rows by groups whose rows lie side by side? */
+static bool is_column_major(const struct kernel_tensor *scales, int64_t *rows)
+{
+	int last = scales->rank - 1;
+
+	*rows = 1;
+	for (int k = last - 1; k >= 0; k--) {
+		if (scales->stride[k] != *rows)
+			return false;
+		*rows *= scales->shape[k];
+	}
+	return scales->stride[last] == *rows;
+}
+
+static int check_row_scales(const struct kernel_problem *problem, int y, int index, int64_t group,
+							char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *of = &problem->tensors[y], *scales = &problem->tensors[index];
+	int status = check_scale_type(problem, index, error), last = of->rank - 1;
+	bool right = scales->rank == last + (group > 0);
+	int64_t groups = group ? of->shape[last] / group : 0, rows;
+
+	if (status)
+		return status;
+	for (int k = 0; right && k < last; k++)
+		right = scales->shape[k] == of->shape[k];
+	if (!right)
+		return plan_refuse(error, KILN_EINVAL, "%s: scales must have y's dimensions but the last%s",
+						   problem->op, group ? ", and one of groups" : "");
+	if (group && scales->shape[last] != groups)
+		return plan_refuse(
+			error, KILN_EINVAL,
+			"%s: dimension %d of scales has size %lld; it must be %lld, one for each "
+			"group of %lld",
+			problem->op, last, (long long)scales->shape[last], (long long)groups, (long long)group);
+	if (group && is_column_major(scales, &rows))
+		return KILN_OK;
+	return rows_check_contiguous(problem, index, error);
+}
+
+int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, int scales,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *of = &problem->tensors[y];
+	int last = of->rank - 1;
+	int64_t group = plan_int(problem, "group");
+	bool given = problem->tensors[scale].dtype != KILN_DTYPE_NONE;
+
+	if (group && given)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: scale is given and group is %lld; only scales that are found have "
+						   "groups",
+						   problem->op, (long long)group);
+	if (group && of->shape[last] % group)
+		return plan_refuse(
+			error, KILN_EINVAL,
+			"%s: dimension %d of y has size %lld, which is no multiple of group %lld", problem->op,
+			last, (long long)of->shape[last], (long long)group);
+	if (given && quantize_check_one(problem, scale, error))
+		return KILN_EINVAL;
+	if (problem->tensors[scales].dtype == KILN_DTYPE_NONE)
+		return KILN_OK;
+	return check_row_scales(problem, y, scales, group, error);
+}
+
+void quantize_pass_scales(const struct kernel_problem *problem, int scales, struct kernel_plan *out)
+{
+	const struct kernel_tensor *at = &problem->tensors[scales];
+	bool groups = at->dtype != KILN_DTYPE_NONE && plan_int(problem, "group");
+	int64_t rows, count = groups ? at->shape[at->rank - 1] : 1;
+	bool turned =
+		groups && count > 1 && at->stride[at->rank - 1] != 1 && is_column_major(at, &rows);
+
+	plan_arg_scalar(out, 8, turned ? 1 : (uint64_t)count);
+	plan_arg_scalar(out, 8, turned ? (uint64_t)rows : 1);
+}
+
+/* ---- Rows that are held by lanes ---- */
+
+/* Do lanes that follow each other share each group, and no others? */
+static bool shares(const struct rows_shape *shape, int64_t group)
+{
+	int64_t lanes = group / shape->vector;
+
+	return !shape->skewed && group % shape->vector == 0 && lanes <= 32 &&
+		   (lanes & (lanes - 1)) == 0 && shape->size % lanes == 0;
+}
+
+int quantize_shapes(const struct rows_form *form, const struct rows_need *need, int64_t group,
+					const struct kernel_limits *limits, struct rows_shape *out, int most)
+{
+	int count = rows_shapes(form, need, limits, out, most), kept = 0;
+
+	for (int i = 0; i < count; i++)
+		if (group == 0 || shares(&out[i], group))
+			out[kept++] = out[i];
+	return kept;
+}
+
+int quantize_shape_names(const struct rows_shape *shapes, int count,
+						 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	if (count == 0)
+		snprintf(names[count++], KERNEL_CHOICE_MAX, "%s", PLAN_GENERIC);
+	else
+		for (int i = 0; i < count; i++)
+			rows_shape_name(&shapes[i], names[i]);
+	return count;
 }
 
 /* ---- All of it ---- */

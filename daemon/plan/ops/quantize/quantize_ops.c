@@ -42,18 +42,21 @@ static int dynamic_quantize_generics(int index, struct kernel_problem *out)
 	return made(index, false, true, out);
 }
 
+/* Of each pair of types by vectors and by elements, and of groups; with and without residual. */
 static int norm_quantize_generics(int index, struct kernel_problem *out)
 {
-	const int64_t shape[] = {2, index & 1 ? 3 : 512};
-	int a = index / 12, b = index / 4 % 3;
+	int a = index / 18, b = index / 6 % 3, kind = index / 2 % 3;
+	const int64_t shape[] = {2, kind == 1 ? 3 : 512};
 
-	if (index >= 36)
+	if (index >= 54)
 		return KILN_ENOENT;
 	plan_made_tensor(out, 0, wide[a], 2, shape);
-	if (index & 2)
+	if (index & 1)
 		plan_made_tensor(out, 3, wide[a], 2, shape);
 	plan_made_tensor(out, 5, narrow[b], 2, shape);
 	plan_made_word(out, "to", words[b]);
+	if (kind == 2)
+		plan_made_int(out, "group", 128);
 	return KILN_OK;
 }
 
@@ -71,29 +74,52 @@ static int cast_transpose_generics(int index, struct kernel_problem *out)
 	return KILN_OK;
 }
 
+static int act_mul_quantize_generics(int index, struct kernel_problem *out)
+{
+	const int64_t shape[] = {2, index & 1 ? 3 : 512};
+	int a = index / 6, b = index / 2 % 3;
+
+	if (index >= 18)
+		return KILN_ENOENT;
+	plan_made_tensor(out, 0, wide[a], 2, shape);
+	plan_made_tensor(out, 1, wide[a], 2, shape);
+	plan_made_tensor(out, 3, narrow[b], 2, shape);
+	plan_made_word(out, "to", words[b]);
+	return KILN_OK;
+}
+
 #define TO_NARROW                                                                 \
 	{                                                                             \
 		"to", KILN_ATTR_STRING, "WORD", "the type of y: f8e4m3, f8e5m2 or i8",    \
 			.range = OP_WORD, .words = {"f8e4m3", "f8e5m2", "i8"}, .needed = true \
 	}
 
-/* scales: of each row, the one given or found. */
-#define NORM_QUANTIZE(op, of, text_of)                                                            \
+#define GROUP                                                                                     \
 	{                                                                                             \
-		.name = op,                                                                               \
-		.operands = {{"x", OP_NORMAL},                                                            \
-					 {"gamma", OP_ABOUT_ONE, OP_TRAILING, OP_OWN, OP_OPTIONAL},                   \
-					 {"beta", OP_NORMAL, OP_TRAILING, OP_OWN, OP_OPTIONAL},                       \
-					 {"residual", OP_NORMAL, .presence = OP_OPTIONAL},                            \
-					 {"scale", OP_ABOUT_ONE, OP_ONE, OP_COMPUTED, OP_OPTIONAL},                   \
-					 {"y", .dtype = OP_TO},                                                       \
-					 {"scales", .shape = OP_LEADING, .dtype = OP_COMPUTED, .presence = OP_USUAL}, \
-					 {"sum", .presence = OP_OPTIONAL}},                                           \
-		.attributes = {TO_NARROW,                                                                 \
-					   {"eps", KILN_ATTR_REAL, "X", "added to the variance, or mean square",      \
-						"1e-5", OP_FROM, .text = "added to the " of " (default 1e-5)"}},          \
-		.summary = text_of, .plan = norm_quantize_plan, .infer = norm_quantize_infer,             \
-		.choices = norm_quantize_choices, .generics = norm_quantize_generics,                     \
+		"group", KILN_ATTR_INT, "N", "elements of the last dimension that share a scale; 0: all", \
+			"0", OP_BETWEEN, 0, 1 << 30,                                                          \
+			.text = "how many elements of the last dimension share a scale; 0 (default): all of " \
+					"them"                                                                        \
+	}
+
+/* scales: of each row, the one given or found. */
+#define NORM_QUANTIZE(op, of, text_of)                                                           \
+	{                                                                                            \
+		.name = op,                                                                              \
+		.operands = {{"x", OP_NORMAL},                                                           \
+					 {"gamma", OP_ABOUT_ONE, OP_TRAILING, OP_OWN, OP_OPTIONAL},                  \
+					 {"beta", OP_NORMAL, OP_TRAILING, OP_OWN, OP_OPTIONAL},                      \
+					 {"residual", OP_NORMAL, .presence = OP_OPTIONAL},                           \
+					 {"scale", OP_ABOUT_ONE, OP_ONE, OP_COMPUTED, OP_OPTIONAL},                  \
+					 {"y", .dtype = OP_TO},                                                      \
+					 {"scales", .shape = OP_GROUPS, .dtype = OP_COMPUTED, .presence = OP_USUAL}, \
+					 {"sum", .presence = OP_OPTIONAL}},                                          \
+		.attributes = {TO_NARROW,                                                                \
+					   {"eps", KILN_ATTR_REAL, "X", "added to the variance, or mean square",     \
+						"1e-5", OP_FROM, .text = "added to the " of " (default 1e-5)"},          \
+					   GROUP},                                                                   \
+		.summary = text_of, .plan = norm_quantize_plan, .infer = norm_quantize_infer,            \
+		.choices = norm_quantize_choices, .generics = norm_quantize_generics,                    \
 	}
 
 const struct plan_op plan_ops_quantize[] = {
@@ -128,12 +154,7 @@ const struct plan_op plan_ops_quantize[] = {
 		.operands = {{"x", OP_NORMAL},
 					 {"y", .dtype = OP_TO},
 					 {"scale", .shape = OP_GROUPS, .dtype = OP_COMPUTED, .presence = OP_USUAL}},
-		.attributes = {TO_NARROW,
-					   {"group", KILN_ATTR_INT, "N",
-						"elements of the last dimension that share a scale; 0: all", "0",
-						OP_BETWEEN, 0, 1 << 30,
-						.text = "how many elements of the last dimension share a scale; 0 "
-								"(default): all of them"}},
+		.attributes = {TO_NARROW, GROUP},
 		.summary = "y = x / scale, with scale = the largest magnitude of x / that of y's type, for "
 				   "each row or for each group of the last dimension; a floor keeps scale above 0",
 		.plan = quantize_rows_plan,
@@ -155,11 +176,31 @@ const struct plan_op plan_ops_quantize[] = {
 		.choices = cast_transpose_choices,
 		.generics = cast_transpose_generics,
 	},
+	{
+		.name = "act_mul_quantize",
+		.operands = {{"x", OP_NORMAL},
+					 {"other", OP_NORMAL, .presence = OP_OPTIONAL},
+					 {"scale", OP_ABOUT_ONE, OP_ONE, OP_COMPUTED, OP_OPTIONAL},
+					 {"y", .shape = OP_HALVED, .dtype = OP_TO},
+					 {"scales", .shape = OP_HALVED_GROUPS, .dtype = OP_COMPUTED,
+					  .presence = OP_USUAL}},
+		.attributes = {TO_NARROW,
+					   {"act", KILN_ATTR_STRING, "WORD",
+						"the activation: silu, gelu, gelu_tanh or relu", "silu", OP_WORD,
+						.words = {"silu", "gelu", "gelu_tanh", "relu"}, .text = "as of act_mul"},
+					   GROUP},
+		.summary = "y = v / scale with v = act_mul of x and other; without scale each row or group "
+				   "has its own, as of dynamic_quantize",
+		.plan = act_mul_quantize_plan,
+		.infer = act_mul_quantize_infer,
+		.choices = act_mul_quantize_choices,
+		.generics = act_mul_quantize_generics,
+	},
 	NORM_QUANTIZE("layer_norm_quantize", "variance",
 				  "y = v / scale with v = layer_norm of s = x + residual along the last dimension; "
-				  "without scale each row has its own, as of dynamic_quantize"),
+				  "without scale each row or group has its own, as of dynamic_quantize"),
 	NORM_QUANTIZE("rms_norm_quantize", "mean of squares",
 				  "y = v / scale with v = rms_norm of s = x + residual along the last dimension; "
-				  "without scale each row has its own, as of dynamic_quantize"),
+				  "without scale each row or group has its own, as of dynamic_quantize"),
 	{.name = NULL},
 };

@@ -1,0 +1,246 @@
+/*
+ * act_mul_quantize.c: the plan of act_mul_quantize, whose rows go along the last dimension of y.
+ * Without other, a row of x has x in its first half and other in its second.
+ */
+#include "quantize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SOURCE "ops/act_mul_quantize.cuh"
+#define GENERIC_COUNT 2u /* vectors that a thread takes in a step */
+#define REGISTERS 32     /* words of both rows that a thread keeps */
+
+enum { X, OTHER, SCALE, Y, SCALES };
+
+struct form {
+	const struct kernel_problem *problem;
+	struct rows_form rows; /* of x, other and y */
+	struct rows_need need;
+	kiln_dtype from, to;
+	int64_t half; /* elements from a row of x to that of other */
+	int64_t group;
+	int act;
+};
+
+static bool act_quantize_has(const struct kernel_problem *problem, int operand)
+{
+	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
+}
+
+/* ---- What a request must satisfy ---- */
+
+/* The problem with x as long as y must be. */
+static struct kernel_problem halved(const struct kernel_problem *problem)
+{
+	struct kernel_problem same = *problem;
+	struct kernel_tensor *x = &same.tensors[X];
+
+	if (!act_quantize_has(problem, OTHER))
+		x->shape[x->rank - 1] /= 2;
+	return same;
+}
+
+static int act_quantize_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[X];
+	int status = quantize_check_input(problem, error), last = x->rank - 1;
+	struct kernel_problem same;
+
+	if (!status && x->rank == 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: x has rank 0; it needs a dimension of which rows are made",
+						   problem->op);
+	if (!status && act_quantize_has(problem, OTHER))
+		status = rows_check_like(problem, OTHER, X, error);
+	else if (!status && x->shape[last] % 2)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dimension %d of x has size %lld; without other it must be even",
+						   problem->op, last, (long long)x->shape[last]);
+	if (status)
+		return status;
+	same = halved(problem);
+	if (problem->tensors[Y].rank == x->rank &&
+		problem->tensors[Y].shape[last] != same.tensors[X].shape[last])
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dimension %d of y has size %lld; it must be %lld", problem->op,
+						   last, (long long)problem->tensors[Y].shape[last],
+						   (long long)same.tensors[X].shape[last]);
+	status = quantize_check_output(&same, Y, error);
+	return status ? status : quantize_check_rows(problem, SCALE, Y, SCALES, error);
+}
+
+int act_mul_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_tensor *y = &problem->tensors[Y];
+
+	if (!act_quantize_has(problem, Y) && problem->tensors[X].rank) {
+		struct kernel_problem same = halved(problem);
+		rows_infer_like(&same, Y, X);
+		*y = same.tensors[Y];
+		y->dtype = quantize_to(problem);
+		plan_contiguous(y);
+	}
+	return act_quantize_check(problem, error);
+}
+
+/* ---- Rows ---- */
+
+static void align_to(uint32_t *alignment, uint32_t to)
+{
+	*alignment = to < *alignment ? to : *alignment;
+}
+
+static void act_quantize_form(const struct kernel_problem *problem, struct form *form)
+{
+	const struct kernel_tensor *tensors = problem->tensors, *x = &tensors[X], *y = &tensors[Y];
+	int other = act_quantize_has(problem, OTHER) ? OTHER : X, last = x->rank - 1, culprit;
+	const int64_t *const strides[] = {x->stride, tensors[other].stride, y->stride};
+	uint32_t element = kernel_dtype_bytes(x->dtype);
+
+	memset(form, 0, sizeof(*form));
+	form->problem = problem;
+	form->from = x->dtype;
+	form->to = y->dtype;
+	form->act = plan_word(problem, "act");
+	form->group = plan_int(problem, "group");
+	form->half = other == X ? y->shape[last] * x->stride[last] : 0;
+	/* One axis always is one dimension. */
+	(void)rows_form(&form->rows, y->rank, y->shape, 3, strides, last, 1, &culprit);
+	form->need = (struct rows_need){.element = element,
+									.streams = 2,
+									.held = 7,
+									.alignment = x->alignment,
+									.registers = REGISTERS,
+									.skew = true,
+									.stream = true};
+	align_to(&form->need.alignment, tensors[other].alignment);
+	/* y has a byte where x has an element. */
+	align_to(&form->need.alignment, y->alignment * element);
+	while (form->need.alignment > element && (uint64_t)form->half * element % form->need.alignment)
+		form->need.alignment /= 2;
+}
+
+/* ---- The plan ---- */
+
+static void act_quantize_pass(const struct form *form, struct kernel_plan *out)
+{
+	for (int i = X; i <= SCALES; i++)
+		if (act_quantize_has(form->problem, i))
+			plan_arg_pointer(out, i);
+		else
+			plan_arg_scalar(out, 8, 0);
+	quantize_limits(out, form->to, form->group > 0);
+	quantize_pass_scales(form->problem, SCALES, out);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
+	plan_arg_scalar(out, 8, (uint64_t)form->half);
+}
+
+static void act_quantize_touch(const struct form *form, uint32_t vector, struct kernel_plan *out)
+{
+	for (int i = X; i <= SCALES; i++)
+		if (act_quantize_has(form->problem, i))
+			plan_touch(form->problem, i,
+					   i == SCALE || i == SCALES ? 4
+					   : i == Y                  ? vector
+												 : vector * form->need.element,
+					   out);
+}
+
+static int act_quantize_exact(const struct form *form, const struct rows_shape *shape,
+							  const struct kernel_limits *limits, struct kernel_plan *out,
+							  char error[KERNEL_ERROR_MAX])
+{
+	static const char *const acts[] = {"ACT_SILU", "ACT_GELU", "ACT_GELU_TANH", "ACT_RELU"};
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	bool loop = rows_launch(&form->rows, &form->need, shape, limits, out);
+
+	snprintf(out->source, sizeof(out->source), SOURCE);
+	rows_shape_name(shape, out->choice);
+	plan_print(&id, "act_mul_quantize%s<", shape->stream ? "_stream" : "");
+	rows_print_shape(&id, form->from, &form->rows, shape);
+	plan_print(&id, ", %s, %s, %lld, %s", quantize_type(form->to), acts[form->act],
+			   (long long)form->group, loop ? "true" : "false");
+	for (int i = 0; i < 2; i++)
+		rows_print_step(&id, &form->rows, i);
+	rows_print_sizes(&id, &form->rows);
+	for (int i = 0; i < 3; i++)
+		rows_print_strides(&id, &form->rows, i);
+	plan_print(&id, ", %s>", rows_index_type(&form->rows));
+	act_quantize_pass(form, out);
+	act_quantize_touch(form, shape->vector, out);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)form->rows.columns, shape->size, shape->held,
+			 shape->vector * form->need.element,
+			 shape->stream ? " at a time, read twice for a scale of the row" : "");
+	return plan_check_name(&id, out, error);
+}
+
+static void act_quantize_generic(const struct form *form, const struct kernel_limits *limits,
+								 struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct rows_any any;
+
+	rows_any(&form->rows, &form->need, GENERIC_COUNT, ROWS_ANY_THREADS, limits, &any);
+	plan_generic_launch(out, limits, SOURCE, any.blocks, any.threads);
+	plan_print(&id, "act_mul_quantize_generic<%s, %u, %s>", plan_dtype_name(form->from), any.vector,
+			   quantize_type(form->to));
+	act_quantize_pass(form, out);
+	plan_arg_scalar(out, 4, (uint64_t)form->act);
+	plan_arg_scalar(out, 8, (uint64_t)form->group);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
+	plan_arg_scalar(out, 4, any.shift);
+	for (int i = 0; i < 2; i++)
+		plan_arg_scalar(out, 8, (uint64_t)form->rows.step[i]);
+	rows_pass_sizes(out, &form->rows, 8);
+	for (int i = 0; i < 3; i++)
+		rows_pass_strides(out, &form->rows, i);
+	act_quantize_touch(form, any.vector, out);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
+			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+}
+
+int act_mul_quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct form form;
+	int status = act_quantize_check(problem, error), count, chosen;
+
+	if (status)
+		return status;
+	act_quantize_form(problem, &form);
+	if (form.rows.rows == 0 || form.rows.columns == 0) {
+		if (form.rows.rows && form.group == 0 && act_quantize_has(problem, SCALES))
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: rows of no elements have no scales; leave scales out",
+							   problem->op);
+		plan_no_elements(out);
+		return KILN_OK;
+	}
+	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
+	if (plan_is_generic(choice) || (count == 0 && !choice)) {
+		act_quantize_generic(&form, limits, out);
+		return KILN_OK;
+	}
+	chosen = rows_shape_find(shapes, count, choice);
+	if (chosen < 0)
+		return rows_no_candidate(problem, choice, &form.rows, limits, error);
+	return act_quantize_exact(&form, &shapes[chosen], limits, out, error);
+}
+
+int act_mul_quantize_choices(const struct kernel_problem *problem,
+							 const struct kernel_limits *limits,
+							 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct form form;
+	int count;
+
+	act_quantize_form(problem, &form);
+	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
+	return quantize_shape_names(shapes, count, names);
+}

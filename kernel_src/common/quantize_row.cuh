@@ -1,0 +1,147 @@
+/*
+ * quantize_row.cuh: a row of numbers that are divided by a scale and stored in 8 bits.  The scale
+ * is given, or the row's own, or each group of elements that lie side by side has its own.
+ *
+ * each(body) calls body(n, v) for every vector of the row that the thread has, n a Number.  All
+ * threads of a block come.
+ */
+#pragma once
+#include "common/quantize.cuh"
+#include "common/row.cuh"
+#include "common/row_any.cuh"
+#include "common/row_stream.cuh"
+
+template <typename OUT>
+struct QuantizeRow {
+	const float *given; /* the scale, or null */
+	OUT *y;
+	float *scales; /* of the row, or null */
+	i64 apart;     /* from the scale of a group to that of the next */
+	QuantizeLimits limits;
+	bool lead; /* this thread writes the row's scale */
+	bool here; /* the row is to be written */
+};
+
+/* One scale for all of the row; reduce(most) merges those of its threads. */
+template <typename Number, class ROW, typename OUT, class EACH, class REDUCE>
+DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const EACH &each,
+						 const REDUCE &reduce)
+{
+	constexpr int V = ROW::length;
+	float found;
+
+	if (to.given) {
+		found = *to.given;
+	} else {
+		QuantizeMost most = QuantizeMost::none();
+		each([&](Number n, float(&v)[V]) { quantize_take(row, n, v, most); });
+		found = to.limits.scale(reduce(most));
+	}
+	if (!to.here)
+		return;
+	const QuantizeScale scale(found);
+	if (to.scales && to.lead)
+		*to.scales = found;
+	each([&](Number n, float(&v)[V]) {
+		scale.divide(v);
+		row_store(row, n, to.y, v);
+	});
+}
+
+/* The largest of lanes that share their upper bits; no others need come. */
+template <int LANES>
+DEVICE QuantizeMost quantize_lanes(QuantizeMost mine)
+{
+	const u32 all = LANES == 32 ? 0xffffffffu : (1u << LANES % 32) - 1;
+	const u32 mask = all << (threadIdx.x % 32 / LANES * LANES);
+
+#pragma unroll
+	for (int lanes = LANES / 2; lanes > 0; lanes /= 2) {
+		float other;
+#if KILN_CPU
+		other = __shfl_xor_sync(mask, mine.most, lanes);
+#else
+		asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, %3;"
+					 : "=f"(other)
+					 : "f"(mine.most), "r"(lanes), "r"(mask));
+#endif
+		mine.merge({other});
+	}
+	return mine;
+}
+
+/* A scale for each GROUP elements, which neighbouring lanes have in one vector each. */
+template <typename Number, i64 GROUP, class ROW, typename OUT, class EACH>
+DEVICE void quantize_row_groups(const ROW &row, const QuantizeRow<OUT> &to, const EACH &each)
+{
+	constexpr int V = ROW::length, lanes = static_cast<int>(GROUP / V);
+	static_assert(!ROW::skewed && GROUP % V == 0 && (lanes & (lanes - 1)) == 0 && lanes <= 32,
+				  "lanes share a group");
+
+	each([&](Number n, float(&v)[V]) {
+		QuantizeMost most = QuantizeMost::none();
+		quantize_take(row, n, v, most);
+		const float found = to.limits.scale(quantize_lanes<lanes>(most));
+		if (!to.here)
+			return;
+		if (to.scales && threadIdx.x % lanes == 0)
+			to.scales[static_cast<i64>(row.column(n)) / GROUP * to.apart] = found;
+		QuantizeScale(found).divide(v);
+		row_store(row, n, to.y, v);
+	});
+}
+
+/* A scale for each `group` elements, of any number: up to a warp of the row's threads goes over
+ * each group twice.  get(column) is a number of the row. */
+template <typename OUT, class GET>
+DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 group,
+									const QuantizeRow<OUT> &to, const GET &get)
+{
+	const GroupAny team = {threads.shift < 5 ? threads.shift : 5};
+	const u32 size = team.size(), lane = threads.thread() % size;
+	const i64 teams = threads.size() / size;
+
+	/* All of a warp come to each reduction. */
+#pragma unroll 1
+	for (i64 first = 0; first * group < columns; first += teams) {
+		const i64 number = first + threads.thread() / size, start = number * group;
+		const i64 end = start < columns ? start + group : start;
+		QuantizeMost most = QuantizeMost::none();
+#pragma unroll 1
+		for (i64 column = start + lane; column < end; column += size)
+			most.take(get(column));
+		const float found = to.limits.scale(team.reduce(most));
+		if (!to.here || start >= columns)
+			continue;
+		const QuantizeScale scale(found);
+		if (to.scales && lane == 0)
+			to.scales[number * to.apart] = found;
+#pragma unroll 1
+		for (i64 column = start + lane; column < end; column += size) {
+			float v[1] = {get(column)};
+			scale.divide(v);
+			element_store(to.y + column, v[0]);
+		}
+	}
+}
+
+/* each(body) of a row that is read again each time: make(values, v) makes its vectors of those of
+ * STREAMS tensors. */
+template <class ROW, int STREAMS, class MAKE, typename Body>
+DEVICE void quantize_read(const ROW &row, typename ROW::Column steps,
+						  const typename ROW::Element *const (&from)[STREAMS],
+						  const i64 (&step)[STREAMS], const MAKE &make, const Body &body)
+{
+	typedef typename ROW::Column Column;
+	RowStep<ROW, STREAMS> held;
+
+#pragma unroll 1
+	for (Column at = 0; at < steps; at++) {
+		held.fetch(row, at, from, step);
+		held.each(row, at, [&](Column n, int, const float(&values)[STREAMS][ROW::length]) {
+			float v[ROW::length];
+			make(values, v);
+			body(n, v);
+		});
+	}
+}
