@@ -219,6 +219,12 @@ int kv_store_plan(const struct kernel_problem *problem, const struct kernel_limi
 		return KILN_OK;
 	}
 	if (plan_is_generic(choice)) {
+		/* There are kernels of the widest vectors and of elements. */
+		if (!form.caches.copy && form.vector * form.unit < 16) {
+			form.work *= form.vector;
+			form.vector = 1;
+			memcpy(form.vectors, form.dim, sizeof(form.vectors));
+		}
 		kv_store_generic(problem, &form, limits, out);
 		return KILN_OK;
 	}
