@@ -57,6 +57,7 @@ int bench_option(struct bench_options *options, const char *name, const char *va
 struct bench_item {
 	struct kernel_plan plan;
 	char object[KERNEL_KEY_HEX]; /* name of its cubin; "" where none is needed */
+	bool own;                    /* the planner's own */
 };
 
 struct bench_case {

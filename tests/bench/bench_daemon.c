@@ -84,7 +84,8 @@ static int prepare_case(const struct bench_work *work, kiln_call **call)
 
 	cases_tensors(work->c, tensors);
 	cases_attrs(work->c, attrs);
-	if (work->item->plan.choice[0])
+	/* The daemon's planner knows how many processors its device has, and makes its own choice. */
+	if (work->item->plan.choice[0] && !work->item->own)
 		attrs[count++] = (kiln_attr){
 			.name = PLAN_CHOICE, .kind = KILN_ATTR_STRING, .s = work->item->plan.choice};
 	return kiln_prepare(service.client, work->c->op->name, tensors, work->c->operand_count, attrs,

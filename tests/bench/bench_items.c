@@ -22,7 +22,8 @@ static bool is_of_dtype(const struct cases_case *c, const char *dtype)
 
 bool bench_is_wanted(const struct bench_options *options, const struct cases_case *c, int *number)
 {
-	if (c->flags & CASES_HUGE || (!options->all && !(c->flags & CASES_BENCH)))
+	/* Strays end in an error. */
+	if (c->flags & (CASES_HUGE | CASES_STRAYS) || (!options->all && !(c->flags & CASES_BENCH)))
 		return false;
 	if (options->quick && c->flags & CASES_BIG)
 		return false;
@@ -89,6 +90,7 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 			fprintf(stderr, "bench: %s: choice \"%s\": %s\n", group->c->name, names[i], error);
 			return false;
 		}
+		item->own = i == 0;
 		for (int k = 0; k < group->count; k++)
 			repeated = repeated || is_same(&group->items[k].plan, &item->plan);
 		group->count += !repeated;

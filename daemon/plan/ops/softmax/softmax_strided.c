@@ -138,7 +138,8 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	}
 	panels = count;
 	softmax_panels(form, limits, out, most, &count);
-	if (panels < count && out[0].twice)
+	/* A cluster's panel has to be timed first: it is a candidate. */
+	if (panels < count && out[0].twice && out[panels].cluster == 1)
 		first_is(out, panels);
 	return count;
 }
