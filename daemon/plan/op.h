@@ -51,9 +51,9 @@ enum op_shape {
 	OP_LIST,       /* one list, an index for each slice along that axis of what has --last there */
 	OP_TOKENS,     /* one for each token of the first operand, which attribute layout tells */
 	OP_PAGES, /* blocks of slots for these, a slot as one token has it; attribute kv_layout tells */
-	OP_ANGLES,     /* a row for each of these, half as long as a head */
-	OP_LIKE_INPUT, /* that of the input that the output goes with: k's of k_out */
-	OP_GROUPS,     /* the first operand's, with one for each attribute group of its last axis, or
+	OP_ANGLES,        /* a row for each of these, half as long as a head */
+	OP_LIKE_INPUT,    /* that of the input that the output goes with: k's of k_out */
+	OP_GROUPS,        /* the first operand's, with one for each attribute group of its last axis, or
 					  without that axis */
 	OP_HALVED_GROUPS, /* the same of the halved */
 	OP_PER_BOX,       /* the first operand's; with offsets, half as many boxes in one row */
@@ -61,7 +61,7 @@ enum op_shape {
 	OP_ONE,           /* one number */
 	OP_REDUCED,       /* the first operand's without the axes over which it is reduced, or, with
 					  keepdim, with 1 for them */
-	OP_FIRST_K,    /* the first operand's, with attribute k along attribute axis */
+	OP_FIRST_K,       /* the first operand's, with attribute k along attribute axis */
 };
 
 enum op_dtype {
