@@ -316,6 +316,12 @@ static void other_dimensions(void **state)
 	assert_string_equal(plan.variant, "panel-cluster4");
 	assert_int_equal(plan.grid[0], 2 * 4);
 	assert_non_null(strstr(plan.instantiation, "softmax_backward_panel_cluster<"));
+	/* 32 warps of 256 halves would meet in more memory than a kernel may declare. */
+	p = make("softmax", KILN_F16, 3, SHAPE(8, 64, 4096));
+	set_axis(&p, 1);
+	set_choice(&p, "panel 32x32x2");
+	refused(&p,
+			"softmax: there is no candidate \"panel 32x32x2\" for rows of 64 elements on sm_90");
 	/* Columns apart in x alone: y is written along its rows. */
 	p = make("softmax", KILN_F32, 2, SHAPE(50, 60));
 	p.tensors[0].stride[0] = 1;

@@ -22,7 +22,8 @@ uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softm
 		   form->need.streams;
 }
 
-/* Shared memory in which parts meet. */
+/* Shared memory in which parts meet: the kernel declares it, so it may be no more than a block has
+ * without request. */
 static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax_tile *tile)
 {
 	uint32_t number = form->dtype == KILN_F64 ? 8 : 4, turns = form->need.streams > 1 ? 1 : 2;
@@ -59,7 +60,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		   tile.lanes * 2 * tile.vector * element <= bytes && tile.lanes * tile.vector < inner)
 		tile.lanes *= 2;
 	if (split > limits->max_threads || tile.lanes * split % 32 || *count == most ||
-		tile.held > 4 * PANEL_COLUMNS ||
+		tile.held > 4 * PANEL_COLUMNS || meet_bytes(form, &tile) > limits->shared_default ||
 		softmax_panel_bytes(form, &tile) + meet_bytes(form, &tile) > limits->shared_optin)
 		return;
 	for (int i = 0; i < *count; i++)
