@@ -1,6 +1,7 @@
 /*
  * ops.c: every kernel that the cases of a family need, compiled by the NVRTC of this machine.  A
- * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
+ * kernel that does not compile, that spills registers, or whose shared memory no block has, is a
+ * failure.  No GPU is needed.
  *
  *   nvrtc_ops FAMILY...           "softmax": the cases of tests/ops/softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
@@ -261,6 +262,9 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 			 result.object_bytes < 64)
 		printf("FAILED %s %s (%s): %lld registers, %zu bytes\n", target, unit->instantiation,
 			   unit->name, (long long)result.registers, result.object_bytes);
+	else if (result.shared_bytes + plan.shared_bytes > limits.shared_optin)
+		printf("FAILED %s %s (%s): %u bytes of dynamic shared memory and %lld of its own\n", target,
+			   unit->instantiation, unit->name, plan.shared_bytes, (long long)result.shared_bytes);
 	else
 		good = true;
 	tally->compiled++;

@@ -85,11 +85,13 @@ static bool norm_backward_all_fits(const struct norm_backward_problem *norm,
 								   const struct kernel_limits *limits)
 {
 	uint32_t threads = way->shape.size * way->shape.rows;
+	uint32_t shared = norm_backward_all_shared_bytes(norm, way);
 
 	return threads <= limits->max_threads && threads % 32 == 0 &&
 		   (way->shape.rows < 16 || way->shape.size <= 32) &&
 		   registers(norm, way) * threads * way->blocks <= 65536 && registers(norm, way) <= 255 &&
-		   norm_backward_all_shared_bytes(norm, way) * way->blocks <= limits->shared_optin &&
+		   shared * way->blocks <= limits->shared_optin &&
+		   shared + ROWS_SHARED_MEET <= limits->shared_optin &&
 		   scratch(norm, grid_of(norm, way, limits)).bytes <= KERNEL_SCRATCH_MAX;
 }
 

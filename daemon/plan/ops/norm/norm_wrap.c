@@ -60,7 +60,7 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 									.cluster = 1,
 									.skewed = true};
 	if (size * way.shape.rows > ways->limits->max_threads ||
-		norm_wrap_bytes(ways->norm, wide) > ways->limits->shared_optin)
+		norm_wrap_bytes(ways->norm, wide) + ROWS_SHARED_MEET > ways->limits->shared_optin)
 		return;
 	norm_keep(ways, &way);
 }

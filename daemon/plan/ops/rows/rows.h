@@ -9,6 +9,9 @@
 #include "daemon/plan/internal.h"
 
 #define ROWS_MAX_OPERANDS 8
+/* Bytes of a block's shared memory in which a kernel's threads meet, at most: dynamic shared memory
+ * leaves them free. */
+#define ROWS_SHARED_MEET 3072u
 
 /*
  * A problem as rows of columns.  The dimensions that number the rows are merged where all operands

@@ -126,7 +126,8 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 		shape.rows *= 2;
 	if (shape.size * shape.rows > search->limits->max_threads ||
 		(held - slots) * words > need->registers ||
-		rows_shape_shared_bytes(need, &shape) > search->limits->shared_optin)
+		(slots &&
+		 rows_shape_shared_bytes(need, &shape) + ROWS_SHARED_MEET > search->limits->shared_optin))
 		return;
 	if (slots && (!need->slots || shape.vector * need->element != 16))
 		return;
