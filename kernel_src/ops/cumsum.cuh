@@ -227,9 +227,10 @@ struct ScanLogGradient : ScanGradient<T> {
 							  const Value &upto, bool exclusive)
 	{
 		const Real x = scan_get<T, Real>(held.a, v);
-		const Value &all = exclusive ? before : upto;
+		/* Numbers are chosen: one of two structures by its address would lie in memory. */
+		const Real sum = exclusive ? before.sum : upto.sum, y = exclusive ? before.y : upto.y;
 		/* An element that adds nothing has no gradient, even where all are such. */
-		const bool nothing = all.sum == 0 || x == -reduce_infinity(Real());
-		out.y[v] = nothing ? Real(0) : all.sum * reduce_exp(x - all.y);
+		const bool nothing = sum == 0 || x == -reduce_infinity(Real());
+		out.y[v] = nothing ? Real(0) : sum * reduce_exp(x - y);
 	}
 };

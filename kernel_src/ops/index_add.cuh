@@ -34,17 +34,17 @@ struct IndexAddSizes {
 };
 
 /*
- * T: the type of elements, V of which move at once.
+ * T: the type of elements, V of which move at once.  ITEMS: sums that a thread has under way.
  */
-template <typename T, int V, class Indices, class At, class Find>
+template <typename T, int V, class Indices, class At, class Find, int ITEMS = 2>
 struct IndexAdd {
 	typedef typename summand<T>::Compute Compute;
 	typedef typename Indices::Index Index;
 	static constexpr int es = static_cast<int>(sizeof(T)), words = vec_words<es * V>;
 	static constexpr u16 none = 0xffff; /* the end of a chain */
-	/* Indices that a lane asks for at once; sums that a thread has under way, and their entries
-	 * whose elements are loaded at once. */
-	static constexpr int held = 8, items = 2, ahead = 2;
+	/* Indices that a lane asks for at once; sums under way, and their entries whose elements are
+	 * loaded at once. */
+	static constexpr int held = 8, items = ITEMS, ahead = 2;
 
 	u8 *shared;
 	const u8 *many, *base;
@@ -455,7 +455,8 @@ __global__ __launch_bounds__(INDEX_ADD_THREADS, 1) void index_add_generic(
 		SPACE_SIZES_MADE(u64),
 		{SPACE_STRIDES_MADE(of_many), SPACE_STRIDES_MADE(of_base), SPACE_STRIDES_MADE(of_idx)}};
 	const u32 all = static_cast<u32>((columns / V + vectors - 1) / vectors);
-	const IndexAdd<T, V, IndicesAny, IndexAddSpace, IndicesFindAny> add{
+	/* Sizes as arguments leave registers for one sum. */
+	const IndexAdd<T, V, IndicesAny, IndexAddSpace, IndicesFindAny, 1> add{
 		reinterpret_cast<u8 *>(shared),
 		static_cast<const u8 *>(many),
 		static_cast<const u8 *>(base),

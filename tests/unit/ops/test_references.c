@@ -350,7 +350,7 @@ static void spoil(struct scene *scene, int operand, int64_t element)
 		assert_named(scene, operand, element, "too much");
 		scene_put(scene, operand, element, expected - allowed);
 		assert_named(scene, operand, element, "too little");
-		/* 0.3: means far from 0; an ulp: floats of 8 bits have few numbers, whose range is the scale
+		/* 0.3: means far from 0; an ulp: floats of 8 bits have few numbers; their range: the scale
 		 * of what is quantized. */
 		const double range = dtype == KILN_F8E5M2 ? 57344 : dtype == KILN_F8E4M3 ? 448 : 0;
 		if (dtype != KILN_F64 && isfinite(expected) &&

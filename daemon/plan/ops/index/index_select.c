@@ -432,7 +432,7 @@ static int plan_exact(const struct kernel_problem *problem, const struct select_
 	}
 	if (select->kind == SELECT_ELEMENTS) {
 		count = index_panels(problem, &select->index, limits, panels);
-		for (int i = 0; i < count; i++)
+		for (int i = 0; i < count && i < INDEX_PANELS; i++)
 			if (choice ? !strcmp(choice, panels[i].name) : panels[i].usual)
 				return index_panel_plan(problem, &select->index, &panels[i], limits, out, error);
 		status = plan_elements_way(problem, select, limits, out, error);

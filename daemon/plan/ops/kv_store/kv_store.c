@@ -252,11 +252,11 @@ int kv_store_generics(int index, struct kernel_problem *out)
 	static const kiln_dtype narrow[] = {KILN_F8E4M3, KILN_F8E5M2, KILN_I8};
 	bool copy = index < 5;
 	int pair = (index - 5) / 2;
-	kiln_dtype from = copy ? KILN_U8 : wide[pair / 3], to = copy ? KILN_U8 : narrow[pair % 3];
-	uint32_t alignment = copy ? 16u >> index : (index - 5) % 2 ? kernel_dtype_bytes(from) : 16;
 
 	if (index >= 5 + 18)
 		return KILN_ENOENT;
+	kiln_dtype from = copy ? KILN_U8 : wide[pair / 3], to = copy ? KILN_U8 : narrow[pair % 3];
+	uint32_t alignment = copy ? 16u >> index : (index - 5) % 2 ? kernel_dtype_bytes(from) : 16;
 	for (int i = K; i <= V; i++) {
 		plan_made_tensor(out, i, from, 3, (const int64_t[]){2, 2, 16});
 		out->tensors[i].alignment = alignment;
