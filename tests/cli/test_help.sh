@@ -52,6 +52,7 @@ Kernels for other hosts:
   key distrust NAME           believe it no more
 
 When something is wrong:
+  doctor                      what is wrong on this host, and what to do about it
   faults ls                   reports of device processes and compilers that ended
   faults show [REPORT]        one of them; without REPORT the newest
   bugreport [KEY]             the daemon, or a compile, in a directory to be sent
@@ -86,8 +87,8 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
                            cache pin, cache unpin
   Kernels for other hosts  cache export, cache import, record, warm, key ls,
                            key new, key show, key trust, key distrust
-  When something is wrong  faults ls, faults show, bugreport, debug waits,
-                           debug
+  When something is wrong  doctor, faults ls, faults show, bugreport,
+                           debug waits, debug
   Help                     help, completion
 
 examples:

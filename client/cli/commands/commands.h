@@ -16,7 +16,7 @@ extern const struct cli_command command_status, command_devices, command_ops, co
 	command_record, command_warm, command_key_ls, command_key_new, command_key_show,
 	command_key_trust, command_key_distrust, command_faults_ls, command_faults_show,
 	command_bugreport, command_debug_waits, command_debug, command_stop, command_help,
-	command_completion;
+	command_completion, command_doctor;
 
 /* --help: explains the command that the line names, or all. */
 int help_command(struct cli *cli);

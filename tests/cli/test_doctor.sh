@@ -1,0 +1,49 @@
+#!/bin/sh
+# test_doctor.sh: 'kiln doctor' without a daemon, with a sound one, and with one in trouble.
+. "$(dirname "$0")/lib.sh"
+
+# says STATUS PATTERN...: what doctor prints has lines like these
+says() {
+	wanted=$1
+	shift
+	"$KILN" doctor >"$DIR/doctor" 2>&1
+	got=$?
+	[ $got -eq "$wanted" ] || fails "doctor: status $got, not $wanted: $(cat "$DIR/doctor")"
+	for pattern in "$@"; do
+		grep -qE "$pattern" "$DIR/doctor" || fails "doctor: no '$pattern': $(cat "$DIR/doctor")"
+	done
+}
+
+says 1 '^wrong  daemon    no kilnd answers at .*kiln.sock' '^ {17}to do: start one: '
+"$KILN" doctor --json >"$DIR/json"
+python3 -c 'import json, sys
+wrong = [f["about"] for f in json.load(sys.stdin)["findings"] if f["state"] == "wrong"]
+sys.exit(wrong != ["daemon"])' <"$DIR/json" || fails "as JSON: $(cat "$DIR/json")"
+
+daemon
+says 0 '^fine   daemon    kilnd 0.1.0, pid [0-9]+, answers at ' '^fine   device    cpu is ' \
+	'^fine   NVRTC     has not been asked for yet$' '^fine   C\+\+       has not been asked' \
+	'^fine   cache     0 kernels in .*, .* left on its disk$' '^(fine|look)   sandbox   mode auto'
+grep -q '^wrong' "$DIR/doctor" && fails "a sound daemon: $(cat "$DIR/doctor")"
+"$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null || fails "no kernel"
+says 0 '^fine   C\+\+       host ' '^fine   cache     1 kernels? in '
+(ulimit -n 200 && "$KILN" doctor) >"$DIR/doctor"
+grep -q '^look   limits    a process may have 200 descriptors here' "$DIR/doctor" ||
+	fails "few descriptors: $(cat "$DIR/doctor")"
+mkdir "$DIR/mps"
+: >"$DIR/mps/control"
+CUDA_MPS_PIPE_DIRECTORY=$DIR/mps "$KILN" doctor >"$DIR/doctor"
+grep -q "^look   MPS       an MPS server may run here ($DIR/mps/control)" "$DIR/doctor" ||
+	fails "MPS: $(cat "$DIR/doctor")"
+
+# A device process that ends by a fault leaves a word for whoever asks.
+"$KILN" debug kill executor >/dev/null || fails "debug kill"
+tries=0
+until "$KILN" status | grep -q 'cpu: pid [0-9]*, ready' || [ $tries -gt 200 ]; do
+	tries=$((tries + 1))
+	sleep 0.05
+done
+says 0 '^look   faults    1 processes of kilnd have ended by a fault since it began$' \
+	'to do: kiln faults ls'
+"$KILN" stop >/dev/null || fails "stop"
+finish
