@@ -45,6 +45,7 @@ struct IndexAdd {
 	/* Indices that a lane asks for at once; sums under way, and their entries whose elements are
 	 * loaded at once. */
 	static constexpr int held = 8, items = ITEMS, ahead = 2;
+	static_assert(items == 1 || items == 2, "add_chains() ends with the first and the last");
 
 	u8 *shared;
 	const u8 *many, *base;
@@ -227,7 +228,7 @@ struct IndexAdd {
 		for (int j = 0; j < items; j++)
 			entry[j] = from[j] ? heads()[place[j]] : none;
 #pragma unroll 1
-		while (entry[0] != none || entry[1] != none) {
+		while (entry[0] != none || entry[items - 1] != none) {
 			u32 more[items][ahead][words];
 			int count[items] = {};
 #pragma unroll
