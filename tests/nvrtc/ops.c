@@ -6,12 +6,12 @@
  *   nvrtc_ops FAMILY...           "softmax": the cases of tests/ops/softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
- * Five targets compile what they would be asked for.  sm_90 takes the first case of every second
+ * Five targets compile what they would be asked for.  sm_90 takes the first case of every third
  * kind (operator, variant, dtype of the first operand) and an eighth of the rest: the borders of
  * sizes and strides and the operands that are left out.  The others take turns: each kind is one
  * target's, and the next dtype of a variant the next target's; and each takes every 32nd kernel of
  * the rest.
- * Generic kernels are long and alike: sm_90 takes every eighth, and the others every 32nd.
+ * Generic kernels are long and alike: sm_90 takes every 16th, and the others every 64th.
  * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
@@ -282,11 +282,11 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 static bool is_taken(const struct unit *unit, int number, int target)
 {
 	if (generics && !all_targets_take_all)
-		return number % (target ? 32 : 8) == target;
+		return number % (target ? 64 : 16) == target;
 	if (all_targets_take_all)
 		return true;
 	if (target == 0)
-		return unit->representative ? number % 2 == 0 : cases_in_sample(unit->name);
+		return unit->representative ? number % 3 == 0 : cases_in_sample(unit->name);
 	if (unit->representative && unit->turn % (TARGETS - 1) == target - 1)
 		return true;
 	return number % (8 * (TARGETS - 1)) == target - 1;

@@ -132,16 +132,16 @@ class Draw:
             yield made
 
     def dtypes(self, info):
-        """All, but for statements, which have no generic kernels and are each a compile: every
-        eighth with the exact kernels, and other ones with the generic ones; then more until one
-        has a sample."""
+        """Every other one with the exact kernels, and the others with the generic ones; of
+        statements, which have no generic kernels and are each a compile, every eighth; then more
+        until one has a sample."""
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
-        if self.options.all or full_name(info) not in STATEMENTS:
+        if self.options.all:
             yield from found
             return
-        first = random.Random(f"{self.options.seed}/{full_name(info)}").getrandbits(3)
-        first = (first + 4 * self.options.generic) % 8
-        yield from found[first::8]
+        each = 8 if full_name(info) in STATEMENTS else 2
+        first = random.Random(f"{self.options.seed}/{full_name(info)}").randrange(each)
+        yield from found[(first + self.options.generic * each // 2) % each::each]
         for dtype in found:
             if full_name(info) not in self.made:
                 yield dtype

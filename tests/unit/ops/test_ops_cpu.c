@@ -9,7 +9,8 @@
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in eight.
  * --kinds: every other dtype of each variant of an operator; the first case of each, and an eighth
- * of the others, with --generic all.  KILN_TEST_ALL set: everything.
+ * of the others; with --generic every third dtype, and all cases of it.  KILN_TEST_ALL set:
+ * everything.
  * --quick: one case in five.
  * --check: one in thirty, compiled to be checked: none may touch memory that is not its own, nor
  * may its results depend on the order of threads.  With --quick one in 150.
@@ -222,10 +223,11 @@ static bool is_same_dtype(const struct item *a, const struct item *b)
 	return a->c.operand[0].dtype == b->c.operand[0].dtype;
 }
 
-/* Keeps every other dtype of a variant, the next variant the other ones.  How many cases are left,
- * which come first. */
+/* Keeps every other dtype of a variant (of generic kernels every third), the next variant other
+ * ones.  How many cases are left, which come first. */
 static int drop_alike(struct item *items, int count)
 {
+	const int every = wanted.generic ? 3 : 2;
 	int kept = 0, variant = 0;
 
 	qsort(items, (size_t)count, sizeof(items[0]), by_kind);
@@ -237,7 +239,7 @@ static int drop_alike(struct item *items, int count)
 			bool next = i > first && !is_same_dtype(&items[i - 1], &items[i]);
 			turn += next;
 			/* Generic kernels serve many cases, which cost little. */
-			if ((alone || turn % 2 == 0) &&
+			if ((alone || turn % every == 0) &&
 				(wanted.generic || next || i == first || cases_in_sample(items[i].c.name)))
 				items[kept++] = items[i];
 		}
