@@ -273,7 +273,7 @@ fi
 	[ $quick = 0 ] ||
 		echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
 	[ -n "${KILN_TEST_ALL:-}" ] ||
-		echo "  cases of operators: every second or third dtype, an eighth of those alike; --all: all"
+		echo "  operators: every second or third dtype, an eighth of cases alike; all with --all"
 	[ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
 	say "failed"
 	grep -hE '^[[:space:]]+[0-9]+ - [a-z_.0-9]+ \(' "$results"/*.log || echo "  nothing"
