@@ -135,13 +135,15 @@ class Draw:
         """Every other one with the exact kernels, and the others with the generic ones; of
         statements, which have no generic kernels and are each a compile, every eighth; then more
         until one has a sample."""
+        if self.leaves_out(full_name(info)):
+            return
         found = [dtype for dtype in DTYPES if dtype in info.dtypes]
         if self.options.all:
             yield from found
             return
         each = 8 if full_name(info) in STATEMENTS else 2
         first = random.Random(f"{self.options.seed}/{full_name(info)}").randrange(each)
-        yield from found[(first + self.options.generic * each // 2) % each::each]
+        yield from found[(first + self.options.generic) % each::each]
         for dtype in found:
             if full_name(info) not in self.made:
                 yield dtype
@@ -155,13 +157,18 @@ class Draw:
             for dtype in self.dtypes(info):
                 yield from self.of_operator(info, dtype)
 
+    def leaves_out(self, name):
+        """Statements have no generic kernels: the run by exact ones has them."""
+        return self.options.generic and not self.options.all and name in STATEMENTS
+
     def missing(self):
         """Names of which no sample became a case: the tables or PyTorch have changed."""
         wanted = {name for table in (elements.ROWS, sums.NAMES, places.NAMES, rows.NAMES)
                   for name in table}
         wanted |= {name + " backward" for table in (rows.GRADIENTS, places.GRADIENTS)
                    for name in table}
-        return sorted(name for name in wanted - self.made if self.options.only in name)
+        return sorted(name for name in wanted - self.made if self.options.only in name and
+                      not self.leaves_out(name.removesuffix(" backward")))
 
 
 class Count:

@@ -23,7 +23,7 @@
 #define RANDOM_SEED 20261122
 #define RANDOM_CASES 800
 #define PROCESSES 2
-#define SHARE 100
+#define SHARE 200
 #define NARROW_SHARE 8
 #define SKIPPED 77
 
