@@ -51,11 +51,15 @@ static void masked_softmax_print_kernel(const struct masked_problem *masked,
 	bool none = !masked->masks;
 
 	plan_print(id, "%ssoftmax%s_%s<", none ? "" : "masked_", masked->backward ? "_backward" : "",
-			   shape->stream        ? "stream"
+			   shape->staged        ? "staged"
+			   : shape->stream      ? "stream"
 			   : shape->cluster > 1 ? "cluster"
 									: "rows");
 	rows_print_shape(id, masked->form.dtype, &masked->form.rows, shape);
-	if (none) {
+	if (shape->staged) {
+		masked_print_mask(id, masked, shape);
+		plan_print(id, ", %s", rows_index_type(&masked->form.rows));
+	} else if (none) {
 		plan_print(id, ", false, %s", loop ? "true" : "false");
 		softmax_print_rows(id, &masked->form);
 	} else {
@@ -110,8 +114,10 @@ static int plan_rows(const struct masked_problem *masked, const struct rows_shap
 	bool loop = rows_launch(&masked->form.rows, &masked->form.need, shape, limits, out);
 
 	snprintf(out->source, sizeof(out->source), "ops/%ssoftmax%s%s.cuh",
-			 !masked->masks ? "" : "masked_", masked->backward ? "_backward" : "",
-			 shape->stream ? "_stream" : "");
+			 !masked->masks ? "" : "masked_", masked->backward && !shape->staged ? "_backward" : "",
+			 shape->staged   ? "_staged"
+			 : shape->stream ? "_stream"
+							 : "");
 	masked_softmax_print_kernel(masked, shape, loop, &id);
 	add_args(masked, out);
 	masked_extents(masked, rows_alignment(shape, masked->form.need.element),

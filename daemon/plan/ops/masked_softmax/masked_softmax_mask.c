@@ -75,6 +75,7 @@ void masked_form(struct masked_problem *masked)
 
 	softmax_form(masked->problem, masked->inputs, masked->count, x->rank - 1, &masked->form);
 	masked->masks = masked->kind == MASKED_CAUSAL || masked->mask >= 0;
+	masked->form.need.staged = masked->masks;
 	if (!masked->masks)
 		return;
 	masked_strides(masked, mask);
@@ -88,6 +89,8 @@ void masked_form(struct masked_problem *masked)
 	masked->form.need.uneven = true;
 	/* Few threads a row for those that end early. */
 	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;
+	/* A piece is read whole, whatever of it is live. */
+	masked->form.need.staged = !masked->form.need.along;
 }
 
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape)

@@ -151,10 +151,11 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	const struct rows_shape *shape = &way->shape;
 
 	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh",
-			 stream        ? "_stream"
-			 : way->each   ? "_wrap"
-			 : way->stages ? "_ring"
-						   : "");
+			 stream          ? "_stream"
+			 : way->each     ? "_wrap"
+			 : way->stages   ? "_ring"
+			 : shape->staged ? "_staged"
+							 : "");
 	if (way->each) {
 		plan_print(&id, "norm_wrap<NormWrapShape<%s, %lld, %u, %u, %u, %u>",
 				   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
@@ -163,13 +164,16 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 		plan_print(&id, "norm_%s<",
 				   stream               ? "stream"
 				   : way->stages        ? "ring"
+				   : shape->staged      ? "staged"
 				   : shape->cluster > 1 ? "cluster"
 										: "rows");
 		rows_print_shape(&id, norm->dtype, &norm->form, shape);
 	}
 	print_with(norm, shape->skewed && !way->each, &id);
 	norm_print_place(&id, &place);
-	if (way->stages)
+	if (shape->staged)
+		plan_print(&id, ">");
+	else if (way->stages)
 		plan_print(&id, ", %u>", way->stages);
 	else if (way->each)
 		plan_print(&id, ", %u, %s, %s>", way->each, way->wide ? "true" : "false",

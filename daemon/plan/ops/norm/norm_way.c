@@ -30,7 +30,7 @@ static struct rows_need need_of(const struct norm_problem *norm, uint32_t togeth
 	need.along = norm->at.gamma >= 0 || norm->at.beta >= 0;
 	need.skew = together == 1;
 	need.slots = need.clusters = need.drawn = true;
-	need.stream = together == 1;
+	need.stream = need.staged = together == 1;
 	return need;
 }
 
@@ -55,7 +55,7 @@ static bool norm_way_fits(const struct norm_problem *norm, const struct norm_way
 	const struct rows_shape *shape = &way->shape;
 	uint32_t threads = shape->size * shape->rows, most = 65536 / threads / 8 * 8;
 
-	if (shape->stream || way->stages)
+	if (shape->stream || shape->staged || way->stages)
 		return true;
 	if (shape->skewed && !way->each && (shape->held - shape->slots) * shape->vector > 16)
 		return false;
@@ -101,16 +101,19 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	struct rows_shape shapes[NORM_MAX_WAYS];
 	struct rows_need need = need_of(norm, 1);
 	int count = rows_shapes(&norm->form, &need, limits, shapes, NORM_MAX_WAYS);
-	bool skewed = count && shapes[0].skewed, wide = count && !skewed, clusters = false, crowded;
+	bool skewed = false, wide = count, clusters = false, crowded;
 
 	for (int i = 0; i < count; i++) {
+		skewed = skewed || shapes[i].skewed;
 		clusters = clusters || shapes[i].cluster > 1;
-		wide = wide && shapes[i].vector * norm_element(norm) == 16;
+		wide = wide && !skewed && (shapes[i].staged || shapes[i].vector * norm_element(norm) == 16);
 	}
 
 	ways->norm = norm;
 	ways->limits = limits;
 	ways->count = 0;
+	for (int i = 0; i < count && shapes[i].staged; i++)
+		offer_shapes(ways, &shapes[i], 1, 1, 1);
 	/* Planes of gamma and beta that are large leave room for too few blocks. */
 	crowded = skewed && WRAP_BLOCKS * norm_wrap_bytes(norm, false) > limits->shared_optin;
 	if (skewed && !crowded)

@@ -78,6 +78,7 @@ struct rows_shape {
 	uint32_t cluster; /* blocks a row */
 	bool skewed;      /* rows begin between two aligned vectors */
 	bool stream;      /* held at a time: a block goes over its row as often as it needs */
+	bool staged;      /* the rows of a block come and go as one piece, by way of shared memory */
 };
 
 /* The needs of the kernel, beside the form. */
@@ -94,7 +95,7 @@ struct rows_need {
 	bool uneven;        /* rows take unequal time: those of a block wait for each other */
 	bool drawn;         /* problems of it were drawn and timed: rows_order() knows it */
 	bool skew, slots;   /* whether the kernel can */
-	bool clusters, stream;
+	bool clusters, stream, staged;
 };
 
 /* Halves bytes, down to an element, until the rows of an operand all begin at multiples of it. */
@@ -119,8 +120,8 @@ void rows_order(const struct rows_form *form, const struct rows_need *need,
  */
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most);
-/* "rows 128x2 r1", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8", "stream 1024x4":
- * unique among the shapes for a form. */
+/* "rows 128x2 r1", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8", "stream 1024x4",
+ * "staged 4x10 r64": unique among the shapes for a form. */
 void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX]);
 /* The position of the shape with this name (NULL: the first); -1 if there is none. */
 int rows_shape_find(const struct rows_shape *shapes, int count, const char *name);

@@ -68,6 +68,13 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 			return power;
 }
 
+/* Rows by way of shared memory: bytes of a row and of a block's piece, and candidates, at most. */
+#define STAGED_BYTES 2048
+#define STAGED_PIECE 28672
+#define STAGED_SHAPES 8
+/* So short they are the first choice. */
+#define STAGED_FIRST 160
+
 struct search {
 	const struct rows_form *form;
 	const struct rows_need *need;
@@ -78,9 +85,11 @@ struct search {
 	int count, most;
 };
 
-static uint32_t rows_shape_shared_bytes(const struct rows_need *need,
+static uint32_t rows_shape_shared_bytes(const struct rows_form *form, const struct rows_need *need,
 										const struct rows_shape *shape)
 {
+	if (shape->staged)
+		return shape->rows * (uint32_t)form->columns * need->element * need->streams;
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }
 
@@ -126,8 +135,8 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 		shape.rows *= 2;
 	if (shape.size * shape.rows > search->limits->max_threads ||
 		(held - slots) * words > need->registers ||
-		(slots &&
-		 rows_shape_shared_bytes(need, &shape) + ROWS_SHARED_MEET > search->limits->shared_optin))
+		(slots && rows_shape_shared_bytes(search->form, need, &shape) + ROWS_SHARED_MEET >
+					  search->limits->shared_optin))
 		return;
 	if (slots && (!need->slots || shape.vector * need->element != 16))
 		return;
@@ -286,12 +295,72 @@ static void offer_helds(struct search *search)
 	}
 }
 
+/* Do the rows of all held operands lie one behind the other, from aligned addresses on? */
+static bool without_gaps(const struct rows_form *form, const struct rows_need *need)
+{
+	for (int i = 0; i < form->operands; i++) {
+		int64_t next = form->columns;
+		if (!(need->held & 1u << i))
+			continue;
+		if (form->step[i] != 1)
+			return false;
+		for (int k = form->rank - 1; k >= 0; next *= form->size[k--])
+			if (form->stride[i][k] != next)
+				return false;
+	}
+	return need->alignment >= 16;
+}
+
+/*
+ * Rows by way of shared memory: short ones that begin between two vectors, or take so few that
+ * lanes would stay idle.  One part of a warp for each row, which takes as many elements at once as
+ * a bank of shared memory has bytes for.
+ */
+static void offer_staged(struct search *search)
+{
+	const struct rows_form *form = search->form;
+	uint32_t element = search->need->element, columns = (uint32_t)form->columns, vectors;
+	uint32_t row = columns * element;
+
+	if (!search->need->staged || element > 4 || form->columns * element > STAGED_BYTES ||
+		!without_gaps(form, search->need))
+		return;
+	/* Whole vectors that leave few lanes idle need no help. */
+	if (row % 16 == 0 && (row >= 128 || (row & (row - 1)) == 0))
+		return;
+	search->base.staged = true;
+	search->base.skewed = false;
+	search->base.vector = element == 2 && columns % 2 == 0 ? 2 : 1;
+	search->vectors = vectors = columns / search->base.vector;
+	for (uint32_t most = 16; most >= 4; most = most == 16 ? 32 : most == 32 ? 8 : most / 2) {
+		uint32_t held = most / search->base.vector, size = rows_group(vectors, held);
+		held = (uint32_t)plan_divide_up(vectors, size);
+		for (uint32_t threads = 128; threads <= 256 && size <= 32; threads *= 2) {
+			uint32_t bytes = threads / size * row;
+			if (bytes % 16 == 0 && bytes * search->need->streams <= STAGED_PIECE &&
+				rows_group(vectors, held) == size)
+				offer(search, held, 0, threads / size, 1);
+		}
+	}
+}
+
+/* Brings shapes [from, count) before the others. */
+static void bring_first(struct rows_shape *shapes, int from, int count)
+{
+	for (int i = from; i < count; i++) {
+		struct rows_shape shape = shapes[i];
+		memmove(shapes + i - from + 1, shapes + i - from, (size_t)from * sizeof(*shapes));
+		shapes[i - from] = shape;
+	}
+}
+
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most)
 {
 	struct search search = {form, need, limits, 0, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 	bool timed;
+	int ordered;
 
 	search.base.vector = vector;
 	search.vectors = plan_divide_up((uint64_t)form->columns, vector);
@@ -313,6 +382,11 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	timed = !need->around && ((form->columns & (form->columns - 1)) == 0 || form->columns == 768);
 	if (need->drawn && need->element < 8)
 		rows_order(form, need, limits, timed, out, search.count);
+	search.count = search.count < most - STAGED_SHAPES ? search.count : most - STAGED_SHAPES;
+	ordered = search.count;
+	offer_staged(&search);
+	if (form->columns * need->element <= STAGED_FIRST)
+		bring_first(out, ordered, search.count);
 	return search.count;
 }
 
@@ -328,7 +402,8 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 		plan_print(&text, "cluster%u %ux%u", shape->cluster, shape->size, shape->held);
 	else
 		plan_print(&text, "%s %ux%u",
-				   shape->slots    ? "slots"
+				   shape->staged   ? "staged"
+				   : shape->slots  ? "slots"
 				   : shape->skewed ? "skewed"
 								   : "rows",
 				   shape->size, shape->held);
@@ -365,7 +440,7 @@ void rows_print_shape(struct plan_text *text, kiln_dtype dtype, const struct row
 
 uint32_t rows_alignment(const struct rows_shape *shape, uint32_t element)
 {
-	return shape->vector * element;
+	return shape->staged ? 16 : shape->vector * element;
 }
 
 bool rows_launch(const struct rows_form *form, const struct rows_need *need,
@@ -374,6 +449,6 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 {
 	uint64_t blocks = plan_divide_up((uint64_t)form->rows, shape->rows) * shape->cluster;
 
-	out->shared_bytes = rows_shape_shared_bytes(need, shape);
+	out->shared_bytes = rows_shape_shared_bytes(form, need, shape);
 	return plan_launch(out, limits, blocks, shape->size * shape->rows);
 }

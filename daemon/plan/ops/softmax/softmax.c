@@ -54,6 +54,7 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 	const char *kind = way->tile.cluster > 1  ? "panel_cluster"
 					   : way->tile.cluster    ? "panel"
 					   : way->strided         ? "strided"
+					   : way->row.staged      ? "staged"
 					   : way->row.stream      ? "stream"
 					   : way->row.cluster > 1 ? "cluster"
 											  : "rows";
@@ -63,11 +64,14 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 		softmax_print_tile(id, form, &way->tile);
 	else
 		rows_print_shape(id, form->dtype, &form->rows, &way->row);
-	plan_print(id, ", %s, %s", op.log ? "true" : "false", loop ? "true" : "false");
-	if (way->strided)
-		softmax_print_sides(id, form);
-	else
-		softmax_print_rows(id, form);
+	plan_print(id, ", %s", op.log ? "true" : "false");
+	if (!way->row.staged) { /* whose rows have no gaps */
+		plan_print(id, ", %s", loop ? "true" : "false");
+		if (way->strided)
+			softmax_print_sides(id, form);
+		else
+			softmax_print_rows(id, form);
+	}
 	plan_print(id, ">");
 }
 
@@ -81,9 +85,10 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 							 : rows_launch(&form->rows, &form->need, &way->row, limits, out);
 
 	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
-			 !way->strided && op.inputs > 1 ? "_backward" : "",
+			 !way->strided && !way->row.staged && op.inputs > 1 ? "_backward" : "",
 			 way->tile.cluster ? "_panel"
 			 : way->strided    ? "_strided"
+			 : way->row.staged ? "_staged"
 			 : way->row.stream ? "_stream"
 							   : "");
 	softmax_print_kernel(form, way, op, loop, &id);
