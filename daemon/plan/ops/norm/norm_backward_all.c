@@ -173,7 +173,7 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 		return 0;
 	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
 	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
-		offer(&search, 512, 1, 2, 2, false);
+		offer(&search, 512, 1, 2, 0, false);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)

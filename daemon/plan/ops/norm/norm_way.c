@@ -121,6 +121,10 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	/* Rows of f32 beyond a block: gamma and beta, which are as long, come in once. */
 	if (wide && clusters && norm_element(norm) == 4 && norm->form.columns > 32768)
 		norm_offer_rings(ways, clusters);
+	if (wide && count && need.along && shapes[0].slots >= 4 && shapes[0].cluster == 1)
+		norm_keep(ways, &(struct norm_way){.shape = shapes[0],
+										   .together = 1,
+										   .turn = norm_element(norm) == 2 ? 4 : 2});
 	offer_shapes(ways, shapes, count, 1, skewed && !crowded ? NORM_MAX_WAYS : NORM_SHAPES);
 	for (uint32_t together = 2; together <= 3 && !skewed; together++) {
 		need = need_of(norm, together);
