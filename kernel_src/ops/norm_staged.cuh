@@ -3,8 +3,8 @@
  * memory (row_staged.cuh).
  */
 #pragma once
+#include "common/norm_together.cuh"
 #include "common/row_staged.cuh"
-#include "ops/norm.cuh"
 
 template <class SHAPE, class WITH, class PLACE, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
