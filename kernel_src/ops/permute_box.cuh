@@ -102,17 +102,27 @@ DEVICE void box_places(u32 first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>
 				index_offset<u32>(first + k, List<SIZE, SIZES...>{}, List<STRIDE, STRIDES...>{});
 }
 
-/* DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0. */
-template <int ES, int OUT, int THREADS, class RUNS, class DIMS, class NEAR, typename Offset>
+/*
+ * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; MOST:
+ * runs of a whole box.  The lanes of a warp take 64 bytes each of runs side by side if there are
+ * enough: elements of one run may lie in few banks, those of neighbours lie in others.
+ */
+template <int ES, int OUT, int THREADS, class RUNS, int MOST, class DIMS, class NEAR,
+		  typename Offset>
 DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
 {
 	constexpr int each = OUT / ES;
 	/* The words of a warp begin at a multiple of 128 bytes, which may be before the run. */
 	constexpr int align = RUNS::run * ES >= 1024 ? 128 : OUT;
-	constexpr u32 words = (RUNS::run * ES + align + OUT - ES - 1) / OUT;
+	constexpr u32 words = (RUNS::run * ES + align + OUT - ES - 1) / OUT, most = MOST;
+	constexpr u32 together = most >= 8 ? 64 / OUT : words;
+	constexpr u32 parts = (words + together - 1) / together;
 #pragma unroll 2
-	for (u32 i = threadIdx.x; i < runs * words; i += THREADS) {
-		const u32 run = i / words, word = i % words;
+	for (u32 i = threadIdx.x; i < most * parts * together; i += THREADS) {
+		const u32 part = i / together, run = part % most;
+		const u32 word = part / most * together + i % together;
+		if (run >= runs)
+			continue;
 		u8 *const begin = y + static_cast<i64>(RUNS::template far<Offset>(run)) * ES;
 		const u8 *const from = box + RUNS::near(run);
 		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
@@ -177,7 +187,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 									   X::run / PX::most * part_x * ES);
 		async_wait_all();
 		__syncthreads();
-		box_out<ES, OUT, THREADS, Y, YD, YN, Offset>(
+		box_out<ES, OUT, THREADS, Y, RUNS_Y *(BOTH ? 1 : PX::most), YD, YN, Offset>(
 			reinterpret_cast<u8 *>(shared) + vec_beyond<16>(from), to, RUNS_Y * (BOTH ? 1 : part_x),
 			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
 		if constexpr (LOOP) {

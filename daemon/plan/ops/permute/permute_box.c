@@ -10,9 +10,11 @@
 
 #include <string.h>
 
-#define RUN_BYTES 256 /* of a run, wanted */
-#define LEAST_RUN 16  /* bytes */
-#define LONG_RUN 64   /* bytes */
+/* Of a run, wanted: the ends of one in y are parts of sectors, which cost more than those of x. */
+#define RUN_BYTES_X 128
+#define RUN_BYTES_Y 256
+#define LEAST_RUN 16 /* bytes */
+#define LONG_RUN 64  /* bytes */
 
 enum side { SIDE_X, SIDE_Y, SIDES };
 
@@ -136,21 +138,27 @@ static bool widen(struct box *box)
 /* First until both runs are long enough, then until the box is full. */
 static void fill(struct box *box)
 {
-	int64_t wanted = RUN_BYTES / box->form->element;
+	const int64_t wanted[SIDES] = {RUN_BYTES_X / box->form->element,
+								   RUN_BYTES_Y / box->form->element};
+	int64_t before;
 
 	for (;;) {
-		enum side side = box->length[SIDE_X] <= box->length[SIDE_Y] ? SIDE_X : SIDE_Y;
-		side = box->ended[side] ? !side : side;
-		if (box->ended[side] || box->length[side] >= wanted)
+		enum side side = box->length[SIDE_X] * wanted[SIDE_Y] < box->length[SIDE_Y] * wanted[SIDE_X]
+							 ? SIDE_X
+							 : SIDE_Y;
+		if (box->ended[side] || box->length[side] >= wanted[side])
+			side = !side;
+		if (box->ended[side] || box->length[side] >= wanted[side])
 			break;
-		grow(box, side, wanted);
+		grow(box, side, wanted[side]);
 	}
 	do {
+		before = box->count;
 		grow_free(box);
 		if (box->part[SIDE_X] < 0 && box->part[SIDE_Y] < 0 && !box->ended[SIDE_Y])
 			grow(box, SIDE_Y, box->most);
 		grow_free(box);
-	} while (widen(box));
+	} while (widen(box) || box->count > before);
 }
 
 static bool in_run(const struct box *box, enum side side, int dim)
@@ -167,12 +175,20 @@ static int numbering(const struct box *box, enum side side, int dims[PERMUTE_MAX
 	int count = 0, last = -1;
 
 	for (int k = box->form->rank - 1; k >= 0; k--) {
+		int at = count;
 		if (!box->extent[k] || in_run(box, side, k))
 			continue;
-		if (is_part(box, k))
+		if (is_part(box, k)) {
 			last = k;
-		else
-			dims[count++] = k;
+			continue;
+		}
+		/* Runs of y whose elements are neighbours in x follow each other. */
+		for (;
+			 side == SIDE_Y && at > 0 && box->form->dim[k].from < box->form->dim[dims[at - 1]].from;
+			 at--)
+			dims[at] = dims[at - 1];
+		dims[at] = k;
+		count++;
 	}
 	if (last >= 0)
 		dims[count++] = last;
