@@ -16,6 +16,12 @@ struct KvCache {
 	To *start;
 	const float *scale;
 	i64 scale_step, block, place, head;
+
+	/* Of a head's elements, which are divided by it. */
+	DEVICE float scale_of(i64 head) const
+	{
+		return scale ? scale[head * scale_step] : 1.0f;
+	}
 };
 
 template <typename To>
@@ -32,15 +38,17 @@ struct KvCaches {
 				value ? values.place : keys.place,           value ? values.head : keys.head};
 	}
 
-	/* The slot of a token; false: it has none.  bytes: of a slot's number. */
-	DEVICE bool find(i64 batch, i64 token, int bytes, u64 &slot, bool &stray) const
+	/* The slot that a token names.  bytes: of a slot's number. */
+	DEVICE i64 named(i64 batch, i64 token, int bytes) const
 	{
 		const i64 at = batch * slot_batch + token * slot_step;
-		const i64 named = bytes == 8 ? static_cast<const i64 *>(slots)[at]
-									 : static_cast<i64>(static_cast<const i32 *>(slots)[at]);
-
-		slot = static_cast<u64>(named);
-		const bool found = slot < static_cast<u64>(end);
+		return bytes == 8 ? static_cast<const i64 *>(slots)[at]
+						  : static_cast<i64>(static_cast<const i32 *>(slots)[at]);
+	}
+	/* Is there such a slot?  stray: there is none, though it is not -1. */
+	DEVICE bool has(i64 named, bool &stray) const
+	{
+		const bool found = static_cast<u64>(named) < static_cast<u64>(end);
 		stray = !found && named != -1;
 		return found;
 	}
@@ -70,14 +78,6 @@ struct KvBlocksAny {
 			   static_cast<i64>(slot - block * size.size) * cache.place;
 	}
 };
-
-/* Divides the elements of a head by its scale. */
-template <typename To, int V>
-DEVICE void kv_scale(const KvCache<To> &cache, i64 head, float (&values)[V])
-{
-	if (cache.scale)
-		QuantizeScale(cache.scale[head * cache.scale_step]).divide(values);
-}
 
 /* The parameters of a kernel, and the caches made of them. */
 #define KV_CACHE_PARAMS KV_CACHE_PARAMS_OF(To)

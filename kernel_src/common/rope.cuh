@@ -112,20 +112,23 @@ struct RopeCall {
 	}
 
 /* Sizes that are known when the kernel is compiled: of half the elements that are rotated, of all,
- * of heads; items: what the threads of a head number. */
-template <i64 HALF, i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD,
+ * of heads; items: what the threads of a head number; SPAN: tokens whose threads stand side by side
+ * for each head. */
+template <i64 HALF, i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD, int SPAN,
 		  typename Index>
 struct RopeSizes {
 	static constexpr Index half = HALF, dim = DIM, q_heads = Q_HEADS, heads = Q_HEADS + K_HEADS;
 	static constexpr Index rotated = ROTATED; /* items that are; the others are copied */
+	static constexpr Index copied = ITEMS - ROTATED;
 
 	DEVICE void split(Index number, Index &token, Index &group, Index &item) const
 	{
-		constexpr Index each = (Q_HEADS + K_HEADS + HELD - 1) / HELD * ITEMS;
-		token = number / each;
-		const Index rest = number - token * each;
-		group = rest / static_cast<Index>(ITEMS);
-		item = rest - group * static_cast<Index>(ITEMS);
+		constexpr Index groups = (Q_HEADS + K_HEADS + HELD - 1) / HELD;
+		const Index row = number / static_cast<Index>(ITEMS), rows = row / SPAN;
+		item = number - row * static_cast<Index>(ITEMS);
+		token = rows / groups;
+		group = rows - token * groups;
+		token = token * SPAN + (row - rows * SPAN);
 	}
 };
 
@@ -134,7 +137,7 @@ template <typename Index>
 struct RopeAnySizes {
 	Index half, dim, q_heads, rotated;
 	Divisor<Index> heads_of, items;
-	Index heads;
+	Index heads, copied;
 
 	DEVICE void split(Index number, Index &token, Index &group, Index &item) const
 	{
@@ -146,6 +149,20 @@ struct RopeAnySizes {
 };
 
 /* ---- What a thread does ---- */
+
+/* The columns of an item's vectors, and how many elements there are from each on.  The first
+ * vectors of items that are copied lie side by side, as do the second ones. */
+template <int V, int PER, class Sizes, typename Index>
+DEVICE void rope_columns(const Sizes &sizes, Index item, bool rotated, Index (&column)[PER],
+						 Index (&left)[PER])
+{
+#pragma unroll
+	for (int p = 0; p < PER; p++) {
+		column[p] = rotated ? item * V + p * sizes.half
+							: 2 * sizes.half + (item - sizes.rotated + p * sizes.copied) * V;
+		left[p] = rotated ? V : column[p] < sizes.dim ? sizes.dim - column[p] : 0;
+	}
+}
 
 /* Rotates by angles: of two halves, or of pairs within x[0]. */
 template <bool INTERLEAVED, int PER, int V, int ANGLES, typename Compute>

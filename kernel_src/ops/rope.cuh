@@ -29,12 +29,7 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 	const Index batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
 	const bool named = call.find(batch, token, position_bytes, bounds, row);
 	const bool rotated = sizes.dim == 2 * sizes.half || item < sizes.rotated;
-#pragma unroll
-	for (int p = 0; p < PER; p++) {
-		column[p] = rotated ? item * V + p * sizes.half
-							: 2 * sizes.half + ((item - sizes.rotated) * PER + p) * V;
-		left[p] = rotated ? V : column[p] < sizes.dim ? sizes.dim - column[p] : 0;
-	}
+	rope_columns<V>(sizes, item, rotated, column, left);
 #pragma unroll
 	for (int h = 0; h < HELD; h++) {
 		const Index head = group * HELD + h, k_head = head - sizes.q_heads;
@@ -49,11 +44,12 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 			to[h] = call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
 								  k_head * call.k_out_is.head);
 		}
-		/* What is only copied stays where it is. */
-		here[h] = head < sizes.heads && (rotated || !named || from[h] != to[h]);
+		/* Read before the position is known, and what is only copied not where it stays. */
+		here[h] = head < sizes.heads && (rotated || from[h] != to[h]);
 #pragma unroll
 		for (int p = 0; p < PER; p++)
 			rope_load<W>(from[h] + column[p], here[h] ? left[p] : 0, x[h][p]);
+		here[h] = here[h] || (head < sizes.heads && !named);
 	}
 	if (rotated && named) {
 		const Index angle = item * ANGLES;
@@ -84,12 +80,12 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 /* ---- Kernels ---- */
 
 template <typename T, typename Table, bool INTERLEAVED, int V, int W, int TABLE_W, i64 HALF,
-		  i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD, int THREADS,
-		  int POSITION_BYTES, u32 BOUNDS, typename Index, bool LOOP>
+		  i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD, int SPAN,
+		  int THREADS, int POSITION_BYTES, u32 BOUNDS, typename Index, bool LOOP>
 __global__ LAUNCH_BOUNDS(THREADS) void rope(ROPE_PARAMS)
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
-	const RopeSizes<HALF, DIM, Q_HEADS, K_HEADS, ROTATED, ITEMS, HELD, Index> sizes;
+	const RopeSizes<HALF, DIM, Q_HEADS, K_HEADS, ROTATED, ITEMS, HELD, SPAN, Index> sizes;
 	Index number = static_cast<Index>(blockIdx.x) * THREADS + threadIdx.x;
 	u32 strays = 0;
 
@@ -109,9 +105,14 @@ __global__ void rope_generic(ROPE_PARAMS, DIVIDE_PARAMS(Index, heads), DIVIDE_PA
 							 u32 position_bytes, u32 bounds)
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
-	const RopeAnySizes<Index> sizes{
-		half,      dim, q_heads, rotated, DIVIDE_MADE(Index, heads), DIVIDE_MADE(Index, items),
-		heads_size};
+	const RopeAnySizes<Index> sizes{half,
+									dim,
+									q_heads,
+									rotated,
+									DIVIDE_MADE(Index, heads),
+									DIVIDE_MADE(Index, items),
+									heads_size,
+									items_size - rotated};
 	Index number = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
 	u32 strays = 0;
 

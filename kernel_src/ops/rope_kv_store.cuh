@@ -19,26 +19,12 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 	constexpr int STORE_W = W / static_cast<int>(sizeof(T)) * static_cast<int>(sizeof(To));
 	Compute x[PER][V], c[ANGLES], s[ANGLES];
 	Index all, head, item, row, column[PER], left[PER];
-	bool stray = false, found = true;
-	u64 slot = 0;
+	bool stray;
 
 	sizes.split(number, all, head, item);
 	const Index batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
-	const bool named = call.find(batch, token, position_bytes, bounds, row);
 	const bool query = head < sizes.q_heads, value = head >= (sizes.q_heads + sizes.heads) / 2;
 	const bool rotated = sizes.dim == 2 * sizes.half || item < sizes.rotated;
-	if (!query)
-		found = caches.find(batch, token, slot_bytes, slot, stray);
-	const u32 strays =
-		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
-	if (!found || (!query && !named))
-		return strays;
-#pragma unroll
-	for (int p = 0; p < PER; p++) {
-		column[p] = rotated ? item * V + p * sizes.half
-							: 2 * sizes.half + ((item - sizes.rotated) * PER + p) * V;
-		left[p] = rotated ? V : column[p] < sizes.dim ? sizes.dim - column[p] : 0;
-	}
 	const Index kv_head = head - (value ? (sizes.q_heads + sizes.heads) / 2 : sizes.q_heads);
 	const T *const from =
 		query ? call.q + (batch * call.q_is.batch + token * call.q_is.token + head * call.q_is.head)
@@ -46,9 +32,20 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 								kv_head * call.k_out_is.head)
 				: call.k + (batch * call.k_is.batch + token * call.k_is.token +
 							kv_head * call.k_is.head);
+	/* All that is read comes at once, but for the angles, whose place the position says. */
+	const bool named = call.find(batch, token, position_bytes, bounds, row);
+	const i64 slot = query ? -1 : caches.named(batch, token, slot_bytes);
+	const KvCache<To> cache = caches.of(value);
+	const float scale = query || sizeof(To) > 1 ? 1.0f : cache.scale_of(static_cast<i64>(kv_head));
+	rope_columns<V>(sizes, item, rotated, column, left);
 #pragma unroll
 	for (int p = 0; p < PER; p++)
 		rope_load<W>(from + column[p], left[p], x[p]);
+	const bool found = caches.has(slot, stray);
+	const u32 strays =
+		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
+	if (!query && !(found && named))
+		return strays;
 	if (rotated && named && !value) {
 		const Index angle = item * ANGLES;
 		rope_load<TABLE_W>(call.cos + (batch * call.cos_is.batch + row * call.cos_is.token + angle),
@@ -69,12 +66,12 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 		}
 		return strays;
 	}
-	const KvCache<To> cache = caches.of(value);
-	To *const to = blocks.row(cache, slot) + static_cast<i64>(kv_head) * cache.head;
+	To *const to =
+		blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;
 #pragma unroll
 	for (int p = 0; p < PER; p++) {
 		if constexpr (sizeof(To) == 1)
-			kv_scale(cache, static_cast<i64>(kv_head), x[p]);
+			QuantizeScale(scale).divide(x[p]);
 		rope_store<STORE_W>(to + column[p], left[p], x[p]);
 	}
 	return strays;
@@ -89,7 +86,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAM
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
 	const KvCaches<To> caches KV_CACHES;
-	const RopeSizes<HALF, DIM, Q_HEADS, 2 * KV_HEADS, ROTATED, ITEMS, 1, Index> sizes;
+	const RopeSizes<HALF, DIM, Q_HEADS, 2 * KV_HEADS, ROTATED, ITEMS, 1, 1, Index> sizes;
 	const KvBlocks<BLOCK, Index> blocks;
 	Index number = static_cast<Index>(blockIdx.x) * THREADS + threadIdx.x;
 	u32 strays = 0;
@@ -126,20 +123,21 @@ DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> 
 						u32 bytes, u32 bounds, u32 interleaved, u32 to)
 {
 	typedef typename element<T>::compute Compute;
-	u64 all, head, item, row, slot = 0;
-	bool stray = false, found = true;
+	u64 all, head, item, row;
+	bool stray;
 
 	sizes.split(number, all, head, item);
 	const u64 batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
 	const bool named = call.find(batch, token, static_cast<int>(bytes & 0xffff), bounds, row);
 	const u64 values = (sizes.q_heads + sizes.heads) / 2;
 	const bool query = head < sizes.q_heads, value = head >= values, rotated = item < sizes.half;
-	if (!query)
-		found = caches.find(static_cast<i64>(batch), static_cast<i64>(token),
-							static_cast<int>(bytes >> 16), slot, stray);
+	const i64 slot = query ? -1
+						   : caches.named(static_cast<i64>(batch), static_cast<i64>(token),
+										  static_cast<int>(bytes >> 16));
+	const bool found = caches.has(slot, stray);
 	const u32 strays =
 		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
-	if (!found || (!query && !named))
+	if (!query && !(found && named))
 		return strays;
 	const u64 first = rotated && !interleaved ? item : 2 * item;
 	const u64 second = rotated && !interleaved ? item + sizes.half : first + 1;
@@ -165,8 +163,8 @@ DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> 
 		(batch * call.q_out_is.batch + token * call.q_out_is.token + head * call.q_out_is.head));
 	if (!query) {
 		float values_of[2] = {static_cast<float>(x[0][0]), static_cast<float>(x[0][1])};
-		out = blocks.row(cache, slot) + static_cast<i64>(kv_head) * cache.head;
-		kv_scale(cache, static_cast<i64>(kv_head), values_of);
+		out = blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;
+		QuantizeScale(cache.scale_of(static_cast<i64>(kv_head))).divide(values_of);
 		if (to) {
 			x[0][0] = static_cast<Compute>(values_of[0]);
 			x[0][1] = static_cast<Compute>(values_of[1]);
@@ -190,8 +188,14 @@ __global__ void rope_kv_store_generic(ROPE_PARAMS_OF(u64), KV_CACHE_PARAMS_OF(u8
 	const RopeCall<T, Table, u64> call ROPE_CALL;
 	const u32 bounds = ways & 0xff;
 	const KvCaches<u8> caches KV_CACHES;
-	const RopeAnySizes<u64> sizes{
-		half, dim, q_heads, half, DIVIDE_MADE(u64, heads), DIVIDE_MADE(u64, items), heads_size};
+	const RopeAnySizes<u64> sizes{half,
+								  dim,
+								  q_heads,
+								  half,
+								  DIVIDE_MADE(u64, heads),
+								  DIVIDE_MADE(u64, items),
+								  heads_size,
+								  items_size - half};
 	const KvBlocksAny blocks{DIVIDE_MADE(u64, block)};
 	u64 number = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
 	u32 strays = 0;

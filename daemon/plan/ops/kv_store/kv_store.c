@@ -16,8 +16,14 @@ enum { K, V, SLOTS, K_SCALE, V_SCALE, K_CACHE, V_CACHE };
 
 static const struct kv_operands operands = {
 	.from = {K, V}, .slots = SLOTS, .scale = {K_SCALE, V_SCALE}, .cache = {K_CACHE, V_CACHE}};
-static const uint32_t threads_tried[] = {256, 128, 512};
-#define THREADS_TRIED 3
+#define WAYS_MOST 12
+
+#define FULL_THREADS 2048 /* of a multiprocessor */
+
+/* Threads of a block; units of a vector; vectors of a thread. */
+struct way {
+	uint32_t threads, vector, held;
+};
 
 /* A kernel counts bytes where elements stay as they are, else elements. */
 struct form {
@@ -103,37 +109,75 @@ static int kv_store_check(const struct kernel_problem *problem, struct form *out
 
 /* ---- The plan ---- */
 
-static void name_choice(const struct form *form, uint32_t threads, char name[KERNEL_CHOICE_MAX])
+/* Vectors that become 8 bits may be read 16 bytes at a time, up to those that are stored so. */
+static bool has_vectors(const struct kernel_problem *problem, const struct form *form,
+						uint32_t times)
 {
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %u", form->caches.copy ? "copy" : "quantize", threads);
+	uint32_t vector = form->vector * times;
+
+	return times == 1 || (!form->caches.copy && form->vector * form->unit == 16 && vector <= 16 &&
+						  form->dim[0] % vector == 0 && form->dim[1] % vector == 0 &&
+						  kv_stores_vectors(problem, &operands, &form->caches, vector));
+}
+
+/* Threads have more to do where there are enough of them. */
+static int find_ways(const struct kernel_problem *problem, const struct form *form,
+					 const struct kernel_limits *limits, struct way ways[WAYS_MOST])
+{
+	/* vector: times the least. */
+	static const struct way all[] = {
+		{256, 4, 1}, {256, 2, 1}, {256, 1, 1}, {256, 2, 2}, {128, 4, 1}, {128, 2, 1}, {128, 2, 2},
+		{512, 2, 1}, {256, 1, 2}, {128, 1, 1}, {128, 1, 2}, {512, 1, 1}, {256, 1, 4}, {32, 1, 1}};
+	bool many = form->work >= (uint64_t)8 * limits->multiprocessors * FULL_THREADS;
+	int count = 0, first = many ? 0 : 2;
+
+	for (int i = first; i < 14 && count < WAYS_MOST; i++) {
+		struct way way = all[i];
+		/* The smallest is for devices that have no other. */
+		if (way.threads > limits->max_threads || (way.threads == 32 && count) ||
+			!has_vectors(problem, form, way.vector))
+			continue;
+		way.vector *= form->vector;
+		ways[count++] = way;
+	}
+	return count;
+}
+
+static void name_way(const struct form *form, const struct way *way, char name[KERNEL_CHOICE_MAX])
+{
+	if (form->caches.copy)
+		snprintf(name, KERNEL_CHOICE_MAX, "copy %ux%u", way->threads, way->held);
+	else
+		snprintf(name, KERNEL_CHOICE_MAX, "quantize %ux%u v%u", way->threads, way->held,
+				 way->vector);
 }
 
 int kv_store_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
+	struct way ways[WAYS_MOST];
 	char error[KERNEL_ERROR_MAX];
 	struct form form;
-	int count = 0;
+	int count;
 
 	if (kv_store_check(problem, &form, error))
 		return 0;
-	for (int i = 0; i < THREADS_TRIED; i++)
-		if (threads_tried[i] <= limits->max_threads)
-			name_choice(&form, threads_tried[i], names[count++]);
-	if (count == 0)
-		name_choice(&form, 32, names[count++]);
+	count = find_ways(problem, &form, limits, ways);
+	for (int i = 0; i < count; i++)
+		name_way(&form, &ways[i], names[i]);
 	return count;
 }
 
-static void print_types(const struct form *form, bool generic, struct plan_text *id)
+static void print_types(const struct form *form, bool generic, uint32_t vector,
+						struct plan_text *id)
 {
 	plan_print(id, "kv_store%s<%s, %s, %u", generic ? "_generic" : "",
 			   form->caches.copy ? "u8" : plan_dtype_name(form->caches.from),
-			   form->caches.copy ? "u8" : quantize_type(form->caches.to), form->vector);
+			   form->caches.copy ? "u8" : quantize_type(form->caches.to), vector);
 }
 
 /* KV_PARAMS of the kernels. */
-static void pass_call(const struct kernel_problem *problem, const struct form *form,
+static void pass_call(const struct kernel_problem *problem, const struct form *form, uint64_t work,
 					  struct kernel_plan *out)
 {
 	int64_t each = form->element / form->unit;
@@ -147,40 +191,46 @@ static void pass_call(const struct kernel_problem *problem, const struct form *f
 		plan_arg_report(out, (uint64_t)form->tokens, (uint64_t)form->caches.slots);
 	else
 		plan_arg_scalar(out, 8, 0);
-	plan_arg_scalar(out, 8, form->work);
+	plan_arg_scalar(out, 8, work);
 	kv_pass_caches(problem, &operands, &form->caches, 1, out);
 }
 
 static void kv_store_finish(const struct kernel_problem *problem, const struct form *form,
-							struct kernel_plan *out)
+							uint32_t vector, struct kernel_plan *out)
 {
 	uint32_t load = form->vector * form->unit;
 
 	plan_touch(problem, K, load, out);
 	plan_touch(problem, V, load, out);
-	kv_touch_caches(problem, &operands, &form->caches, form->vector,
+	kv_touch_caches(problem, &operands, &form->caches, vector,
 					form->tokens * form->caches.heads * (form->dim[0] + form->dim[1]), out);
-	snprintf(out->note, sizeof(out->note), "a vector of %u bytes a thread, %u threads a block%s",
-			 load, out->block[0], out->variant[0] ? "; sizes and strides are arguments" : "");
 }
 
 static int kv_store_exact(const struct kernel_problem *problem, const struct form *form,
-						  uint32_t threads, const struct kernel_limits *limits,
+						  const struct way *way, const struct kernel_limits *limits,
 						  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	bool loop = plan_launch(out, limits, (form->work + threads - 1) / threads, threads);
+	int64_t times = way->vector / form->vector, share = (int64_t)way->threads * way->held;
+	int64_t blocks = 0;
+	bool loop;
 
+	for (int i = 0; i < 2; i++)
+		blocks +=
+			plan_divide_up(form->tokens * form->caches.heads * (form->vectors[i] / times), share);
+	loop = plan_launch(out, limits, (uint64_t)blocks, way->threads);
 	snprintf(out->source, sizeof(out->source), SOURCE);
-	print_types(form, false, &id);
-	plan_print(&id, ", %lld, %lld, %lld, %lld, %u, %s, %u, %s, %s>", (long long)form->caches.heads,
-			   (long long)form->vectors[0], (long long)form->vectors[1],
-			   (long long)form->caches.block_size, form->caches.slot_bytes,
-			   kv_bounds_name(&form->caches), threads, form->wide ? "u64" : "u32",
-			   loop ? "true" : "false");
-	pass_call(problem, form, out);
-	name_choice(form, threads, out->choice);
-	kv_store_finish(problem, form, out);
+	print_types(form, false, way->vector, &id);
+	plan_print(&id, ", %lld, %lld, %lld, %lld, %u, %s, %u, %u, %s, %s>",
+			   (long long)form->caches.heads, (long long)(form->vectors[0] / times),
+			   (long long)(form->vectors[1] / times), (long long)form->caches.block_size,
+			   form->caches.slot_bytes, kv_bounds_name(&form->caches), way->threads, way->held,
+			   form->wide ? "u64" : "u32", loop ? "true" : "false");
+	pass_call(problem, form, (uint64_t)form->tokens, out);
+	name_way(form, way, out->choice);
+	kv_store_finish(problem, form, way->vector, out);
+	snprintf(out->note, sizeof(out->note), "vectors a thread: %u, of %u bytes; %u threads a block",
+			 way->held, way->vector * form->unit, way->threads);
 	return plan_check_name(&id, out, error);
 }
 
@@ -191,9 +241,9 @@ static void kv_store_generic(const struct kernel_problem *problem, const struct 
 	int64_t heads = form->caches.heads, size = form->caches.block_size;
 
 	plan_generic_spread(out, limits, SOURCE, form->work, GENERIC_THREADS);
-	print_types(form, true, &id);
+	print_types(form, true, form->vector, &id);
 	plan_print(&id, ">");
-	pass_call(problem, form, out);
+	pass_call(problem, form, form->work, out);
 	plan_arg_divisor(out, 8, (uint64_t)(heads * (form->vectors[0] + form->vectors[1])));
 	for (int i = 0; i < 2; i++)
 		plan_arg_divisor(out, 8, (uint64_t)(form->vectors[i] ? form->vectors[i] : 1));
@@ -201,16 +251,18 @@ static void kv_store_generic(const struct kernel_problem *problem, const struct 
 	plan_arg_scalar(out, 8, (uint64_t)(heads * form->vectors[0]));
 	plan_arg_scalar(out, 4, form->caches.slot_bytes);
 	plan_arg_scalar(out, 4, form->caches.bounds == KV_CHECK ? 0 : 2);
-	kv_store_finish(problem, form, out);
+	kv_store_finish(problem, form, form->vector, out);
+	snprintf(out->note, sizeof(out->note),
+			 "a vector of %u bytes a thread; sizes and strides are arguments",
+			 form->vector * form->unit);
 }
 
 int kv_store_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX];
+	struct way ways[WAYS_MOST];
 	struct form form;
-	int status = kv_store_check(problem, &form, error), count, chosen = 0;
-	uint32_t threads = 32;
+	int status = kv_store_check(problem, &form, error), count;
 
 	if (status)
 		return status;
@@ -228,14 +280,15 @@ int kv_store_plan(const struct kernel_problem *problem, const struct kernel_limi
 		kv_store_generic(problem, &form, limits, out);
 		return KILN_OK;
 	}
-	count = kv_store_choices(problem, limits, names);
-	while (choice && chosen < count && strcmp(choice, names[chosen]) != 0)
-		chosen++;
-	if (chosen == count)
-		return plan_refuse(error, KILN_EINVAL, "%s: there is no candidate \"%s\" on %s",
-						   problem->op, choice, limits->target);
-	(void)sscanf(strchr(names[chosen], ' '), "%u", &threads);
-	return kv_store_exact(problem, &form, threads, limits, out, error);
+	count = find_ways(problem, &form, limits, ways);
+	for (int i = 0; i < count; i++) {
+		char name[KERNEL_CHOICE_MAX];
+		name_way(&form, &ways[i], name);
+		if (!choice || strcmp(choice, name) == 0)
+			return kv_store_exact(problem, &form, &ways[i], limits, out, error);
+	}
+	return plan_refuse(error, KILN_EINVAL, "%s: there is no candidate \"%s\" on %s", problem->op,
+					   choice, limits->target);
 }
 
 int kv_store_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
