@@ -100,35 +100,40 @@ struct CrossEntropySlope {
 	Compute hot;
 	CrossEntropyTarget target;
 
-	/* by: the factor of the row. */
+	/* by: the factor of the row.  share: what a column has of all. */
 	DEVICE CrossEntropySlope(const CrossEntropyTarget &target, Compute lse, Compute by,
-							 Compute smoothing, Compute square, i64 columns)
+							 Compute smoothing, Compute square, Compute share)
 		: target(target)
 	{
 		if (target.stray)
 			by = cross_entropy_no_number<Compute>();
 		power = fma(2 * square, lse, Compute(1)) * by;
-		each = smoothing / static_cast<Compute>(columns) * by;
+		each = smoothing * share * by;
 		hot = (1 - smoothing) * by;
 	}
 
-	/* Powers of V columns become gradients; z are what they were made of. */
-	template <int V, typename Column, class MASK>
+	/* Powers of V columns of a row that is not ignored become gradients; z are what they were made
+	 * of.  SMOOTH: there may be smoothing. */
+	template <bool SMOOTH, int V, typename Column, class MASK>
 	DEVICE void apply(Column column, const MASK &mask, const Compute (&z)[V],
 					  Compute (&value)[V]) const
 	{
-		const i64 at = target.column - static_cast<i64>(column);
-#pragma unroll
-		for (int j = 0; j < V; j++)
-			value[j] -= each;
-		if (static_cast<u64>(at) < static_cast<u64>(V)) {
+		typedef typename index_choose<(sizeof(Column) == 8), u64, u32>::type Place;
+		const Place at = static_cast<Place>(target.column) - static_cast<Place>(column);
+
+		if constexpr (SMOOTH) {
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				value[j] -= j == at ? hot : Compute(0);
+				value[j] -= each;
+		}
+		if (at < static_cast<Place>(V)) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				value[j] -= j == static_cast<int>(at) ? hot : Compute(0);
 		}
 #pragma unroll
 		for (int j = 0; j < V; j++)
-			value[j] = target.live ? value[j] * mask.slope(z[j]) : Compute(0);
+			value[j] *= mask.slope(z[j]);
 	}
 };
 
@@ -206,7 +211,7 @@ struct CrossEntropy {
 			counted = seen - 1;
 		}
 		__syncthreads();
-		by = 1 / static_cast<Compute>(counted);
+		by = softmax_inverse(static_cast<Compute>(counted));
 		known = true;
 		return by;
 	}

@@ -175,6 +175,40 @@ DEVICE void element_pack(const Compute (&in)[N], u32 *words)
 	}
 }
 
+/* Pairs of halves in a word, where there are instructions for them.  least: of infinities below
+ * all numbers. */
+template <typename T>
+struct element_pair {
+	static constexpr bool known = false;
+};
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <>
+struct element_pair<f16> {
+	static constexpr bool known = true;
+	static constexpr u32 least = 0xfc00fc00;
+
+	/* The larger ones of two pairs; a NaN is passed over. */
+	static DEVICE u32 larger(u32 a, u32 b)
+	{
+		u32 out;
+		asm("max.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+		return out;
+	}
+};
+template <>
+struct element_pair<bf16> {
+	static constexpr bool known = true;
+	static constexpr u32 least = 0xff80ff80;
+
+	static DEVICE u32 larger(u32 a, u32 b)
+	{
+		u32 out;
+		asm("max.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+		return out;
+	}
+};
+#endif
+
 /* One element of T at an address. */
 template <typename Compute, typename T>
 DEVICE Compute element_load(const T *from)

@@ -12,7 +12,7 @@
 #include "common/index.cuh"
 #include "common/softmax_rows.cuh"
 
-template <class SHAPE, bool GRAD>
+template <class SHAPE, bool GRAD, bool SMOOTH>
 struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename SHAPE::Compute>> {
 	typedef typename SHAPE::Compute Compute;
 	typedef CrossEntropyPlain<Compute> Mask;
@@ -24,6 +24,42 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	using Rows::Rows;
 	using Rows::value;
 	using Rows::words;
+	typedef typename SHAPE::row Row;
+
+	/* The largest term of this thread: of halves, two at a time. */
+	DEVICE Compute largest()
+	{
+		typedef element_pair<T> Pair;
+		if constexpr (!Pair::known || Row::skewed || V % 2 != 0) {
+			return Rows::largest();
+		} else {
+			u32 most = Pair::least;
+			Compute two[2];
+#pragma unroll
+			for (int n = 0; n < kept; n++) {
+				if (!row.has(n))
+					continue;
+				this->terms(this->marks[n], n, words.word[n][0], value[n]);
+#pragma unroll
+				for (int w = 0; w < V / 2; w++)
+					most = Pair::larger(most, words.word[n][0][w]);
+			}
+			if constexpr (kept < held) {
+#pragma unroll 1
+				for (int n = kept; n < held; n++) {
+					u32 raw[Row::words];
+					if (!row.has(n))
+						continue;
+					words.take_slot(n, 0, raw);
+#pragma unroll
+					for (int w = 0; w < V / 2; w++)
+						most = Pair::larger(most, raw[w]);
+				}
+			}
+			element_unpack<T>(&most, two);
+			return fmax(this->nothing(), fmax(two[0], two[1]));
+		}
+	}
 
 	/* The sum of this thread's terms, between largest() and sum(). */
 	DEVICE Compute total() const
@@ -60,7 +96,7 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 			if (!row.has(n))
 				continue;
 			this->template finish<true>(all.largest, kept_rest, value[n]);
-			slope.apply(row.column(n), mask, value[n], value[n]);
+			slope.template apply<SMOOTH>(row.column(n), mask, value[n], value[n]);
 			row_store(row, n, to, value[n]);
 		}
 		if constexpr (kept < held) {
@@ -70,13 +106,18 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 				if (!row.has(n))
 					continue;
 				this->open(at, n);
-				if constexpr (Rows::put_back)
+				if constexpr (Rows::put_back) {
 					element_unpack<T>(at.raw, at.value);
-				else
+					this->template finish<true>(all.largest, kept_rest, at.value);
+				} else {
 					this->terms(at.mark, n, at.raw, at.value);
-				this->template finish<Rows::put_back>(all.largest,
-													  Rows::put_back ? kept_rest : rest, at.value);
-				slope.apply(row.column(n), mask, at.value, at.value);
+#pragma unroll
+					for (int j = 0; j < V; j++)
+						at.value[j] =
+							softmax_exp2_flush((at.value[j] - all.largest) * this->scale.exponent) *
+							rest;
+				}
+				slope.template apply<SMOOTH>(row.column(n), mask, at.value, at.value);
 				row_store(row, n, to, at.value);
 			}
 		}
@@ -86,7 +127,7 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	{
 		constexpr Compute nothing[V] = {};
 
-#pragma unroll
+#pragma unroll 1
 		for (int n = 0; n < held; n++)
 			if (row.has(n))
 				row_store(row, n, to, nothing);
@@ -121,10 +162,12 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 		const T *const x = call.x + index_offset<i64>(number, DIMS{}, X{});
 		T *const to = call.grad + static_cast<i64>(number) * columns;
 		const bool first = here && Group::thread() == 0 && Group::slice() == 0;
-		CrossEntropyRows<SHAPE, GRAD> held(Row(x, Group::thread(), Group::slice()),
-										   SoftmaxScale<Compute>{1, Compute(SOFTMAX_LOG2E), 1},
-										   CrossEntropyPlain<Compute>(call.cap), slots);
-		Compute hit = 0, total = 0;
+		CrossEntropyRows<SHAPE, GRAD, SMOOTH> held(
+			Row(x, Group::thread(), Group::slice()),
+			SoftmaxScale<Compute>{1, Compute(SOFTMAX_LOG2E), 1},
+			CrossEntropyPlain<Compute>(call.cap), slots);
+		u32 hit_raw[vec_words<sizeof(T)>] = {};
+		Compute hit[1], total = 0;
 
 		/* Both at once, though a row that is ignored is read for nothing. */
 		held.fetch(x, X_STEP);
@@ -138,8 +181,9 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 				return;
 			}
 		}
+		/* Looked at when it has had time to come. */
 		if (first && at.column >= 0)
-			hit = element_load<Compute>(x + at.column * X_STEP);
+			vec_load<sizeof(T)>(x + at.column * X_STEP, hit_raw);
 		const Compute mine = held.largest();
 		if constexpr (SMOOTH)
 			total = held.total();
@@ -147,16 +191,22 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 		all = Group::template reduce<0>(all, held.scale.exponent);
 		if constexpr (SMOOTH)
 			total = Group::template reduce<1>(SoftmaxTotal<Compute>{total}).sum;
-		const Compute log_sum = softmax_log(all.sum);
-		if (first)
-			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit);
+		Compute log_sum = 0;
+		if (first || (GRAD && call.square != 0))
+			log_sum = softmax_log(all.sum);
+		if (first) {
+			element_unpack<T>(hit_raw, hit);
+			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit[0]);
+		}
 		if constexpr (GRAD) {
 			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum,
 												   call.factor(target_of), call.smoothing,
-												   call.square, columns);
+												   call.square, Compute(1) / columns);
 			__syncwarp(); /* the target's element is read */
-			if (here)
+			if (here && at.live)
 				held.store_slope(to, mine, all, slope);
+			else if (here)
+				held.store_nothing(to);
 		}
 	});
 	call.template end<SHAPE::threads>(SHAPE::threads);

@@ -15,13 +15,7 @@ template <typename Compute>
 struct CrossEntropyBack {
 	const Compute *lse, *dloss;
 	i64 columns, ignore;
-	Compute smoothing, square, share; /* share: of dloss that a row has */
-
-	DEVICE CrossEntropySlope<Compute> slope(const CrossEntropyTarget &target, i64 lse_at,
-											i64 dloss_at) const
-	{
-		return {target, lse[lse_at], dloss[dloss_at] * share, smoothing, square, columns};
-	}
+	Compute smoothing, square, share, part; /* of dloss that a row has, of a row that a column */
 };
 
 /* target(row) says the target of a row, at(row, lse, dloss) where these two are. */
@@ -40,21 +34,23 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 		if (place.single) {
 			Compute z[V];
 			/* Before it is known whether the row is ignored, so that loads do not wait. */
+			i64 lse_at, dloss_at;
+			at(place.row, lse_at, dloss_at);
+			const auto named = target(place.row);
+			const Compute lse = back.lse[lse_at], dloss = back.dloss[dloss_at];
 			flat_load<WAY>(rows, place, x, elements, z);
-			const CrossEntropyTarget mine =
-				cross_entropy_target(target(place.row), back.ignore, back.columns);
+			const CrossEntropyTarget mine = cross_entropy_target(named, back.ignore, back.columns);
 			strays += mine.stray && place.column == 0;
 			if (mine.live) {
-				i64 lse_at, dloss_at;
-				at(place.row, lse_at, dloss_at);
-				const CrossEntropySlope<Compute> slope = back.slope(mine, lse_at, dloss_at);
-				const Compute lse = back.lse[lse_at];
+				const CrossEntropySlope<Compute> slope(mine, lse, dloss * back.share,
+													   back.smoothing, back.square, back.part);
 #pragma unroll
 				for (int j = 0; j < V; j++) {
 					z[j] = mask.term(0, 0, z[j], Compute(1));
-					value[j] = softmax_exp2((z[j] - lse) * Compute(SOFTMAX_LOG2E)) * slope.power;
+					value[j] =
+						softmax_exp2_flush((z[j] - lse) * Compute(SOFTMAX_LOG2E)) * slope.power;
 				}
-				slope.apply(place.column, mask, z, value);
+				slope.template apply<true>(place.column, mask, z, value);
 			}
 			flat_store(dx, e, elements, value);
 			return;
@@ -66,12 +62,15 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 				cross_entropy_target(target(row), back.ignore, back.columns);
 			i64 lse_at, dloss_at;
 			at(row, lse_at, dloss_at);
-			const CrossEntropySlope<Compute> slope = back.slope(mine, lse_at, dloss_at);
+			const Compute lse = back.lse[lse_at];
+			const CrossEntropySlope<Compute> slope(mine, lse, back.dloss[dloss_at] * back.share,
+												   back.smoothing, back.square, back.part);
 			const Compute z[1] = {
 				mask.term(0, 0, element_load<Compute>(x.start + x.at(row, column)), Compute(1))};
-			Compute one[1] = {softmax_exp2((z[0] - back.lse[lse_at]) * Compute(SOFTMAX_LOG2E)) *
+			Compute one[1] = {softmax_exp2_flush((z[0] - lse) * Compute(SOFTMAX_LOG2E)) *
 							  slope.power};
-			slope.apply(column, mask, z, one);
+			slope.template apply<true>(column, mask, z, one);
+			one[0] = mine.live ? one[0] : Compute(0);
 			element_store(dx + e + j, one[0]);
 			strays += mine.stray && column == 0;
 		}
@@ -84,11 +83,13 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 	const T *x, const Target *target, const Compute *lse, const i64 *count, const Compute *dloss, \
 		T *dx, u64 *report, i64 elements, i64 ignore, Compute smoothing, Compute square,          \
 		Compute cap, u32 reduction
-#define CROSS_ENTROPY_BACK_MADE(Compute, columns)                                        \
-	CrossEntropyBack<Compute>                                                            \
-	{                                                                                    \
-		lse, dloss, columns, ignore, smoothing, square,                                  \
-			(reduction & 3) == CROSS_ENTROPY_MEAN ? 1 / static_cast<Compute>(*count) : 1 \
+#define CROSS_ENTROPY_BACK_MADE(Compute, columns)                                                 \
+	CrossEntropyBack<Compute>                                                                     \
+	{                                                                                             \
+		lse, dloss, columns, ignore, smoothing, square,                                           \
+			(reduction & 3) == CROSS_ENTROPY_MEAN ? softmax_inverse(static_cast<Compute>(*count)) \
+												  : 1,                                            \
+			1 / static_cast<Compute>(columns)                                                     \
 	}
 
 template <typename T, int V, int WAY, bool CAP, int THREADS, bool LOOP, typename Target,

@@ -50,10 +50,20 @@ struct CrossEntropyAny : SoftmaxAny<ROW, true, MASK> {
 			this->terms(this->marks[u], n, word[u], value);
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				power[j] = softmax_exp2((value[j] - largest) * this->scale.exponent) * rest;
-			slope.apply(row.column(n), mask, value, power);
+				power[j] = softmax_exp2_flush((value[j] - largest) * this->scale.exponent) * rest;
+			slope.template apply<true>(row.column(n), mask, value, power);
 			row_store(row, n, to, power);
 		}
+	}
+
+	DEVICE void store_nothing(i64 step, T *to) const
+	{
+		constexpr Compute nothing[V] = {};
+
+#pragma unroll
+		for (int u = 0; u < count; u++)
+			if (row.has(step * count + u))
+				row_store(row, step * count + u, to, nothing);
 	}
 };
 
@@ -109,7 +119,8 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 		if (!grad)
 			return;
 		const CrossEntropySlope<Compute> slope(mine, all.largest + log_sum, call.factor(target_of),
-											   smoothing, square, columns);
+											   smoothing, square,
+											   1 / static_cast<Compute>(columns));
 		const Compute rest = softmax_inverse(all.sum) * slope.power;
 		__syncthreads(); /* the target's element is read */
 		if (!here)
@@ -117,7 +128,10 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 #pragma unroll 1
 		for (; step-- > 0;) {
 			held.fetch(step, from, x_step);
-			held.store_slope(step, grad + number * columns, all.largest, rest, slope);
+			if (mine.live)
+				held.store_slope(step, grad + number * columns, all.largest, rest, slope);
+			else
+				held.store_nothing(step, grad + number * columns);
 		}
 	};
 	if (rows > 0)

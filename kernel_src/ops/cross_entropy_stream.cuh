@@ -35,6 +35,7 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 		return total;
 	}
 
+	template <bool SMOOTH>
 	DEVICE void store_slope(Column step, T *to, Compute largest, Compute rest,
 							const CrossEntropySlope<Compute> &slope) const
 	{
@@ -46,8 +47,9 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 				continue;
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				power[j] = softmax_exp2((value[u][j] - largest) * this->scale.exponent) * rest;
-			slope.apply(row.column(n), mask, value[u], power);
+				power[j] =
+					softmax_exp2_flush((value[u][j] - largest) * this->scale.exponent) * rest;
+			slope.template apply<SMOOTH>(row.column(n), mask, value[u], power);
 			row_store(row, n, to, power);
 		}
 	}
@@ -118,13 +120,14 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		if (first)
 			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit);
 		if constexpr (GRAD) {
-			const CrossEntropySlope<Compute> slope(
-				at, all.largest + log_sum, call.factor(target_of), smoothing, square, columns);
+			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum,
+												   call.factor(target_of), smoothing, square,
+												   Compute(1) / columns);
 			const Compute rest = softmax_inverse(all.sum) * slope.power;
 #pragma unroll 1
 			for (Column step = ROW::steps(); step-- > 0;) {
 				held.fetch(step, from, X_STEP);
-				held.store_slope(step, to, all.largest, rest, slope);
+				held.template store_slope<SMOOTH>(step, to, all.largest, rest, slope);
 			}
 		}
 	});

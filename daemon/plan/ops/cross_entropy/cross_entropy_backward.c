@@ -17,6 +17,19 @@ static const char *const numbers[] = {"FLAT_WHOLE", "FLAT_SKEWED", "FLAT_APART"}
 static const uint32_t threads_tried[] = {256, 128, 512};
 #define THREADS_TRIED 3
 
+/* Does x lie as dx does? */
+static bool is_flat(const struct rows_form *form)
+{
+	int64_t expected = form->columns;
+
+	for (int k = form->rank - 1; k >= 0; k--) {
+		if (form->size[k] > 1 && form->stride[0][k] != expected)
+			return false;
+		expected *= form->size[k];
+	}
+	return form->step[0] == 1 || form->columns == 1;
+}
+
 /* The widest vector that dx takes, and how x is read in such. */
 static uint32_t find_way(const struct kernel_problem *problem, const struct cross_entropy *call,
 						 int *way)
@@ -25,9 +38,12 @@ static uint32_t find_way(const struct kernel_problem *problem, const struct cros
 	uint32_t bytes = problem->tensors[CROSS_ENTROPY_BACK_DX].alignment, read;
 
 	bytes = bytes < 16 ? bytes : 16;
-	read = rows_narrow(&call->form, 0, call->element, x->alignment < bytes ? x->alignment : bytes);
-	while (read > call->element && (uint64_t)call->columns * call->element % read)
-		read /= 2;
+	read = x->alignment < bytes ? x->alignment : bytes;
+	if (!is_flat(&call->form)) {
+		read = rows_narrow(&call->form, 0, call->element, read);
+		while (read > call->element && (uint64_t)call->columns * call->element % read)
+			read /= 2;
+	}
 	*way = call->form.step[0] != 1 && call->columns > 1 ? APART : read == bytes ? WHOLE : SKEWED;
 	return bytes / call->element;
 }
