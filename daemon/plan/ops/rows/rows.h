@@ -106,6 +106,8 @@ uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 uint32_t rows_group(uint64_t vectors, uint32_t held);
 /* Do the rows of all held operands begin equally far past an aligned address? */
 bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
+/* Do they lie one behind the other, from aligned addresses on? */
+bool rows_without_gaps(const struct rows_form *form, const struct rows_need *need);
 /*
  * Brings the cheapest of shapes first, and last those that would run out of registers
  * (rows_cost.c).  The first of them comes from tables: another has to promise more than costs err,
