@@ -20,6 +20,24 @@ static bool is_of_dtype(const struct cases_case *c, const char *dtype)
 	return name && strcmp(name, dtype) == 0;
 }
 
+/* Does a name have one of "PART|PART" in it?  NULL: it need not. */
+static bool has_part(const char *name, const char *parts)
+{
+	char part[sizeof(((struct cases_case *)0)->name)];
+	const char *at = parts;
+
+	if (!parts)
+		return true;
+	do {
+		size_t length = strcspn(at, "|");
+		snprintf(part, sizeof(part), "%.*s", (int)length, at);
+		if (strstr(name, part))
+			return true;
+		at += length;
+	} while (*at++);
+	return false;
+}
+
 bool bench_is_wanted(const struct bench_options *options, const struct cases_case *c, int *number)
 {
 	/* Strays end in an error. */
@@ -27,8 +45,7 @@ bool bench_is_wanted(const struct bench_options *options, const struct cases_cas
 		return false;
 	if (options->quick && c->flags & CASES_BIG)
 		return false;
-	if (!is_listed(options->ops, c->op->name) ||
-		(options->only && !strstr(c->name, options->only)) ||
+	if (!is_listed(options->ops, c->op->name) || !has_part(c->name, options->only) ||
 		(options->dtype && !is_of_dtype(c, options->dtype)))
 		return false;
 	return (*number)++ % options->every == 0;

@@ -13,9 +13,9 @@
  * that one takes.
  *
  *   --ops LIST  --only PART  --dtype NAME  which cases: operators ("softmax,layer_norm"), part of
- *                                          the name, type of the first operand; --quick: small
- *                                          ones; --all: also those not for timing; --every N: one
- *                                          in N
+ *                                          the name ("1023|axis 1": one of them), type of the
+ *                                          first operand; --quick: small ones; --all: also those
+ *                                          not for timing; --every N: one in N
  *   --objects DIRECTORY  cubins made before; what is missing there is compiled first, and kept
  *   --seconds N          stops in time, and says what was not reached
  *   --target sm_90       for --plan and --compile
