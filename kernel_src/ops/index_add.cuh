@@ -10,18 +10,14 @@
  * entries, the block takes fewer places at a time; for a single place, threads read the list.
  */
 #pragma once
-#include "common/index.cuh"
+#include "common/index_add.cuh"
 #include "common/indices.cuh"
 #include "common/indices_find.cuh"
-#include "common/space.cuh"
 #include "common/summand.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
 #define INDEX_ADD_THREADS 512 /* at most; blocks of fewer are more at once */
-
-/* Where a slice begins: in many, in base, in idx and in few. */
-typedef i64 IndexSlice[4];
 
 /* What a launch is told.  Axes are steps, in elements, from one place to the next. */
 struct IndexAddSizes {
@@ -288,6 +284,9 @@ struct IndexAdd {
 				column[j] = (static_cast<i64>(part) * size.vectors + (here - q * size.vectors)) * V;
 				if (here >= all || column[j] >= size.columns)
 					continue;
+				/* Where sums take the place of what they begin with, those of nothing stay. */
+				if (base == few && !alone && heads()[place[j]] == none)
+					continue;
 				at(slice + o, offset[j]);
 				begin(offset[j], first + place[j], column[j], sum[j]);
 				from[j] = many + (offset[j][0] + column[j]) * es;
@@ -365,37 +364,7 @@ struct IndexAdd {
 	}
 };
 
-/* Indices of a type that is known. */
-template <typename I>
-struct IndexAddList {
-	typedef I Index;
-	const I *idx;
-
-	DEVICE I operator[](i64 at) const
-	{
-		return idx[at];
-	}
-};
-
 /* ---- Kernels ---- */
-
-/* DIMS number the slices; INNER: those behind the indexed dimension; FEW_AXIS as in the sizes. */
-template <i64 INNER, i64 COLUMNS, i64 MANY_AXIS, i64 BASE_AXIS, i64 IDX_STEP, class DIMS,
-		  class MANY, class BASE, class IDX>
-struct IndexAddPlaces {
-	static constexpr i64 inner = INNER, columns = COLUMNS, many_axis = MANY_AXIS;
-	static constexpr i64 base_axis = BASE_AXIS, few_axis = INNER * COLUMNS, idx_step = IDX_STEP;
-	i64 end;
-
-	DEVICE void operator()(i64 slice, IndexSlice &offset) const
-	{
-		const i64 outer = slice / inner;
-		offset[0] = index_offset<i64>(slice, DIMS{}, MANY{});
-		offset[1] = index_offset<i64>(slice, DIMS{}, BASE{});
-		offset[2] = index_offset<i64>(slice, DIMS{}, IDX{});
-		offset[3] = (outer * end * inner + (slice - outer * inner)) * columns;
-	}
-};
 
 template <typename T, typename I, int BOUNDS, int V, u32 VECTORS, bool LISTS, class PLACES,
 		  typename Place>
@@ -425,22 +394,6 @@ __global__ __launch_bounds__(INDEX_ADD_THREADS,
 	if constexpr (BOUNDS == INDICES_CHECK)
 		indices_report(report, strays);
 }
-
-struct IndexAddSpace {
-	const Space<3, u64> &space;
-	i64 end, inner, columns;
-
-	DEVICE void operator()(i64 slice, IndexSlice &offset) const
-	{
-		const i64 outer = static_cast<i64>(static_cast<u64>(slice) / static_cast<u64>(inner));
-		i64 at[3];
-		space.at(static_cast<u64>(slice), at);
-		offset[0] = at[0];
-		offset[1] = at[1];
-		offset[2] = at[2];
-		offset[3] = (outer * end * inner + (slice - outer * inner)) * columns;
-	}
-};
 
 /* index: bytes of an index; lists: each slice has indices of its own. */
 template <typename T, int V>

@@ -239,6 +239,21 @@ class Torch(unittest.TestCase):
         kiln.act_mul(x, other, out=x)
         torch.testing.assert_close(x, expected)
 
+    def test_index_add_in_place(self):
+        x, src = torch.randn(300, 24), torch.randn(40, 24)
+        few = torch.arange(40) % 7 * 40
+        for given in ({}, {"deterministic": False}):
+            for idx in (few, few.clamp(max=40)):
+                y = x.clone()
+                self.assertIs(kiln.index_add(y, 0, idx, src, out=y, **given), y)
+                torch.testing.assert_close(y, x.index_add(0, idx, src))
+                self.assertTrue(torch.equal(y[1], x[1]))
+                y, each = x.clone(), idx[:, None].expand(40, 24).contiguous()
+                kiln.scatter_add(y, 0, each, src, out=y, **given)
+                torch.testing.assert_close(y, x.scatter_add(0, each, src))
+        with self.assertRaisesRegex(ValueError, "deterministic"):
+            kiln.index_add(x, 0, few, src, deterministic=2)
+
     def test_outputs_of_another_shape(self):
         x = torch.randn(6, 5, 8)
         for _ in range(3):  # the first call makes what later ones make outputs like

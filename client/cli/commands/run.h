@@ -20,6 +20,7 @@ struct run {
 	int timeout_ms;           /* most time of one call */
 	double enough_us;         /* most time of warm calls; 0: all are made */
 	int64_t promoted;         /* calls of the daemon that had an exact kernel before the first */
+	bool any_order;           /* later results have other bits, as was allowed, and are right */
 	bool kernel_changed;      /* between the calls: later results have other bits, and are right */
 	double prepare_us, first_us, warm_us, best_us, device_us;
 };

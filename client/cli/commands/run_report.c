@@ -152,6 +152,8 @@ void run_print_report(const struct run *run, bool timed)
 	print_files(run);
 	print_pair("origin", "%s", kiln_call_origin(run->call));
 	print_verified(run);
+	if (run->any_order)
+		print_pair("later calls", "other bits, verified, too: sums in another order");
 	if (run->kernel_changed)
 		print_pair("later calls", "other bits, verified, too: another kernel took over");
 	print_pair("first call", "%s, of it %s to prepare", figure_micros(run->first_us, a),

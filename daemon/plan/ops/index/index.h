@@ -65,7 +65,45 @@ int index_panel_plan(const struct kernel_problem *problem, const struct index_pr
 					 const struct index_panel *panel, const struct kernel_limits *limits,
 					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
-/* The same for sums with an index for each element (index_add_panel.c).  false: none will do. */
+/* ---- Sums (index_add.c) ---- */
+
+struct index_add {
+	struct index_problem index;
+	struct rows_form form; /* slices; operands: many, base, idx */
+	int64_t inner;         /* slices behind the indexed dimension */
+	int64_t count, end;    /* indices of a list, places */
+	int64_t many_axis, base_axis, idx_step;
+	double alpha;
+	uint32_t vector; /* elements that move at once */
+	bool any_order;  /* the sums may depend on which element comes first */
+};
+
+/* The type that elements have in kernels. */
+const char *index_add_element(kiln_dtype dtype);
+/* vector: elements that move at once; load: bytes of indices. */
+void index_add_extents(const struct kernel_problem *problem, const struct index_add *add,
+					   uint32_t vector, uint32_t load, struct kernel_plan *out);
+/* ", IndexAddPlaces<..>, u32" */
+void index_add_print_places(const struct index_add *add, struct plan_text *id);
+/* The arguments of all kernels, alpha, and the sizes that generic kernels are told. */
+void index_add_pass_operands(const struct index_add *add, struct kernel_plan *out);
+void index_add_alpha(const struct index_add *add, struct kernel_plan *out);
+void index_add_pass_sizes(const struct index_add *add, struct kernel_plan *out);
+
+/* Elements are added to their sums in memory (index_add_atomic.c). */
+#define INDEX_ADD_ATOMIC "atomic" /* the candidate */
+/* Is it a way to do what is asked? */
+bool index_add_is_atomic(const struct index_add *add);
+/* Is it the likely best one? */
+bool index_add_atomic_pays(const struct index_add *add, const struct kernel_limits *limits);
+int index_add_atomic_plan(const struct kernel_problem *problem, const struct index_add *add,
+						  const struct kernel_limits *limits, struct kernel_plan *out,
+						  char error[KERNEL_ERROR_MAX]);
+int index_add_atomic_generic(const struct kernel_problem *problem, const struct index_add *add,
+							 const struct kernel_limits *limits, struct kernel_plan *out,
+							 char error[KERNEL_ERROR_MAX]);
+
+/* Panels of sums with an index for each element (index_add_panel.c).  false: none will do. */
 bool index_add_panel(const struct index_problem *index, const struct kernel_limits *limits,
 					 struct index_panel *out);
 /* element: the type that elements have in kernels. */

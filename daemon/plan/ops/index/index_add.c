@@ -16,21 +16,11 @@
 #define AT_ONCE 512u  /* threads of a multiprocessor, by the registers that they need */
 #define PART 256u     /* vectors of a row that a block sums up, at most */
 #define NAME "chain " /* of candidates, before their threads */
-#define CHOICES 4
+#define CHOICES 5
 #define SCAN_PART 8 /* lists are so much of all that is moved, at most */
 #define MOST_PLACES 4096
 #define MOST_ROOM 512 /* entries of a warp */
 #define MOST_GROUP 64 /* slices of a block */
-
-struct add_problem {
-	struct index_problem index;
-	struct rows_form form; /* slices; operands: many, base, idx */
-	int64_t inner;         /* slices behind the indexed dimension */
-	int64_t count, end;    /* indices of a list, places */
-	int64_t many_axis, base_axis, idx_step;
-	double alpha;
-	uint32_t vector; /* elements that move at once */
-};
 
 /* What a launch is told of its blocks. */
 struct add_blocks {
@@ -42,7 +32,7 @@ struct add_blocks {
 /* ---- The request ---- */
 
 /* How many dimensions behind the axis lie without gaps in all operands. */
-static int count_columns(const struct add_problem *add)
+static int count_columns(const struct index_add *add)
 {
 	const struct kernel_tensor *many = &add->index.many, *base = &add->index.base;
 	int64_t expected = 1;
@@ -61,7 +51,7 @@ static int count_columns(const struct add_problem *add)
 }
 
 /* Numbers the slices: all dimensions but the axis and the columns. */
-static void number_slices(struct add_problem *out)
+static void number_slices(struct index_add *out)
 {
 	const struct index_problem *index = &out->index;
 	const struct kernel_tensor *many = &index->many;
@@ -91,7 +81,7 @@ static void number_slices(struct add_problem *out)
 	out->idx_step = index->idx_stride[index->axis];
 }
 
-static bool is_aligned(const struct kernel_problem *problem, const struct add_problem *add,
+static bool is_aligned(const struct kernel_problem *problem, const struct index_add *add,
 					   uint32_t bytes)
 {
 	const struct index_problem *index = &add->index;
@@ -114,7 +104,7 @@ static bool is_whole(double value)
 	return value <= 0x1p53 && value >= -0x1p53 && (double)(int64_t)value == value;
 }
 
-static int add_check(const struct kernel_problem *problem, struct add_problem *out,
+static int add_check(const struct kernel_problem *problem, struct index_add *out,
 					 char error[KERNEL_ERROR_MAX])
 {
 	bool scaled = strcmp(problem->op, "index_add") == 0;
@@ -135,6 +125,7 @@ static int add_check(const struct kernel_problem *problem, struct add_problem *o
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: a list has %lld indices; it may have %u at most", problem->op,
 						   (long long)out->count, UINT32_MAX);
+	out->any_order = !plan_int(problem, "deterministic");
 	number_slices(out);
 	out->vector = 16 / out->index.element;
 	while (out->vector > 1 && !is_aligned(problem, out, out->vector * out->index.element))
@@ -157,7 +148,7 @@ static uint32_t add_shared(const struct add_blocks *blocks)
 }
 
 /* Threads of a block.  A multiprocessor's share of the list is for each of its blocks. */
-static uint32_t find_threads(const struct add_problem *add, const struct kernel_limits *limits)
+static uint32_t find_threads(const struct index_add *add, const struct kernel_limits *limits)
 {
 	double list = (double)add->count * add->index.index_bytes * limits->multiprocessors;
 	double moved = (double)(add->count + 2 * add->end) * (double)add->form.rows *
@@ -171,7 +162,7 @@ static uint32_t find_threads(const struct add_problem *add, const struct kernel_
 }
 
 /* vector: elements. */
-static int find_blocks(const struct kernel_problem *problem, const struct add_problem *add,
+static int find_blocks(const struct kernel_problem *problem, const struct index_add *add,
 					   uint32_t vector, uint32_t threads, const struct kernel_limits *limits,
 					   struct add_blocks *out, char error[KERNEL_ERROR_MAX])
 {
@@ -214,7 +205,7 @@ static int find_blocks(const struct kernel_problem *problem, const struct add_pr
 /* ---- The plan ---- */
 
 /* Integers wrap whatever their sign is. */
-static const char *summand_name(kiln_dtype dtype)
+const char *index_add_element(kiln_dtype dtype)
 {
 	static const char *const words[] = {"u8", "u16", "u32", "u64"};
 	uint32_t bytes = kernel_dtype_bytes(dtype);
@@ -225,8 +216,7 @@ static const char *summand_name(kiln_dtype dtype)
 													 : bytes - 1];
 }
 
-static void add_pass_operands(const struct add_problem *add, const struct add_blocks *blocks,
-							  struct kernel_plan *out)
+void index_add_pass_operands(const struct index_add *add, struct kernel_plan *out)
 {
 	const struct index_problem *index = &add->index;
 
@@ -242,12 +232,16 @@ static void add_pass_operands(const struct add_problem *add, const struct add_bl
 	plan_arg_scalar(out, 8, (uint64_t)add->count);
 	plan_arg_scalar(out, 8, (uint64_t)add->end);
 	plan_arg_scalar(out, 8, (uint64_t)index->padding);
+}
+
+static void pass_blocks(const struct add_blocks *blocks, struct kernel_plan *out)
+{
 	plan_arg_scalar(out, 4, blocks->rows);
 	plan_arg_scalar(out, 4, blocks->room);
 	plan_arg_scalar(out, 4, blocks->group);
 }
 
-static void pass_alpha(const struct add_problem *add, struct kernel_plan *out)
+void index_add_alpha(const struct index_add *add, struct kernel_plan *out)
 {
 	if (plan_is_float(add->index.dtype))
 		plan_arg_real(out, add->index.dtype, add->alpha);
@@ -255,14 +249,39 @@ static void pass_alpha(const struct add_problem *add, struct kernel_plan *out)
 		plan_arg_scalar(out, add->index.element == 8 ? 8 : 4, (uint64_t)(int64_t)add->alpha);
 }
 
-static void add_extents(const struct kernel_problem *problem, const struct add_problem *add,
-						uint32_t vector, uint32_t load, struct kernel_plan *out)
+void index_add_extents(const struct kernel_problem *problem, const struct index_add *add,
+					   uint32_t vector, uint32_t load, struct kernel_plan *out)
 {
 	for (int i = 0; i < problem->tensor_count; i++)
 		plan_touch(problem, i, i == 1 ? load : vector * add->index.element, out);
+	if (add->index.op.base >= 0)
+		plan_over(problem, add->index.op.few, add->index.op.base, out);
 }
 
-static int plan_exact(const struct kernel_problem *problem, const struct add_problem *add,
+void index_add_print_places(const struct index_add *add, struct plan_text *id)
+{
+	plan_print(id, ", IndexAddPlaces<%lld, %lld, %lld, %lld, %lld", (long long)add->inner,
+			   (long long)add->form.columns, (long long)add->many_axis, (long long)add->base_axis,
+			   (long long)add->idx_step);
+	rows_print_sizes(id, &add->form);
+	for (int i = 0; i < 3; i++)
+		rows_print_strides(id, &add->form, i);
+	plan_print(id, ">, %s", add->end < INT32_MAX ? "u32" : "u64");
+}
+
+void index_add_pass_sizes(const struct index_add *add, struct kernel_plan *out)
+{
+	plan_arg_scalar(out, 8, (uint64_t)add->inner);
+	plan_arg_scalar(out, 8, (uint64_t)add->form.columns);
+	plan_arg_scalar(out, 8, (uint64_t)add->many_axis);
+	plan_arg_scalar(out, 8, (uint64_t)add->base_axis);
+	plan_arg_scalar(out, 8, (uint64_t)add->idx_step);
+	plan_arg_scalar(out, 4, add->index.index_bytes);
+	plan_arg_scalar(out, 4, add->index.bounds);
+	plan_arg_scalar(out, 4, add->index.op.each);
+}
+
+static int plan_exact(const struct kernel_problem *problem, const struct index_add *add,
 					  uint32_t threads, const struct kernel_limits *limits, struct kernel_plan *out,
 					  char error[KERNEL_ERROR_MAX])
 {
@@ -278,19 +297,15 @@ static int plan_exact(const struct kernel_problem *problem, const struct add_pro
 	snprintf(out->source, sizeof(out->source), "ops/index_add.cuh");
 	snprintf(out->choice, sizeof(out->choice), NAME "%u", blocks.threads);
 	out->shared_bytes = blocks.shared;
-	plan_print(&id, "index_add<%s, %s, %s, %u, %u, %s", summand_name(index->dtype),
+	plan_print(&id, "index_add<%s, %s, %s, %u, %u, %s", index_add_element(index->dtype),
 			   plan_dtype_name(index->index), gather_bounds_name(&gather), add->vector,
 			   blocks.vectors, index->op.each ? "true" : "false");
-	plan_print(&id, ", IndexAddPlaces<%lld, %lld, %lld, %lld, %lld", (long long)add->inner,
-			   (long long)add->form.columns, (long long)add->many_axis, (long long)add->base_axis,
-			   (long long)add->idx_step);
-	rows_print_sizes(&id, &add->form);
-	for (int i = 0; i < 3; i++)
-		rows_print_strides(&id, &add->form, i);
-	plan_print(&id, ">, %s>", add->end < INT32_MAX ? "u32" : "u64");
-	add_pass_operands(add, &blocks, out);
-	pass_alpha(add, out);
-	add_extents(problem, add, add->vector, index->index_bytes, out);
+	index_add_print_places(add, &id);
+	plan_print(&id, ">");
+	index_add_pass_operands(add, out);
+	pass_blocks(&blocks, out);
+	index_add_alpha(add, out);
+	index_add_extents(problem, add, add->vector, index->index_bytes, out);
 	snprintf(out->note, sizeof(out->note),
 			 "a block chains the indices of %u of %lld places, for %u vector%s of %u elements",
 			 blocks.rows, (long long)add->end, blocks.vectors, blocks.vectors == 1 ? "" : "s",
@@ -298,7 +313,7 @@ static int plan_exact(const struct kernel_problem *problem, const struct add_pro
 	return plan_check_name(&id, out, error);
 }
 
-static int plan_generic(const struct kernel_problem *problem, const struct add_problem *add,
+static int plan_generic(const struct kernel_problem *problem, const struct index_add *add,
 						const struct kernel_limits *limits, struct kernel_plan *out,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -312,23 +327,17 @@ static int plan_generic(const struct kernel_problem *problem, const struct add_p
 		return status;
 	plan_generic_launch(out, limits, "ops/index_add.cuh", (uint64_t)blocks.blocks, blocks.threads);
 	snprintf(out->instantiation, sizeof(out->instantiation), "index_add_generic<%s, %u>",
-			 summand_name(index->dtype), vector);
+			 index_add_element(index->dtype), vector);
 	out->shared_bytes = blocks.shared;
-	add_pass_operands(add, &blocks, out);
+	index_add_pass_operands(add, out);
+	pass_blocks(&blocks, out);
 	plan_arg_scalar(out, 4, blocks.vectors);
-	plan_arg_scalar(out, 8, (uint64_t)add->inner);
-	plan_arg_scalar(out, 8, (uint64_t)add->form.columns);
-	plan_arg_scalar(out, 8, (uint64_t)add->many_axis);
-	plan_arg_scalar(out, 8, (uint64_t)add->base_axis);
-	plan_arg_scalar(out, 8, (uint64_t)add->idx_step);
-	plan_arg_scalar(out, 4, index->index_bytes);
-	plan_arg_scalar(out, 4, index->bounds);
-	plan_arg_scalar(out, 4, index->op.each);
-	pass_alpha(add, out);
+	index_add_pass_sizes(add, out);
+	index_add_alpha(add, out);
 	rows_pass_sizes(out, &add->form, 8);
 	for (int i = 0; i < 3; i++)
 		rows_pass_strides(out, &add->form, i);
-	add_extents(problem, add, vector, index->index_bytes, out);
+	index_add_extents(problem, add, vector, index->index_bytes, out);
 	snprintf(out->note, sizeof(out->note),
 			 "a block chains the indices of %u of %lld places; sizes and strides are arguments",
 			 blocks.rows, (long long)add->end);
@@ -336,14 +345,17 @@ static int plan_generic(const struct kernel_problem *problem, const struct add_p
 }
 
 /* The names of the candidates, the planner's own first; how many. */
-static int add_names(const struct add_problem *add, const struct kernel_limits *limits,
+static int add_names(const struct index_add *add, const struct kernel_limits *limits,
 					 char names[CHOICES][KERNEL_CHOICE_MAX])
 {
 	uint32_t own = find_threads(add, limits);
 	struct index_panel panel;
 	bool panels = index_add_panel(&add->index, limits, &panel);
+	bool atomic = index_add_is_atomic(add), first = index_add_atomic_pays(add, limits);
 	int count = 0;
 
+	if (first)
+		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
 	if (panels && panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
 	snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", own);
@@ -353,13 +365,15 @@ static int add_names(const struct add_problem *add, const struct kernel_limits *
 			snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", threads);
 	if (panels && !panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
+	if (atomic && !first)
+		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
 	return count;
 }
 
 int index_add_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct add_problem add;
+	struct index_add add;
 	struct index_panel panel;
 	char names[CHOICES][KERNEL_CHOICE_MAX];
 	int status = add_check(problem, &add, error), count, chosen = 0;
@@ -368,20 +382,23 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 	if (status)
 		return status;
 	if (add.form.rows == 0 || add.form.columns == 0 || add.end == 0) {
-		add_extents(problem, &add, 1, 1, out);
+		index_add_extents(problem, &add, 1, 1, out);
 		plan_no_elements(out);
 		return KILN_OK;
 	}
 	if (plan_is_generic(choice))
-		return plan_generic(problem, &add, limits, out, error);
+		return (index_add_atomic_pays(&add, limits) ? index_add_atomic_generic : plan_generic)(
+			problem, &add, limits, out, error);
 	count = add_names(&add, limits, names);
 	while (choice && chosen < count && strcmp(choice, names[chosen]) != 0)
 		chosen++;
 	if (chosen == count)
 		return index_no_candidate(problem, choice, limits, error);
+	if (strcmp(names[chosen], INDEX_ADD_ATOMIC) == 0)
+		return index_add_atomic_plan(problem, &add, limits, out, error);
 	if (strncmp(names[chosen], NAME, strlen(NAME)) != 0) {
 		(void)index_add_panel(&add.index, limits, &panel);
-		return index_add_panel_plan(problem, &add.index, &panel, summand_name(add.index.dtype),
+		return index_add_panel_plan(problem, &add.index, &panel, index_add_element(add.index.dtype),
 									limits, out, error);
 	}
 	threads = (uint32_t)strtoul(names[chosen] + strlen(NAME), NULL, 10);
@@ -391,31 +408,37 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 int index_add_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
-	struct add_problem add;
+	struct index_add add;
 	char error[KERNEL_ERROR_MAX];
 
 	return add_check(problem, &add, error) ? 0 : add_names(&add, limits, names);
 }
 
 #define TYPES 8
+#define ATOMIC_TYPES 6 /* the first of them */
 
-/* A list of four indices for rows, or an index for each element; base: x comes first. */
+/* A list of indices for rows, or an index for each element; base: x comes first. */
 static int make_generic(int index, bool base, bool each, struct kernel_problem *out)
 {
 	static const kiln_dtype types[TYPES] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64,
 											KILN_I32, KILN_I64, KILN_I8,   KILN_I16};
+	int chained = each ? TYPES : 2 * TYPES, rank = each ? 1 : 2;
+	int of = index < chained ? TYPES : ATOMIC_TYPES, number = index % chained;
 	/* One vector, and an element that is none. */
-	int64_t columns = index < TYPES ? 1 : 16;
-	kiln_dtype type = types[index % TYPES];
-	int rank = each ? 1 : 2;
+	int64_t columns = number < of ? 1 : 16;
+	/* Many for each place are added by atomics. */
+	int64_t count = index < chained ? 4 : 12;
+	kiln_dtype type = types[number % of];
 
-	if (index >= (each ? TYPES : 2 * TYPES))
+	if (index >= chained + (each ? ATOMIC_TYPES : 2 * ATOMIC_TYPES))
 		return KILN_ENOENT;
-	plan_made_tensor(out, base ? 2 : 0, type, rank, (const int64_t[]){4, columns});
-	plan_made_tensor(out, 1, KILN_I32, 1, (const int64_t[]){4});
+	plan_made_tensor(out, base ? 2 : 0, type, rank, (const int64_t[]){count, columns});
+	plan_made_tensor(out, 1, KILN_I32, 1, (const int64_t[]){count});
 	plan_made_tensor(out, base ? 3 : 2, type, rank, (const int64_t[]){3, columns});
 	if (base)
 		plan_made_tensor(out, 0, type, rank, (const int64_t[]){3, columns});
+	if (index >= chained)
+		plan_made_int(out, "deterministic", 0);
 	return KILN_OK;
 }
 

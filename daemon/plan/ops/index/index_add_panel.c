@@ -103,6 +103,7 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 	index_report_arg(index, out);
 	for (int i = 0; i < problem->tensor_count; i++)
 		plan_touch(problem, i, i == 1 ? index->index_bytes : index->element, out);
+	plan_over(problem, index->op.few, index->op.base, out);
 	snprintf(out->note, sizeof(out->note),
 			 "a block holds the sums of %u of %lld columns in shared memory, %u bytes", panel->wide,
 			 (long long)form.columns, panel->shared);

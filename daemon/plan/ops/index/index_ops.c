@@ -31,6 +31,13 @@
 					"call ends in KILN_EINDEX), clamp (it names the nearest) or trust (all are "  \
 					"in range)"                                                                   \
 	}
+#define DETERMINISTIC                                                                             \
+	{                                                                                             \
+		"deterministic", KILN_ATTR_INT, "N", "1: the same bits again; 0: sums in any order", "1", \
+			OP_BETWEEN, 0, 1,                                                                     \
+			.text = "1 (default) for the same bits again; 0 lets sums be added up in any order, " \
+					"those of f16 and bf16 rounded at each addition"                              \
+	}
 #define PADDING                                                                                   \
 	{                                                                                             \
 		"padding_idx", KILN_ATTR_INT, "N",                                                        \
@@ -76,7 +83,8 @@ const struct plan_op plan_ops_index[] = {
 		.operands = {{"x", OP_NORMAL}, IDX(OP_LIST), {"src", OP_NORMAL, OP_ALONG}, {"y"}},
 		.attributes = {AXIS("0"),
 					   {"alpha", KILN_ATTR_REAL, "X", "factor of src", "1", OP_FINITE},
-					   ADD_BOUNDS},
+					   ADD_BOUNDS,
+					   DETERMINISTIC},
 		.summary = "y[o,p,i] = x[o,p,i] + alpha * the sum of src[o,k,i] over the k with idx[k] = "
 				   "p, by rising k",
 		.plan = index_add_plan,
@@ -87,7 +95,7 @@ const struct plan_op plan_ops_index[] = {
 	{
 		.name = "scatter_add",
 		.operands = {{"x", OP_NORMAL}, IDX(OP_ALONG), {"src", OP_NORMAL, OP_ALONG}, {"y"}},
-		.attributes = {AXIS("-1"), ADD_BOUNDS},
+		.attributes = {AXIS("-1"), ADD_BOUNDS, DETERMINISTIC},
 		.summary = "y[o,p,i] = x[o,p,i] + the sum of src[o,k,i] over the k with idx[o,k,i] = p, by "
 				   "rising k",
 		.plan = index_add_plan,
@@ -98,7 +106,7 @@ const struct plan_op plan_ops_index[] = {
 	{
 		.name = "index_select_backward",
 		.operands = {{"ddst", OP_NORMAL}, IDX(OP_LIST), {"dsrc", .shape = OP_ALONG}},
-		.attributes = {AXIS("0"), ADD_BOUNDS},
+		.attributes = {AXIS("0"), ADD_BOUNDS, DETERMINISTIC},
 		.summary = "dsrc[o,p,i] = the sum of ddst[o,k,i] over the k with idx[k] = p, by rising k",
 		.plan = index_add_plan,
 		.infer = index_infer,
@@ -108,7 +116,7 @@ const struct plan_op plan_ops_index[] = {
 	{
 		.name = "embedding_backward",
 		.operands = {{"ddst", OP_NORMAL}, IDX(OP_LEADING), {"dweight", .shape = OP_ALONG}},
-		.attributes = {PADDING, ADD_BOUNDS},
+		.attributes = {PADDING, ADD_BOUNDS, DETERMINISTIC},
 		.summary =
 			"dweight[p,i] = the sum of ddst[..,i] over the places with idx[..] = p, in their "
 			"order; 0 in the row of padding_idx",
