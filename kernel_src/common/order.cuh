@@ -71,6 +71,14 @@ struct Order {
 	static DEVICE Key key(Key value, bool greatest)
 	{
 		Key out = value ^ sign;
+#if defined(__CUDA_ARCH__)
+		/* A sum with 0 is 0 for -0, and one and the same NaN for all. */
+		if constexpr (sizeof(T) == 4 && !order_of<T>::integer) {
+			asm("add.rn.f32 %0, %1, 0f00000000;" : "=r"(value) : "r"(value));
+			return value ^ (static_cast<Key>(static_cast<i32>(value) >> 31) | sign) ^
+				   (greatest ? all : 0);
+		}
+#endif
 		if constexpr (!order_of<T>::integer) {
 			const Key rest = value & (sign - 1);
 			out = value & sign ? value ^ all : out;
@@ -90,6 +98,36 @@ struct Order {
 			return out & sign ? out ^ sign : out ^ all;
 	}
 };
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+DEVICE u32 order_canonical(u32 pair, f16)
+{
+	u32 out;
+	asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(0));
+	return out;
+}
+DEVICE u32 order_canonical(u32 pair, bf16)
+{
+	u32 out;
+	asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(pair), "r"(0x3f803f80), "r"(0));
+	return out;
+}
+#endif
+
+/* The keys of two elements of 16 bits that lie in one word. */
+template <typename T>
+DEVICE u32 order_pair(u32 pair, bool greatest)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	u32 spread;
+	pair = order_canonical(pair, T{});
+	/* Each half's sign in all of its bits. */
+	asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(spread) : "r"(pair));
+	return pair ^ (spread | 0x80008000u) ^ (greatest ? 0xffffffffu : 0);
+#else
+	return Order<T>::key(pair & 0xffff, greatest) | Order<T>::key(pair >> 16, greatest) << 16;
+#endif
+}
 
 /* Keys of up to 32 bits, and below them the place, its first bit next to the key's last. */
 template <typename Word>

@@ -1,0 +1,202 @@
+/*
+ * topk_ways.c: how rows of topk and sort may be spread over threads, and which way comes first.
+ */
+#include "daemon/plan/ops/topk/topk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BESIDE 1040u /* TOPK_BESIDE */
+
+void topk_find_form(const struct kernel_problem *problem, struct topk_form *form)
+{
+	const struct kernel_tensor *x = &problem->tensors[TOPK_X];
+	const struct kernel_tensor *values = &problem->tensors[TOPK_VALUES];
+	const struct kernel_tensor *indices = &problem->tensors[TOPK_INDICES];
+	bool sort = strcmp(problem->op, "sort") == 0;
+	int64_t begins[KILN_MAX_RANK];
+	const int64_t *const strides[] = {x->stride, begins};
+	int culprit, axis = plan_axis(problem);
+
+	memset(form, 0, sizeof(*form));
+	form->dtype = x->dtype;
+	form->element = kernel_dtype_bytes(x->dtype);
+	form->k = values->shape[axis];
+	form->greatest = plan_int(problem, sort ? "descending" : "largest") != 0;
+	/* Rows of the results have another length than x's: what lies along them is left out. */
+	memcpy(begins, values->stride, sizeof(begins));
+	begins[axis] = 0;
+	/* One axis always merges with itself. */
+	rows_form(&form->rows, x->rank, x->shape, 2, strides, axis, 1, &culprit);
+	form->rows.step[1] = form->rows.columns > 1 ? values->stride[axis] : 1;
+	form->read = form->element;
+	if (form->rows.step[0] == 1)
+		form->read =
+			rows_narrow(&form->rows, 0, form->element, x->alignment < 16 ? x->alignment : 16);
+	while ((uint64_t)form->rows.columns * form->element % form->read)
+		form->read /= 2;
+	form->out = form->k % 2 == 0 && form->rows.step[1] == 1 &&
+						values->alignment >= 2 * form->element &&
+						(indices->dtype == KILN_DTYPE_NONE || indices->alignment >= 16)
+					? 2
+					: 1;
+}
+
+static uint32_t power_from(int64_t least)
+{
+	uint32_t power = 1;
+
+	while (power < least)
+		power *= 2;
+	return power;
+}
+
+/* ---- Short rows, in registers ---- */
+
+#define SHORT_THREADS 128u
+#define SHORT_COLUMNS 1024
+#define LIST_MOST 16  /* results that a lane keeps */
+#define EACH_MOST 64u /* elements that a lane of these has */
+
+/* A way of rows in so many lanes; false: too many elements for them, or too few. */
+static bool fill_list(const struct topk_form *form, uint32_t lanes, struct topk_way *out)
+{
+	uint32_t vector = form->read / form->element;
+	uint32_t vectors = (uint32_t)form->rows.columns / vector;
+	uint32_t each = (vectors + lanes - 1) / lanes * vector;
+
+	*out = (struct topk_way){.kind = TOPK_LIST, .threads = SHORT_THREADS, .vector = vector};
+	out->rows = SHORT_THREADS / lanes;
+	out->lanes = lanes;
+	out->each = each;
+	out->sorted = power_from(form->k);
+	return each <= EACH_MOST && (lanes == 1 || (vectors > lanes / 2 && each >= 4));
+}
+
+static bool fill_network(const struct topk_form *form, uint32_t each, struct topk_way *out)
+{
+	uint32_t vector = form->read / form->element;
+	uint32_t all = power_from(form->rows.columns);
+
+	*out = (struct topk_way){.kind = TOPK_NETWORK, .threads = SHORT_THREADS, .vector = vector};
+	out->lanes = all > each ? all / each : 1;
+	out->each = each;
+	out->rows = SHORT_THREADS / out->lanes;
+	return each >= vector && out->lanes <= 32 && (each <= 8 || all >= each);
+}
+
+/* The first way comes first: few lanes, for they merge less. */
+static int find_short(const struct topk_form *form, const struct kernel_limits *limits,
+					  struct topk_way ways[TOPK_MAX_WAYS])
+{
+	int count = 0;
+
+	if (form->element > 4 || form->rows.columns > SHORT_COLUMNS ||
+		limits->max_threads < SHORT_THREADS)
+		return 0;
+	if (form->k <= LIST_MOST) {
+		uint32_t wanted = form->element == 2 ? 32 : 16;
+		for (uint32_t lanes = 1; lanes <= 32; lanes *= 2) {
+			if (!fill_list(form, lanes, &ways[count]))
+				continue;
+			if (ways[count].each <= wanted && count > 0 && ways[0].each > wanted) {
+				struct topk_way first = ways[count];
+				ways[count] = ways[0];
+				ways[0] = first;
+			}
+			count++;
+		}
+	}
+	for (uint32_t each = 32; each >= 8; each /= 2)
+		count += fill_network(form, each, &ways[count]);
+	return count;
+}
+
+/* ---- Rows by way of shared memory ---- */
+
+uint32_t topk_rows_bytes(const struct topk_way *way)
+{
+	return way->rows * (way->room * way->entry + (way->whole ? 0 : BESIDE));
+}
+
+/* Fills in the shape of a block of so many threads. */
+static void fill_rows(const struct topk_form *form, bool generic, uint32_t threads, uint32_t rows,
+					  const struct kernel_limits *limits, struct topk_way *out)
+{
+	uint32_t columns = (uint32_t)form->rows.columns, all = power_from(columns);
+
+	*out = (struct topk_way){.kind = TOPK_ROWS, .threads = threads, .rows = rows, .held = 4};
+	out->vector = form->rows.step[0] == 1 ? 16 / form->element : 1;
+	out->sorted = power_from(form->k);
+	/* Where all are sorted in the end, or a warp sorts them at once, nothing is selected. */
+	out->whole = all == out->sorted || all <= 32;
+	if (out->whole)
+		out->sorted = all;
+	out->entry = out->whole && form->element == 2 && !generic ? 4 : form->element == 8 ? 16 : 8;
+	out->room = out->sorted > 4 ? out->sorted : 4;
+	if (!out->whole) {
+		out->room = 4 * out->sorted > 2048 ? 4 * out->sorted : 2048;
+		if (out->room > columns)
+			out->room = (columns + 3) / 4 * 4;
+	}
+	if (topk_rows_bytes(out) > limits->shared_optin && out->room > 2 * out->sorted)
+		out->room = 2 * out->sorted;
+	out->scratch = topk_rows_bytes(out) > limits->shared_optin;
+}
+
+/* A warp has a short row, and a block a long one. */
+static int find_rows(const struct topk_form *form, const struct kernel_limits *limits,
+					 struct topk_way ways[TOPK_MAX_WAYS])
+{
+	static const uint32_t threads[] = {0, 256, 512, 128, 1024, 64, 32};
+	uint32_t wanted = 256;
+	struct topk_way way;
+	int count = 0;
+
+	fill_rows(form, false, 128, 4, limits, &way);
+	if (form->rows.columns <= (way.whole ? 256 : 512) && !way.scratch && limits->max_threads >= 128)
+		ways[count++] = way;
+	if (way.whole)
+		wanted = way.sorted < 256 ? 64 : way.sorted > 4096 ? 1024 : way.sorted / 4;
+	else if (form->rows.columns <= 4096)
+		wanted = 128;
+	else if (way.sorted > 512)
+		wanted = 512;
+	for (int i = 0; i < 7; i++) {
+		uint32_t here = i ? threads[i] : wanted;
+		if (here > limits->max_threads || (i && here == wanted) || (here == 32 && count))
+			continue;
+		fill_rows(form, false, here, 1, limits, &ways[count++]);
+	}
+	return count;
+}
+
+void topk_generic_way(const struct topk_form *form, const struct kernel_limits *limits,
+					  struct topk_way *way)
+{
+	uint32_t threads = TOPK_GENERIC_THREADS;
+
+	while (threads > limits->max_threads || (threads > 32 && threads > form->rows.columns / 4))
+		threads /= 2;
+	fill_rows(form, true, threads, 1, limits, way);
+}
+
+/* ---- All of them ---- */
+
+int topk_find_ways(const struct topk_form *form, const struct kernel_limits *limits,
+				   struct topk_way ways[TOPK_MAX_WAYS])
+{
+	int count = find_short(form, limits, ways);
+
+	return count + find_rows(form, limits, ways + count);
+}
+
+void topk_way_name(const struct topk_way *way, char name[KERNEL_CHOICE_MAX])
+{
+	if (way->kind == TOPK_ROWS)
+		snprintf(name, KERNEL_CHOICE_MAX, "%s %u", way->rows > 1 ? "warps" : "block",
+				 way->rows > 1 ? way->rows : way->threads);
+	else
+		snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", way->kind == TOPK_LIST ? "list" : "network",
+				 way->lanes, way->each);
+}

@@ -1,0 +1,155 @@
+/*
+ * network.cuh: words in order, in registers: by networks of comparisons within a thread, and with
+ * the lanes of a part of a warp.  The least word comes first.  Counts are powers of two.
+ */
+#pragma once
+#include "common/group.cuh"
+#include "common/types.cuh"
+
+template <typename Word>
+DEVICE void network_order(Word &first, Word &second)
+{
+	const Word a = first, b = second;
+	const bool turned = b < a;
+	first = turned ? b : a;
+	second = turned ? a : b;
+}
+DEVICE void network_order(u32 &first, u32 &second)
+{
+	const u32 a = first, b = second;
+	first = a < b ? a : b;
+	second = a < b ? b : a;
+}
+
+/* Merges the words from LOW on that are STEP apart: those at even places with those at odd ones. */
+template <int LOW, int COUNT, int STEP, typename Word>
+DEVICE void network_merge(Word *words)
+{
+	if constexpr (2 * STEP < COUNT) {
+		network_merge<LOW, COUNT, 2 * STEP>(words);
+		network_merge<LOW + STEP, COUNT, 2 * STEP>(words);
+#pragma unroll
+		for (int i = LOW + STEP; i + STEP < LOW + COUNT; i += 2 * STEP)
+			network_order(words[i], words[i + STEP]);
+	} else {
+		network_order(words[LOW], words[LOW + STEP]);
+	}
+}
+
+/* Any words. */
+template <int LOW, int COUNT, typename Word>
+DEVICE void network_sort(Word *words)
+{
+	if constexpr (COUNT > 1) {
+		network_sort<LOW, COUNT / 2>(words);
+		network_sort<LOW + COUNT / 2, COUNT / 2>(words);
+		network_merge<LOW, COUNT, 1>(words);
+	}
+}
+
+/* Words that rise and then fall, or the other way. */
+template <int COUNT, typename Word>
+DEVICE void network_bitonic(Word *words)
+{
+	if constexpr (COUNT > 1) {
+#pragma unroll
+		for (int i = 0; i < COUNT / 2; i++)
+			network_order(words[i], words[i + COUNT / 2]);
+		network_bitonic<COUNT / 2>(words);
+		network_bitonic<COUNT / 2>(words + COUNT / 2);
+	}
+}
+
+/* Of two lists in order, the first COUNT. */
+template <int COUNT, typename Word>
+DEVICE void network_first(Word (&list)[COUNT], const Word (&other)[COUNT])
+{
+#pragma unroll
+	for (int i = 0; i < COUNT; i++)
+		list[i] = other[COUNT - 1 - i] < list[i] ? other[COUNT - 1 - i] : list[i];
+	network_bitonic<COUNT>(list);
+}
+
+/* Of a thread's words, the first COUNT, in order. */
+template <int COUNT, int EACH, typename Word>
+DEVICE void network_list(const Word (&words)[EACH], Word (&list)[COUNT])
+{
+#pragma unroll
+	for (int begin = 0; begin < EACH; begin += COUNT) {
+		Word part[COUNT];
+#pragma unroll
+		for (int i = 0; i < COUNT; i++)
+			part[i] =
+				begin + i < EACH ? words[begin + i < EACH ? begin + i : 0] : ~static_cast<Word>(0);
+		network_sort<0, COUNT>(part);
+		if (begin > 0) {
+			network_first(list, part);
+		} else {
+#pragma unroll
+			for (int i = 0; i < COUNT; i++)
+				list[i] = part[i];
+		}
+	}
+}
+
+DEVICE u32 network_from(u32 mine, int lanes)
+{
+	return group_from(mine, lanes);
+}
+DEVICE u64 network_from(u64 mine, int lanes)
+{
+	const u32 low = group_from(static_cast<u32>(mine), lanes);
+	const u32 high = group_from(static_cast<u32>(mine >> 32), lanes);
+	return static_cast<u64>(high) << 32 | low;
+}
+
+/* Of the lists of LANES lanes, the first COUNT, for all of them. */
+template <int LANES, int COUNT, typename Word>
+DEVICE void network_list_lanes(Word (&list)[COUNT])
+{
+#pragma unroll
+	for (int far = 1; far < LANES; far *= 2) {
+		Word other[COUNT];
+#pragma unroll
+		for (int i = 0; i < COUNT; i++)
+			other[i] = network_from(list[i], far);
+		network_first(list, other);
+	}
+}
+
+/* The lesser word, or the greater. */
+DEVICE u32 network_pick(u32 mine, u32 other, bool greater)
+{
+	const u32 low = mine < other ? mine : other, high = mine < other ? other : mine;
+	return greater ? high : low;
+}
+
+/*
+ * The words of LANES lanes in order: EACH of lane 0, then those of lane 1, and so on.  Steps are
+ * loops where they can be, for a row takes thousands of comparisons.
+ */
+template <int LANES, int EACH>
+DEVICE void network_sort_lanes(u32 (&words)[EACH], int lane)
+{
+	network_sort<0, EACH>(words);
+#pragma unroll 1
+	for (int run = 1; run < LANES; run *= 2) {
+		/* Two sorted runs: the second is taken backwards. */
+		const bool behind = (lane & run) != 0;
+#pragma unroll
+		for (int i = 0; i < (EACH + 1) / 2; i++) {
+			const u32 a = group_from(words[EACH - 1 - i], 2 * run - 1);
+			const u32 b = group_from(words[i], 2 * run - 1);
+			words[i] = network_pick(words[i], a, behind);
+			if (EACH > 1)
+				words[EACH - 1 - i] = network_pick(words[EACH - 1 - i], b, behind);
+		}
+#pragma unroll 1
+		for (int far = run / 2; far > 0; far /= 2) {
+#pragma unroll
+			for (int i = 0; i < EACH; i++)
+				words[i] = network_pick(words[i], group_from(words[i], far), (lane & far) != 0);
+		}
+		network_bitonic<EACH>(words);
+	}
+}
