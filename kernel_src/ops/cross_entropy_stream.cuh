@@ -65,15 +65,155 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 	}
 };
 
-template <class ROW, bool GRAD, bool SMOOTH, bool CAP, bool LOOP, typename Target, i64 X_STEP,
-		  class DIMS, class X, class TARGETS, typename Index, typename T = typename ROW::Element,
-		  typename Compute = typename ROW::Compute>
+/* ---- Soft caps that no power outgrows ---- */
+
+/* How a soft cap is applied: there is none, or it may be of any size, or it is so small that sums
+ * of powers need no largest term. */
+enum { CROSS_ENTROPY_UNCAPPED, CROSS_ENTROPY_CAPPED, CROSS_ENTROPY_BOUNDED };
+
+/*
+ * The sum of exp(cap * tanh(x / cap)), with few instructions of those that are slow.  With i = 1 /
+ * (1 + 2^(rate * x)), which is (1 + tanh(x / cap)) / 2, an element's power is 2^(reach * i +
+ * middle); middle is a whole number, and the powers of +-cap lie about as far from 1.
+ *
+ * Four inverses are made of one: 1 / a = 1 / (a * b) * b.  Where the product is too large, or no
+ * number, each is made alone.  The first POLYNOMIALS elements of a vector are raised by a
+ * polynomial through the Chebyshev nodes from -1/2 to 1/2, wrong by 2e-7.
+ */
+template <class ROW, int POLYNOMIALS>
+struct CrossEntropyBounded {
+	typedef typename ROW::Element T;
+	typedef typename ROW::Column Column;
+	static constexpr int V = ROW::length, count = ROW::count;
+	static constexpr int together = V < 4 ? V : 4, groups = V / together;
+
+	float rate, reach, middle, cap;
+	u32 word[count][ROW::words];
+
+	DEVICE explicit CrossEntropyBounded(float cap)
+		: rate(-2.88539008f / cap), reach(2.88539008f * cap), middle(-rintf(1.44269504f * cap)),
+		  cap(cap)
+	{
+	}
+
+	/* The logarithm of what powers are divided by. */
+	DEVICE float shift() const
+	{
+		return fmaf(reach, -0.5f, -middle) * 0.693147181f;
+	}
+
+	DEVICE void fetch(const ROW &row, Column step, const T *x, i64 apart)
+	{
+#pragma unroll
+		for (int u = 0; u < count; u++)
+			if (row.has(step * count + u))
+				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), word[u]);
+	}
+
+	/* The sum of a step's powers; total: what its terms join. */
+	template <bool SMOOTH>
+	DEVICE float sum(const ROW &row, Column step, float &total) const
+	{
+		float sum = 0;
+
+#pragma unroll
+		for (int u = 0; u < count; u++) {
+			const Column n = step * count + u;
+			float value[V], product[groups], inverse[V];
+			if (!row.has(n))
+				continue;
+			element_unpack<T>(word[u], value);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				value[j] = 1 + softmax_exp2_flush(value[j] * rate);
+			if (multiply(value, product) && row.inside(n)) {
+				invert(value, product, inverse);
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					sum += j < POLYNOMIALS ? polynomial(inverse[j]) : power(inverse[j]);
+			} else {
+#pragma unroll
+				for (int j = 0; j < V; j++) {
+					inverse[j] = softmax_inverse(value[j]);
+					sum += row.live(n, j) ? power(inverse[j]) : 0;
+				}
+			}
+			if constexpr (SMOOTH) {
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					total += row.live(n, j) ? fmaf(2 * cap, inverse[j], -cap) : 0;
+			}
+		}
+		return sum;
+	}
+
+  private:
+	DEVICE float power(float inverse) const
+	{
+		return softmax_exp2_flush(fmaf(reach, inverse, middle));
+	}
+	DEVICE float polynomial(float inverse) const
+	{
+		const float round = middle + 0x1.8p23f, shifted = fmaf(reach, inverse, round);
+		const float rest = fmaf(reach, inverse, round - shifted);
+		float p = 0x1.5f0890p-10f;
+
+		p = fmaf(p, rest, 0x1.3d1070p-7f);
+		p = fmaf(p, rest, 0x1.c6af6cp-5f);
+		p = fmaf(p, rest, 0x1.ebf906p-3f);
+		p = fmaf(p, rest, 0x1.62e430p-1f);
+		p = fmaf(p, rest, 0x1.000002p0f);
+		return __uint_as_float((__float_as_uint(shifted) << 23) + __float_as_uint(p));
+	}
+	/* Values of at least 1, in groups.  False: a product is too large, or no number. */
+	static DEVICE bool multiply(const float (&value)[V], float (&product)[groups])
+	{
+		bool usual = true;
+
+#pragma unroll
+		for (int g = 0; g < groups; g++) {
+			const float *const at = value + g * together;
+			product[g] = at[0];
+			if constexpr (together == 4)
+				product[g] = at[0] * at[1] * (at[2] * at[3]);
+			else if constexpr (together == 2)
+				product[g] = at[0] * at[1];
+			usual = usual && product[g] < 0x1p120f;
+		}
+		return usual;
+	}
+	static DEVICE void invert(const float (&value)[V], const float (&product)[groups],
+							  float (&out)[V])
+	{
+#pragma unroll
+		for (int g = 0; g < groups; g++) {
+			const float *const at = value + g * together, all = softmax_inverse(product[g]);
+			float *const to = out + g * together;
+			if constexpr (together == 4) {
+				const float low = all * (at[2] * at[3]), high = all * (at[0] * at[1]);
+				to[0] = low * at[1];
+				to[1] = low * at[0];
+				to[2] = high * at[3];
+				to[3] = high * at[2];
+			} else if constexpr (together == 2) {
+				to[0] = all * at[1];
+				to[1] = all * at[0];
+			} else {
+				to[0] = all;
+			}
+		}
+	}
+};
+
+template <class ROW, bool GRAD, bool SMOOTH, int CAP, int POLYNOMIALS, bool LOOP, typename Target,
+		  i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
+		  typename T = typename ROW::Element, typename Compute = typename ROW::Compute>
 __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 	CROSS_ENTROPY_PARAMS(T, Target, Compute))
 {
 	typedef typename ROW::Column Column;
-	typedef
-		typename index_choose<CAP, CrossEntropyCap<Compute>, CrossEntropyPlain<Compute>>::type Mask;
+	typedef typename index_choose<(CAP != CROSS_ENTROPY_UNCAPPED), CrossEntropyCap<Compute>,
+								  CrossEntropyPlain<Compute>>::type Mask;
 	constexpr i64 columns = ROW::columns;
 	auto call = CROSS_ENTROPY_MADE(T, Compute, columns);
 	const Mask mask(cap);
@@ -105,12 +245,22 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		}
 		if (first && at.column >= 0)
 			hit = mask.term(0, 0, element_load<Compute>(from + at.column * X_STEP), Compute(1));
+		if constexpr (CAP == CROSS_ENTROPY_BOUNDED) {
+			CrossEntropyBounded<ROW, POLYNOMIALS> bounded(cap);
+			all.largest = bounded.shift();
 #pragma unroll 1
-		for (Column step = 0; step < ROW::steps(); step++) {
-			held.fetch(step, from, X_STEP);
-			if constexpr (SMOOTH)
-				total += held.total(step);
-			held.join(step, all.largest, sum);
+			for (Column step = 0; step < ROW::steps(); step++) {
+				bounded.fetch(held.row, step, from, X_STEP);
+				sum.add(bounded.template sum<SMOOTH>(held.row, step, total));
+			}
+		} else {
+#pragma unroll 1
+			for (Column step = 0; step < ROW::steps(); step++) {
+				held.fetch(step, from, X_STEP);
+				if constexpr (SMOOTH)
+					total += held.total(step);
+				held.join(step, all.largest, sum);
+			}
 		}
 		all.sum = sum.sum;
 		all = ROW::group::template reduce<0>(all, held.scale.exponent);

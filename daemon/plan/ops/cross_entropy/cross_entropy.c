@@ -17,7 +17,17 @@
 #define READ_THREADS 256u
 #define READ_HELD 4u
 
+#define BOUNDED_CAP 64.0 /* up to that, sums of powers under a soft cap need no largest term */
+#define BOUNDED_POLYNOMIALS 2u /* of a vector of 8 elements */
+
 /* ---- Candidates ---- */
+
+/* A shape, and powers of a vector that come by a polynomial, if they can. */
+struct candidate {
+	struct rows_shape shape;
+	uint32_t polynomials;
+	bool can;
+};
 
 static void find_need(const struct cross_entropy *call, struct rows_need *need)
 {
@@ -46,9 +56,16 @@ static void prefer(struct rows_shape *shapes, int count, uint32_t size, uint32_t
 	}
 }
 
-static int find_shapes(const struct cross_entropy *call, const struct kernel_limits *limits,
-					   struct rows_shape shapes[PLAN_MAX_CHOICES])
+static bool is_bounded(const struct cross_entropy *call)
 {
+	return call->cap != 0 && call->cap <= BOUNDED_CAP && call->dtype != KILN_F64;
+}
+
+static int find_candidates(const struct cross_entropy *call, const struct kernel_limits *limits,
+						   struct candidate candidates[PLAN_MAX_CHOICES])
+{
+	static const uint32_t others[] = {0, 1, 3, 4};
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
 	int count;
@@ -58,22 +75,39 @@ static int find_shapes(const struct cross_entropy *call, const struct kernel_lim
 	count = rows_shapes(&call->form, &need, &fewer, shapes, PLAN_MAX_CHOICES);
 	if (count && !call->grad && call->columns / shapes[0].vector >= READ_VECTORS)
 		prefer(shapes, count, READ_THREADS, READ_HELD);
+	for (int i = 0; i < count; i++) {
+		bool can = is_bounded(call) && shapes[i].vector == 8;
+		candidates[i] = (struct candidate){shapes[i], can ? BOUNDED_POLYNOMIALS : 0, can};
+	}
+	for (int i = 0; i < 4 && count && candidates[0].can && count < PLAN_MAX_CHOICES; i++)
+		candidates[count++] = (struct candidate){candidates[0].shape, others[i], true};
 	return count;
+}
+
+static void name_candidate(const struct candidate *candidate, char name[KERNEL_CHOICE_MAX])
+{
+	char shape[KERNEL_CHOICE_MAX];
+	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
+
+	rows_shape_name(&candidate->shape, shape);
+	plan_print(&text, "%s", shape);
+	if (candidate->can && candidate->polynomials != BOUNDED_POLYNOMIALS)
+		plan_print(&text, " p%u", candidate->polynomials);
 }
 
 int cross_entropy_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
-	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct candidate candidates[PLAN_MAX_CHOICES];
 	struct cross_entropy call;
 	char error[KERNEL_ERROR_MAX];
 	int count;
 
 	if (cross_entropy_check(problem, &call, error))
 		return 0;
-	count = find_shapes(&call, limits, shapes);
+	count = find_candidates(&call, limits, candidates);
 	for (int i = 0; i < count; i++)
-		rows_shape_name(&shapes[i], names[i]);
+		name_candidate(&candidates[i], names[i]);
 	return count;
 }
 
@@ -125,9 +159,10 @@ static const char *truth(bool value)
 }
 
 static int plan_shape(const struct kernel_problem *problem, const struct cross_entropy *call,
-					  const struct rows_shape *shape, const struct kernel_limits *limits,
+					  const struct candidate *candidate, const struct kernel_limits *limits,
 					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	const struct rows_shape *shape = &candidate->shape;
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
@@ -150,13 +185,17 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	rows_print_shape(&id, call->dtype, &call->form, shape);
 	plan_print(&id, ", %s, %s", truth(call->grad), truth(call->smoothing != 0));
 	if (shape->stream)
-		plan_print(&id, ", %s", truth(call->cap != 0));
+		plan_print(&id, ", CROSS_ENTROPY_%s, %u",
+				   is_bounded(call) ? "BOUNDED"
+				   : call->cap != 0 ? "CAPPED"
+									: "UNCAPPED",
+				   candidate->polynomials);
 	plan_print(&id, ", %s, %s", truth(loop), plan_dtype_name(call->target));
 	cross_entropy_print_rows(&id, call, 2);
 	plan_print(&id, ", %s>", rows_index_type(&call->form));
 	pass_operands(problem, call, out);
 	touch(problem, shape->skewed ? 1 : shape->vector, out);
-	rows_shape_name(shape, out->choice);
+	name_candidate(candidate, out->choice);
 	snprintf(out->note, sizeof(out->note),
 			 "rows of %lld classes; threads a row: %u; vectors a thread: %u of %u bytes%s",
 			 (long long)call->columns, shape->size * shape->cluster, shape->held,
@@ -199,9 +238,9 @@ static int plan_generic(const struct kernel_problem *problem, const struct cross
 int cross_entropy_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct candidate candidates[PLAN_MAX_CHOICES];
 	struct cross_entropy call;
-	int status = cross_entropy_check(problem, &call, error), count, chosen;
+	int status = cross_entropy_check(problem, &call, error), count;
 
 	if (status)
 		return status;
@@ -214,11 +253,14 @@ int cross_entropy_plan(const struct kernel_problem *problem, const struct kernel
 		call.form.columns = call.columns = 1;
 	if (plan_is_generic(choice))
 		return plan_generic(problem, &call, limits, out);
-	count = find_shapes(&call, limits, shapes);
-	chosen = rows_shape_find(shapes, count, choice);
-	if (chosen < 0)
-		return rows_no_candidate(problem, choice, &call.form, limits, error);
-	return plan_shape(problem, &call, &shapes[chosen], limits, out, error);
+	count = find_candidates(&call, limits, candidates);
+	for (int i = 0; i < count; i++) {
+		char name[KERNEL_CHOICE_MAX];
+		name_candidate(&candidates[i], name);
+		if (!choice || strcmp(choice, name) == 0)
+			return plan_shape(problem, &call, &candidates[i], limits, out, error);
+	}
+	return rows_no_candidate(problem, choice, &call.form, limits, error);
 }
 
 /* Each type has two: by vectors and by elements. */
