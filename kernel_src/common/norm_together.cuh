@@ -1,6 +1,6 @@
 /*
- * norm_together.cuh: rows of layer_norm and rms_norm that the same threads hold and write, from x to
- * y: one, or several that read gamma and beta once.
+ * norm_together.cuh: a row of layer_norm or rms_norm that threads hold, from x to y, or several rows
+ * that read gamma and beta once.
  */
 #pragma once
 #include "common/norm_rows.cuh"

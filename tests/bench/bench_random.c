@@ -14,7 +14,8 @@
  *   --op LIST      only these operators: "softmax,layer_norm"; the others are skipped
  *   --csv FILE     adds a row for each kernel that was timed
  *   --seconds N    stops in time, and says what was not reached
- * and bench_kernels' --only, --objects, --compile, --target, --pool, --device, --jobs, --no-check, --json.
+ * and bench_kernels' --only, --objects, --compile, --target, --pool, --device, --jobs, --no-check,
+ * --json.
  *
  * It ends with the mean, the 5th percentile and the least of copy / kiln, and the worst problems.
  * Exit status: 0 fine, 1 something is wrong, 2 usage, 77 no GPU or no compiler.
