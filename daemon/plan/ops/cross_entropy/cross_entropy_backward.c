@@ -188,13 +188,15 @@ int cross_entropy_backward_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 	kiln_dtype dtype, computed;
-	const int64_t shape[] = {2, index % 2 ? 3 : 64};
+	const int64_t shape[] = {2, 64};
 
 	if (index >= 8)
 		return KILN_ENOENT;
 	dtype = dtypes[index / 2];
 	computed = dtype == KILN_F64 ? KILN_F64 : KILN_F32;
 	plan_made_tensor(out, CROSS_ENTROPY_X, dtype, 2, shape);
+	if (index % 2)
+		out->tensors[CROSS_ENTROPY_X].alignment = kernel_dtype_bytes(dtype);
 	plan_made_tensor(out, CROSS_ENTROPY_TARGET, KILN_I64, 1, shape);
 	plan_made_tensor(out, CROSS_ENTROPY_BACK_LSE, computed, 1, shape);
 	plan_made_tensor(out, CROSS_ENTROPY_BACK_COUNT, KILN_I64, 0, NULL);
