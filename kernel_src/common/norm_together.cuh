@@ -1,5 +1,5 @@
 /*
- * norm_together.cuh: a row of layer_norm or rms_norm that threads hold, from x to y, or several rows
+ * norm_together.cuh: a row of layer_norm or rms_norm that threads hold, from x to y, or several
  * that read gamma and beta once.
  */
 #pragma once
