@@ -1,10 +1,12 @@
 /*
  * panel.cuh: rows whose columns lie apart, beside other rows (strided.cuh), where a block or a
- * cluster of blocks holds all columns of some rows on the chip, so that memory is read once.
+ * cluster of blocks holds the columns of some rows on the chip, so that memory is read once.
  *
  * A panel is LANES * V rows that lie side by side, V in each lane.  SPLIT threads of a block share
- * each lane's rows, and CLUSTER blocks share the panel.  A thread holds its columns in slots of
- * dynamic shared memory that no other thread looks into, so they need no barrier.
+ * each lane's rows, and CLUSTER blocks share the panel.  A thread holds its first KEPT columns in
+ * registers, and the next in SLOTS slots of dynamic shared memory that no other thread looks into,
+ * so that they need no barrier.  What is left it reads twice, the second time from the end: the L2
+ * cache has much of that still.
  *
  * Parts of a row meet in pairs of neighbours, then pairs of such pairs: the same bits however many
  * lanes there are.
@@ -15,16 +17,22 @@
 #include "common/group.cuh"
 #include "common/strided.cuh"
 
-template <typename T, i64 COLUMNS, int V, int LANES, int SPLIT, int CLUSTER, i64 INNER>
+/* BLOCKS: of a multiprocessor, wanted. */
+template <typename T, i64 COLUMNS, int V, int LANES, int SPLIT, int CLUSTER, int KEPT, int SLOTS,
+		  int BLOCKS, i64 INNER>
 struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> {
 	typedef StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> strided;
-	static constexpr int cluster = CLUSTER;
+	static constexpr int cluster = CLUSTER, blocks = BLOCKS;
 	static constexpr int parts = SPLIT * CLUSTER;
 	static constexpr int rows = LANES * V;
 	static constexpr int warps = strided::threads / 32;
+	static constexpr int kept = KEPT, room = KEPT + SLOTS;
+	/* Is there more than a thread can hold? */
+	static constexpr bool more = static_cast<i64>(room) * parts < COLUMNS;
 	/* Vectors that a thread works on at a time. */
 	static constexpr int turn = V == 1 ? 8 : 16 / V;
 	static_assert(strided::threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
+	static_assert(static_cast<i64>(KEPT) * parts <= COLUMNS, "all threads have what they keep");
 
 	static DEVICE u32 block()
 	{
@@ -34,7 +42,7 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> {
 	{
 		return CLUSTER == 1 ? 0 : static_cast<int>(blockIdx.x % CLUSTER);
 	}
-	/* Slot i of this thread has column first() + i * parts. */
+	/* Column i of this thread is column first() + i * parts of the row. */
 	static DEVICE int first()
 	{
 		return rank() * SPLIT + strided::part();
@@ -45,83 +53,153 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> {
 	}
 };
 
-/* The slots of a thread, for STREAMS tensors: `count` columns of each. */
+/* A thread's columns of STREAMS tensors: `count` of each, of which it holds `held`. */
 template <class SHAPE, int STREAMS>
-struct PanelSlots {
+struct PanelHeld {
 	typedef typename SHAPE::Element Element;
 	typedef typename SHAPE::Compute Compute;
-	static constexpr int bytes = SHAPE::bytes, length = SHAPE::length;
+	static constexpr int bytes = SHAPE::bytes, length = SHAPE::length, kept = SHAPE::kept;
+	/* Columns that are read at a time. */
+	static constexpr int batch = 4 / STREAMS;
+	typedef u32 Batch[batch][STREAMS][SHAPE::words];
 
 	u8 *const own;
-	const int count;
+	const Element *const *const start;
+	const i64 *const apart;
+	const int count, held;
+	u32 word[kept ? kept : 1][STREAMS][SHAPE::words];
 
-	DEVICE PanelSlots(void *shared, int count)
-		: own(static_cast<u8 *>(shared) + threadIdx.x * bytes), count(count)
+	/* Columns begin at start[s], and `apart` elements further on, column by column. */
+	DEVICE PanelHeld(void *shared, const Element *const (&start)[STREAMS],
+					 const i64 (&apart)[STREAMS], int count)
+		: own(static_cast<u8 *>(shared) + threadIdx.x * bytes), start(start), apart(apart),
+		  count(count), held(SHAPE::more && count > SHAPE::room ? SHAPE::room : count)
 	{
 	}
 
-	/* Starts to bring in what is at start[s] and `apart` elements further on, column by column. */
-	DEVICE void fetch(const Element *const (&start)[STREAMS], const i64 (&apart)[STREAMS])
+	/* Starts to bring in what is held. */
+	DEVICE void fetch()
 	{
 		if constexpr (bytes == 16) {
 #pragma unroll 4
-			for (int i = 0; i < count; i++) {
+			for (int i = kept; i < held; i++) {
 #pragma unroll
 				for (int s = 0; s < STREAMS; s++)
-					async_copy16(slot(i, s), start[s] + column(i) * apart[s]);
+					async_copy16(slot(i, s), at(i, s));
 			}
 		} else {
-			constexpr int batch = 8 / STREAMS;
+			constexpr int once = 8 / STREAMS;
 #pragma unroll 1
-			for (int i = 0; i < count; i += batch) {
-				u32 raw[batch][STREAMS][SHAPE::words];
+			for (int i = kept; i < held; i += once) {
+				u32 raw[once][STREAMS][SHAPE::words];
 #pragma unroll
-				for (int b = 0; b < batch; b++) {
+				for (int b = 0; b < once; b++) {
 #pragma unroll
 					for (int s = 0; s < STREAMS; s++)
-						if (i + b < count)
-							vec_load<bytes>(start[s] + column(i + b) * apart[s], raw[b][s]);
+						if (i + b < held)
+							vec_load<bytes>(at(i + b, s), raw[b][s]);
 				}
 #pragma unroll
-				for (int b = 0; b < batch; b++) {
+				for (int b = 0; b < once; b++) {
 #pragma unroll
 					for (int s = 0; s < STREAMS; s++)
-						if (i + b < count)
+						if (i + b < held)
 							vec_store<bytes>(slot(i + b, s), raw[b][s]);
 				}
 			}
 		}
+#pragma unroll
+		for (int i = 0; i < kept; i++) {
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				if (count > 0)
+					vec_load<bytes>(at(i, s), word[i][s]);
+		}
 	}
-	/* Waits for all of it. */
+	/* Waits for what comes to slots. */
 	DEVICE void arrive() const
 	{
 		if constexpr (bytes == 16)
 			async_wait_all();
 	}
-	DEVICE void take(int i, int stream, Compute (&values)[length]) const
+	/* Calls body(i, raw) for each column that is held; put(i, raw) changes it. */
+	template <typename Body>
+	DEVICE void each_kept(Body body)
 	{
-		u32 raw[SHAPE::words];
-
-		vec_load<bytes>(slot(i, stream), raw);
-		element_unpack<Element>(raw, values);
+#pragma unroll
+		for (int i = 0; i < kept; i++)
+			body(i, word[i]);
 	}
-	/* Other values in their place: exact where an element's type computes in itself. */
-	DEVICE void put(int i, int stream, const Compute (&values)[length])
+	template <bool PUT, typename Body>
+	DEVICE void each_slot(Body body)
 	{
-		u32 raw[SHAPE::words];
-
-		element_pack<Element>(values, raw);
-		vec_store<bytes>(slot(i, stream), raw);
+#pragma unroll(SHAPE::turn)
+		for (int i = kept; i < held; i++) {
+			u32 raw[STREAMS][SHAPE::words];
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				vec_load<bytes>(slot(i, s), raw[s]);
+			body(i, raw);
+			if constexpr (PUT) {
+#pragma unroll
+				for (int s = 0; s < STREAMS; s++)
+					vec_store<bytes>(slot(i, s), raw[s]);
+			}
+		}
 	}
+
+	/* Begins to read the batch of column i, of those that are not held. */
+	DEVICE void read(int i, Batch &raw) const
+	{
+#pragma unroll
+		for (int b = 0; b < batch; b++) {
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				if (i + b < count)
+					vec_load<bytes>(at(i + b, s), raw[b][s]);
+		}
+	}
+	/* The last batch. */
+	DEVICE int last() const
+	{
+		return held + (count - held - 1) / batch * batch;
+	}
+	/* Calls body(i, batch) for them, with one more on its way; next: the first, that was read. */
+	template <bool DOWN, typename Body>
+	DEVICE void each_batch(Batch &next, Body body) const
+	{
+		constexpr int step = DOWN ? -batch : batch;
+#pragma unroll 1
+		for (int i = DOWN ? last() : held; DOWN ? i >= held : i < count; i += step) {
+			Batch raw;
+#pragma unroll
+			for (int b = 0; b < batch; b++) {
+#pragma unroll
+				for (int s = 0; s < STREAMS; s++) {
+#pragma unroll
+					for (int w = 0; w < SHAPE::words; w++)
+						raw[b][s][w] = next[b][s][w];
+				}
+			}
+			if (DOWN ? i + step >= held : i + step < count)
+				read(i + step, next);
+			body(i, raw);
+		}
+	}
+
 	static DEVICE int column(int i)
 	{
 		return SHAPE::first() + i * SHAPE::parts;
 	}
 
   private:
+	DEVICE const Element *at(int i, int stream) const
+	{
+		return start[stream] + column(i) * apart[stream];
+	}
 	DEVICE u8 *slot(int i, int stream) const
 	{
-		return own + (i * STREAMS + stream) * (SHAPE::threads * bytes);
+		return own + ((i - kept) * STREAMS + stream) * (SHAPE::threads * bytes);
 	}
 };
 
@@ -137,13 +215,13 @@ DEVICE void panel_begin()
  * All threads that share rows get merge(a, b) of all their values.  TURN: 0, 1, ... in the order of
  * the calls, which all threads make.
  */
-template <class SHAPE, int TURN, typename Compute, typename Merge>
-DEVICE void panel_meet(Compute (&mine)[SHAPE::length], Merge merge)
+template <class SHAPE, int TURN, class Value, typename Merge>
+DEVICE void panel_meet(Value (&mine)[SHAPE::length], Merge merge)
 {
 	constexpr int V = SHAPE::length, rows = SHAPE::rows, warps = SHAPE::warps;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads;
-	__shared__ Compute partial[warps][rows];
-	__shared__ Compute total[cluster][rows];
+	__shared__ Value partial[warps][rows];
+	__shared__ Value total[cluster][rows];
 	const int thread = static_cast<int>(threadIdx.x), first = SHAPE::lane() * V;
 
 #pragma unroll
@@ -161,7 +239,7 @@ DEVICE void panel_meet(Compute (&mine)[SHAPE::length], Merge merge)
 	for (int base = 0; base < rows * warps; base += threads) {
 		const int at = base + thread, warp = at % warps, row = at / warps;
 		const bool here = row < rows;
-		Compute all = partial[warp][here ? row : 0];
+		Value all = partial[warp][here ? row : 0];
 #pragma unroll
 		for (int lanes = 1; lanes < warps; lanes *= 2)
 			all = merge(all, group_from(all, lanes));

@@ -215,6 +215,23 @@ struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 		if (above(value.most, x) || value.where == reduce_infinity(Where()))
 			value = {x, static_cast<Where>(index)};
 	}
+	/* Where it is in a vector is looked for only if the vector has it. */
+	template <int N, typename Number>
+	static DEVICE void take(Value &value, const Taken (&in)[N], Number index, Real)
+	{
+		Taken most = in[0];
+#pragma unroll
+		for (int i = 1; i < N; i++)
+			most = reduce_better<LEAST>(most, in[i]);
+		if (above(value.most, most) || value.where == reduce_infinity(Where())) {
+			int at = 0;
+#pragma unroll
+			for (int i = N - 1; i > 0; i--)
+				at = in[i] == most || in[i] != in[i] ? i : at;
+			at = in[0] == most || in[0] != in[0] ? 0 : at;
+			value = {most, static_cast<Where>(index + at)};
+		}
+	}
 	static DEVICE i64 finish(const Value &value, Real)
 	{
 		return value.where;
@@ -305,6 +322,29 @@ DEVICE Real reduce_exp(Real x)
 	return softmax_exp2(x * Real(SOFTMAX_LOG2E));
 }
 
+/* Those of no more than 0; results below the smallest normal number may be 0. */
+template <typename Real>
+DEVICE Real reduce_exp_flush(Real x)
+{
+	return softmax_exp2_flush(x * Real(SOFTMAX_LOG2E));
+}
+
+/* Wrong by 2^-22 at most where the result is near 0. */
+DEVICE float reduce_log(float x)
+{
+#if KILN_CPU
+	return logf(x);
+#else
+	float y;
+	asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y * 0.69314718f;
+#endif
+}
+DEVICE double reduce_log(double x)
+{
+	return log(x);
+}
+
 template <typename T>
 struct ReduceLogsumexp : ReduceBase<ReduceLogsumexp<T>, T> {
 	typedef typename element<T>::compute Taken, Real;
@@ -313,7 +353,8 @@ struct ReduceLogsumexp : ReduceBase<ReduceLogsumexp<T>, T> {
 		DEVICE void add(Real other_most, Real other_sum)
 		{
 			/* The difference of equal infinities would be a NaN. */
-			const Real fading = most == other_most ? Real(1) : reduce_exp(-fabs(most - other_most));
+			const Real fading =
+				most == other_most ? Real(1) : reduce_exp_flush(-fabs(most - other_most));
 			const bool rises = other_most > most;
 			sum = rises ? fma(sum, fading, other_sum) : fma(other_sum, fading, sum);
 			most = rises ? other_most : most;
@@ -346,13 +387,13 @@ struct ReduceLogsumexp : ReduceBase<ReduceLogsumexp<T>, T> {
 			const Real from = fabs(most) == reduce_infinity(Real()) ? 0 : most;
 #pragma unroll
 			for (int i = 0; i < N; i++)
-				sum += reduce_exp(in[i] - from);
+				sum += reduce_exp_flush(in[i] - from);
 			value.add(most, sum);
 		}
 	}
 	static DEVICE Real finish(const Value &value, Real)
 	{
-		return value.most + softmax_log(value.sum);
+		return value.most + reduce_log(value.sum);
 	}
 };
 

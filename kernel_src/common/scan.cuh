@@ -174,15 +174,6 @@ DEVICE void scan_read(ScanHeld<S, V> &held, const ScanOperands &from, const Scan
 		scan_load<C, V>(static_cast<const C *>(from.in[2]) + row.in[2] + at * steps.in[2], held.c);
 }
 
-template <class S, int V>
-DEVICE void scan_write(const ScanOut<S, V> &out, const ScanOperands &to, i64 at)
-{
-	scan_store(static_cast<typename S::Y *>(to.y) + at, out.y);
-	if constexpr (scan_has<typename S::Z>)
-		if (to.z)
-			scan_store(static_cast<typename S::Z *>(to.z) + at, out.z);
-}
-
 /* ---- Values of lanes ---- */
 
 template <class Value>
@@ -223,6 +214,55 @@ DEVICE Value scan_lanes(Value mine, int lane)
 			mine = upto;
 	}
 	return mine;
+}
+
+/* The number of the lane that differs in its last bit. */
+DEVICE i64 scan_from_beside(i64 mine)
+{
+	const u64 bits = static_cast<u64>(mine);
+	const u32 low = __shfl_xor_sync(0xffffffffu, static_cast<u32>(bits), 1);
+	const u32 high = __shfl_xor_sync(0xffffffffu, static_cast<u32>(bits >> 32), 1);
+	return static_cast<i64>(static_cast<u64>(high) << 32 | low);
+}
+
+/*
+ * Writes vectors of all lanes of a warp that have one `here`.  A vector of Z's that is longer than
+ * 16 bytes goes out with that of the lane beside, half of each by either: so the halves of a sector
+ * leave together.
+ */
+template <class S, int V>
+DEVICE void scan_write(const ScanOut<S, V> &out, const ScanOperands &to, i64 at, bool here)
+{
+	typedef typename S::Y Y;
+	typedef typename S::Z Z;
+	if (here)
+		scan_store(static_cast<Y *>(to.y) + at, out.y);
+	if constexpr (scan_has<Z>) {
+		constexpr int half = 16 / static_cast<int>(sizeof(Z)), parts = V / half;
+		if (!to.z)
+			return;
+		if constexpr (parts < 2) {
+			if (here)
+				scan_store(static_cast<Z *>(to.z) + at, out.z);
+		} else {
+			const bool odd = threadIdx.x % 2;
+			const i64 from = scan_from_beside(here ? at : i64(-1));
+#pragma unroll
+			for (int i = 0; i < parts; i += 2) {
+				i64 mine[half], other[half];
+#pragma unroll
+				for (int k = 0; k < half; k++) {
+					const i64 first = out.z[i * half + k], second = out.z[(i + 1) * half + k];
+					mine[k] = odd ? second : first;
+					other[k] = scan_from_beside(odd ? first : second);
+				}
+				if (here)
+					scan_store(static_cast<Z *>(to.z) + at + (i + odd) * half, mine);
+				if (from >= 0)
+					scan_store(static_cast<Z *>(to.z) + from + (i + odd) * half, other);
+			}
+		}
+	}
 }
 
 /* ---- Rows ---- */
@@ -274,34 +314,40 @@ DEVICE i64 scan_index(i64 columns, i64 position)
 	return SKEW && position < 0 ? -1 : REVERSE ? columns - 1 - position : position;
 }
 
-/* Writes the elements of a vector that are inside the row. */
+/* Writes the elements of a vector that are inside the row; the vectors of all lanes, as above. */
 template <class S, bool SKEW, bool REVERSE, int V>
 DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64 begin, i64 columns,
-						   i64 position)
+						   i64 position, bool here)
 {
 	const i64 at = begin + (REVERSE ? columns - V - position : position);
+	const bool whole = !SKEW || (position >= 0 && position + V <= columns);
 
-	if (!SKEW || (position >= 0 && position + V <= columns)) {
-		scan_write(out, to, at);
+	scan_write(out, to, at, here && whole);
+	if (whole || !here)
 		return;
-	}
 #pragma unroll
 	for (int v = 0; v < V; v++) {
-		const i64 here = position + (REVERSE ? V - 1 - v : v);
-		ScanOut<S, 1> one;
-		one.y[0] = out.y[v];
-		one.z[0] = out.z[v];
-		if (here >= 0 && here < columns)
-			scan_write(one, to, at + v);
+		const i64 place = position + (REVERSE ? V - 1 - v : v);
+		if (place < 0 || place >= columns)
+			continue;
+		const typename S::Result y[1] = {out.y[v]};
+		scan_store(static_cast<typename S::Y *>(to.y) + at + v, y);
+		if constexpr (scan_has<typename S::Z>) {
+			const i64 z[1] = {out.z[v]};
+			if (to.z)
+				scan_store(static_cast<typename S::Z *>(to.z) + at + v, z);
+		}
 	}
 }
 
 /*
  * A block has `side` rows, of `size` threads each: one row if BLOCK is set, and otherwise a row for
  * each part of WIDTH threads.  at(number, place) says where a row begins.  SKEW: rows begin
- * between two vectors, equally far beyond one in all operands.
+ * between two vectors, equally far beyond one in all operands.  EARLY: the next step is read before
+ * this one is computed.
  */
-template <class S, int V, int HELD, int WIDTH, bool BLOCK, bool SKEW, bool REVERSE, typename At>
+template <class S, int V, int HELD, int WIDTH, bool BLOCK, bool SKEW, bool REVERSE, bool EARLY,
+		  typename At>
 DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 						 const ScanSteps &steps, int size, int side, bool exclusive, At at)
 {
@@ -327,19 +373,34 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 			lead = vec_beyond<V * bytes>(REVERSE ? y + columns : y) / bytes;
 			lead = REVERSE ? (V - lead) % V : lead;
 		}
+		const i64 stride = static_cast<i64>(HELD * V) * size;
+		const auto read = [&](i64 step, ScanHeld<S, V>(&into)[HELD]) {
+#pragma unroll
+			for (int h = 0; h < HELD; h++) {
+				const i64 position = step + ((warp * HELD + h) * WIDTH + lane) * V;
+				if (here && position < columns)
+					scan_read_row<S, SKEW, REVERSE>(into[h], operands, row, steps, columns,
+													position, exclusive);
+				else
+					scan_clear(into[h]);
+			}
+		};
+		ScanHeld<S, V> next[EARLY ? HELD : 1];
+		if constexpr (EARLY)
+			read(-lead, next);
 #pragma unroll 1
-		for (i64 step = -lead; step < columns; step += static_cast<i64>(HELD * V) * size) {
+		for (i64 step = -lead; step < columns; step += stride) {
 			ScanHeld<S, V> held[HELD];
 			Value upto[HELD];
 			const i64 begin = step + (warp * HELD * WIDTH + lane) * V;
+			if constexpr (EARLY) {
 #pragma unroll
-			for (int h = 0; h < HELD; h++) {
-				const i64 position = begin + h * WIDTH * V;
-				if (here && position < columns)
-					scan_read_row<S, SKEW, REVERSE>(held[h], operands, row, steps, columns,
-													position, exclusive);
-				else
-					scan_clear(held[h]);
+				for (int h = 0; h < HELD; h++)
+					held[h] = next[h];
+				if (step + stride < columns)
+					read(step + stride, next);
+			} else {
+				read(step, held);
 			}
 #pragma unroll
 			for (int h = 0; h < HELD; h++) {
@@ -389,8 +450,8 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 					S::result(out, held[h], v, last, next, exclusive);
 					last = next;
 				}
-				if (here && position < columns)
-					scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position);
+				scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position,
+												 here && position < columns);
 				before.merge(lanes_all);
 			}
 			if constexpr (!BLOCK)
@@ -401,18 +462,24 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 
 /* ---- Columns ---- */
 
-/* A thread has V rows that lie side by side, and HELD columns of them at a time; SPLIT: `split` at
- * most. */
-template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, typename At>
+/*
+ * A thread has V rows that lie side by side, and HELD columns of them at a time; SPLIT: `split` at
+ * most, and whole warps.  The parts of a step that are in one warp meet there, then warps do.
+ */
+template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EARLY, typename At>
 DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 							const ScanSteps &steps, int split, bool exclusive, At at)
 {
 	typedef typename S::Value Value;
 	typedef typename S::B B;
+	/* Parts of a warp, and warps, or parts that are wider, at most. */
+	constexpr int inside = LANES < 32 ? 32 / LANES : 1, teams = (SPLIT + inside - 1) / inside;
 	/* In turn, so that one barrier a step will do. */
-	alignas(16) __shared__ Value shared[2][SPLIT][LANES][V];
+	alignas(16) __shared__ Value shared[2][teams][LANES][V];
 	const int lane = static_cast<int>(threadIdx.x) % LANES;
 	const int part = static_cast<int>(threadIdx.x) / LANES;
+	const int team = part / inside, place = part % inside, count = (split + inside - 1) / inside;
+	const i64 stride = static_cast<i64>(split) * HELD;
 	int turn = 0;
 
 	for (i64 first = static_cast<i64>(blockIdx.x) * (LANES * V); first < rows;
@@ -426,11 +493,7 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 		for (int v = 0; v < V; v++)
 			carry[v] = S::none();
 		at(here ? number : 0, row);
-#pragma unroll 1
-		for (i64 step = 0; step < columns; step += split * HELD) {
-			const i64 begin = step + part * HELD;
-			ScanHeld<S, V> held[HELD];
-			Value before[V];
+		const auto read = [&](i64 begin, ScanHeld<S, V>(&into)[HELD]) {
 #pragma unroll
 			for (int i = 0; i < HELD; i++) {
 				const i64 column = REVERSE ? columns - 1 - begin - i : begin + i;
@@ -439,17 +502,34 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 					const bool moves = S::ahead && !exclusive, last = begin + i + 1 == columns;
 					if (moves && !last)
 						from.in[1] += REVERSE ? -steps.in[1] : steps.in[1];
-					scan_read(held[i], operands, from, steps, column);
+					scan_read(into[i], operands, from, steps, column);
 					if constexpr (S::ahead) {
-						if (moves && last) {
+						if (moves && last)
 #pragma unroll
 							for (int v = 0; v < V; v++)
-								scan_set<B>(held[i].b, v, typename S::Result(1));
-						}
+								scan_set<B>(into[i].b, v, typename S::Result(1));
 					}
 				} else {
-					scan_clear(held[i]);
+					scan_clear(into[i]);
 				}
+			}
+		};
+		ScanHeld<S, V> next[EARLY ? HELD : 1];
+		if constexpr (EARLY)
+			read(part * HELD, next);
+#pragma unroll 1
+		for (i64 step = 0; step < columns; step += stride) {
+			const i64 begin = step + part * HELD;
+			ScanHeld<S, V> held[HELD];
+			Value before[V];
+			if constexpr (EARLY) {
+#pragma unroll
+				for (int i = 0; i < HELD; i++)
+					held[i] = next[i];
+				if (step + stride < columns)
+					read(begin + stride, next);
+			} else {
+				read(begin, held);
 			}
 #pragma unroll
 			for (int v = 0; v < V; v++)
@@ -463,17 +543,35 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 					for (int i = 1; i < HELD; i++)
 						all.merge(S::value(
 							held[i], v, REVERSE ? columns - 1 - begin - i : begin + i, exclusive));
-					shared[turn][part][lane][v] = all;
+#pragma unroll
+					for (int far = 1; far < inside; far *= 2) {
+						Value upto = scan_from_before<32>(all, far * LANES);
+						upto.merge(all);
+						if (place >= far)
+							all = upto;
+					}
+					if (place == inside - 1)
+						shared[turn][team][lane][v] = all;
+					/* Of the parts before this one, in its warp. */
+					if constexpr (inside > 1)
+						before[v] = scan_from_before<32>(all, LANES);
 				}
 				__syncthreads();
+				Value warps[V];
 #pragma unroll 2
-				for (int other = 0; other < split; other++) {
+				for (int other = 0; other < count; other++) {
 #pragma unroll
 					for (int v = 0; v < V; v++) {
-						if (other == part)
-							before[v] = carry[v];
+						if (other == team)
+							warps[v] = carry[v];
 						carry[v].merge(shared[turn][other][lane][v]);
 					}
+				}
+#pragma unroll
+				for (int v = 0; v < V; v++) {
+					if (inside > 1 && place > 0)
+						warps[v].merge(before[v]);
+					before[v] = warps[v];
 				}
 				turn ^= 1;
 			}
@@ -484,13 +582,13 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 				ScanOut<S, V> out;
 #pragma unroll
 				for (int v = 0; v < V; v++) {
-					Value next = before[v];
-					next.merge(S::value(held[i], v, column, exclusive));
-					S::result(out, held[i], v, before[v], next, exclusive);
-					before[v] = next;
+					Value upto = before[v];
+					upto.merge(S::value(held[i], v, column, exclusive));
+					S::result(out, held[i], v, before[v], upto, exclusive);
+					before[v] = upto;
 				}
-				if (here && begin + i < columns)
-					scan_write(out, operands, row.out + column * steps.out);
+				scan_write(out, operands, row.out + column * steps.out,
+						   here && begin + i < columns);
 			}
 			if constexpr (SPLIT == 1) {
 #pragma unroll
@@ -523,25 +621,25 @@ struct ScanPlaces {
 	}
 };
 
-template <class S, int V, int HELD, int SIZE, int ROWS, bool SKEW, bool REVERSE, bool EXCLUSIVE,
-		  i64 COLUMNS, class DIMS, class Y, typename Index, class... IN>
+template <class S, int V, int HELD, int SIZE, int ROWS, bool SKEW, bool EARLY, bool REVERSE,
+		  bool EXCLUSIVE, i64 COLUMNS, class DIMS, class Y, typename Index, class... IN>
 __global__ LAUNCH_BOUNDS(SIZE *ROWS) void scan_rows(const void *a, const void *b, const void *c,
 													void *y, void *z, i64 rows)
 {
 	static_assert(SIZE <= 32 || (ROWS == 1 && SIZE % 32 == 0), "whole warps share a row");
-	scan_rows_of<S, V, HELD, (SIZE < 32 ? SIZE : 32), (SIZE > 32), SKEW, REVERSE>(
+	scan_rows_of<S, V, HELD, (SIZE < 32 ? SIZE : 32), (SIZE > 32), SKEW, REVERSE, EARLY>(
 		{{a, b, c}, y, z}, rows, COLUMNS, {{IN::step...}, 1}, SIZE, ROWS, EXCLUSIVE,
 		ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
-template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EXCLUSIVE, i64 COLUMNS,
-		  i64 Y_STEP, class DIMS, class Y, typename Index, class... IN>
+template <class S, int V, int HELD, int LANES, int SPLIT, bool EARLY, bool REVERSE, bool EXCLUSIVE,
+		  i64 COLUMNS, i64 Y_STEP, class DIMS, class Y, typename Index, class... IN>
 __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns(const void *a, const void *b,
 														 const void *c, void *y, void *z, i64 rows)
 {
-	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE>({{a, b, c}, y, z}, rows, COLUMNS,
-													   {{IN::step...}, Y_STEP}, SPLIT, EXCLUSIVE,
-													   ScanPlaces<DIMS, Y, Index, IN...>{});
+	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE, EARLY>(
+		{{a, b, c}, y, z}, rows, COLUMNS, {{IN::step...}, Y_STEP}, SPLIT, EXCLUSIVE,
+		ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
 struct ScanSpace {
@@ -577,7 +675,7 @@ __global__ __launch_bounds__(THREADS, 1) void scan_rows_generic(const void *a, c
 {
 	const ScanSpace at = SCAN_SPACE_MADE;
 	const int threads = static_cast<int>(blockDim.x);
-	scan_rows_of<S, V, HELD, 32, BLOCK, (V > 1), REVERSE>(
+	scan_rows_of<S, V, HELD, 32, BLOCK, (V > 1), REVERSE, false>(
 		{{a, b, c}, y, z}, rows, columns, {{a_step, b_step, c_step}, y_step}, BLOCK ? threads : 32,
 		BLOCK ? 1 : threads / 32, exclusive, at);
 }
@@ -588,7 +686,7 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns_generic(const void *a, 
 																 i64 rows, i64 columns, SCAN_SPACE)
 {
 	const ScanSpace at = SCAN_SPACE_MADE;
-	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE>(
+	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE, false>(
 		{{a, b, c}, y, z}, rows, columns, {{a_step, b_step, c_step}, y_step},
 		static_cast<int>(blockDim.x) / LANES, exclusive, at);
 }

@@ -2,69 +2,158 @@
  * softmax_panel.cuh: softmax and its backward over a dimension that is not the last, of panels that
  * are held on the chip (panel.cuh).
  *
- * The largest of a row is known before the first power.  Where that costs no accuracy, powers take
- * the place of elements; halves are raised twice.
+ * Each thread takes its own largest first, and partial sums are scaled to the largest of all when
+ * they meet.  Where that costs no accuracy, powers take the place of elements; halves are raised
+ * twice.
  */
 #pragma once
 #include "common/panel.cuh"
 #include "common/softmax.cuh"
+
+/* Has a type numbers below the smallest normal f32? */
+template <typename T>
+constexpr bool softmax_tiny = true;
+template <>
+constexpr bool softmax_tiny<f16> = false;
+
+/* One of both factors is 1: the same from both sides. */
+template <typename Compute>
+DEVICE SoftmaxSum<Compute> softmax_merge(const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b,
+										 Compute exponent)
+{
+	const bool rises = b.largest > a.largest;
+	const Compute least = rises ? a.largest : b.largest, most = rises ? b.largest : a.largest;
+	const Compute fading = softmax_exp2_flush((least - most) * exponent);
+
+	return {most, rises ? fma(a.sum, fading, b.sum) : fma(b.sum, fading, a.sum)};
+}
 
 /* The V rows of a lane: x and y are their columns 0.  All threads of the block come. */
 template <class SHAPE, bool LOG, typename T, typename Compute>
 DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 							   const SoftmaxScale<Compute> &scale, bool here, void *shared)
 {
-	constexpr int V = SHAPE::length, turn = SHAPE::turn;
-	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute);
+	constexpr int V = SHAPE::length, words = SHAPE::words;
+	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute), halves = sizeof(T) < 4;
+	typedef PanelHeld<SHAPE, 1> Held;
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
-	PanelSlots<SHAPE, 1> slots(shared, here ? SHAPE::count() : 0);
-	Compute value[V], largest[V], rest[V];
+	Held held(shared, from, apart, here ? SHAPE::count() : 0);
+	typename Held::Batch next;
+	SoftmaxSum<Compute> all[V];
+	Compute mine[V], rest[V];
 
-	slots.fetch(from, apart);
-#pragma unroll
-	for (int v = 0; v < V; v++) {
-		largest[v] = SoftmaxNumber<Compute>::lowest();
-		rest[v] = 0;
-	}
-	slots.arrive();
-#pragma unroll(turn)
-	for (int i = 0; i < slots.count; i++) {
-		slots.take(i, 0, value);
-#pragma unroll
-		for (int v = 0; v < V; v++)
-			largest[v] = fmax(largest[v], value[v] * scale.before);
-	}
-	panel_meet<SHAPE, 0>(largest, [](Compute a, Compute b) { return fmax(a, b); });
-#pragma unroll(turn)
-	for (int i = 0; i < slots.count; i++) {
-		slots.take(i, 0, value);
-#pragma unroll
-		for (int v = 0; v < V; v++) {
-			value[v] = softmax_exp2_flush((value[v] * scale.before - largest[v]) * scale.exponent);
-			rest[v] += value[v];
-		}
-		if constexpr (put_back)
-			slots.put(i, 0, value);
-	}
-	panel_meet<SHAPE, 1>(rest, [](Compute a, Compute b) { return a + b; });
+	held.fetch();
 #pragma unroll
 	for (int v = 0; v < V; v++)
-		rest[v] = LOG ? softmax_log(rest[v]) : softmax_inverse(rest[v]);
-#pragma unroll(turn)
-	for (int i = 0; i < slots.count; i++) {
-		slots.take(i, 0, value);
+		all[v] = {SoftmaxNumber<Compute>::lowest(), 0};
+	if constexpr (SHAPE::more) {
+		held.read(held.held, next);
+		held.template each_batch<false>(next, [&](int i, const typename Held::Batch &raw) {
+#pragma unroll
+			for (int v = 0; v < V; v++) {
+				Compute term[Held::batch], largest = all[v].largest, sum = 0;
+#pragma unroll
+				for (int b = 0; b < Held::batch; b++) {
+					term[b] = element_at<T, Compute>(raw[b][0], v) * scale.before;
+					term[b] = i + b < held.count ? term[b] : SoftmaxNumber<Compute>::least();
+					largest = fmax(largest, term[b]);
+				}
+#pragma unroll
+				for (int b = 0; b < Held::batch; b++)
+					sum += softmax_exp2_flush((term[b] - largest) * scale.exponent);
+				all[v].sum =
+					fma(all[v].sum, all[v].fading(largest, all[v].largest, scale.exponent), sum);
+				all[v].largest = largest;
+			}
+		});
+	}
+#pragma unroll
+	for (int v = 0; v < V; v++)
+		mine[v] = all[v].largest;
+	const auto raise = [&](int, const u32(&raw)[1][words]) {
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			mine[v] = fmax(mine[v], element_at<T, Compute>(raw[0], v) * scale.before);
+	};
+	const auto add = [&](int, u32(&raw)[1][words]) {
+		Compute value[V];
+		element_unpack<T>(raw[0], value);
+#pragma unroll
+		for (int v = 0; v < V; v++) {
+			value[v] = softmax_exp2_flush((value[v] * scale.before - mine[v]) * scale.exponent);
+			all[v].sum += value[v];
+		}
+		if constexpr (put_back)
+			element_pack<T>(value, raw[0]);
+	};
+	if (held.count > 0)
+		held.each_kept(raise);
+	held.arrive();
+	held.template each_slot<false>(raise);
+#pragma unroll
+	for (int v = 0; v < V; v++) {
+		if constexpr (SHAPE::more)
+			all[v].sum *= all[v].fading(mine[v], all[v].largest, scale.exponent);
+		all[v].largest = mine[v];
+	}
+	if (held.count > 0)
+		held.each_kept(add);
+	held.template each_slot<put_back>(add);
+	if constexpr (SHAPE::more)
+		if (held.held < held.count)
+			held.read(held.last(), next);
+	panel_meet<SHAPE, 0>(all, [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
+		return softmax_merge(a, b, scale.exponent);
+	});
+#pragma unroll
+	for (int v = 0; v < V; v++)
+		rest[v] = LOG      ? softmax_log(all[v].sum)
+				  : halves ? -softmax_log(all[v].sum) * Compute(SOFTMAX_LOG2E)
+						   : softmax_inverse(all[v].sum);
+	const auto finish = [&](int i, const u32(&raw)[1][words]) {
+		Compute value[V];
+		element_unpack<T>(raw[0], value);
 #pragma unroll
 		for (int v = 0; v < V; v++) {
 			Compute &out = value[v];
-			if constexpr (put_back)
-				out *= rest[v];
-			else if constexpr (LOG)
-				out = fma(out * scale.before - largest[v], scale.after, -rest[v]);
+			const Compute apart = out * scale.before - all[v].largest;
+			if constexpr (LOG)
+				out = fma(apart, scale.after, -rest[v]);
+			else if constexpr (halves)
+				out = softmax_tiny<T> ? softmax_exp2(fma(apart, scale.exponent, rest[v]))
+									  : softmax_exp2_flush(fma(apart, scale.exponent, rest[v]));
 			else
-				out = softmax_exp2((out * scale.before - largest[v]) * scale.exponent) * rest[v];
+				out = softmax_exp2(apart * scale.exponent) * rest[v];
 		}
-		strided_store<SHAPE>(y, y_step, slots.column(i), value);
+		strided_store<SHAPE>(y, y_step, Held::column(i), value);
+	};
+	if constexpr (SHAPE::more)
+		held.template each_batch<true>(next, [&](int i, const typename Held::Batch &raw) {
+#pragma unroll
+			for (int b = Held::batch - 1; b >= 0; b--)
+				if (i + b < held.count)
+					finish(i + b, raw[b]);
+		});
+	if constexpr (put_back) {
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			rest[v] *= all[v].fading(all[v].largest, mine[v], scale.exponent);
+		const auto scaled = [&](int i, const u32(&raw)[1][words]) {
+			Compute value[V];
+			element_unpack<T>(raw[0], value);
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				value[v] *= rest[v];
+			strided_store<SHAPE>(y, y_step, Held::column(i), value);
+		};
+		if (held.count > 0)
+			held.each_kept(scaled);
+		held.template each_slot<false>(scaled);
+	} else {
+		if (held.count > 0)
+			held.each_kept(finish);
+		held.template each_slot<false>(finish);
 	}
 }
 
@@ -73,29 +162,53 @@ template <class SHAPE, bool LOG, typename T, typename Compute>
 DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&apart)[2], T *dx,
 										i64 dx_step, Compute scale, bool here, void *shared)
 {
-	constexpr int V = SHAPE::length, turn = SHAPE::turn;
-	PanelSlots<SHAPE, 2> slots(shared, here ? SHAPE::count() : 0);
-	Compute y[V], dy[V], sum[V] = {};
+	constexpr int V = SHAPE::length, words = SHAPE::words;
+	typedef PanelHeld<SHAPE, 2> Held;
+	Held held(shared, from, apart, here ? SHAPE::count() : 0);
+	typename Held::Batch next;
+	Compute sum[V] = {};
 
-	slots.fetch(from, apart);
-	slots.arrive();
-#pragma unroll(turn)
-	for (int i = 0; i < slots.count; i++) {
-		slots.take(i, 1, dy);
-		if constexpr (!LOG)
-			slots.take(i, 0, y);
+	const auto add = [&](int, const u32(&raw)[2][words]) {
 #pragma unroll
-		for (int v = 0; v < V; v++)
-			sum[v] += LOG ? dy[v] : dy[v] * y[v];
+		for (int v = 0; v < V; v++) {
+			const Compute dy = element_at<T, Compute>(raw[1], v);
+			sum[v] = LOG ? sum[v] + dy : fma(dy, element_at<T, Compute>(raw[0], v), sum[v]);
+		}
+	};
+	held.fetch();
+	if constexpr (SHAPE::more) {
+		held.read(held.held, next);
+		held.template each_batch<false>(next, [&](int i, const typename Held::Batch &raw) {
+#pragma unroll
+			for (int b = 0; b < Held::batch; b++)
+				if (i + b < held.count)
+					add(i + b, raw[b]);
+		});
 	}
+	if (held.count > 0)
+		held.each_kept(add);
+	held.arrive();
+	held.template each_slot<false>(add);
+	if constexpr (SHAPE::more)
+		if (held.held < held.count)
+			held.read(held.last(), next);
 	panel_meet<SHAPE, 0>(sum, [](Compute a, Compute b) { return a + b; });
-#pragma unroll(turn)
-	for (int i = 0; i < slots.count; i++) {
-		slots.take(i, 0, y);
-		slots.take(i, 1, dy);
+	const auto finish = [&](int i, const u32(&raw)[2][words]) {
+		Compute out[V];
 #pragma unroll
 		for (int v = 0; v < V; v++)
-			dy[v] = softmax_derivative<LOG>(y[v], dy[v], sum[v], scale);
-		strided_store<SHAPE>(dx, dx_step, slots.column(i), dy);
-	}
+			out[v] = softmax_derivative<LOG>(element_at<T, Compute>(raw[0], v),
+											 element_at<T, Compute>(raw[1], v), sum[v], scale);
+		strided_store<SHAPE>(dx, dx_step, Held::column(i), out);
+	};
+	if constexpr (SHAPE::more)
+		held.template each_batch<true>(next, [&](int i, const typename Held::Batch &raw) {
+#pragma unroll
+			for (int b = Held::batch - 1; b >= 0; b--)
+				if (i + b < held.count)
+					finish(i + b, raw[b]);
+		});
+	if (held.count > 0)
+		held.each_kept(finish);
+	held.template each_slot<false>(finish);
 }

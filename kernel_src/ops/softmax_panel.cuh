@@ -2,7 +2,7 @@
  * softmax_panel.cuh: softmax, its logarithm and their backward over a dimension that is not the
  * last, each element read once.  Parameters as in softmax_strided.cuh.
  *
- *   softmax_panel           a block holds each panel
+ *   softmax_panel           a block holds each panel, or as much of it as it can
  *   softmax_panel_cluster   a cluster of blocks holds each panel
  */
 #pragma once
@@ -27,9 +27,10 @@ DEVICE void softmax_panels(const T *x, T *y, Compute before, Compute exponent, C
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 X_SIDE, i64 Y_SIDE,
 		  class DIMS, class X, class Y, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads, 1) void softmax_panel(const T *x, T *y, Compute before,
-																   Compute exponent, Compute after,
-																   i64 tiles)
+__global__ __launch_bounds__(SHAPE::threads,
+							 SHAPE::blocks) void softmax_panel(const T *x, T *y, Compute before,
+															   Compute exponent, Compute after,
+															   i64 tiles)
 {
 	softmax_panels<SHAPE, LOG, LOOP, X_STEP, Y_STEP, X_SIDE, Y_SIDE, DIMS, X, Y, Index>(
 		x, y, before, exponent, after, tiles);
@@ -38,7 +39,7 @@ __global__ __launch_bounds__(SHAPE::threads, 1) void softmax_panel(const T *x, T
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 X_SIDE, i64 Y_SIDE,
 		  class DIMS, class X, class Y, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads, 1)
+__global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks)
 	CLUSTER_OF(SHAPE::cluster) void softmax_panel_cluster(const T *x, T *y, Compute before,
 														  Compute exponent, Compute after,
 														  i64 tiles)
@@ -68,9 +69,10 @@ DEVICE void softmax_backward_panels(const T *y, const T *dy, T *dx, Compute scal
 template <class SHAPE, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 Y_SIDE,
 		  i64 DY_SIDE, i64 DX_SIDE, class DIMS, class Y, class DY, class DX, typename Index,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads, 1) void softmax_backward_panel(const T *y, const T *dy,
-																			T *dx, Compute scale,
-																			i64 tiles)
+__global__ __launch_bounds__(SHAPE::threads,
+							 SHAPE::blocks) void softmax_backward_panel(const T *y, const T *dy,
+																		T *dx, Compute scale,
+																		i64 tiles)
 {
 	softmax_backward_panels<SHAPE, LOG, LOOP, Y_STEP, DY_STEP, DX_STEP, Y_SIDE, DY_SIDE, DX_SIDE,
 							DIMS, Y, DY, DX, Index>(y, dy, dx, scale, tiles);
@@ -79,7 +81,7 @@ __global__ __launch_bounds__(SHAPE::threads, 1) void softmax_backward_panel(cons
 template <class SHAPE, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 Y_SIDE,
 		  i64 DY_SIDE, i64 DX_SIDE, class DIMS, class Y, class DY, class DX, typename Index,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads, 1)
+__global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks)
 	CLUSTER_OF(SHAPE::cluster) void softmax_backward_panel_cluster(const T *y, const T *dy, T *dx,
 																   Compute scale, i64 tiles)
 {

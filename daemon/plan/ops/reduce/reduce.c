@@ -112,8 +112,7 @@ static void print_exact(const struct reduce_form *form, const struct reduce_shap
 		plan_print(id, ", %u, %u, %u, %s, %lld", shape->size, shape->side, shape->times,
 				   truth(form->skewed), (long long)form->columns);
 	else
-		plan_print(id, ", %u, %u, %u", shape->held < 4 ? 4 / shape->held : 1, shape->lanes,
-				   shape->split);
+		plan_print(id, ", %u, %u, %u", shape->unroll, shape->lanes, shape->split);
 	plan_print(id, ", %s", form->columns > INT32_MAX / 2 ? "i64" : "i32");
 	print_row(form, shape->side ? shape->vector : 1, id);
 	rows_print_sizes(id, kept);

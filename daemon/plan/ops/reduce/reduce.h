@@ -48,10 +48,11 @@ struct reduce_shape {
 	uint32_t vector, held;
 	uint32_t size, side, times; /* threads a row, rows of a block, and of a thread at once */
 	uint32_t lanes, split;
-	int64_t chunk; /* vectors, or columns, of a block; 0: all of a row */
+	uint32_t unroll; /* columns at a time of each value that a thread holds of a row */
+	int64_t chunk;   /* vectors, or columns, of a block; 0: all of a row */
 };
 
-#define REDUCE_SHAPES 8
+#define REDUCE_SHAPES 16
 
 /* Everything that is asked of a request; fills in all of out. */
 int reduce_check(const struct kernel_problem *problem, struct reduce_form *out,

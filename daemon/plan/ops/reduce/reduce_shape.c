@@ -186,6 +186,7 @@ static struct reduce_shape column_shape(const struct reduce_form *form, uint32_t
 	while (shape.held > 1 && leaves / shape.held < threads / lanes &&
 		   (form->open || form->columns > leaves))
 		shape.held /= 2;
+	shape.unroll = 4 / shape.held;
 	shape.split = leaves / shape.held;
 	shape.lanes = threads / shape.split;
 	chunk = (int64_t)leaves * LEAF_COLUMNS;
@@ -194,6 +195,29 @@ static struct reduce_shape column_shape(const struct reduce_form *form, uint32_t
 	shape.chunk = plan_divide_up(form->columns, COLUMNS_CHUNKS);
 	shape.chunk = shape.chunk > chunk ? plan_divide_up(shape.chunk, leaves) * leaves : chunk;
 	return shape;
+}
+
+/* Few values of a row, many columns of each at a time, and long chunks. */
+static void keep_unrolled(const struct reduce_form *form, const struct kernel_limits *limits,
+						  uint32_t most, struct reduce_shape *shapes, int *count)
+{
+	static const uint32_t ways[][5] = {
+		/* lanes, threads, held, unroll, chunk */
+		{32, 256, 1, 8, 512},  {32, 256, 1, 8, 1024}, {32, 256, 2, 4, 512},  {16, 256, 1, 8, 512},
+		{16, 256, 1, 8, 1024}, {16, 256, 1, 8, 0},    {8, 256, 1, 8, 0},     {8, 256, 1, 8, 1024},
+		{32, 128, 1, 8, 512},  {32, 256, 1, 4, 512},  {32, 256, 1, 16, 1024}};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		struct reduce_shape shape = {.vector = form->vector, .held = ways[i][2]};
+		shape.lanes = most < ways[i][0] ? most : ways[i][0];
+		shape.split = ways[i][1] / shape.lanes;
+		shape.unroll = ways[i][3];
+		shape.chunk = ways[i][4];
+		if (form->columns >= 2 * shape.chunk &&
+			form->columns >= shape.split * shape.held * shape.unroll &&
+			(!shape.chunk || plan_divide_up(form->columns, shape.chunk) <= COLUMNS_CHUNKS))
+			keep(shapes, count, shape, form, limits);
+	}
 }
 
 static int column_shapes(const struct reduce_form *form, const struct kernel_limits *limits,
@@ -209,6 +233,7 @@ static int column_shapes(const struct reduce_form *form, const struct kernel_lim
 	keep(shapes, &count, column_shape(form, lanes, 2, threads), form, limits);
 	if (threads > 128)
 		keep(shapes, &count, column_shape(form, lanes, 4, 128), form, limits);
+	keep_unrolled(form, limits, lanes, shapes, &count);
 	return count;
 }
 
@@ -253,7 +278,8 @@ void reduce_shape_name(const struct reduce_shape *shape, char name[KERNEL_CHOICE
 	if (shape->side)
 		plan_print(&text, "rows %ux%u r%u", shape->size, shape->held, shape->side * shape->times);
 	else
-		plan_print(&text, "columns %ux%ux%u", shape->lanes, shape->split, shape->held);
+		plan_print(&text, "columns %ux%ux%u u%u", shape->lanes, shape->split, shape->held,
+				   shape->unroll);
 	if (shape->chunk)
 		plan_print(&text, " c%lld", (long long)shape->chunk);
 }

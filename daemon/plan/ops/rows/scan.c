@@ -8,12 +8,13 @@
 
 #define INPUTS 3 /* a kernel has so many, and two outputs */
 #define OUTPUTS 2
-#define SHAPES_MOST 24
+#define SHAPES_MOST 32
 
 /* Threads share the work: (size) threads a row and (side) rows a block; or, of strided rows, (size)
  * threads share the columns of each of (side) vectors of rows. */
 struct shape {
 	uint32_t vector, held, size, side;
+	uint32_t early; /* reads the next step before it computes this one */
 };
 
 /* ---- Rows ---- */
@@ -118,7 +119,7 @@ static void scan_keep(struct shape *shapes, int *count, struct shape shape,
 static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 							 const struct kernel_limits *limits, struct shape *shapes, int *count)
 {
-	uint32_t most = form->heavy ? 2 : 4, threads = form->heavy ? 512 : 1024;
+	uint32_t most = form->heavy ? 2 : 4, threads = form->heavy || form->element == 2 ? 512 : 1024;
 	uint32_t usual = form->heavy ? 1 : vectors > 1024 || form->element == 2 ? 4 : 2;
 	struct shape best = {0};
 	int64_t least = INT64_MAX;
@@ -127,7 +128,7 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 		for (uint32_t held = 1; held <= most; held++) {
 			int64_t size = plan_divide_up(plan_divide_up(vectors, held), 32) * 32;
 			int64_t cost = size * held * (held == usual ? 7 : 8);
-			struct shape shape = {form->vector, held, (uint32_t)size, 1};
+			struct shape shape = {form->vector, held, (uint32_t)size, 1, 0};
 			if (size > threads || size > limits->max_threads)
 				continue;
 			if (turn > 0)
@@ -145,13 +146,16 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 static void scan_keep_steps(const struct scan_form *form, const struct kernel_limits *limits,
 							struct shape *shapes, int *count)
 {
-	static const uint32_t steps[][2] = {{512, 4},  {256, 4}, {128, 4},
-										{1024, 2}, {256, 2}, {512, 2}};
+	static const uint32_t steps[][3] = {{512, 4, 0}, {256, 4, 0}, {128, 4, 0}, {1024, 2, 0},
+										{256, 2, 0}, {512, 2, 0}, {256, 4, 1}, {128, 4, 1},
+										{512, 2, 1}, {512, 4, 1}, {256, 2, 1}, {1024, 1, 1}};
+	int64_t most = form->rows.columns / form->vector;
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 12; i++) {
 		uint32_t held = form->heavy && steps[i][1] > 2 ? 2 : steps[i][1];
-		if (!form->heavy || steps[i][0] <= 512)
-			scan_keep(shapes, count, (struct shape){form->vector, held, steps[i][0], 1}, limits);
+		if ((!form->heavy || steps[i][0] <= 512) && (!steps[i][2] || most > steps[i][0] * held))
+			scan_keep(shapes, count,
+					  (struct shape){form->vector, held, steps[i][0], 1, steps[i][2]}, limits);
 	}
 }
 
@@ -167,7 +171,7 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 
 	if (vectors <= 32 * most) {
 		struct shape shape = {form->vector, (uint32_t)plan_divide_up(vectors, 32),
-							  power_of_two(vectors, 32), 0};
+							  power_of_two(vectors, 32), 0, 0};
 		shape.side = 128 / shape.size;
 		scan_keep(shapes, &count, shape, limits);
 	}
@@ -178,40 +182,39 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 	/* Elements that move one by one are aligned anywhere. */
 	if (form->skewed)
 		for (uint32_t size = 128; size <= 256; size *= 2)
-			scan_keep(shapes, &count, (struct shape){1, form->heavy ? 2 : 4, size, 1}, limits);
+			scan_keep(shapes, &count, (struct shape){1, form->heavy ? 2 : 4, size, 1, 0}, limits);
 	/* Blocks of 32 threads run on any device. */
 	if (count == 0)
-		scan_keep(shapes, &count, (struct shape){form->vector, 2, 32, 1}, limits);
+		scan_keep(shapes, &count, (struct shape){form->vector, 2, 32, 1, 0}, limits);
 	return count;
 }
 
-/* Blocks are as wide as leaves enough of them for the device, or hold more columns where there are
- * not enough.  A batch does not count: it may be of any size. */
+/* A thread's columns of a step and the threads that share a row decide the order of merging: they
+ * follow from the columns.  A batch does not count: it may be of any size. */
 static int side_shapes(const struct scan_form *form, const struct kernel_limits *limits,
 					   struct shape shapes[SHAPES_MOST])
 {
-	static const uint32_t lanes[] = {32, 16, 8, 64};
-	const uint32_t helds[] = {form->heavy ? 2 : 4, form->heavy ? 2 : 8};
+	static const uint32_t ways[][4] = {{16, 16, 4, 1}, {64, 2, 8, 0}, {64, 4, 4, 0}, {32, 8, 8, 0},
+									   {8, 16, 4, 1},  {8, 32, 4, 1}, {16, 8, 4, 1}, {32, 8, 4, 1},
+									   {64, 4, 4, 1},  {32, 4, 4, 1}, {16, 8, 8, 1}, {8, 16, 8, 1},
+									   {8, 32, 8, 1},  {32, 8, 4, 0}, {16, 8, 8, 0}, {16, 16, 8, 0},
+									   {8, 16, 8, 0},  {8, 32, 8, 0}, {8, 16, 2, 1}, {8, 32, 2, 1},
+									   {16, 16, 2, 1}, {4, 32, 8, 1}, {4, 64, 4, 1}, {32, 4, 8, 1}};
 	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
-	int64_t enough = form->rows.rank > 1 ? 0 : 3 * (int64_t)limits->multiprocessors;
-	uint32_t begin = 0;
-	bool few;
 	int count = 0;
 
-	while (begin < 2 && inner / lanes[begin] < enough)
-		begin++;
-	few = inner / lanes[begin] < enough;
-	for (uint32_t i = 0; i < 16; i++) {
-		uint32_t side = lanes[i < 12 ? (begin + i / 4) % 3 : 3];
-		uint32_t threads = i % 4 < 2 ? 256 : 128, held = helds[(i % 2) ^ (few ? 1 : 0)];
-		struct shape shape = {form->vector, held, 1, power_of_two(inner, side)};
-		shape.size = power_of_two(plan_divide_up(form->rows.columns, held), threads / side);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		uint32_t held = form->heavy && ways[i][2] > 4 ? 4 : ways[i][2];
+		struct shape shape = {form->vector, held, 1, power_of_two(inner, ways[i][0]), ways[i][3]};
+		shape.size = power_of_two(plan_divide_up(form->rows.columns, held), ways[i][1]);
 		while (shape.size * shape.side < 128)
 			shape.side *= 2;
+		if (form->rows.columns <= shape.size * held)
+			shape.early = 0;
 		scan_keep(shapes, &count, shape, limits);
 	}
 	if (count == 0)
-		scan_keep(shapes, &count, (struct shape){form->vector, helds[0], 1, 32}, limits);
+		scan_keep(shapes, &count, (struct shape){form->vector, 4, 1, 32, 0}, limits);
 	return count;
 }
 
@@ -239,10 +242,10 @@ static struct shape generic_shape(const struct scan_form *form, const struct ker
 	while (threads > limits->max_threads)
 		threads /= 2;
 	if (form->strided)
-		return (struct shape){1, GENERIC_HELD, threads / 32, 32};
+		return (struct shape){1, GENERIC_HELD, threads / 32, 32, 0};
 	if (generic_short(form))
-		return (struct shape){1, GENERIC_HELD, 32, threads / 32};
-	return (struct shape){wide ? form->vector : 1, GENERIC_HELD, threads, 1};
+		return (struct shape){1, GENERIC_HELD, 32, threads / 32, 0};
+	return (struct shape){wide ? form->vector : 1, GENERIC_HELD, threads, 1, 0};
 }
 
 static bool is_skewed(const struct scan_form *form, const struct shape *shape)
@@ -253,11 +256,11 @@ static bool is_skewed(const struct scan_form *form, const struct shape *shape)
 static void name_shape(const struct scan_form *form, const struct shape *shape,
 					   char name[KERNEL_CHOICE_MAX])
 {
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u",
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u%s",
 			 form->strided            ? "columns"
 			 : is_skewed(form, shape) ? "skewed"
 									  : "rows",
-			 shape->side, shape->size, shape->held);
+			 shape->side, shape->size, shape->held, shape->early ? " early" : "");
 }
 
 int scan_choices(const struct scan_form *form, const struct kernel_limits *limits,
@@ -288,6 +291,8 @@ static void scan_print_kernel(const struct scan_form *form, const struct shape *
 	else
 		plan_print(id, ", %u, %u, %s", shape->size, shape->side,
 				   is_skewed(form, shape) ? "true" : "false");
+	if (!generic)
+		plan_print(id, ", %s", shape->early ? "true" : "false");
 	plan_print(id, ", %s", form->reverse ? "true" : "false");
 	if (!generic) {
 		plan_print(id, ", %s, %lld", form->exclusive ? "true" : "false", (long long)rows->columns);

@@ -35,6 +35,8 @@ struct softmax_tile {
 	uint32_t lanes, split; /* threads along the rows, and of a block that share a row's columns */
 	uint32_t tiles;        /* of a block */
 	uint32_t cluster;      /* blocks that share a panel's columns; 0: it is no panel */
+	uint32_t kept, slots;  /* of the columns of a panel's thread, in registers and shared memory */
+	uint32_t blocks;       /* of a panel, on a multiprocessor */
 	bool twice;            /* rows are read twice */
 };
 
@@ -49,9 +51,11 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 					struct softmax_tile *out, int most, int *count);
 /* Dynamic shared memory of a panel. */
 uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
-/* "strided 16x8x4 t1", "strided-twice 16x16x4 t1", "panel 4x64x16", "panel-cluster2 4x128x16" */
+/* "strided 16x8x4 t1", "strided-twice 16x16x4 t1", "panel 8x32x32 b1", "panel 8x32x32 k16 b2",
+ * "panel-cluster2 8x32x64 k16 s36 b1" */
 void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX]);
-/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>", "PanelShape<f16, 1000, 8, 4, 64, 1, 4096>" */
+/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>", "PanelShape<f16, 1000, 8, 8, 32, 1, 16, 16, 2,
+ * 4096>" */
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile);
 /* ", steps, distances of rows side by side, List<sizes>, List<strides>, u32": of all operands. */

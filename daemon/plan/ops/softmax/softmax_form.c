@@ -10,6 +10,7 @@
 /* 32-bit words of a row in the registers of a thread at most: halves are there as floats too. */
 #define SOFTMAX_REGISTERS 40
 #define SOFTMAX_REGISTERS_HALVES 60
+#define SECTOR 32 /* bytes that memory moves at once */
 
 void softmax_form(const struct kernel_problem *problem, const int *index, int count, int axis,
 				  struct softmax_form *form)
@@ -60,7 +61,10 @@ int softmax_ways(const struct softmax_form *form, const struct kernel_limits *li
 		out[count].tile = tiles[count];
 		softmax_tile_name(&tiles[count], out[count].name);
 	}
-	found = softmax_shapes(form, limits, shapes);
+	/* A row's elements alone are too little of a sector, but for a few rows side by side. */
+	found = count > 1 && form->rows.size[form->rows.rank - 1] * form->need.element >= SECTOR
+				? 0
+				: softmax_shapes(form, limits, shapes);
 	for (int i = 0; i < found && count < SOFTMAX_MAX_WAYS; i++, count++) {
 		out[count].row = shapes[i];
 		rows_shape_name(&shapes[i], out[count].name);

@@ -11,14 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PANEL_BYTES 64u /* of one column of a panel, at least: less is slow to read */
-#define PANEL_BYTES_MOST 256u
-#define PANEL_COLUMNS 16u /* that a thread has of a row, at most */
-#define PANEL_CLUSTER 8u  /* blocks at most */
+#define PANEL_BYTES 128u    /* of one column of a panel, wanted */
+#define PANEL_CLUSTER 4u    /* blocks at most */
+#define PANEL_HELD 128u     /* columns of a thread, at most */
+#define REGISTERS 65536u    /* of a multiprocessor */
+#define REGISTERS_MOST 255u /* of a thread */
+#define RESERVED 1024u      /* bytes of shared memory that each block takes besides */
 
 uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softmax_tile *tile)
 {
-	return (uint64_t)tile->held * tile->split * tile->lanes * tile->vector * form->need.element *
+	return (uint64_t)tile->slots * tile->split * tile->lanes * tile->vector * form->need.element *
 		   form->need.streams;
 }
 
@@ -26,10 +28,10 @@ uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softm
  * without request. */
 static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax_tile *tile)
 {
-	uint32_t number = form->dtype == KILN_F64 ? 8 : 4, turns = form->need.streams > 1 ? 1 : 2;
+	uint32_t number = form->dtype == KILN_F64 ? 8 : 4, values = form->need.streams > 1 ? 1 : 2;
 	uint32_t warps = tile->lanes * tile->split / 32;
 
-	return (uint64_t)turns * (warps + tile->cluster) * tile->lanes * tile->vector * number;
+	return (uint64_t)values * (warps + tile->cluster) * tile->lanes * tile->vector * number;
 }
 
 static bool clusters_possible(const struct softmax_form *form, const struct kernel_limits *limits)
@@ -38,16 +40,23 @@ static bool clusters_possible(const struct softmax_form *form, const struct kern
 		   (uint64_t)form->rows.rows <= limits->grid_x / PANEL_CLUSTER;
 }
 
+/* What a thread keeps in registers beside its columns. */
+static uint32_t registers_beside(const struct softmax_form *form)
+{
+	return form->dtype == KILN_F64 ? 88 : form->need.element == 2 ? 72 : 56;
+}
+
 /*
  * A panel whose columns have `bytes` bytes, or fewer where there are no more rows, shared by
- * cluster * split threads a row.
+ * cluster * split threads a row, for `blocks` of a multiprocessor.  Registers hold what
+ * shared memory has no room for; few: no more than that.
  */
 static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
-						uint32_t cluster, uint32_t split, uint32_t bytes, struct softmax_tile *out,
-						int most, int *count)
+						uint32_t cluster, uint32_t split, uint32_t bytes, uint32_t blocks, bool few,
+						struct softmax_tile *out, int most, int *count)
 {
-	uint32_t element = form->need.element, parts = cluster * split;
-	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1];
+	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
+	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
 	struct softmax_tile tile;
 
 	memset(&tile, 0, sizeof(tile));
@@ -55,13 +64,33 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	tile.lanes = tile.tiles = 1;
 	tile.split = split;
 	tile.cluster = cluster;
+	tile.blocks = blocks;
 	tile.held = (uint32_t)plan_divide_up((uint64_t)form->rows.columns, parts);
 	while (tile.lanes < 32 && tile.lanes * 2 * split <= limits->max_threads &&
 		   tile.lanes * 2 * tile.vector * element <= bytes && tile.lanes * tile.vector < inner)
 		tile.lanes *= 2;
-	if (split > limits->max_threads || tile.lanes * split % 32 || *count == most ||
-		tile.held > 4 * PANEL_COLUMNS || meet_bytes(form, &tile) > limits->shared_default ||
-		softmax_panel_bytes(form, &tile) + meet_bytes(form, &tile) > limits->shared_optin)
+	threads = tile.lanes * split;
+	each = tile.vector * element * form->need.streams;
+	if (threads > limits->max_threads || threads % 32 || *count == most || tile.held > PANEL_HELD)
+		return;
+	room = (limits->shared_optin + RESERVED) / blocks;
+	if (meet_bytes(form, &tile) > limits->shared_default ||
+		room < meet_bytes(form, &tile) + RESERVED + (uint64_t)threads * each)
+		return;
+	all = (uint32_t)((room - meet_bytes(form, &tile) - RESERVED) / (threads * each));
+	if (all < tile.held) {
+		uint32_t registers = REGISTERS / (threads * blocks), full, needed;
+		registers = registers < REGISTERS_MOST ? registers : REGISTERS_MOST;
+		registers -= registers > registers_beside(form) ? registers_beside(form) : registers;
+		full = (uint32_t)(form->rows.columns / parts);
+		tile.kept = registers / ((each + 3) / 4);
+		tile.kept = tile.kept < full ? tile.kept : full;
+		needed = (tile.held - all + 3) / 4 * 4;
+		tile.kept = few && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
+	}
+	tile.slots = tile.held - tile.kept < all ? tile.held - tile.kept : all;
+	/* Of what is read twice, the cache has to hold most. */
+	if ((tile.kept + tile.slots) * 5 < tile.held * 3)
 		return;
 	for (int i = 0; i < *count; i++)
 		if (memcmp(&out[i], &tile, sizeof(tile)) == 0)
@@ -69,42 +98,25 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
-/* Do `columns` columns of so many bytes leave room to what else a block needs? */
-static bool fits(const struct softmax_form *form, uint64_t columns, uint32_t bytes, uint64_t room)
-{
-	return columns * bytes * form->need.streams <= room;
-}
-
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
-	/* Halves take more instructions a byte: while one block computes, two others move theirs. */
-	bool narrow = form->need.element == 2 && form->need.streams == 1;
-	uint64_t columns = (uint64_t)form->rows.columns, held;
-	uint64_t room = limits->shared_optin - limits->shared_optin / 16;
-	uint64_t wanted = narrow ? limits->shared_optin / 16 * 5 : limits->shared_optin / 5 * 3;
-	uint32_t cluster = 1, split = 32, bytes = PANEL_BYTES;
+	static const struct {
+		uint32_t bytes, split, blocks;
+		bool few;
+	} tries[] = {{128, 32, 2, false}, {128, 32, 1, true}, {128, 32, 2, true},  {128, 64, 2, false},
+				 {128, 64, 1, true},  {128, 64, 2, true}, {64, 32, 2, false},  {64, 64, 2, false},
+				 {64, 32, 1, false},  {64, 32, 4, false}, {256, 32, 1, false}, {128, 16, 2, false},
+				 {128, 16, 1, false}};
+	uint64_t bytes = (uint64_t)form->rows.columns * PANEL_BYTES * form->need.streams;
+	uint32_t clusters = 1;
 
-	if (columns < 64)
+	if (form->rows.columns < 64)
 		return;
-	while (cluster < PANEL_CLUSTER && clusters_possible(form, limits) &&
-		   !fits(form, plan_divide_up(columns, cluster), bytes, narrow ? wanted : room))
-		cluster *= 2;
-	if (!fits(form, plan_divide_up(columns, cluster), bytes, room))
-		return;
-	while (split < 256 && plan_divide_up(columns, (uint64_t)cluster * split) > PANEL_COLUMNS)
-		split *= 2;
-	held = (uint64_t)plan_divide_up(columns, (uint64_t)cluster * split) * split;
-	while (bytes < PANEL_BYTES_MOST && fits(form, held, 2 * bytes, wanted))
-		bytes *= 2;
-	offer_panel(form, limits, cluster, split, bytes, out, most, count);
-	for (uint32_t wide = 2 * bytes; wide >= bytes / 2; wide /= 2) {
-		offer_panel(form, limits, cluster, split, wide, out, most, count);
-		offer_panel(form, limits, cluster, 2 * split, wide, out, most, count);
-		offer_panel(form, limits, cluster, split / 2, wide, out, most, count);
-		if (cluster < PANEL_CLUSTER && columns >= 512 && clusters_possible(form, limits))
-			offer_panel(form, limits, 2 * cluster, split, 2 * wide, out, most, count);
-		if (cluster > 1)
-			offer_panel(form, limits, cluster / 2, split, wide, out, most, count);
-	}
+	if (clusters_possible(form, limits) && bytes > limits->shared_optin)
+		clusters = PANEL_CLUSTER;
+	for (uint32_t cluster = 1; cluster <= clusters; cluster *= 2)
+		for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++)
+			offer_panel(form, limits, cluster, tries[i].split, tries[i].bytes, tries[i].blocks,
+						tries[i].few, out, most, count);
 }

@@ -116,8 +116,8 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	static const struct {
 		uint32_t wider, narrower; /* lanes, times and through */
 		uint32_t more, fewer;     /* parts */
-	} tries[] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 2, 1},
-				 {1, 2, 2, 1}, {2, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}, {1, 4, 4, 1}};
+	} tries[] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 1, 1, 1},
+				 {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}};
 	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
 	uint32_t vector = softmax_tile_vector(form), split, lanes;
 	int count = 0, panels;
@@ -148,14 +148,20 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 {
 	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
 
-	if (tile->cluster > 1)
-		plan_print(&text, "panel-cluster%u %ux%ux%u", tile->cluster, tile->lanes, tile->split,
-				   tile->held);
-	else if (tile->cluster)
-		plan_print(&text, "panel %ux%ux%u", tile->lanes, tile->split, tile->held);
-	else
+	if (tile->cluster) {
+		plan_print(&text, "panel");
+		if (tile->cluster > 1)
+			plan_print(&text, "-cluster%u", tile->cluster);
+		plan_print(&text, " %ux%ux%u", tile->lanes, tile->split, tile->held);
+		if (tile->kept)
+			plan_print(&text, " k%u", tile->kept);
+		if (tile->kept + tile->slots < tile->held)
+			plan_print(&text, " s%u", tile->slots);
+		plan_print(&text, " b%u", tile->blocks);
+	} else {
 		plan_print(&text, "%s %ux%ux%u t%u", tile->twice ? "strided-twice" : "strided", tile->lanes,
 				   tile->split, tile->held, tile->tiles);
+	}
 }
 
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
@@ -164,7 +170,8 @@ void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 	plan_print(text, "%sShape<%s, %lld, %u, ", tile->cluster ? "Panel" : "Strided",
 			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector);
 	if (tile->cluster)
-		plan_print(text, "%u, %u, %u", tile->lanes, tile->split, tile->cluster);
+		plan_print(text, "%u, %u, %u, %u, %u, %u", tile->lanes, tile->split, tile->cluster,
+				   tile->kept, tile->slots, tile->blocks);
 	else
 		plan_print(text, "%u, %u, %u, %u", tile->held, tile->lanes, tile->split, tile->tiles);
 	plan_print(text, ", %lld>", (long long)inner_of(form));
