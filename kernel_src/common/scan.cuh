@@ -322,7 +322,10 @@ DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64
 	const i64 at = begin + (REVERSE ? columns - V - position : position);
 	const bool whole = !SKEW || (position >= 0 && position + V <= columns);
 
-	scan_write(out, to, at, here && whole);
+	if constexpr (scan_has<typename S::Z>)
+		scan_write(out, to, at, here && whole);
+	else if (here && whole)
+		scan_store(static_cast<typename S::Y *>(to.y) + at, out.y);
 	if (whole || !here)
 		return;
 #pragma unroll
@@ -377,7 +380,7 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 		const auto read = [&](i64 step, ScanHeld<S, V>(&into)[HELD]) {
 #pragma unroll
 			for (int h = 0; h < HELD; h++) {
-				const i64 position = step + ((warp * HELD + h) * WIDTH + lane) * V;
+				const i64 position = step + (warp * HELD * WIDTH + lane) * V + h * WIDTH * V;
 				if (here && position < columns)
 					scan_read_row<S, SKEW, REVERSE>(into[h], operands, row, steps, columns,
 													position, exclusive);

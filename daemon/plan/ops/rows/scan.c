@@ -120,7 +120,8 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 							 const struct kernel_limits *limits, struct shape *shapes, int *count)
 {
 	uint32_t most = form->heavy ? 2 : 4, threads = form->heavy || form->element == 2 ? 512 : 1024;
-	uint32_t usual = form->heavy ? 1 : vectors > 1024 || form->element == 2 ? 4 : 2;
+	bool one = form->heavy || (form->skewed && form->element == 4);
+	uint32_t usual = one ? 1 : vectors > 1024 || form->element == 2 ? 4 : 2;
 	struct shape best = {0};
 	int64_t least = INT64_MAX;
 
@@ -179,6 +180,10 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 		scan_keep_blocks(form, vectors, limits, shapes, &count);
 		scan_keep_steps(form, limits, shapes, &count);
 	}
+	if (vectors > 160 && vectors <= 288 && form->element == 4 && !form->heavy)
+		scan_keep(shapes, &count,
+				  (struct shape){form->vector, (uint32_t)plan_divide_up(vectors, 32), 32, 4, 0},
+				  limits);
 	/* Elements that move one by one are aligned anywhere. */
 	if (form->skewed)
 		for (uint32_t size = 128; size <= 256; size *= 2)
