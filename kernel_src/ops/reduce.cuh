@@ -96,6 +96,7 @@ template <int SIZE, class Value>
 DEVICE bool reduce_last(Value &value, u8 *scratch, i64 rows, i64 row, u32 chunk, u32 chunks)
 {
 	typedef Group<SIZE, 1, 1> Whole;
+	constexpr u32 once = sizeof(Value) <= 8 ? 16 : 4; /* loads under way */
 	Value *const parts = reduce_parts<Value>(scratch, rows) + row * chunks;
 	int last = 0;
 
@@ -106,9 +107,16 @@ DEVICE bool reduce_last(Value &value, u8 *scratch, i64 rows, i64 row, u32 chunk,
 	if (!__syncthreads_or(last))
 		return false;
 	value = Value::none();
-#pragma unroll 4
-	for (u32 i = threadIdx.x; i < chunks; i += SIZE)
-		value.merge(parts[i]);
+#pragma unroll 1
+	for (u32 first = threadIdx.x; first < chunks; first += once * SIZE) {
+		Value some[once];
+#pragma unroll
+		for (u32 u = 0; u < once; u++)
+			some[u] = first + u * SIZE < chunks ? parts[first + u * SIZE] : Value::none();
+#pragma unroll
+		for (u32 u = 0; u < once; u++)
+			value.merge(some[u]);
+	}
 	value = Whole::template reduce<1>(value);
 	return true;
 }

@@ -12,7 +12,7 @@
 
 #define LONG_VECTORS 6144    /* rows of more are cut */
 #define CHUNK_BYTES 65536    /* of a row */
-#define CHUNKS_MOST 4096     /* of a row */
+#define CHUNKS_MOST 8192     /* of a row */
 #define COLUMNS_THREADS 256u /* of a block */
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
