@@ -164,6 +164,11 @@ DEVICE void element_pack(const Compute (&in)[N], u32 *words)
 	} else {
 #pragma unroll
 		for (int i = 0; i < N; i += 4) {
+			if constexpr (N % 4 == 0) {
+				words[i / 4] = float8_quad<T>(element_near(in[i]), element_near(in[i + 1]),
+											  element_near(in[i + 2]), element_near(in[i + 3]));
+				continue;
+			}
 			words[i / 4] = 0;
 #pragma unroll
 			for (int j = i; j < i + 4 && j < N; j += 2)

@@ -57,16 +57,14 @@ struct float8<sat<T>> : float8<T> {
 
 #if FLOAT8_INSTRUCTIONS
 
-/* The instruction saturates. */
+/* The instruction saturates, and makes 0x7f of a NaN. */
 template <typename T>
 DEVICE u32 float8_right(float value, u32 code)
 {
 	const u32 rest = __float_as_uint(value) & 0x7fffffffu;
 
-	if (!float8<T>::saturates && rest >= float8<T>::over)
-		code = float8<T>::beyond == 0x7f ? 0x7f : code + 1;
-	if ((float8<T>::saturates || float8<T>::beyond != 0x7f) && rest > 0x7f800000u)
-		code = 0x7f;
+	if (rest >= float8<T>::over)
+		code = float8<T>::beyond == 0x7f || rest > 0x7f800000u ? 0x7f : code + 1;
 	return code;
 }
 
@@ -80,7 +78,10 @@ DEVICE u32 float8_pair(float low, float high)
 		asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
 	else
 		asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
-	return float8_right<T>(low, pair & 0xff) | float8_right<T>(high, pair >> 8) << 8;
+	if constexpr (float8<T>::saturates)
+		return pair;
+	else
+		return float8_right<T>(low, pair & 0xff) | float8_right<T>(high, pair >> 8) << 8;
 }
 
 #else
@@ -113,6 +114,13 @@ DEVICE u32 float8_pair(float low, float high)
 }
 
 #endif
+
+/* Four of them. */
+template <typename T>
+DEVICE u32 float8_quad(float a, float b, float c, float d)
+{
+	return float8_pair<T>(a, b) | float8_pair<T>(c, d) << 16;
+}
 
 /* ---- Out of 8 bits ---- */
 

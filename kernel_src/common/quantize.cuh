@@ -28,6 +28,24 @@ DEVICE u32 float8_pair<i8>(float low, float high)
 	return quantize_integer(low) | quantize_integer(high) << 8;
 }
 
+#if !KILN_CPU
+/* Two numbers below the 16 bits of others, which move up. */
+DEVICE u32 quantize_below(float low, float high, u32 others)
+{
+	int a, b;
+	u32 out;
+	asm("cvt.rni.s32.f32 %0, %1;" : "=r"(a) : "f"(low));
+	asm("cvt.rni.s32.f32 %0, %1;" : "=r"(b) : "f"(high));
+	asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(b), "r"(a), "r"(others));
+	return out;
+}
+template <>
+DEVICE u32 float8_quad<i8>(float a, float b, float c, float d)
+{
+	return quantize_below(a, b, quantize_below(c, d, 0));
+}
+#endif
+
 template <>
 DEVICE float float8_at<i8>(const u32 *words, int i)
 {
@@ -54,12 +72,15 @@ struct QuantizeMost {
 	}
 };
 
+/* 1 / the largest number of the type, toward zero, and what is missing; the least scale. */
 struct QuantizeLimits {
-	float largest, least;
+	float share, more, least;
 
+	/* most / the largest number, rounded once: a divisor of 7 bits leaves no quotient so near to
+	 * the middle of two numbers that what `more` is off by would count. */
 	DEVICE float scale(const QuantizeMost &all) const
 	{
-		return fmaxf(all.most / largest, least);
+		return fmaxf(fmaf(all.most, share, all.most * more), least);
 	}
 };
 
@@ -73,20 +94,96 @@ DEVICE void quantize_take(const ROW &row, Number n, const Compute (&values)[ROW:
 			mine.take(values[j]);
 }
 
+/* Scales that are divided by as they are; others go with x by a power of two before. */
+DEVICE bool quantize_usual(float size)
+{
+	return size >= 0x1p-80f && size <= 0x1p80f;
+}
+DEVICE float quantize_power(float size)
+{
+	return quantize_usual(size) ? 1.0f : size > 1 ? 0x1p-60f : 0x1p100f;
+}
+
+/* 1 / x but for one unit of the last place. */
+DEVICE float quantize_inverse(float x)
+{
+#if KILN_CPU
+	return 1 / x;
+#else
+	float out;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+	return out;
+#endif
+}
+
 /*
- * x / scale, rounded as a division is: the product with the inverse is mended by what it leaves
- * (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
- * Scales whose inverse is less accurate than others go with x by a power of two before.  0, an
- * infinity and NaN are multiplied by their inverse.
+ * x / scale of numbers x of up to 11 bits, those of f16 and bf16, or such as are themselves off by
+ * a rounding.  1 / scale is high + low, which is too large by less than 2^-44 of it, and x * high +
+ * x * low is rounded once.
+ *
+ * What is stored is as if the quotient were rounded to an f32 first.  It could differ where a
+ * border of that rounding and one of the 8 bits meet, at B * 2^n +- 1 with B of j bits, n = 25 - j:
+ * were x / scale so near to it, X * 2^k = S * (B * 2^n +- 1) + d with |d| < 64, S the scale's 24
+ * bits.  Then S = h * 2^n + e with |e| < 64 and h < 2^(j - 1), and B * e = +-h as X has no more
+ * than 11 bits; but B > h, and e = 0 leaves h = 0.  B = 1 leaves S = 2^24 - 1, whose quotients lie
+ * above the border, and what is too large stays there.
+ *
+ * high is no larger than 1 / scale and low above 0, both with its sign: so zeros keep their signs,
+ * and an infinity, or a quotient that is too large for an f32, becomes an infinity.
  */
+template <typename T>
 struct QuantizeScale {
+	float power, high, low;
+
+	DEVICE explicit QuantizeScale(float scale)
+	{
+		const float size = fabsf(scale);
+		power = quantize_power(size);
+		const float divisor = scale * power;
+		const float inverse = quantize_inverse(divisor);
+		float rest = fmaf(-inverse, divisor, 1.0f);
+		high = inverse;
+		if (rest < 0) {
+			high = __uint_as_float(__float_as_uint(inverse) - 1);
+			rest = fmaf(-high, divisor, 1.0f);
+		}
+		rest += 0x1p-60f;
+		low = rest * high;
+		low = fmaf(low, 0x1p-22f, low);
+		if (!(size > 0 && size < __uint_as_float(0x7f800000)))
+			high = low = inverse;
+	}
+	template <int V>
+	DEVICE void divide(float (&values)[V]) const
+	{
+		if (__builtin_expect(power != 1, 0)) {
+#if !KILN_CPU
+			asm volatile("nanosleep.u32 0;"); /* or all products would be made, under a predicate */
+#endif
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				values[j] *= power;
+		}
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			values[j] = fmaf(values[j], high, values[j] * low);
+	}
+};
+
+/*
+ * Of any f32: the product with the inverse is mended by what it leaves (Markstein, "Computation of
+ * elementary functions on the IBM RISC System/6000 processor", 1990).  0, an infinity and NaN are
+ * multiplied by their inverse.
+ */
+template <>
+struct QuantizeScale<f32> {
 	float power, divisor, inverse, end;
 
 	DEVICE explicit QuantizeScale(float scale)
 	{
 		const float size = fabsf(scale);
 
-		power = size > 0x1p80f ? 0x1p-60f : size < 0x1p-80f ? 0x1p100f : 1;
+		power = quantize_power(size);
 		divisor = scale * power;
 		inverse = 1 / divisor;
 		end = size > 0 && size < __uint_as_float(0x7f800000) ? 0x1p20f : 0; /* of what is mended */

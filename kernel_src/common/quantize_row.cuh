@@ -2,8 +2,8 @@
  * quantize_row.cuh: a row of numbers that are divided by a scale and stored in 8 bits.  The scale
  * is given, or the row's own, or each group of elements that lie side by side has its own.
  *
- * each(body) calls body(n, v) for every vector of the row that the thread has, n a Number.  All
- * threads of a block come.
+ * source.each(body) calls body(n, v) for every vector of the row that the thread has, n a Number.
+ * All threads of a block come.
  */
 #pragma once
 #include "common/quantize.cuh"
@@ -23,8 +23,8 @@ struct QuantizeRow {
 };
 
 /* One scale for all of the row; reduce(most) merges those of its threads. */
-template <typename Number, class ROW, typename OUT, class EACH, class REDUCE>
-DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const EACH &each,
+template <typename Number, class ROW, typename OUT, class SOURCE, class REDUCE>
+DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const SOURCE &source,
 						 const REDUCE &reduce)
 {
 	constexpr int V = ROW::length;
@@ -34,59 +34,55 @@ DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const EACH 
 		found = *to.given;
 	} else {
 		QuantizeMost most = QuantizeMost::none();
-		each([&](Number n, float(&v)[V]) { quantize_take(row, n, v, most); });
+		source.each([&](Number n, float(&v)[V]) { quantize_take(row, n, v, most); });
 		found = to.limits.scale(reduce(most));
 	}
 	if (!to.here)
 		return;
-	const QuantizeScale scale(found);
+	const QuantizeScale<typename ROW::Element> scale(found);
 	if (to.scales && to.lead)
 		*to.scales = found;
-	each([&](Number n, float(&v)[V]) {
+	source.each([&](Number n, float(&v)[V]) {
 		scale.divide(v);
 		row_store(row, n, to.y, v);
 	});
 }
 
-/* The largest of lanes that share their upper bits; no others need come. */
+/* The largest of lanes that share their upper bits; all of a warp come. */
 template <int LANES>
 DEVICE QuantizeMost quantize_lanes(QuantizeMost mine)
 {
-	const u32 all = LANES == 32 ? 0xffffffffu : (1u << LANES % 32) - 1;
-	const u32 mask = all << (threadIdx.x % 32 / LANES * LANES);
-
 #pragma unroll
-	for (int lanes = LANES / 2; lanes > 0; lanes /= 2) {
-		float other;
-#if KILN_CPU
-		other = __shfl_xor_sync(mask, mine.most, lanes);
-#else
-		asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, %3;"
-					 : "=f"(other)
-					 : "f"(mine.most), "r"(lanes), "r"(mask));
-#endif
-		mine.merge({other});
-	}
+	for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
+		mine.merge({group_from(mine.most, lanes)});
 	return mine;
 }
 
-/* A scale for each GROUP elements, which neighbouring lanes have in one vector each. */
-template <typename Number, i64 GROUP, class ROW, typename OUT, class EACH>
-DEVICE void quantize_row_groups(const ROW &row, const QuantizeRow<OUT> &to, const EACH &each)
+/* A scale for each GROUP elements, which neighbouring lanes have in one vector each.
+ * source.get(n, v) gets vector n, or anything where the row has none. */
+template <i64 GROUP, class ROW, typename OUT, class SOURCE>
+DEVICE void quantize_row_groups(const ROW &row, const QuantizeRow<OUT> &to, const SOURCE &source)
 {
 	constexpr int V = ROW::length, lanes = static_cast<int>(GROUP / V);
 	static_assert(!ROW::skewed && GROUP % V == 0 && (lanes & (lanes - 1)) == 0 && lanes <= 32,
 				  "lanes share a group");
 
-	each([&](Number n, float(&v)[V]) {
+	float found[ROW::held];
+#pragma unroll
+	for (int n = 0; n < ROW::held; n++) {
 		QuantizeMost most = QuantizeMost::none();
-		quantize_take(row, n, v, most);
-		const float found = to.limits.scale(quantize_lanes<lanes>(most));
-		if (!to.here)
-			return;
+		float v[V];
+		source.get(n, v);
+		if (row.has(n))
+			quantize_take(row, n, v, most);
+		found[n] = to.limits.scale(quantize_lanes<lanes>(most));
+	}
+	if (!to.here)
+		return;
+	source.each([&](int n, float(&v)[V]) {
 		if (to.scales && threadIdx.x % lanes == 0)
-			to.scales[static_cast<i64>(row.column(n)) / GROUP * to.apart] = found;
-		QuantizeScale(found).divide(v);
+			to.scales[static_cast<i64>(row.column(n)) / GROUP * to.apart] = found[n];
+		QuantizeScale<typename ROW::Element>(found[n]).divide(v);
 		row_store(row, n, to.y, v);
 	});
 }
@@ -113,7 +109,7 @@ DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 gr
 		const float found = to.limits.scale(team.reduce(most));
 		if (!to.here || start >= columns)
 			continue;
-		const QuantizeScale scale(found);
+		const QuantizeScale<f32> scale(found);
 		if (to.scales && lane == 0)
 			to.scales[number * to.apart] = found;
 #pragma unroll 1
@@ -125,7 +121,7 @@ DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 gr
 	}
 }
 
-/* each(body) of a row that is read again each time: make(values, v) makes its vectors of those of
+/* Goes over a row that is read again each time: make(values, v) makes its vectors of those of
  * STREAMS tensors. */
 template <class ROW, int STREAMS, class MAKE, typename Body>
 DEVICE void quantize_read(const ROW &row, typename ROW::Column steps,

@@ -1,7 +1,7 @@
 /*
- * vec.cuh: moving 1, 2, 4, 8 or 16 bytes at once between memory and 32-bit registers.  A value of
- * less than 4 bytes lies in the low end of one word, zeros above.  Addresses are aligned to the
- * width: the planner has seen to it.
+ * vec.cuh: moving 1, 2, 4, 8 or 16 bytes at once between memory and 32-bit registers, or 32 as two
+ * of 16.  A value of less than 4 bytes lies in the low end of one word, zeros above.  Addresses are
+ * aligned to the width: the planner has seen to it.
  */
 #pragma once
 #include "common/types.cuh"
@@ -20,8 +20,11 @@ constexpr int vec_words = BYTES < 4 ? 1 : BYTES / 4;
 template <int BYTES>
 DEVICE void vec_load(const void *from, u32 *words)
 {
-	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
-	if constexpr (BYTES == 1) {
+	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES % 16 == 0, "width");
+	if constexpr (BYTES > 16) {
+		vec_load<16>(from, words);
+		vec_load<BYTES - 16>(static_cast<const u8 *>(from) + 16, words + 4);
+	} else if constexpr (BYTES == 1) {
 		words[0] = *static_cast<const u8 *>(from);
 	} else if constexpr (BYTES == 2) {
 		words[0] = *static_cast<const u16 *>(from);
@@ -43,8 +46,11 @@ DEVICE void vec_load(const void *from, u32 *words)
 template <int BYTES>
 DEVICE void vec_store(void *to, const u32 *words)
 {
-	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
-	if constexpr (BYTES == 1)
+	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES % 16 == 0, "width");
+	if constexpr (BYTES > 16) {
+		vec_store<16>(to, words);
+		vec_store<BYTES - 16>(static_cast<u8 *>(to) + 16, words + 4);
+	} else if constexpr (BYTES == 1)
 		*static_cast<u8 *>(to) = static_cast<u8>(words[0]);
 	else if constexpr (BYTES == 2)
 		*static_cast<u16 *>(to) = static_cast<u16>(words[0]);

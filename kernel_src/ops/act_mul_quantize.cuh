@@ -2,6 +2,7 @@
  * act_mul_quantize.cuh: rows of v = act(x) * other, divided by a scale and stored in 8 bits.  The
  * scale is given, or the row's own, or each group of GROUP columns has its own.
  *
+ *   act_mul_quantize_flat      a vector a thread, where no scale is that of a row
  *   act_mul_quantize           a group of threads holds each row of v
  *   act_mul_quantize_stream    a block reads each row again whenever it needs it
  *   act_mul_quantize_generic   does so for sizes, strides and an activation that are known at the
@@ -16,9 +17,9 @@
 #include "common/space.cuh"
 
 /* Without other x has both: rows of other begin `half` elements behind those of x. */
-#define ACT_QUANTIZE_OPERANDS(T, OUT)                                                     \
-	const T *x, const T *other, const float *given, OUT *y, float *scales, float largest, \
-		float least, i64 scale_row, i64 scale_step, i64 rows, i64 half
+#define ACT_QUANTIZE_OPERANDS(T, OUT)                                                   \
+	const T *x, const T *other, const float *given, OUT *y, float *scales, float share, \
+		float more, float least, i64 scale_row, i64 scale_step, i64 rows, i64 half
 
 /* Where a row begins. */
 #define ACT_QUANTIZE_INPUTS(x_at, other_at, x_step, other_step)                     \
@@ -28,7 +29,7 @@
 	QuantizeRow<OUT>                                                                         \
 	{                                                                                        \
 		given, y + (y_at), scales ? scales + static_cast<i64>(number) * scale_row : nullptr, \
-			scale_step, QuantizeLimits{largest, least}, lead, here                           \
+			scale_step, QuantizeLimits{share, more, least}, lead, here                       \
 	}
 
 /* v of a vector of x and of other. */
@@ -71,7 +72,7 @@ struct ActQuantizeHeld {
 	float (&held)[ROW::held][ROW::length];
 
 	template <typename Body>
-	DEVICE void operator()(const Body &body) const
+	DEVICE void each(const Body &body) const
 	{
 #pragma unroll
 		for (int n = 0; n < ROW::held; n++)
@@ -90,26 +91,63 @@ struct ActQuantizeRead {
 	const MAKE &make;
 
 	template <typename Body>
-	DEVICE void operator()(const Body &body) const
+	DEVICE void each(const Body &body) const
 	{
 		quantize_read(row, steps, from, step, make, body);
 	}
 };
 
-/* WIDTH: of a group; 0: the row has one scale. */
-template <i64 WIDTH, typename Number, class ROW, typename OUT, class EACH, class REDUCE>
-DEVICE void act_quantize_write(const ROW &row, const QuantizeRow<OUT> &to, const EACH &each,
-							   const REDUCE &reduce)
+/* Rows are whole vectors of V elements, and whole groups, of which neighbouring lanes have one
+ * vector each; GROUP 0: the scale is given. */
+template <typename T, typename OUT, int V, int THREADS, int ACT, i64 GROUP, i64 COLUMNS, class DIMS,
+		  class X, class OTHER, typename Index>
+__global__ LAUNCH_BOUNDS(THREADS) void act_mul_quantize_flat(ACT_QUANTIZE_OPERANDS(T, OUT))
 {
-	if constexpr (WIDTH > 0)
-		quantize_row_groups<Number, WIDTH>(row, to, each);
-	else
-		quantize_row<Number>(row, to, each, reduce);
+	constexpr int bytes = V * static_cast<int>(sizeof(T));
+	constexpr int lanes = GROUP ? static_cast<int>(GROUP / V) : 1;
+	constexpr Index columns = static_cast<Index>(COLUMNS);
+	static_assert(COLUMNS % V == 0 && (lanes & (lanes - 1)) == 0 && lanes <= 32, "whole vectors");
+	const Index e =
+		(static_cast<Index>(blockIdx.x) * THREADS + static_cast<Index>(threadIdx.x)) * V;
+	const bool here = e < static_cast<Index>(rows) * columns;
+	const Index number = (here ? e : 0) / columns, column = here ? e - number * columns : 0;
+	u32 word[2][vec_words<bytes>];
+	float values[2][V], v[V], found = 0;
+
+	if (GROUP == 0)
+		found = *given;
+	vec_load<bytes>(x + index_offset<i64>(number, DIMS{}, X{}) + column, word[0]);
+	vec_load<bytes>(
+		(other ? other : x + half) + index_offset<i64>(number, DIMS{}, OTHER{}) + column, word[1]);
+#pragma unroll
+	for (int i = 0; i < 2; i++)
+		element_unpack<T>(word[i], values[i]);
+	ActQuantize<ACT>()(values, v);
+	if constexpr (GROUP > 0) {
+		QuantizeMost most = QuantizeMost::none();
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			most.take(v[j]);
+		found = QuantizeLimits{share, more, least}.scale(quantize_lanes<lanes>(most));
+	}
+	if (!here)
+		return;
+	if (scales) {
+		if (GROUP > 0 && threadIdx.x % lanes == 0)
+			scales[static_cast<i64>(number) * scale_row +
+				   static_cast<i64>(column / static_cast<Index>(GROUP ? GROUP : 1)) * scale_step] =
+				found;
+		if (GROUP == 0 && column == 0)
+			scales[number] = found;
+	}
+	QuantizeScale<T>(found).divide(v);
+	u32 out[vec_words<V>];
+	element_pack<OUT>(v, out);
+	vec_store<V>(y + e, out);
 }
 
-template <class SHAPE, typename OUT, int ACT, i64 GROUP, bool LOOP, i64 X_STEP, i64 OTHER_STEP,
-		  class DIMS, class X, class OTHER, class Y, typename Index,
-		  typename T = typename SHAPE::Element>
+template <class SHAPE, typename OUT, int ACT, bool LOOP, i64 X_STEP, i64 OTHER_STEP, class DIMS,
+		  class X, class OTHER, class Y, typename Index, typename T = typename SHAPE::Element>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void act_mul_quantize(ACT_QUANTIZE_OPERANDS(T, OUT))
 {
 	typedef typename SHAPE::row Row;
@@ -125,16 +163,15 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void act_mul_quantize(ACT_QUANTIZE_OPER
 		words.fetch(row, from, step);
 		words.each(row,
 				   [&](int n, const float(&values)[2][V]) { ActQuantize<ACT>()(values, held[n]); });
-		act_quantize_write<GROUP, int>(
+		quantize_row<int>(
 			row, ACT_QUANTIZE_ROW((index_offset<i64>(number, DIMS{}, Y{})), Group::thread() == 0),
 			ActQuantizeHeld<Row>{row, held},
 			[](const QuantizeMost &most) { return Group::template reduce<0>(most); });
 	});
 }
 
-template <class ROW, typename OUT, int ACT, i64 GROUP, bool LOOP, i64 X_STEP, i64 OTHER_STEP,
-		  class DIMS, class X, class OTHER, class Y, typename Index,
-		  typename T = typename ROW::Element>
+template <class ROW, typename OUT, int ACT, bool LOOP, i64 X_STEP, i64 OTHER_STEP, class DIMS,
+		  class X, class OTHER, class Y, typename Index, typename T = typename ROW::Element>
 __global__ LAUNCH_BOUNDS(ROW::threads) void act_mul_quantize_stream(ACT_QUANTIZE_OPERANDS(T, OUT))
 {
 	row_each<ROW, LOOP, Index>(
@@ -144,7 +181,7 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void act_mul_quantize_stream(ACT_QUANTIZE
 								(index_offset<i64>(number, DIMS{}, OTHER{})), X_STEP, OTHER_STEP)
 			const ROW row(from[0]);
 			const ActQuantize<ACT> make = {};
-			act_quantize_write<GROUP, typename ROW::Column>(
+			quantize_row<typename ROW::Column>(
 				row, ACT_QUANTIZE_ROW((index_offset<i64>(number, DIMS{}, Y{})), threadIdx.x == 0),
 				ActQuantizeRead<ROW, ActQuantize<ACT>>{row, ROW::steps(), from, step, make},
 				[](const QuantizeMost &most) { return ROW::group::template reduce<0>(most); });

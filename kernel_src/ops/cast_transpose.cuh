@@ -47,12 +47,13 @@ struct CastFrom {
 	u64 rows, columns;
 };
 
-/* x to y, and to shared memory. */
-template <class TILE, int V, typename T, typename OUT>
-DEVICE void cast_in(const CastFrom<T> &from, const QuantizeScale &scale, OUT *y, u8 *tile, u64 row0,
+/* x to y, and to shared memory.  WHOLE: all of the tile is there. */
+template <class TILE, int V, bool WHOLE, typename T, typename OUT>
+DEVICE void cast_in(const CastFrom<T> &from, const float *scale, OUT *y, u8 *tile, u64 row0,
 					u64 column0)
 {
 	constexpr int R = TILE::rows, bytes = V * static_cast<int>(sizeof(T));
+	const float by = scale ? *scale : 1.0f;
 
 #pragma unroll 1
 	for (int slot = static_cast<int>(threadIdx.x); slot < TILE::slots; slot += TILE::threads()) {
@@ -60,24 +61,31 @@ DEVICE void cast_in(const CastFrom<T> &from, const QuantizeScale &scale, OUT *y,
 		const int block = rest % TILE::blocks, chunk = rest / TILE::blocks;
 		const u64 row = row0 + static_cast<u64>(chunk * 16 + half * R);
 		const u64 column = column0 + static_cast<u64>(block * V);
-		if (row >= from.rows || column >= from.columns)
+		if (!WHOLE && (row >= from.rows || column >= from.columns))
 			continue;
 		/* Behind the last row it is read again, and nobody stores it. */
-		const int last = from.rows - row < R ? static_cast<int>(from.rows - row) - 1 : R - 1;
-		const T *const start =
+		const int last =
+			!WHOLE && from.rows - row < R ? static_cast<int>(from.rows - row) - 1 : R - 1;
+		const T *start =
 			from.x + static_cast<i64>(row) * from.row + static_cast<i64>(column) * from.column;
+		OUT *to = y + row * from.columns + column;
 		u32 raw[R][vec_words<bytes>], in[R][vec_words<V>], out[V][R / 4];
 #pragma unroll
-		for (int k = 0; k < R; k++)
-			vec_load<bytes>(start + (k < last ? k : last) * from.row, raw[k]);
+		for (int k = 0; k < R; k++) {
+			vec_load<bytes>(start, raw[k]);
+			start += k < last ? from.row : 0;
+		}
+		/* Behind the loads, which wait for no scale. */
+		const QuantizeScale<T> divide(by);
 #pragma unroll
 		for (int k = 0; k < R; k++) {
 			float values[V];
 			element_unpack<T>(raw[k], values);
-			scale.divide(values);
+			divide.divide(values);
 			element_pack<OUT>(values, in[k]);
 			if (y && k <= last)
-				vec_store<V>(y + (row + static_cast<u64>(k)) * from.columns + column, in[k]);
+				vec_store<V>(to, in[k]);
+			to += from.columns;
 		}
 		vec_transpose<1>(in, out);
 #pragma unroll
@@ -87,7 +95,7 @@ DEVICE void cast_in(const CastFrom<T> &from, const QuantizeScale &scale, OUT *y,
 }
 
 /* Shared memory to the transposed matrix, in stores of STORE bytes along each column. */
-template <class TILE, int TR, int TC, int STORE, typename OUT>
+template <class TILE, int TR, int TC, int STORE, bool WHOLE, typename OUT>
 DEVICE void cast_out(OUT *to, const u8 *tile, u64 rows, u64 columns, u64 row0, u64 column0)
 {
 	constexpr int runs = TR / STORE; /* of a column */
@@ -98,9 +106,20 @@ DEVICE void cast_out(OUT *to, const u8 *tile, u64 rows, u64 columns, u64 row0, u
 		const u64 row = row0 + static_cast<u64>(at), to_column = column0 + static_cast<u64>(column);
 		u32 words[vec_words<STORE>];
 		vec_load<STORE>(tile + TILE::place(column, at / 16) + at % 16, words);
-		if (row < rows && to_column < columns)
+		if (WHOLE || (row < rows && to_column < columns))
 			vec_store<STORE>(to + to_column * rows + row, words);
 	}
+}
+
+/* One tile. */
+template <class TILE, int TR, int TC, int V, int STORE, bool WHOLE, typename T, typename OUT>
+DEVICE void cast_tile(const CastFrom<T> &from, const float *scale, OUT *y, OUT *turned, u8 *tile,
+					  u64 row0, u64 column0)
+{
+	cast_in<TILE, V, WHOLE>(from, scale, y, tile, row0, column0);
+	__syncthreads();
+	if (turned)
+		cast_out<TILE, TR, TC, STORE, WHOLE>(turned, tile, from.rows, from.columns, row0, column0);
 }
 
 #define CAST_THREADS 128 /* of a block of the generic kernels, at most */
@@ -116,7 +135,6 @@ __global__ LAUNCH_BOUNDS(THREADS ? THREADS : CAST_THREADS) void cast_transpose(
 	typedef CastTile<TR, TC, V, THREADS> Tile;
 	const Divisor<u64> down = DIVIDE_MADE(u64, row_tiles), along = DIVIDE_MADE(u64, column_tiles);
 	const Space<1, u64> space = {SPACE_SIZES_MADE(u64), {SPACE_STRIDES_MADE(of_x)}};
-	const QuantizeScale divide(scale ? *scale : 1.0f);
 	DYN_SHARED(b128, tile);
 	u8 *const bytes = reinterpret_cast<u8 *>(tile);
 
@@ -128,11 +146,12 @@ __global__ LAUNCH_BOUNDS(THREADS ? THREADS : CAST_THREADS) void cast_transpose(
 		const u64 before = matrix * rows * columns;
 		i64 offset[1];
 		space.at(matrix, offset);
-		cast_in<Tile, V>(CastFrom<T>{x + offset[0], x_row, x_column, rows, columns}, divide,
-						 y ? y + before : nullptr, bytes, row0, column0);
-		__syncthreads();
-		if (turned)
-			cast_out<Tile, TR, TC, STORE>(turned + before, bytes, rows, columns, row0, column0);
+		const CastFrom<T> from = {x + offset[0], x_row, x_column, rows, columns};
+		OUT *const to = y ? y + before : nullptr, *const other = turned ? turned + before : nullptr;
+		if (THREADS && row0 + TR <= rows && column0 + TC <= columns)
+			cast_tile<Tile, TR, TC, V, STORE, true>(from, scale, to, other, bytes, row0, column0);
+		else
+			cast_tile<Tile, TR, TC, V, STORE, false>(from, scale, to, other, bytes, row0, column0);
 		if constexpr (LOOP)
 			__syncthreads();
 		block += gridDim.x;

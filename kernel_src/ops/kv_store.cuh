@@ -49,7 +49,7 @@ DEVICE void kv_put(float scale, const u32 *words, To *to)
 		u32 out[vec_words<V>];
 		float values[V];
 		element_unpack<From>(words, values);
-		QuantizeScale(scale).divide(values);
+		QuantizeScale<From>(scale).divide(values);
 		element_pack<To>(values, out);
 		vec_store<V>(to, out);
 	}

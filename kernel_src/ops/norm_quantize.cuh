@@ -12,7 +12,7 @@
  */
 #pragma once
 #include "common/index.cuh"
-#include "common/norm_operands.cuh"
+#include "common/norm_rows.cuh"
 #include "common/quantize_row.cuh"
 #include "common/row.cuh"
 #include "common/row_any.cuh"
@@ -99,7 +99,7 @@ struct NormQuantizeEach {
 	const AFFINE &affine;
 
 	template <typename Body>
-	DEVICE void operator()(const Body &body) const
+	DEVICE void each(const Body &body) const
 	{
 		source.each([&](Number n, float(&s)[V]) {
 			float gamma[V], beta[V];
@@ -112,21 +112,16 @@ struct NormQuantizeEach {
 	}
 };
 
-/* WIDTH: of a group; 0: the row has one scale. */
-template <i64 WIDTH, typename Number, class ROW, typename OUT, class SOURCE, class AFFINE,
-		  class GROUP>
+/* With one scale for the row. */
+template <typename Number, class ROW, typename OUT, class SOURCE, class AFFINE, class GROUP>
 DEVICE void norm_quantize_write(const ROW &row, const QuantizeRow<OUT> &to,
 								const NormQuantizeFactors &factors, const SOURCE &source,
 								const AFFINE &affine, const GROUP &group)
 {
 	const NormQuantizeEach<Number, ROW::length, SOURCE, AFFINE> each = {factors, source, affine};
 
-	if constexpr (WIDTH > 0)
-		quantize_row_groups<Number, WIDTH>(row, to, each);
-	else
-		quantize_row<Number>(row, to, each, [&](const QuantizeMost &most) {
-			return group.template reduce<2>(most);
-		});
+	quantize_row<Number>(row, to, each,
+						 [&](const QuantizeMost &most) { return group.template reduce<2>(most); });
 }
 
 /* s of a vector of x and, of two, residual. */
@@ -195,9 +190,70 @@ struct NormQuantizeAffineAny {
 	}
 };
 
-/* A row that threads hold. */
+/* The numbers of a row that threads hold. */
+template <class HELD>
+struct NormQuantizeNumbers {
+	typedef typename HELD::Row Row;
+	const Row &row;
+	HELD &held;
+
+	DEVICE void get(int n, float (&out)[Row::length]) const
+	{
+		held.get(n, out);
+	}
+	template <typename Body>
+	DEVICE void each(const Body &body) const
+	{
+#pragma unroll
+		for (int n = 0; n < Row::held; n++) {
+			float v[Row::length];
+			get(n, v);
+			if (row.has(n))
+				body(n, v);
+		}
+	}
+};
+
+/* A row that threads hold in registers. */
+template <class SHAPE, class WITH, class PLACE, i64 GROUP, typename T, typename OUT, class AFFINE>
+DEVICE void norm_quantize_held(const typename SHAPE::row &row, const T *const (&from)[WITH::inputs],
+							   const NormQuantizeRow<T, OUT> &out, const AFFINE &affine)
+{
+	typedef typename SHAPE::row Row;
+	typedef typename SHAPE::group Group;
+	typedef NormHeld<SHAPE, WITH, PLACE, 1, Row::held * Row::length> Held;
+	constexpr int V = Row::length;
+	Held held[1];
+	const NormQuantizeNumbers<Held> source = {row, held[0]};
+
+	held[0].template fetch<0>(row, from[0]);
+	if constexpr (WITH::residual)
+		held[0].template fetch<1>(row, from[1]);
+	held[0].widen();
+	if (out.sum && out.to.here)
+		source.each([&](int n, float(&s)[V]) { row_store(row, n, out.sum, s); });
+	norm_measure<SHAPE, WITH>(held, row, out.eps);
+#pragma unroll
+	for (int n = 0; n < Row::held; n++) {
+		float gamma[V], beta[V];
+		if (!row.has(n))
+			continue;
+		affine(n, gamma, beta);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			held[0].s[n * V + j] =
+				norm_apply<WITH>(held[0].answer, held[0].s[n * V + j], gamma[j], beta[j]);
+	}
+	if constexpr (GROUP > 0)
+		quantize_row_groups<GROUP>(row, out.to, source);
+	else
+		quantize_row<int>(row, out.to, source,
+						  [](const QuantizeMost &most) { return Group::template reduce<2>(most); });
+}
+
+/* A row of which threads hold the words, some in slots. */
 template <class ROW, class WORDS, int STREAMS>
-struct NormQuantizeHeld {
+struct NormQuantizeSlots {
 	const ROW &row;
 	const WORDS &words;
 
@@ -259,8 +315,8 @@ struct NormQuantizeGroupAny {
 
 #define NORM_QUANTIZE_OPERANDS(T, GAMMA, BETA, OUT)                                          \
 	const T *x, const GAMMA *gamma, const BETA *beta, const T *residual, const float *given, \
-		OUT *y, float *scales, T *sum, float eps, float largest, float least, i64 scale_row, \
-		i64 scale_step, i64 rows
+		OUT *y, float *scales, T *sum, float eps, float share, float more, float least,      \
+		i64 scale_row, i64 scale_step, i64 rows
 
 /* Where the inputs' row begins. */
 #define NORM_QUANTIZE_INPUTS(x_at, residual_at, x_step, residual_step)     \
@@ -279,7 +335,7 @@ struct NormQuantizeGroupAny {
 		 y + (y_at),                                                       \
 		 scales ? scales + static_cast<i64>(number) * scale_row : nullptr, \
 		 scale_step,                                                       \
-		 QuantizeLimits{largest, least},                                   \
+		 QuantizeLimits{share, more, least},                               \
 		 lead,                                                             \
 		 here},                                                            \
 			sum ? sum + (y_at) : nullptr, eps                              \
@@ -301,21 +357,31 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_quantize(NORM_QUANTIZE_OPERAN
 		NORM_QUANTIZE_INPUTS((index_offset<i64>(number, DIMS{}, X{})),
 							 (index_offset<i64>(number, DIMS{}, RESIDUAL{})), X_STEP, RESIDUAL_STEP)
 		const Row row(from[0], Group::thread(), Group::slice());
-		Words words(slots);
-		words.fetch(row, from, step);
-		words.arrive();
 		const auto out = NORM_QUANTIZE_ROW(y_at, Group::thread() == 0);
-		const NormQuantizeHeld<Row, Words, STREAMS> source = {row, words};
-		const NormQuantizeGroup<Group> group = {};
-		norm_quantize_write<GROUP, int>(
-			row, out.to, norm_quantize_factors<int>(row, out, RMS, Row::columns, source, group),
-			source, NormQuantizeAffine<BYTES, Row, GAMMA, BETA>{row, gamma, beta}, group);
+		const NormQuantizeAffine<BYTES, Row, GAMMA, BETA> affine = {row, gamma, beta};
+		if constexpr (SHAPE::slots > 0) {
+			const NormQuantizeGroup<Group> group = {};
+			Words words(slots);
+			words.fetch(row, from, step);
+			words.arrive();
+			const NormQuantizeSlots<Row, Words, STREAMS> source = {row, words};
+			norm_quantize_write<int>(
+				row, out.to, norm_quantize_factors<int>(row, out, RMS, Row::columns, source, group),
+				source, affine, group);
+		} else {
+			typedef NormWith<GAMMA, BETA, BYTES,
+							 (RMS ? NORM_RMS : 0) | (STREAMS == 2 ? NORM_RESIDUAL : 0)>
+				With;
+			typedef NormPlace<DIMS, X, RESIDUAL, List<>, List<X_STEP>, List<RESIDUAL_STEP>, i64>
+				Place;
+			norm_quantize_held<SHAPE, With, Place, GROUP>(row, from, out, affine);
+		}
 	});
 }
 
 template <class ROW, typename OUT, class GAMMA, class BETA, int BYTES, bool RMS, int STREAMS,
-		  i64 GROUP, bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL,
-		  class Y, typename Index, typename T = typename ROW::Element>
+		  bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL, class Y,
+		  typename Index, typename T = typename ROW::Element>
 __global__ LAUNCH_BOUNDS(ROW::threads) void norm_quantize_stream(NORM_QUANTIZE_OPERANDS(T, GAMMA,
 																						BETA, OUT))
 {
@@ -331,7 +397,7 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void norm_quantize_stream(NORM_QUANTIZE_O
 			const auto out = NORM_QUANTIZE_ROW(y_at, threadIdx.x == 0);
 			const NormQuantizeRead<ROW, STREAMS> source = {row, from, step, ROW::steps()};
 			const NormQuantizeGroup<typename ROW::group> group = {};
-			norm_quantize_write<GROUP, Column>(
+			norm_quantize_write<Column>(
 				row, out.to,
 				norm_quantize_factors<Column>(row, out, RMS, ROW::columns, source, group), source,
 				NormQuantizeAffine<BYTES, ROW, GAMMA, BETA>{row, gamma, beta}, group);
@@ -363,7 +429,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_quantize_generic(
 		const NormQuantizeFactors factors =
 			norm_quantize_factors<i64>(row, out, rms != 0, columns, source, all);
 		if constexpr (!GROUPS)
-			norm_quantize_write<0, i64>(
+			norm_quantize_write<i64>(
 				row, out.to, factors, source,
 				NormQuantizeAffineAny<Row>{row, gamma, beta, gamma_type, beta_type}, all);
 		else

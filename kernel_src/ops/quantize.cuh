@@ -4,8 +4,8 @@
  *   quantize     y = x / scale, which saturates
  *   dequantize   y = x * scale
  *
- * Each thread makes one vector of y (flat.cuh).  `group` elements of y that lie side by side share
- * a scale, and scales lie side by side.
+ * Each thread makes a vector of y (flat.cuh), or some that lie a block apart.  `group` elements of
+ * y that lie side by side share a scale, and scales lie side by side.
  */
 #pragma once
 #include "common/flat.cuh"
@@ -41,7 +41,7 @@ struct QuantizeGroupsAny {
 	}
 };
 
-template <bool BACK, int V>
+template <bool BACK, typename T, int V>
 DEVICE void quantize_scale(float scale, float (&values)[V])
 {
 	if constexpr (BACK) {
@@ -49,45 +49,93 @@ DEVICE void quantize_scale(float scale, float (&values)[V])
 		for (int j = 0; j < V; j++)
 			values[j] *= scale;
 	} else {
-		QuantizeScale(scale).divide(values);
+		QuantizeScale<T>(scale).divide(values);
 	}
 }
 
-template <bool BACK, int V, int WAY, bool LOOP, class ROWS, class X, class GROUPS, typename OUT>
-DEVICE void quantize_of(const ROWS &rows, const X &x, const GROUPS &groups, const float *scale,
-						OUT *y, typename ROWS::Number elements)
+/* The vector at e. */
+template <bool BACK, int V, int WAY, class ROWS, class X, class GROUPS, typename OUT>
+DEVICE void quantize_vector(const ROWS &rows, const X &x, const GROUPS &groups, const float *scale,
+							OUT *y, typename ROWS::Number e, typename ROWS::Number elements)
 {
 	typedef typename ROWS::Number Number;
+	typedef typename X::Element T;
+	const FlatPlace<ROWS, V> place(rows, e, elements);
+	float values[V];
 
-	flat_each<V, LOOP>(elements, [&](Number e) {
-		const FlatPlace<ROWS, V> place(rows, e, elements);
-		float values[V];
-		flat_load<WAY>(rows, place, x, elements, values);
-		if (groups.template whole<V>(e)) {
-			quantize_scale<BACK>(scale[groups.of(e)], values);
-		} else {
+	flat_load<WAY>(rows, place, x, elements, values);
+	if (groups.template whole<V>(e)) {
+		quantize_scale<BACK, T>(scale[groups.of(e)], values);
+	} else {
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-				const Number at = e + static_cast<Number>(j);
-				float one[1] = {values[j]};
-				quantize_scale<BACK>(scale[groups.of(at < elements ? at : elements - 1)], one);
-				values[j] = one[0];
-			}
+		for (int j = 0; j < V; j++) {
+			const Number at = e + static_cast<Number>(j);
+			float one[1] = {values[j]};
+			quantize_scale<BACK, T>(scale[groups.of(at < elements ? at : elements - 1)], one);
+			values[j] = one[0];
 		}
-		flat_store(y, e, elements, values);
-	});
+	}
+	flat_store(y, e, elements, values);
+}
+
+/* COUNT vectors from e on, `apart` elements apart: all are whole, none lies in two rows, and each
+ * has one scale.  Scales come first, or the vectors would be waited for before. */
+template <bool BACK, int V, int COUNT, class ROWS, class X, class GROUPS, typename OUT>
+DEVICE void quantize_vectors(const ROWS &rows, const X &x, const GROUPS &groups, const float *scale,
+							 OUT *y, typename ROWS::Number e, typename ROWS::Number apart)
+{
+	typedef typename ROWS::Number Number;
+	typedef typename X::Element T;
+	constexpr int bytes = V * static_cast<int>(sizeof(T)), to = V * static_cast<int>(sizeof(OUT));
+	float by[COUNT];
+	u32 words[COUNT][vec_words<bytes>];
+
+#pragma unroll
+	for (int u = 0; u < COUNT; u++)
+		by[u] = scale[groups.of(e + static_cast<Number>(u) * apart)];
+#pragma unroll
+	for (int u = 0; u < COUNT; u++) {
+		const Number at = e + static_cast<Number>(u) * apart, row = rows.row(at);
+		vec_load<bytes>(x.start + x.at(row, rows.column(at, row)), words[u]);
+	}
+#pragma unroll
+	for (int u = 0; u < COUNT; u++) {
+		float values[V];
+		u32 out[vec_words<to>];
+		element_unpack<T>(words[u], values);
+		quantize_scale<BACK, T>(by[u], values);
+		element_pack<OUT>(values, out);
+		vec_store<to>(y + e + static_cast<Number>(u) * apart, out);
+	}
 }
 
 /* ---- Kernels: COLUMNS and the lists as in flat.cuh ---- */
 
-template <typename T, typename OUT, bool BACK, int V, int WAY, int THREADS, bool LOOP, i64 GROUP,
-		  i64 COLUMNS, class DIMS, i64 X_STEP, class X, typename Index>
+/* COUNT: vectors of a thread, a block's apart. */
+template <typename T, typename OUT, bool BACK, int V, int COUNT, int WAY, int THREADS, bool LOOP,
+		  i64 GROUP, i64 COLUMNS, class DIMS, i64 X_STEP, class X, typename Index>
 __global__ LAUNCH_BOUNDS(THREADS) void quantize(const T *x, const float *scale, OUT *y,
 												i64 elements)
 {
-	quantize_of<BACK, V, WAY, LOOP>(FlatRows<Index, COLUMNS>{}, FlatOperand<T, X_STEP, DIMS, X>{x},
-									QuantizeGroups<Index, GROUP>{}, scale, y,
-									static_cast<Index>(elements));
+	constexpr Index apart = THREADS * V, block = COUNT * apart;
+	const FlatRows<Index, COLUMNS> rows = {};
+	const FlatOperand<T, X_STEP, DIMS, X> from = {x};
+	const QuantizeGroups<Index, GROUP> groups = {};
+	const Index end = static_cast<Index>(elements), all = static_cast<Index>(gridDim.x) * block;
+
+#pragma unroll 1
+	for (Index first = static_cast<Index>(blockIdx.x) * block; first < end; first += all) {
+		const Index mine = first + static_cast<Index>(threadIdx.x) * V;
+		if (WAY == FLAT_WHOLE && GROUP % V == 0 && first + block <= end) {
+			quantize_vectors<BACK, V, COUNT>(rows, from, groups, scale, y, mine, apart);
+		} else {
+#pragma unroll 1
+			for (Index e = mine; e < end && e < first + block; e += apart)
+				quantize_vector<BACK, V, WAY>(rows, from, groups, scale, y, e, end);
+		}
+		if (!LOOP)
+			break;
+	}
 }
 
 #define QUANTIZE_THREADS 256 /* of a block of the generic kernel, at most */
@@ -97,7 +145,11 @@ __global__ __launch_bounds__(QUANTIZE_THREADS) void quantize_generic(
 	const T *x, const float *scale, OUT *y, u64 elements, DIVIDE_PARAMS(u64, group), u32 one,
 	DIVIDE_PARAMS(u64, columns), u32 lone, i64 x_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x))
 {
-	quantize_of<BACK, V, WAY, true>(
-		FlatAny{DIVIDE_MADE(u64, columns), lone != 0}, FLAT_OPERAND(T, x, x_step, of_x),
-		QuantizeGroupsAny{DIVIDE_MADE(u64, group), one != 0}, scale, y, elements);
+	const FlatAny rows = {DIVIDE_MADE(u64, columns), lone != 0};
+	const QuantizeGroupsAny groups = {DIVIDE_MADE(u64, group), one != 0};
+
+	flat_each<V, true>(elements, [&](u64 e) {
+		quantize_vector<BACK, V, WAY>(rows, FLAT_OPERAND(T, x, x_step, of_x), groups, scale, y, e,
+									  elements);
+	});
 }

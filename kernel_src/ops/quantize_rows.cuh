@@ -20,7 +20,8 @@
 template <class SHAPE, bool LOOP, i64 X_STEP, class DIMS, class X, class Y, typename Index,
 		  typename OUT, typename T = typename SHAPE::Element>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, float *scales,
-															float largest, float least, i64 rows)
+															float share, float more, float least,
+															i64 rows)
 {
 	typedef typename SHAPE::row Row;
 	typedef typename SHAPE::group Group;
@@ -42,8 +43,8 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, 
 		mine = Group::template reduce<0>(mine);
 		if (!here)
 			return;
-		const float found = QuantizeLimits{largest, least}.scale(mine);
-		const QuantizeScale scale(found);
+		const float found = QuantizeLimits{share, more, least}.scale(mine);
+		const QuantizeScale<T> scale(found);
 		if (scales && Group::thread() == 0)
 			scales[number] = found;
 		words.each(row, [&](int n, float(&values)[1][V]) {
@@ -77,7 +78,7 @@ DEVICE void quantize_steps(const ROW &row, typename ROW::Column steps, const T *
 	if (!here)
 		return;
 	const float found = limits.scale(mine);
-	const QuantizeScale scale(found);
+	const QuantizeScale<T> scale(found);
 	if (scale_to)
 		*scale_to = found;
 #pragma unroll 1
@@ -94,8 +95,8 @@ DEVICE void quantize_steps(const ROW &row, typename ROW::Column steps, const T *
 template <class ROW, bool LOOP, i64 X_STEP, class DIMS, class X, class Y, typename Index,
 		  typename OUT, typename T = typename ROW::Element>
 __global__ LAUNCH_BOUNDS(ROW::threads) void quantize_rows_stream(const T *x, OUT *y, float *scales,
-																 float largest, float least,
-																 i64 rows)
+																 float share, float more,
+																 float least, i64 rows)
 {
 	row_each<ROW, LOOP, Index>(
 		rows,
@@ -104,15 +105,15 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void quantize_rows_stream(const T *x, OUT
 			quantize_steps(
 				ROW(from), ROW::steps(), from, X_STEP, y + index_offset<i64>(number, DIMS{}, Y{}),
 				scales && threadIdx.x == 0 ? scales + number : nullptr,
-				QuantizeLimits{largest, least}, here,
+				QuantizeLimits{share, more, least}, here,
 				[](const QuantizeMost &mine) { return ROW::group::template reduce<0>(mine); });
 		});
 }
 
 template <typename T, int V, typename OUT>
 __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void quantize_rows_generic(
-	const T *x, OUT *y, float *scales, float largest, float least, i64 rows, i64 columns, u32 shift,
-	i64 x_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_y))
+	const T *x, OUT *y, float *scales, float share, float more, float least, i64 rows, i64 columns,
+	u32 shift, i64 x_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_y))
 {
 	const Space<2, u64> space = {SPACE_SIZES_MADE(u64),
 								 {SPACE_STRIDES_MADE(of_x), SPACE_STRIDES_MADE(of_y)}};
@@ -127,7 +128,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void quantize_rows_generic(
 			steps++;
 		quantize_steps(row, steps, x + at[0], x_step, y + at[1],
 					   scales && group.thread() == 0 ? scales + number : nullptr,
-					   QuantizeLimits{largest, least}, here,
+					   QuantizeLimits{share, more, least}, here,
 					   [&](const QuantizeMost &mine) { return group.reduce(mine); });
 	});
 }

@@ -71,7 +71,7 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 #pragma unroll
 	for (int p = 0; p < PER; p++) {
 		if constexpr (sizeof(To) == 1)
-			QuantizeScale(scale).divide(x[p]);
+			QuantizeScale<T>(scale).divide(x[p]);
 		rope_store<STORE_W>(to + column[p], left[p], x[p]);
 	}
 	return strays;
@@ -164,7 +164,7 @@ DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> 
 	if (!query) {
 		float values_of[2] = {static_cast<float>(x[0][0]), static_cast<float>(x[0][1])};
 		out = blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;
-		QuantizeScale(cache.scale_of(static_cast<i64>(kv_head))).divide(values_of);
+		QuantizeScale<f32>(cache.scale_of(static_cast<i64>(kv_head))).divide(values_of);
 		if (to) {
 			x[0][0] = static_cast<Compute>(values_of[0]);
 			x[0][1] = static_cast<Compute>(values_of[1]);

@@ -8,7 +8,8 @@
  *
  * How far off a result may be: v by 12 roundings of f32 of |x * other|, as in act_mul.c.  A scale
  * is off by what the largest v is, and y is one of the numbers to which a quotient that is off by
- * so much rounds.
+ * so much rounds.  Where act(x) may be flushed to zero and other is infinite, v is an infinity or
+ * NaN, as a device likes, and nothing is asked of those whose scale is found with it.
  */
 #include "common/reference.h"
 
@@ -49,8 +50,11 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 		for (int64_t k = 0; k < columns; k++) {
 			double a = read(r, X, row, k);
 			double b = has(r->c, OTHER) ? read(r, OTHER, row, k) : read(r, X, row, columns + k);
-			v[k] = reference_act(r->c, a) * b;
+			double value = reference_act(r->c, a);
+			v[k] = value * b;
 			off[k] = isfinite(v[k]) ? 12 * fabs(a * b) * 0x1p-24 + 0x1p-120 : 0;
+			if (isinf(b) && fabs(value) < 16 * reference_floor(KILN_F32))
+				off[k] = -1;
 		}
 		reference_quantize(r, SCALE, Y, SCALES, row, v, off);
 	}

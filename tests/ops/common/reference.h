@@ -101,7 +101,8 @@ void reference_quotient(const struct reference *r, int operand, int64_t element,
 
 /* Hands on row number `row` of operand y, that is v / scale, where v may be off by off[k].  The
  * scale is that of operand `scale`, one number, or without it found for the row, or for each
- * `group` of its elements as attribute group says; operand scales gets it. */
+ * `group` of its elements as attribute group says; operand scales gets it.  off[k] below 0: nothing
+ * is asked of element k, nor of those that share a scale which is found with it. */
 void reference_quantize(const struct reference *r, int scale, int y, int scales, int64_t row,
 						const double *v, const double *off);
 

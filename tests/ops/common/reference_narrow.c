@@ -48,10 +48,12 @@ static void quantize_part(const struct reference *r, int scale, int y, int scale
 	kiln_dtype dtype = r->c->operand[y].dtype;
 	bool given = r->c->operand[scale].dtype != KILN_DTYPE_NONE;
 	double most = 0, most_off = 0, by, relative = 0;
+	bool open = false;
 
 	for (int64_t k = 0; k < count; k++) {
 		most = fmax(most, fabs(v[k]));
 		most_off = fmax(most_off, off[k]);
+		open = open || off[k] < 0;
 	}
 	if (given) {
 		by = cases_get(KILN_F32, r->memory[scale], 0);
@@ -62,11 +64,16 @@ static void quantize_part(const struct reference *r, int scale, int y, int scale
 	}
 	if (to->dtype != KILN_DTYPE_NONE)
 		reference_value(r, scales, reference_at(to, 0, to->rank, number), by,
-						isinf(by) ? 0 : relative * by);
+						open        ? -1
+						: isinf(by) ? 0
+									: relative * by);
 	for (int64_t k = 0; k < count; k++) {
 		double q = v[k] / by;
-		reference_quotient(r, y, at + k, q,
-						   isinf(q) ? 0 : fabs(q) * (relative + 0x1p-22) + off[k] / fabs(by));
+		if (given ? off[k] < 0 : open)
+			reference_value(r, y, at + k, q, -1);
+		else
+			reference_quotient(r, y, at + k, q,
+							   isinf(q) ? 0 : fabs(q) * (relative + 0x1p-22) + off[k] / fabs(by));
 	}
 }
 

@@ -121,6 +121,47 @@ static void act_quantize_form(const struct kernel_problem *problem, struct form 
 		form->need.alignment /= 2;
 }
 
+/* ---- Vectors that know no rows ---- */
+
+/* Elements of a vector, and threads of a block; 0 vectors: rows instead. */
+struct flat {
+	uint32_t vector, threads;
+};
+
+/* In the order of 16-byte vectors of x: the one that an H200 likes first. */
+static const struct flat flats[] = {{1, 256}, {2, 256}, {1, 128}, {2, 128}};
+#define FLATS ((int)(sizeof(flats) / sizeof(flats[0])))
+
+static void flat_name(const struct flat *flat, char name[KERNEL_CHOICE_MAX])
+{
+	snprintf(name, KERNEL_CHOICE_MAX, "flat %ux%u", flat->vector, flat->threads);
+}
+
+/* Those with which all of y is whole vectors, and lanes share groups, if no row has a scale. */
+static int act_quantize_flats(const struct form *form, const struct kernel_limits *limits,
+							  struct flat out[FLATS])
+{
+	uint32_t wide = 16 / form->need.element;
+	int64_t elements = form->rows.rows * form->rows.columns;
+	bool given = act_quantize_has(form->problem, SCALE);
+	int count = 0;
+
+	if ((!given && !form->group) || rows_vector(&form->rows, &form->need) != wide)
+		return 0;
+	for (int i = 0; i < FLATS; i++) {
+		struct flat flat = {flats[i].vector * wide, flats[i].threads};
+		int64_t lanes = form->group / flat.vector;
+		if (form->rows.columns % flat.vector || form->group % flat.vector || lanes > 32 ||
+			(lanes & (lanes - 1)) || flat.threads > limits->max_threads ||
+			form->problem->tensors[Y].alignment < flat.vector ||
+			(uint64_t)plan_divide_up(elements, (int64_t)flat.vector * flat.threads) >
+				limits->grid_x)
+			continue;
+		out[count++] = flat;
+	}
+	return count;
+}
+
 /* ---- The plan ---- */
 
 static void act_quantize_pass(const struct form *form, struct kernel_plan *out)
@@ -147,11 +188,37 @@ static void act_quantize_touch(const struct form *form, uint32_t vector, struct 
 					   out);
 }
 
+static const char *const act_words[] = {"ACT_SILU", "ACT_GELU", "ACT_GELU_TANH", "ACT_RELU"};
+
+static int act_quantize_flat(const struct form *form, const struct flat *flat,
+							 const struct kernel_limits *limits, struct kernel_plan *out,
+							 char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	int64_t elements = form->rows.rows * form->rows.columns, block = flat->vector * flat->threads;
+
+	(void)plan_launch(out, limits, (uint64_t)plan_divide_up(elements, block), flat->threads);
+	snprintf(out->source, sizeof(out->source), SOURCE);
+	flat_name(flat, out->choice);
+	plan_print(&id, "act_mul_quantize_flat<%s, %s, %u, %u, %s, %lld, %lld",
+			   plan_dtype_name(form->from), quantize_type(form->to), flat->vector, flat->threads,
+			   act_words[form->act], (long long)form->group, (long long)form->rows.columns);
+	rows_print_sizes(&id, &form->rows);
+	for (int i = 0; i < 2; i++)
+		rows_print_strides(&id, &form->rows, i);
+	/* The last block goes beyond the last element. */
+	plan_print(&id, ", %s>", elements > INT32_MAX ? "i64" : "u32");
+	act_quantize_pass(form, out);
+	act_quantize_touch(form, 16 / form->need.element, out);
+	snprintf(out->note, sizeof(out->note), "vectors of %u elements, %u threads a block",
+			 flat->vector, flat->threads);
+	return plan_check_name(&id, out, error);
+}
+
 static int act_quantize_exact(const struct form *form, const struct rows_shape *shape,
 							  const struct kernel_limits *limits, struct kernel_plan *out,
 							  char error[KERNEL_ERROR_MAX])
 {
-	static const char *const acts[] = {"ACT_SILU", "ACT_GELU", "ACT_GELU_TANH", "ACT_RELU"};
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	bool loop = rows_launch(&form->rows, &form->need, shape, limits, out);
 
@@ -159,8 +226,8 @@ static int act_quantize_exact(const struct form *form, const struct rows_shape *
 	rows_shape_name(shape, out->choice);
 	plan_print(&id, "act_mul_quantize%s<", shape->stream ? "_stream" : "");
 	rows_print_shape(&id, form->from, &form->rows, shape);
-	plan_print(&id, ", %s, %s, %lld, %s", quantize_type(form->to), acts[form->act],
-			   (long long)form->group, loop ? "true" : "false");
+	plan_print(&id, ", %s, %s, %s", quantize_type(form->to), act_words[form->act],
+			   loop ? "true" : "false");
 	for (int i = 0; i < 2; i++)
 		rows_print_step(&id, &form->rows, i);
 	rows_print_sizes(&id, &form->rows);
@@ -208,7 +275,8 @@ int act_mul_quantize_plan(const struct kernel_problem *problem, const struct ker
 {
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct form form;
-	int status = act_quantize_check(problem, error), count, chosen;
+	struct flat flats_of[FLATS];
+	int status = act_quantize_check(problem, error), flat_count, count, chosen;
 
 	if (status)
 		return status;
@@ -221,10 +289,17 @@ int act_mul_quantize_plan(const struct kernel_problem *problem, const struct ker
 		plan_no_elements(out);
 		return KILN_OK;
 	}
-	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
-	if (plan_is_generic(choice) || (count == 0 && !choice)) {
+	flat_count = act_quantize_flats(&form, limits, flats_of);
+	count = form.group ? 0 : rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	if (plan_is_generic(choice) || (flat_count + count == 0 && !choice)) {
 		act_quantize_generic(&form, limits, out);
 		return KILN_OK;
+	}
+	for (int i = 0; i < flat_count; i++) {
+		char name[KERNEL_CHOICE_MAX];
+		flat_name(&flats_of[i], name);
+		if (!choice || strcmp(choice, name) == 0)
+			return act_quantize_flat(&form, &flats_of[i], limits, out, error);
 	}
 	chosen = rows_shape_find(shapes, count, choice);
 	if (chosen < 0)
@@ -237,10 +312,18 @@ int act_mul_quantize_choices(const struct kernel_problem *problem,
 							 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
+	struct flat flats_of[FLATS];
 	struct form form;
-	int count;
+	int flat_count, count;
 
 	act_quantize_form(problem, &form);
-	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
-	return quantize_shape_names(shapes, count, names);
+	flat_count = act_quantize_flats(&form, limits, flats_of);
+	count = form.group ? 0
+					   : rows_shapes(&form.rows, &form.need, limits, shapes,
+									 PLAN_MAX_CHOICES - flat_count);
+	for (int i = 0; i < flat_count; i++)
+		flat_name(&flats_of[i], names[i]);
+	if (flat_count && !count)
+		return flat_count;
+	return flat_count + quantize_shape_names(shapes, count, names + flat_count);
 }

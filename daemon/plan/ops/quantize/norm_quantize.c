@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define GENERIC_COUNT 2u /* vectors that a thread takes in a step */
-#define REGISTERS 32     /* words of a row that a thread keeps */
+#define REGISTERS 96     /* words of a row that a thread keeps, and the numbers that they are */
 
 enum { X, GAMMA, BETA, RESIDUAL, SCALE, Y, SCALES, SUM, OPERANDS };
 
@@ -113,6 +113,7 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 									.held = 7,
 									.alignment = x->alignment,
 									.registers = REGISTERS,
+									.converted = 4,
 									.along = true,
 									.skew = true,
 									.slots = true,
@@ -122,9 +123,9 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 	align_to(&form->need.alignment, tensors[Y].alignment * element);
 	if (norm_quantize_has(problem, SUM))
 		align_to(&form->need.alignment, tensors[SUM].alignment);
-	/* Scales of groups take some. */
+	/* Lanes share the groups of rows that are held as numbers. */
 	if (form->group)
-		form->need.registers -= 8;
+		form->need.slots = form->need.stream = false;
 	form->affine = 16;
 	for (int i = GAMMA; i <= BETA; i++)
 		if (norm_quantize_has(problem, i))
@@ -177,10 +178,12 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 	rows_shape_name(shape, out->choice);
 	plan_print(&id, "norm_quantize%s<", shape->stream ? "_stream" : "");
 	rows_print_shape(&id, form->from, &form->rows, shape);
-	plan_print(&id, ", %s, %s, %s, %u, %s, %u, %lld, %s", quantize_type(form->to),
-			   type_of(form, GAMMA), type_of(form, BETA), shape->skewed ? 0 : form->affine,
-			   form->rms ? "true" : "false", form->need.streams, (long long)form->group,
-			   loop ? "true" : "false");
+	plan_print(&id, ", %s, %s, %s, %u, %s, %u", quantize_type(form->to), type_of(form, GAMMA),
+			   type_of(form, BETA), shape->skewed ? 0 : form->affine, form->rms ? "true" : "false",
+			   form->need.streams);
+	if (!shape->stream)
+		plan_print(&id, ", %lld", (long long)form->group);
+	plan_print(&id, ", %s", loop ? "true" : "false");
 	for (int i = 0; i < 2; i++)
 		rows_print_step(&id, &form->rows, i);
 	rows_print_sizes(&id, &form->rows);

@@ -24,8 +24,13 @@ struct form {
 
 static const char *const way_names[] = {"whole", "skewed", "apart"};
 static const char *const way_numbers[] = {"FLAT_WHOLE", "FLAT_SKEWED", "FLAT_APART"};
-static const uint32_t threads_tried[] = {256, 128, 512};
-#define THREADS_TRIED 3
+
+/* Vectors of a thread, and threads of a block. */
+struct spread {
+	uint32_t count, threads;
+};
+static const struct spread spreads[] = {{1, 256}, {2, 256}, {4, 256}, {1, 128}, {2, 128}, {1, 512}};
+#define SPREADS ((int)(sizeof(spreads) / sizeof(spreads[0])))
 
 /* ---- Rows ---- */
 
@@ -107,25 +112,49 @@ static void quantize_pass(const struct form *form, struct kernel_plan *out)
 	plan_arg_scalar(out, 8, (uint64_t)form->elements);
 }
 
-static void quantize_name_choice(const struct form *form, uint32_t threads,
+static void quantize_name_choice(const struct form *form, const struct spread *spread,
 								 char name[KERNEL_CHOICE_MAX])
 {
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %u", way_names[form->way], threads);
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", way_names[form->way], spread->threads,
+			 spread->count);
+}
+
+/* The planner's own first: a thread of dequantize reads half as much in a vector as it writes. */
+static int quantize_spreads(const struct form *form, const struct kernel_limits *limits,
+							struct spread out[SPREADS])
+{
+	int count = 0;
+
+	for (int i = 0; i < SPREADS; i++) {
+		struct spread spread = spreads[form->back && i < 2 ? 1 - i : i];
+		bool known = false;
+		if (form->way != WHOLE)
+			spread.count = 1;
+		while (spread.threads > limits->max_threads)
+			spread.threads /= 2;
+		for (int k = 0; k < count; k++)
+			known = known || memcmp(&out[k], &spread, sizeof(spread)) == 0;
+		if (!known)
+			out[count++] = spread;
+	}
+	return count;
 }
 
 static int quantize_plan_exact(const struct kernel_problem *problem, const struct form *form,
-							   uint32_t threads, const struct kernel_limits *limits,
+							   const struct spread *spread, const struct kernel_limits *limits,
 							   struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	uint64_t vectors = (uint64_t)plan_divide_up(form->elements, form->vector);
-	bool loop = plan_launch(out, limits, (vectors + threads - 1) / threads, threads);
+	uint64_t block = (uint64_t)form->vector * spread->count * spread->threads;
+	bool loop =
+		plan_launch(out, limits, ((uint64_t)form->elements + block - 1) / block, spread->threads);
 
 	snprintf(out->source, sizeof(out->source), SOURCE);
-	quantize_name_choice(form, threads, out->choice);
-	plan_print(&id, "quantize<%s, %s, %s, %u, %s, %u, %s, %lld, %lld", plan_dtype_name(form->from),
-			   quantize_type(form->to), form->back ? "true" : "false", form->vector,
-			   way_numbers[form->way], threads, loop ? "true" : "false", (long long)form->group,
+	quantize_name_choice(form, spread, out->choice);
+	plan_print(&id, "quantize<%s, %s, %s, %u, %u, %s, %u, %s, %lld, %lld",
+			   plan_dtype_name(form->from), quantize_type(form->to), form->back ? "true" : "false",
+			   form->vector, spread->count, way_numbers[form->way], spread->threads,
+			   loop ? "true" : "false", (long long)form->group,
 			   form->one ? 0 : (long long)form->rows.columns);
 	rows_print_sizes(&id, &form->rows);
 	rows_print_step(&id, &form->rows, 0);
@@ -133,7 +162,7 @@ static int quantize_plan_exact(const struct kernel_problem *problem, const struc
 	/* A thread goes as far as one step beyond the last element. */
 	plan_print(&id, ", %s>", form->elements > INT32_MAX ? "i64" : "u32");
 	quantize_pass(form, out);
-	quantize_finish(problem, form, threads, out);
+	quantize_finish(problem, form, spread->threads, out);
 	return plan_check_name(&id, out, error);
 }
 
@@ -168,9 +197,10 @@ static int quantize_plan_generic(const struct kernel_problem *problem, struct fo
 int quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	struct spread fitting[SPREADS];
 	struct form form;
 	int64_t elements, group;
-	int status = quantize_check(problem, &group, error);
+	int status = quantize_check(problem, &group, error), count;
 
 	if (status)
 		return status;
@@ -182,14 +212,12 @@ int quantize_plan(const struct kernel_problem *problem, const struct kernel_limi
 	quantize_find_form(problem, group, &form);
 	if (plan_is_generic(choice))
 		return quantize_plan_generic(problem, &form, limits, out);
-	for (int i = 0; i < THREADS_TRIED; i++) {
+	count = quantize_spreads(&form, limits, fitting);
+	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
-		uint32_t threads = threads_tried[i];
-		while (threads > limits->max_threads)
-			threads /= 2;
-		quantize_name_choice(&form, threads, name);
+		quantize_name_choice(&form, &fitting[i], name);
 		if (!choice || strcmp(choice, name) == 0)
-			return quantize_plan_exact(problem, &form, threads, limits, out, error);
+			return quantize_plan_exact(problem, &form, &fitting[i], limits, out, error);
 	}
 	return rows_no_candidate(problem, choice, &form.rows, limits, error);
 }
@@ -197,18 +225,17 @@ int quantize_plan(const struct kernel_problem *problem, const struct kernel_limi
 int quantize_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
+	struct spread fitting[SPREADS];
 	char error[KERNEL_ERROR_MAX];
 	struct form form;
 	int64_t group;
-	int count = 0;
+	int count;
 
 	if (quantize_check(problem, &group, error))
 		return 0;
 	quantize_find_form(problem, group, &form);
-	for (int i = 0; i < THREADS_TRIED; i++)
-		if (threads_tried[i] <= limits->max_threads)
-			quantize_name_choice(&form, threads_tried[i], names[count++]);
-	if (count == 0)
-		quantize_name_choice(&form, limits->max_threads, names[count++]);
+	count = quantize_spreads(&form, limits, fitting);
+	for (int i = 0; i < count; i++)
+		quantize_name_choice(&form, &fitting[i], names[i]);
 	return count;
 }

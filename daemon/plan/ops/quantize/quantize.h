@@ -14,7 +14,7 @@ kiln_dtype quantize_to(const struct kernel_problem *problem);
 /* "sat<f8e4m3>": the kernels' name for what elements of y are stored as. */
 const char *quantize_type(kiln_dtype dtype);
 
-/* The arguments largest and least of kernels that find scales, as quantize_rows.c has them. */
+/* The arguments share, more and least of kernels that find scales (QuantizeLimits). */
 void quantize_limits(struct kernel_plan *out, kiln_dtype to, bool group);
 
 /* ---- Checks (quantize_check.c) ---- */

@@ -8,6 +8,7 @@
  */
 #include "quantize.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,8 +28,13 @@ void quantize_limits(struct kernel_plan *out, kiln_dtype to, bool group)
 {
 	float largest = to == KILN_F8E4M3 ? 448 : to == KILN_F8E5M2 ? 57344 : 127;
 	float least = (to == KILN_I8 || group ? 1e-10f : 1.0f / 512) / largest;
+	double share = 1 / (double)largest;
+	float high = (float)share;
 
-	plan_arg_real(out, KILN_F32, (double)largest);
+	if ((double)high > share)
+		high = nextafterf(high, 0);
+	plan_arg_real(out, KILN_F32, (double)high);
+	plan_arg_real(out, KILN_F32, share - (double)high);
 	plan_arg_real(out, KILN_F32, (double)least);
 }
 
