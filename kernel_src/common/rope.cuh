@@ -9,23 +9,30 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* V elements that lie next to each other, or as many as are left, W bytes at a time. */
-template <int W, int V, typename T, typename Compute, typename Index>
-DEVICE void rope_load(const T *from, Index left, Compute (&out)[V])
-{
-	constexpr int each = W / static_cast<int>(sizeof(T));
+/* V elements that lie next to each other, or as many as are left, W bytes at a time.  They are
+ * looked at later than they are asked for, so that other loads do not wait. */
+template <int W, int V, typename T>
+struct RopeElements {
+	static constexpr int each = W / static_cast<int>(sizeof(T));
 	static_assert(V % each == 0, "whole vectors");
+	u32 words[V / each][vec_words<W>];
 
+	template <typename Index>
+	DEVICE void fetch(const T *from, Index left)
+	{
 #pragma unroll
-	for (int n = 0; n < V / each; n++) {
-		u32 words[vec_words<W>] = {};
-		if (static_cast<Index>(n * each) < left)
-			vec_load<W>(from + n * each, words);
-#pragma unroll
-		for (int i = 0; i < each; i++)
-			out[n * each + i] = element_at<T, Compute>(words, i);
+		for (int n = 0; n < V / each; n++)
+			if (static_cast<Index>(n * each) < left)
+				vec_load<W>(from + n * each, words[n]);
 	}
-}
+	template <typename Compute>
+	DEVICE void open(Compute (&out)[V]) const
+	{
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			out[i] = element_at<T, Compute>(words[i / each], i % each);
+	}
+};
 
 template <int W, int V, typename T, typename Compute, typename Index>
 DEVICE void rope_store(T *to, Index left, const Compute (&in)[V])
@@ -83,6 +90,15 @@ struct RopeCall {
 				  ? 0
 				  : static_cast<Index>(rows - 1);
 		return true;
+	}
+
+	/* Asks for the angles of a row, from one on. */
+	template <int W, int ANGLES>
+	DEVICE void angles(Index batch, Index row, Index angle, RopeElements<W, ANGLES, Table> &c,
+					   RopeElements<W, ANGLES, Table> &s) const
+	{
+		c.fetch(cos + (batch * cos_is.batch + row * cos_is.token + angle), ANGLES);
+		s.fetch(sin + (batch * sin_is.batch + row * sin_is.token + angle), ANGLES);
 	}
 };
 

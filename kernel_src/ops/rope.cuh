@@ -19,6 +19,8 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 {
 	typedef typename element<T>::compute Compute;
 	constexpr int PER = INTERLEAVED ? 1 : 2, ANGLES = INTERLEAVED ? V / 2 : V;
+	RopeElements<W, V, T> raw[HELD][PER];
+	RopeElements<TABLE_W, ANGLES, Table> raw_c, raw_s;
 	Compute x[HELD][PER][V], c[ANGLES], s[ANGLES];
 	Index all, group, item, row, column[PER], left[PER];
 	const T *from[HELD];
@@ -48,15 +50,20 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 		here[h] = head < sizes.heads && (rotated || from[h] != to[h]);
 #pragma unroll
 		for (int p = 0; p < PER; p++)
-			rope_load<W>(from[h] + column[p], here[h] ? left[p] : 0, x[h][p]);
+			raw[h][p].fetch(from[h] + column[p], here[h] ? left[p] : 0);
 		here[h] = here[h] || (head < sizes.heads && !named);
 	}
+	if (rotated && named)
+		call.angles(batch, row, static_cast<Index>(item * ANGLES), raw_c, raw_s);
+#pragma unroll
+	for (int h = 0; h < HELD; h++) {
+#pragma unroll
+		for (int p = 0; p < PER; p++)
+			raw[h][p].open(x[h][p]);
+	}
 	if (rotated && named) {
-		const Index angle = item * ANGLES;
-		rope_load<TABLE_W>(call.cos + (batch * call.cos_is.batch + row * call.cos_is.token + angle),
-						   ANGLES, c);
-		rope_load<TABLE_W>(call.sin + (batch * call.sin_is.batch + row * call.sin_is.token + angle),
-						   ANGLES, s);
+		raw_c.open(c);
+		raw_s.open(s);
 #pragma unroll
 		for (int i = 0; i < ANGLES; i++)
 			s[i] *= call.sign;

@@ -17,6 +17,8 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 	typedef typename element<T>::compute Compute;
 	constexpr int PER = INTERLEAVED ? 1 : 2, ANGLES = INTERLEAVED ? V / 2 : V;
 	constexpr int STORE_W = W / static_cast<int>(sizeof(T)) * static_cast<int>(sizeof(To));
+	RopeElements<W, V, T> raw[PER];
+	RopeElements<TABLE_W, ANGLES, Table> raw_c, raw_s;
 	Compute x[PER][V], c[ANGLES], s[ANGLES];
 	Index all, head, item, row, column[PER], left[PER];
 	bool stray;
@@ -40,30 +42,32 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 	rope_columns<V>(sizes, item, rotated, column, left);
 #pragma unroll
 	for (int p = 0; p < PER; p++)
-		rope_load<W>(from + column[p], left[p], x[p]);
+		raw[p].fetch(from + column[p], left[p]);
+	if (rotated && named && !value)
+		call.angles(batch, row, static_cast<Index>(item * ANGLES), raw_c, raw_s);
 	const bool found = caches.has(slot, stray);
 	const u32 strays =
 		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
 	if (!query && !(found && named))
 		return strays;
+#pragma unroll
+	for (int p = 0; p < PER; p++)
+		raw[p].open(x[p]);
 	if (rotated && named && !value) {
-		const Index angle = item * ANGLES;
-		rope_load<TABLE_W>(call.cos + (batch * call.cos_is.batch + row * call.cos_is.token + angle),
-						   ANGLES, c);
-		rope_load<TABLE_W>(call.sin + (batch * call.sin_is.batch + row * call.sin_is.token + angle),
-						   ANGLES, s);
+		raw_c.open(c);
+		raw_s.open(s);
 		rope_rotate<INTERLEAVED>(x, c, s);
 	}
 	if (query) {
 		T *const to = call.q_out + (batch * call.q_out_is.batch + token * call.q_out_is.token +
 									head * call.q_out_is.head);
+		constexpr Compute nothing[V] = {};
 #pragma unroll
-		for (int p = 0; p < PER; p++) {
-#pragma unroll
-			for (int v = 0; v < V; v++)
-				x[p][v] = named ? x[p][v] : Compute(0);
-			rope_store<W>(to + column[p], left[p], x[p]);
-		}
+		for (int p = 0; p < PER; p++)
+			if (named)
+				rope_store<W>(to + column[p], left[p], x[p]);
+			else
+				rope_store<W>(to + column[p], left[p], nothing);
 		return strays;
 	}
 	To *const to =
