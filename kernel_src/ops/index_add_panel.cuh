@@ -4,7 +4,8 @@
  *
  * A block has a panel: some columns i that lie side by side, of one slice o.  Shared memory holds
  * the sums of all places of its columns.  One thread adds up each column: it asks for its next
- * indices and elements while it adds those before.  All threads begin the sums and store them.
+ * indices and elements while it adds those before.  The other threads have brought them near by
+ * then.  All threads begin the sums and store them.
  */
 #pragma once
 #include "common/index.cuh"
@@ -13,20 +14,22 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* PLACES places and COUNT indices of COLUMNS columns, of which WIDE are a panel. */
+/* PLACES places and COUNT indices of COLUMNS columns, of which WIDE are a panel; V of them are
+ * loaded and stored at once as sums.  NEAR: indices of a column that are brought near at a time. */
 template <typename T, typename I, int BOUNDS, i64 PLACES, i64 COUNT, i64 COLUMNS, int WIDE,
-		  int THREADS>
+		  int THREADS, int V, int NEAR>
 struct IndexAddPanel {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int element = static_cast<int>(sizeof(T)), bounds = BOUNDS, wide = WIDE;
-	static constexpr int threads = THREADS;
+	static constexpr int threads = THREADS, vector = V, near = NEAR;
 	static constexpr i64 places = PLACES, count = COUNT, columns = COLUMNS;
 	static constexpr u32 panels = static_cast<u32>((COLUMNS + WIDE - 1) / WIDE);
 	static constexpr int held = 16; /* indices that a thread asks for at once */
 	static constexpr int ahead = 4; /* sums that it takes up at once */
 	static_assert(WIDE <= THREADS && THREADS % WIDE == 0, "a thread for each column");
+	static_assert(WIDE % V == 0 && NEAR % held == 0, "whole vectors, whole turns");
 };
 
 /* Slices are numbered by DIMS, all but the slowest; AXIS elements from one place to the next, STEP
@@ -101,53 +104,142 @@ struct IndexAddHeld {
 	}
 };
 
+/* Asks for a line of memory that a thread will load soon. */
+DEVICE void index_add_near(const void *at)
+{
+#if !KILN_CPU
+	asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#else
+	(void)at;
+#endif
+}
+
+/* Brings near what `left` columns of a panel add from k on: the threads that add up no column do.
+ * It takes half a line of memory at a time. */
+template <class PANEL, class MANY, class IDX>
+DEVICE void index_add_bring(const u8 *many, const typename PANEL::Index *idx, i64 k, int left)
+{
+	constexpr int each = PANEL::threads - PANEL::wide, half = 64;
+	constexpr int index = static_cast<int>(sizeof(typename PANEL::Index));
+	constexpr int elements = (PANEL::wide * PANEL::element + half - 1) / half;
+	constexpr int parts = elements + (PANEL::wide * index + half - 1) / half;
+
+	if constexpr (each > 0 && MANY::step == 1 && IDX::step == 1) {
+		const i64 rest = PANEL::count - k;
+		const int rows = rest < PANEL::near ? static_cast<int>(rest) : PANEL::near;
+#pragma unroll 1
+		for (int i = static_cast<int>(threadIdx.x) - PANEL::wide; i < rows * parts; i += each) {
+			const i64 row = k + i / parts;
+			const int part = i % parts, own = part - elements;
+			if (i >= 0 && own < 0 && part * half < left * PANEL::element)
+				index_add_near(many + row * (MANY::axis * PANEL::element) + part * half);
+			if (own >= 0 && own * half < left * index)
+				index_add_near(reinterpret_cast<const u8 *>(idx + row * IDX::axis) + own * half);
+		}
+	}
+}
+
+/* So many sums side by side. */
+template <typename Compute, int V>
+struct alignas(sizeof(Compute) * V) IndexAddSums {
+	Compute sum[V];
+};
+
+/* Begins the sums of a panel: V columns at once.  begin: those of the first place. */
+template <class PANEL, class BASE>
+DEVICE void index_add_begin(typename PANEL::Compute *sums, const u8 *begin, int left)
+{
+	constexpr int v = PANEL::vector, vectors = PANEL::wide / v, bytes = v * PANEL::element;
+	constexpr int all = static_cast<int>(PANEL::places) * vectors;
+	constexpr int once = PANEL::vector * PANEL::element < 8 ? 8 : 4;
+
+#pragma unroll 1
+	for (int first = static_cast<int>(threadIdx.x); first < all; first += once * PANEL::threads) {
+		u32 in[once][vec_words<bytes>];
+#pragma unroll
+		for (int n = 0; n < once; n++) {
+			const int i = first + n * PANEL::threads, p = i / vectors, column = i % vectors * v;
+			if (i < all && column < left)
+				vec_load<bytes>(begin + (p * BASE::axis + column * BASE::step) * PANEL::element,
+								in[n]);
+		}
+#pragma unroll
+		for (int n = 0; n < once; n++) {
+			const int i = first + n * PANEL::threads, column = i % vectors * v;
+			IndexAddSums<typename PANEL::Compute, v> begun;
+			if (i >= all || column >= left)
+				continue;
+			summand<typename PANEL::Element>::unpack(in[n], begun.sum);
+			*reinterpret_cast<decltype(begun) *>(sums + i / vectors * PANEL::wide + column) = begun;
+		}
+	}
+}
+
+template <class PANEL>
+DEVICE void index_add_end(const typename PANEL::Compute *sums, u8 *to, int left)
+{
+	constexpr int v = PANEL::vector, vectors = PANEL::wide / v, bytes = v * PANEL::element;
+	constexpr int all = static_cast<int>(PANEL::places) * vectors;
+
+#pragma unroll 4
+	for (int i = static_cast<int>(threadIdx.x); i < all; i += PANEL::threads) {
+		const int p = i / vectors, column = i % vectors * v;
+		typedef IndexAddSums<typename PANEL::Compute, v> Sums;
+		u32 out[vec_words<bytes>];
+		if (column >= left)
+			continue;
+		const Sums ended = *reinterpret_cast<const Sums *>(sums + p * PANEL::wide + column);
+		summand<typename PANEL::Element>::pack(ended.sum, out);
+		vec_store<bytes>(to + (p * PANEL::columns + column) * PANEL::element, out);
+	}
+}
+
 template <class PANEL, class MANY, class BASE, class IDX, bool LOOP>
 __global__ __launch_bounds__(PANEL::threads) void index_add_panel(const void *many,
 																  const typename PANEL::Index *idx,
 																  const void *base, void *few,
 																  i64 items, u64 *report)
 {
-	typedef typename PANEL::Element Element;
-	constexpr int es = PANEL::element, wide = PANEL::wide;
-	constexpr int each = PANEL::threads / wide;
+	constexpr int es = PANEL::element, wide = PANEL::wide, turn = PANEL::held;
 	DYN_SHARED(b128, memory);
 	typename PANEL::Compute *const sums = reinterpret_cast<typename PANEL::Compute *>(memory);
-	const int thread = static_cast<int>(threadIdx.x), column = thread % wide;
+	const int column = static_cast<int>(threadIdx.x) % wide;
 	i64 item = blockIdx.x;
 	u32 strays = 0;
 
 	do {
 		const i64 slice = item / PANEL::panels, first = (item - slice * PANEL::panels) * wide;
-		const i64 own = first + column;
-		const int end = own < PANEL::columns ? static_cast<int>(PANEL::places) : 0;
-		const u8 *const begin = static_cast<const u8 *>(base) + BASE::at(slice, own) * es;
-		u8 *const to =
-			static_cast<u8 *>(few) + (slice * (PANEL::places * PANEL::columns) + own) * es;
-		const u8 *const from = static_cast<const u8 *>(many) + MANY::at(slice, own) * es;
-		const typename PANEL::Index *const indices = idx + IDX::at(slice, own);
-		const bool adds = thread < wide && own < PANEL::columns;
+		const i64 below = PANEL::columns - first;
+		const int left = below < wide ? static_cast<int>(below) : wide;
+		const bool adds = static_cast<int>(threadIdx.x) < left;
+		const u8 *const panel = static_cast<const u8 *>(many) + MANY::at(slice, first) * es;
+		const u8 *const from = panel + (adds ? column : 0) * (MANY::step * es);
+		const typename PANEL::Index *const lists = idx + IDX::at(slice, first);
+		const typename PANEL::Index *const list = lists + (adds ? column : 0) * IDX::step;
 		IndexAddHeld<PANEL> held;
 
 		if (adds)
-			held.template read<MANY, IDX>(from, indices, 0);
-#pragma unroll 8
-		for (int p = thread / wide; p < end; p += each)
-			sums[p * wide + column] = summand<Element>::get(begin + p * (BASE::axis * es));
+			held.template read<MANY, IDX>(from, list, 0);
+		else
+			index_add_bring<PANEL, MANY, IDX>(panel, lists, 0, left);
+		index_add_begin<PANEL, BASE>(
+			sums, static_cast<const u8 *>(base) + BASE::at(slice, first) * es, left);
 		__syncthreads();
 #pragma unroll 1
-		for (i64 k = 0; adds && k < PANEL::count; k += PANEL::held) {
-			const IndexAddHeld<PANEL> here = held;
-			held.template read<MANY, IDX>(from, indices, k + PANEL::held);
-			strays += here.add(sums + column, k);
+		for (i64 k = 0; k < PANEL::count; k += PANEL::near) {
+			if (!adds)
+				index_add_bring<PANEL, MANY, IDX>(panel, lists, k + PANEL::near, left);
+#pragma unroll 1
+			for (i64 n = k; adds && n < k + PANEL::near && n < PANEL::count; n += turn) {
+				const IndexAddHeld<PANEL> here = held;
+				held.template read<MANY, IDX>(from, list, n + turn);
+				strays += here.add(sums + column, n);
+			}
+			__syncthreads();
 		}
-		__syncthreads();
-#pragma unroll 4
-		for (int p = thread / wide; p < end; p += each) {
-			const typename PANEL::Compute sum[1] = {sums[p * wide + column]};
-			u32 words[vec_words<es>];
-			summand<Element>::pack(sum, words);
-			vec_store<es>(to + p * (PANEL::columns * es), words);
-		}
+		index_add_end<PANEL>(
+			sums, static_cast<u8 *>(few) + (slice * (PANEL::places * PANEL::columns) + first) * es,
+			left);
 		if constexpr (LOOP) {
 			__syncthreads(); /* the next panel goes where this one was */
 			item += gridDim.x;

@@ -7,6 +7,7 @@
 #include "tests/ops/common/problem.h"
 #include "listed.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,8 +148,37 @@ static bool is_op(const struct cases_case *c, const char *name)
 	return strcmp(c->op->name, name) == 0;
 }
 
+#define SECTOR 32.0 /* bytes: memory is read in no less */
+
+/*
+ * Returns the bytes of src that a gather along its last dimension reads: the sectors that indices
+ * drawn at random name, by expectation.  A copy of no more than the elements that are wanted reads
+ * side by side what the gather finds apart.
+ */
+static double gathered_bytes(const struct cases_case *c)
+{
+	const struct cases_operand *src = &c->operand[0], *idx = &c->operand[1];
+	int64_t few = src->shape[src->rank - 1], many = idx->shape[idx->rank - 1];
+	double row = (double)few * cases_element(src), sectors = ceil(row / SECTOR);
+	double read = SECTOR * sectors * (1 - pow(1 - 1 / sectors, (double)many));
+
+	return (double)cases_elements(src) / (double)few * (read < row ? read : row);
+}
+
+/* The same as a plan counts them: so much of each row as is wanted. */
+static double wanted_bytes(const struct cases_case *c)
+{
+	const struct cases_operand *src = &c->operand[0], *idx = &c->operand[1];
+	int64_t few = src->shape[src->rank - 1], many = idx->shape[idx->rank - 1];
+
+	return (double)cases_elements(src) / (double)few * (double)(many < few ? many : few) *
+		   cases_element(src);
+}
+
 uint64_t bench_bytes(const struct cases_case *c, const struct kernel_plan *plan)
 {
+	if (is_op(c, "gather") && cases_elements(&c->operand[0]) > 0)
+		return plan->bytes_moved + (uint64_t)(int64_t)(gathered_bytes(c) - wanted_bytes(c));
 	/* Of a mask only the shape is known, and how much of x it spares only the device knows. */
 	if (is_op(c, "masked_softmax"))
 		return 2 * (uint64_t)cases_elements(&c->operand[0]) * cases_element(&c->operand[0]);

@@ -15,7 +15,7 @@
 #define BLOCK_BYTES 4096 /* of dst, or of src, that are worth a block */
 #define MOST_ROWS 64
 #define MOST_PLACES 32  /* that a thread keeps in registers */
-#define LIST_BYTES 8192 /* of src or dst that a block of a list has */
+#define LIST_BYTES 6144 /* of src or dst that a block of a list has, at least */
 #define LIST_MOST 65534 /* elements of a row, and indices */
 
 struct gather_way {

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 8
+#define MAX_WAYS 12
 #define LARGEST_CHUNK 8192
 #define LARGEST_TILE 8192
 #define BLOCK_BYTES 16384 /* of ddst that a block has, at least if there are rows for it */
@@ -22,9 +22,12 @@
 #define FEW_ROWS 4
 #define GROUP_BYTES 40960 /* of shared memory, which leave a multiprocessor five blocks */
 #define GROUP_MOST 16383  /* elements of dsrc, and indices */
+#define LINKED 4          /* indices of an element that are put in order in registers */
+#define MOST_TURNS 8
 
 struct scatter_way {
 	bool group, skew; /* rows are summed up together; those of ddst are not whole vectors */
+	uint32_t turns;   /* groups of a block whose list all threads chain; 0: a warp does, for one */
 	uint32_t rows, threads;
 	uint32_t chunk, tile, load, vector;
 	uint32_t shared;
@@ -148,6 +151,24 @@ static bool make_group(const struct kernel_problem *problem, const struct gather
 	return way->shared <= limits->shared_optin && way->threads <= limits->max_threads;
 }
 
+/* The same for several groups of rows; ScatterLink in ops/gather_backward_link.cuh computes the
+ * same. */
+static bool make_link(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct kernel_limits *limits, uint32_t turns, struct scatter_way *way)
+{
+	uint32_t element = gather->element, load = element == 2 ? 8 : 16, slots;
+
+	if (!make_group(problem, gather, limits, false, way) || gather->many > LINKED * gather->few ||
+		gather->outer < way->rows * turns)
+		return false;
+	slots = (uint32_t)plan_divide_up(plan_divide_up(way->tile * element, load) * load / element, 8);
+	way->shared = slots * 8 * 18 + (way->tile + 8) / 8 * 16 + (way->chunk + 4) / 4 * 16;
+	way->shared += round_up(way->chunk * 2);
+	way->turns = turns;
+	snprintf(way->name, sizeof(way->name), "link %u r%ux%u", way->threads, way->rows, turns);
+	return way->shared <= limits->shared_optin;
+}
+
 /* The planner's own first. */
 static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
@@ -177,6 +198,9 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 		ways[count++] = group;
 	if (grouped && group.threads < 256 && make_group(problem, gather, limits, true, &group))
 		ways[count++] = group;
+	for (uint32_t turns = 1; turns <= MOST_TURNS; turns *= 2)
+		if (count < MAX_WAYS && make_link(problem, gather, limits, turns, &group))
+			ways[count++] = group;
 	return count;
 }
 
@@ -194,10 +218,15 @@ static const char *element_name(const struct gather_problem *gather)
 static void print_group(const struct gather_problem *gather, const struct scatter_way *way,
 						struct plan_text *id)
 {
-	plan_print(id, "gather_backward_group<ScatterGroup<%s, %s, %s, %lld, %lld, %u, %s, %u>",
+	const char *kind = way->turns ? "link<ScatterLink" : "group<ScatterGroup";
+
+	plan_print(id, "gather_backward_%s<%s, %s, %s, %lld, %lld, %u, %s, %u", kind,
 			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
 			   (long long)gather->few, (long long)gather->many, way->threads,
 			   way->skew ? "true" : "false", way->vector);
+	if (way->turns)
+		plan_print(id, ", %u", way->turns);
+	plan_print(id, ">");
 }
 
 static void print_rows(const struct gather_problem *gather, const struct scatter_way *way,
@@ -233,14 +262,16 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	int64_t chunks = plan_divide_up(gather->few, way->chunk), items;
+	int64_t rows = way->rows * (way->turns ? way->turns : 1);
 	bool loop;
 
-	if (__builtin_mul_overflow(plan_divide_up(gather->outer, way->rows) * gather->lists, chunks,
-							   &items))
+	if (__builtin_mul_overflow(plan_divide_up(gather->outer, rows) * gather->lists, chunks, &items))
 		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
 	loop = plan_launch(out, limits, items, way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/gather_backward%s.cuh",
-			 way->group ? "_group" : "");
+			 way->turns   ? "_link"
+			 : way->group ? "_group"
+						  : "");
 	out->shared_bytes = way->shared;
 	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
 								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",

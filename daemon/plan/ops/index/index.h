@@ -65,7 +65,7 @@ int index_panel_plan(const struct kernel_problem *problem, const struct index_pr
 					 const struct index_panel *panel, const struct kernel_limits *limits,
 					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
-/* ---- Sums (index_add.c) ---- */
+/* ---- Sums (index_add_check.c) ---- */
 
 struct index_add {
 	struct index_problem index;
@@ -78,6 +78,9 @@ struct index_add {
 	bool any_order;  /* the sums may depend on which element comes first */
 };
 
+/* Like index_check(), for sums. */
+int index_add_check(const struct kernel_problem *problem, struct index_add *out,
+					char error[KERNEL_ERROR_MAX]);
 /* The type that elements have in kernels. */
 const char *index_add_element(kiln_dtype dtype);
 /* vector: elements that move at once; load: bytes of indices. */
@@ -102,6 +105,24 @@ int index_add_atomic_plan(const struct kernel_problem *problem, const struct ind
 int index_add_atomic_generic(const struct kernel_problem *problem, const struct index_add *add,
 							 const struct kernel_limits *limits, struct kernel_plan *out,
 							 char error[KERNEL_ERROR_MAX]);
+
+/* Small blocks for which the list is linked, or which read it (index_add_link.c). */
+#define INDEX_ADD_LINKS 10
+/* The names of the candidates, the likely best first; how many. */
+int index_add_links(const struct index_add *add, const struct kernel_limits *limits,
+					char names[][KERNEL_CHOICE_MAX]);
+int index_add_link_plan(const struct kernel_problem *problem, const struct index_add *add,
+						const char *choice, const struct kernel_limits *limits,
+						struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
+/* Rows with an index for each element, each in a block (index_add_row.c). */
+#define INDEX_ADD_ROW "row " /* of candidates, before their threads */
+#define INDEX_ADD_ROWS 3
+int index_add_rows(const struct index_add *add, const struct kernel_limits *limits,
+				   char names[][KERNEL_CHOICE_MAX]);
+int index_add_row_plan(const struct kernel_problem *problem, const struct index_add *add,
+					   uint32_t threads, const struct kernel_limits *limits,
+					   struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
 /* Panels of sums with an index for each element (index_add_panel.c).  false: none will do. */
 bool index_add_panel(const struct index_problem *index, const struct kernel_limits *limits,

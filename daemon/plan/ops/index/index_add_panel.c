@@ -9,6 +9,7 @@
 #define USUAL_BYTES 73728 /* of shared memory: a multiprocessor has three blocks */
 #define THREADS 128u
 #define LEAST_WIDE 4 /* columns */
+#define NEAR 64      /* indices of a column that are brought near at a time */
 
 enum { MANY, BASE, IDX };
 
@@ -59,6 +60,24 @@ bool index_add_panel(const struct index_problem *index, const struct kernel_limi
 	return true;
 }
 
+/* Columns of the sums that lie side by side and are aligned, in all panels. */
+static uint32_t panel_vector(const struct kernel_problem *problem,
+							 const struct index_problem *index, const struct rows_form *form,
+							 uint32_t wide)
+{
+	uint32_t element = index->element, vector = element > 4 ? 16 / element : 4, base;
+
+	if (form->step[BASE] != 1)
+		return 1;
+	base = rows_narrow(form, BASE, element, 16) / element;
+	while (vector > 1 && (wide % vector || form->columns % vector || vector > base ||
+						  index->base.stride[index->axis] % vector ||
+						  problem->tensors[index->op.base].alignment < vector * element ||
+						  problem->tensors[index->op.few].alignment < vector * element))
+		vector /= 2;
+	return vector;
+}
+
 static void print_side(const struct rows_form *form, int operand, int64_t axis,
 					   struct plan_text *id)
 {
@@ -77,20 +96,22 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 	struct gather_problem gather = {.bounds = index->bounds};
 	int axis = index->axis;
 	struct rows_form form;
+	uint32_t vector;
 	int64_t items;
 	bool loop;
 
 	(void)form_of(index, &form);
+	vector = panel_vector(problem, index, &form, panel->wide);
 	if (__builtin_mul_overflow(form.rows, plan_divide_up(form.columns, panel->wide), &items))
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many sums", problem->op);
 	loop = plan_launch(out, limits, (uint64_t)items, panel->threads);
 	snprintf(out->source, sizeof(out->source), "ops/index_add_panel.cuh");
 	snprintf(out->choice, sizeof(out->choice), "%s", panel->name);
 	out->shared_bytes = (uint32_t)plan_divide_up(panel->shared, 16) * 16;
-	plan_print(&id, "index_add_panel<IndexAddPanel<%s, %s, %s, %lld, %lld, %lld, %u, %u>", element,
-			   plan_dtype_name(index->index), gather_bounds_name(&gather),
+	plan_print(&id, "index_add_panel<IndexAddPanel<%s, %s, %s, %lld, %lld, %lld, %u, %u, %u, %u>",
+			   element, plan_dtype_name(index->index), gather_bounds_name(&gather),
 			   (long long)index->few.shape[axis], (long long)index->many.shape[axis],
-			   (long long)form.columns, panel->wide, panel->threads);
+			   (long long)form.columns, panel->wide, panel->threads, vector, NEAR);
 	print_side(&form, MANY, index->many.stride[axis], &id);
 	print_side(&form, BASE, index->base.stride[axis], &id);
 	print_side(&form, IDX, index->idx_stride[axis], &id);
@@ -102,7 +123,11 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 	plan_arg_scalar(out, 8, (uint64_t)items);
 	index_report_arg(index, out);
 	for (int i = 0; i < problem->tensor_count; i++)
-		plan_touch(problem, i, i == 1 ? index->index_bytes : index->element, out);
+		plan_touch(problem, i,
+				   i == 1                ? index->index_bytes
+				   : i == index->op.many ? index->element
+										 : vector * index->element,
+				   out);
 	plan_over(problem, index->op.few, index->op.base, out);
 	snprintf(out->note, sizeof(out->note),
 			 "a block holds the sums of %u of %lld columns in shared memory, %u bytes", panel->wide,

@@ -3,13 +3,15 @@
  * holds in shared memory.
  *
  * Wider panels are longer runs of memory, narrower ones are more blocks that take turns in loading
- * and storing.  64 bytes are what most rows leave room for.
+ * and storing.  A panel of whole lines of memory is worth a multiprocessor.
  */
 #include "index.h"
 
 #include <stdio.h>
 
 #define USUAL_BYTES 73728 /* of shared memory: a multiprocessor has three blocks */
+#define LINE_BYTES 131072 /* the same for panels of whole lines: it has one */
+#define LINE 128u
 #define LEAST_PITCH 32u
 
 /* Slices are the dimensions before the axis, of which there is one at least; operands: src, idx.
@@ -71,7 +73,7 @@ static bool make_panel(const struct kernel_problem *problem, const struct index_
 int index_panels(const struct kernel_problem *problem, const struct index_problem *index,
 				 const struct kernel_limits *limits, struct index_panel out[INDEX_PANELS])
 {
-	static const uint32_t pitches[INDEX_PANELS] = {2 * LEAST_PITCH, LEAST_PITCH, 4 * LEAST_PITCH};
+	static const uint32_t pitches[INDEX_PANELS] = {LINE, LINE / 2, LEAST_PITCH};
 	struct rows_form form;
 	int count = 0;
 
@@ -85,7 +87,8 @@ int index_panels(const struct kernel_problem *problem, const struct index_proble
 			continue;
 		panels = plan_divide_up(form.columns, panel->wide);
 		/* Fewer blocks than multiprocessors leave some without work. */
-		panel->usual = panel->shared <= USUAL_BYTES || pitches[i] == LEAST_PITCH;
+		panel->usual = panel->shared <= (pitches[i] == LINE ? LINE_BYTES : USUAL_BYTES) ||
+					   pitches[i] == LEAST_PITCH;
 		panel->usual =
 			panel->usual && form.rows >= plan_divide_up(2 * limits->multiprocessors, panels);
 		count++;

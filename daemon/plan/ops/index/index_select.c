@@ -194,9 +194,10 @@ static int select_find_ways(const struct kernel_problem *problem,
 				problem->tensors[select->index.op.many].alignment >= 16;
 	int count = 0;
 
-	select_add_way(limits, skew, THREADS, 2, ways, &count);
-	select_add_way(limits, skew, THREADS, 1, ways, &count);
-	select_add_way(limits, skew, THREADS / 2, 2, ways, &count);
+	/* Two vectors that are cut out at once leave registers for fewer threads. */
+	select_add_way(limits, skew, THREADS, skew ? 1 : 2, ways, &count);
+	select_add_way(limits, skew, THREADS, skew ? 2 : 1, ways, &count);
+	select_add_way(limits, skew, THREADS / 2, skew ? 1 : 2, ways, &count);
 	select_add_way(limits, skew, THREADS / 2, 4, ways, &count);
 	if (skew)
 		select_add_way(limits, false, THREADS, 2, ways, &count);

@@ -1,0 +1,122 @@
+/*
+ * index_add_row.c: scatter_add along the last dimension: a block has a row, whose elements and
+ * links shared memory holds.
+ */
+#include "index.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WAYS INDEX_ADD_ROWS
+#define LEFT_PART 5 /* places that have more than four indices are a fifth of these, at most */
+#define LEAST 64    /* indices, or places, of a row */
+
+/* IndexAddRow in ops/index_add_row.cuh computes the same. */
+static int64_t row_shared(const struct index_add *add)
+{
+	int64_t element = add->index.element, bytes;
+
+	bytes = plan_divide_up((add->count + 1) * element, 16) * 16;
+	bytes +=
+		plan_divide_up(add->count * 4 + 4, 16) * 16 + plan_divide_up(add->end * 4 + 4, 16) * 16;
+	return plan_divide_up(bytes + (add->count / LEFT_PART + 1) * 4, 16) * 16;
+}
+
+/* Is every row of an operand aligned to so many elements? */
+static bool is_aligned(const struct kernel_problem *problem, const struct index_add *add,
+					   int operand, int number, uint32_t element, uint32_t elements)
+{
+	const struct rows_form *form = &add->form;
+
+	for (int k = 0; number >= 0 && k < form->rank; k++)
+		if (form->stride[number][k] % elements)
+			return false;
+	elements *= element;
+	return problem->tensors[operand].alignment >= (elements < 16 ? elements : 16);
+}
+
+static uint32_t row_vector(const struct kernel_problem *problem, const struct index_add *add)
+{
+	const struct index_problem *index = &add->index;
+	uint32_t element = index->element, v = element > 4 ? 16 / element : 4;
+
+	while (v > 1 && (add->count % v || add->end % v ||
+					 !is_aligned(problem, add, index->op.base, 1, element, v) ||
+					 !is_aligned(problem, add, 1, 2, index->index_bytes, v) ||
+					 !is_aligned(problem, add, index->op.few, -1, element, v)))
+		v /= 2;
+	return v;
+}
+
+static uint32_t row_load(const struct kernel_problem *problem, const struct index_add *add)
+{
+	uint32_t element = add->index.element, load = 16;
+
+	while (load > element &&
+		   (add->count * element % load ||
+			!is_aligned(problem, add, add->index.op.many, 0, element, load / element)))
+		load /= 2;
+	return load;
+}
+
+/* How many blocks of so many threads take a row in two turns, or four. */
+int index_add_rows(const struct index_add *add, const struct kernel_limits *limits,
+				   char names[][KERNEL_CHOICE_MAX])
+{
+	int64_t longest = add->count > add->end ? add->count : add->end;
+	uint32_t threads = 64;
+	int count = 0;
+
+	if (!add->index.op.each || add->index.op.base < 0 || add->inner != 1 || add->many_axis != 1 ||
+		add->base_axis != 1 || add->idx_step != 1 || longest < LEAST || add->count < 1 ||
+		longest > limits->shared_optin || row_shared(add) + 16 > limits->shared_optin)
+		return 0;
+	while (threads < 512 && threads * 8 < longest)
+		threads *= 2;
+	for (int i = 0; i < MAX_WAYS; i++) {
+		uint32_t other = i == 0 ? threads : i == 1 ? threads / 2 : threads * 2;
+		if (other <= limits->max_threads)
+			snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ROW "%u", other);
+	}
+	return count;
+}
+
+int index_add_row_plan(const struct kernel_problem *problem, const struct index_add *add,
+					   uint32_t threads, const struct kernel_limits *limits,
+					   struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct index_problem *index = &add->index;
+	struct gather_problem gather = {.bounds = index->bounds};
+	uint32_t vector = row_vector(problem, add), load = row_load(problem, add);
+	bool loop = plan_launch(out, limits, (uint64_t)add->form.rows, threads);
+
+	snprintf(out->source, sizeof(out->source), "ops/index_add_row.cuh");
+	snprintf(out->choice, sizeof(out->choice), INDEX_ADD_ROW "%u", threads);
+	out->shared_bytes = (uint32_t)row_shared(add);
+	plan_print(&id, "index_add_row<IndexAddRow<%s, %s, %s, %lld, %lld, %u, %u, %u>",
+			   index_add_element(index->dtype), plan_dtype_name(index->index),
+			   gather_bounds_name(&gather), (long long)add->end, (long long)add->count, vector,
+			   load, threads);
+	rows_print_sizes(&id, &add->form);
+	for (int i = 0; i < 3; i++)
+		rows_print_strides(&id, &add->form, i);
+	plan_print(&id, ", %s>", loop ? "true" : "false");
+	plan_arg_pointer(out, index->op.many);
+	plan_arg_pointer(out, 1);
+	plan_arg_pointer(out, index->op.base);
+	plan_arg_pointer(out, index->op.few);
+	plan_arg_scalar(out, 8, (uint64_t)add->form.rows);
+	index_report_arg(index, out);
+	for (int i = 0; i < problem->tensor_count; i++)
+		plan_touch(problem, i,
+				   i == index->op.many ? load
+				   : i == 1 ? (vector * index->index_bytes < 16 ? vector * index->index_bytes : 16)
+							: vector * index->element,
+				   out);
+	plan_over(problem, index->op.few, index->op.base, out);
+	snprintf(out->note, sizeof(out->note),
+			 "a block links the %lld indices of a row in shared memory, for %lld sums",
+			 (long long)add->count, (long long)add->end);
+	return plan_check_name(&id, out, error);
+}

@@ -1,0 +1,409 @@
+/*
+ * index_add_link.cuh: the sums of index_add.cuh, in the same order, by small blocks for which the
+ * list of indices is looked at once.
+ *
+ * The first blocks link the indices of each place in scratch memory: a place has the last one that
+ * came, and each index has the one before.  They come in any order.  The blocks behind them have
+ * ROWS places each, of one slice, and WIDE vectors of their columns.  They ask for what the sums
+ * begin with, wait for the links, put the indices of their places in order, and add.  A place with
+ * more than ROOM indices reads the list instead.
+ *
+ * Without LINK there are no such first blocks: each block reads the list, which is short.
+ *
+ * A block waits for those that are numbered before it and wait for nobody.  Devices begin blocks by
+ * their numbers; on the cpu device blocks are numbered when they begin.
+ */
+#pragma once
+#include "common/index.cuh"
+#include "common/index_add.cuh"
+#include "common/indices.cuh"
+#include "common/indices_find.cuh"
+#include "common/last.cuh"
+#include "common/summand.cuh"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+/* The planner knows these. */
+#define INDEX_ADD_LINK_STATE 128 /* words before the heads */
+#define INDEX_ADD_LINK_HELD 4    /* indices that a thread links */
+
+/* A block has ROWS places, WIDE vectors of V elements of each; a thread has EACH of these. */
+template <typename T, typename I, int BOUNDS, int V, bool LINK, u32 WIDE, u32 ROWS, u32 ROOM,
+		  u32 THREADS, int EACH>
+struct IndexAddLinkShape {
+	typedef T Element;
+	typedef I Index;
+	static constexpr int bounds = BOUNDS, vector = V, each = EACH;
+	static constexpr bool link = LINK;
+	static constexpr u32 wide = WIDE, rows = ROWS, room = ROOM, threads = THREADS;
+	/* Of a multiprocessor at once: of the threads' registers, most are for rare lists. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+	static constexpr int blocks = 1;
+#else
+	static constexpr int blocks = (EACH == 1 ? 1280
+								   : LINK    ? 1024
+											 : 768) /
+								  static_cast<int>(THREADS);
+#endif
+	static_assert(WIDE * ROWS <= THREADS * EACH && ROWS <= THREADS, "a thread for each");
+};
+
+/* Scratch memory.  All of it but `next` is 0 between launches. */
+struct IndexAddLinks {
+	u32 *linked, *passed, *begun; /* blocks that have linked; that have seen so; that run */
+	u32 *heads, *used;            /* of each place: 1 + an index; blocks that have read it */
+	u32 *next;                    /* of each index: 1 + the next */
+
+	DEVICE IndexAddLinks(void *scratch, i64 end, bool counted)
+		: linked(static_cast<u32 *>(scratch)), passed(linked + 32), begun(linked + 64),
+		  heads(linked + INDEX_ADD_LINK_STATE), used(heads + end), next(counted ? used + end : used)
+	{
+	}
+
+	DEVICE u32 block() const
+	{
+#if KILN_CPU
+		__shared__ u32 number;
+		if (threadIdx.x == 0)
+			number = atomicAdd(begun, 1u);
+		__syncthreads();
+		return number;
+#else
+		return blockIdx.x;
+#endif
+	}
+
+	/* All threads of a block have linked. */
+	DEVICE void done() const
+	{
+		__syncthreads();
+		if (threadIdx.x == 0) {
+			__threadfence();
+			atomicAdd(linked, 1u);
+		}
+	}
+
+	DEVICE void wait(u32 blocks) const
+	{
+#if KILN_CPU
+		while (atomicAdd(linked, 0u) < blocks)
+			;
+		__threadfence();
+#else
+		u32 seen;
+		do
+			asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(linked) : "memory");
+		while (seen < blocks);
+#endif
+	}
+
+	/* Nobody will look any more. */
+	DEVICE void clear() const
+	{
+		*linked = *passed = *begun = 0;
+	}
+};
+
+template <class SHAPE, class PLACES, class Find>
+struct IndexAddLink {
+	typedef typename SHAPE::Element T;
+	typedef typename summand<T>::Compute Compute;
+	typedef typename SHAPE::Index Index;
+	static constexpr int es = static_cast<int>(sizeof(T)), v = SHAPE::vector;
+	static constexpr int bytes = es * v, words = vec_words<bytes>, each = SHAPE::each;
+	static constexpr u32 vectors = static_cast<u32>(PLACES::columns / v);
+	static constexpr u32 parts = (vectors + SHAPE::wide - 1) / SHAPE::wide;
+	static constexpr u32 looked = 4; /* indices of the list that a thread looks at, at a time */
+	static constexpr u32 warps = SHAPE::threads / 32, votes = looked * warps;
+	/* Elements of a sum that are loaded at once. */
+	static constexpr int ahead = each > 1 ? 2 : 4;
+
+	const u8 *many, *base;
+	u8 *few;
+	const Index *idx;
+	i64 count, padding;
+	Compute alpha;
+	Find find;
+
+	/* What a thread sums up: some vectors. */
+	struct Sums {
+		const u8 *from[each];
+		u8 *to[each];
+		u32 row[each], in[each][words]; /* what they begin with */
+		Compute sum[each][v];
+
+		DEVICE void begin()
+		{
+#pragma unroll
+			for (int j = 0; j < each; j++)
+				summand<T>::unpack(in[j], sum[j]);
+		}
+	};
+
+	DEVICE bool named(Index index, i64 &place, u32 &strays) const
+	{
+		if (static_cast<i64>(index) == padding)
+			return false;
+		const bool found = find(static_cast<i64>(index), place);
+		strays += !found;
+		return found;
+	}
+
+	/* Links the indices of one block; returns how many name nothing. */
+	DEVICE u32 link(const IndexAddLinks &links, i64 list, u32 block) const
+	{
+		constexpr int held = INDEX_ADD_LINK_HELD;
+		const i64 first = static_cast<i64>(block) * (held * SHAPE::threads) + threadIdx.x;
+		Index index[held];
+		u32 strays = 0;
+
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			const i64 k = first + i * SHAPE::threads;
+			index[i] = k < count ? idx[list + k * PLACES::idx_step] : 0;
+		}
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			const i64 k = first + i * SHAPE::threads;
+			i64 place;
+			if (k < count && named(index[i], place, strays))
+				links.next[k] = atomicExch(links.heads + place, static_cast<u32>(k) + 1);
+		}
+		return strays;
+	}
+
+	/* Lists what a place's links name, the last first: they mostly come so.  Returns how many there
+	 * are, ROOM + 1 if there are more than ROOM. */
+	DEVICE u32 walk(const IndexAddLinks &links, u32 *keys, i64 place) const
+	{
+		u32 entry = __ldcg(links.heads + place), n = 0;
+
+#pragma unroll 1
+		while (entry != 0 && n <= SHAPE::room) {
+			const u32 key = entry - 1;
+			u32 to = n++;
+			if (to == SHAPE::room)
+				break;
+			entry = __ldcg(links.next + key);
+#pragma unroll 1
+			for (; to > 0 && keys[to - 1] < key; to--)
+				keys[to] = keys[to - 1];
+			keys[to] = key;
+		}
+		return n;
+	}
+
+	/* Asks for what the sums begin with. */
+	DEVICE void ask(const IndexSlice &slice, i64 first, i64 end, u32 part, Sums &sums) const
+	{
+#pragma unroll
+		for (int j = 0; j < each; j++) {
+			const u32 i = threadIdx.x + static_cast<u32>(j) * SHAPE::threads;
+			const u32 row = i / SHAPE::wide, vector = part * SHAPE::wide + (i - row * SHAPE::wide);
+			const i64 place = first + row, column = static_cast<i64>(vector) * v;
+			sums.row[j] = row;
+			sums.from[j] = nullptr;
+#pragma unroll
+			for (int w = 0; w < words; w++)
+				sums.in[j][w] = 0;
+			if (row >= SHAPE::rows || vector >= vectors || place >= end)
+				continue;
+			sums.from[j] = many + (slice[0] + column) * es;
+			sums.to[j] = few + (slice[3] + place * PLACES::few_axis + column) * es;
+			if (base)
+				vec_load<bytes>(base + (slice[1] + place * PLACES::base_axis + column) * es,
+								sums.in[j]);
+		}
+	}
+
+	DEVICE void load(const u8 *from, u32 key, u32 (&more)[words]) const
+	{
+		vec_load<bytes>(from + static_cast<i64>(key) * (PLACES::many_axis * es), more);
+	}
+
+	DEVICE void add(const u32 (&more)[words], Compute (&sum)[v]) const
+	{
+		Compute one[v];
+
+		summand<T>::unpack(more, one);
+#pragma unroll
+		for (int i = 0; i < v; i++)
+			sum[i] += alpha * one[i];
+	}
+
+	/* Adds what is listed for the places. */
+	DEVICE void add_keys(const u32 *keys, const u32 *counts, Sums &sums) const
+	{
+		u32 left[each], most = 0;
+
+#pragma unroll
+		for (int j = 0; j < each; j++) {
+			left[j] = sums.from[j] ? counts[sums.row[j]] : 0;
+			left[j] = left[j] > SHAPE::room ? 0 : left[j];
+			most = left[j] > most ? left[j] : most;
+		}
+#pragma unroll 1
+		for (u32 n = 0; n < most; n += ahead) {
+			u32 more[each][ahead][words];
+#pragma unroll
+			for (int j = 0; j < each; j++) {
+#pragma unroll
+				for (int a = 0; a < ahead; a++)
+					if (n + a < left[j])
+						load(sums.from[j], keys[sums.row[j] * SHAPE::room + left[j] - 1 - n - a],
+							 more[j][a]);
+			}
+#pragma unroll
+			for (int j = 0; j < each; j++) {
+#pragma unroll
+				for (int a = 0; a < ahead; a++)
+					if (n + a < left[j])
+						add(more[j][a], sums.sum[j]);
+			}
+		}
+	}
+
+	/* Adds what the marked indices from `first` on name, to the sums of a row of the block. */
+	DEVICE void add_marked(u32 marks, u32 first, u32 row, Sums &sums) const
+	{
+#pragma unroll 1
+		while (marks != 0) {
+			const u32 key = first + static_cast<u32>(__ffs(static_cast<int>(marks))) - 1;
+			const u32 rest = marks & (marks - 1);
+			const u32 then = rest ? first + static_cast<u32>(__ffs(static_cast<int>(rest))) - 1 : 0;
+			marks = rest & (rest - 1);
+#pragma unroll
+			for (int j = 0; j < each; j++) {
+				u32 more[2][words];
+				if (!sums.from[j] || sums.row[j] != row)
+					continue;
+				load(sums.from[j], key, more[0]);
+				if (rest)
+					load(sums.from[j], then, more[1]);
+				add(more[0], sums.sum[j]);
+				if (rest)
+					add(more[1], sums.sum[j]);
+			}
+		}
+	}
+
+	/* Adds what any index of the list names for a place, which is a row of the block.  All threads
+	 * come.  Returns how many indices name nothing. */
+	DEVICE u32 add_list(i64 list, i64 place, u32 row, u32 *vote, Sums &sums) const
+	{
+		const u32 warp = threadIdx.x / 32;
+		u32 strays = 0;
+
+#pragma unroll 1
+		for (i64 first = 0; first < count; first += looked * SHAPE::threads) {
+			Index index[looked];
+			u32 mine = 0;
+#pragma unroll
+			for (u32 i = 0; i < looked; i++) {
+				const i64 k = first + i * SHAPE::threads + threadIdx.x;
+				index[i] = k < count ? idx[list + k * PLACES::idx_step] : 0;
+			}
+#pragma unroll
+			for (u32 i = 0; i < looked; i++) {
+				const i64 k = first + i * SHAPE::threads + threadIdx.x;
+				i64 to = -1;
+				const bool hit = k < count && named(index[i], to, strays) && to == place;
+				const u32 marks = __ballot_sync(0xffffffffu, hit);
+				mine |= marks;
+				if (threadIdx.x % 32 == 0)
+					vote[i * warps + warp] = marks;
+			}
+			if (__syncthreads_or(mine != 0)) {
+#pragma unroll 1
+				for (u32 i = 0; i < votes; i++)
+					add_marked(vote[i], static_cast<u32>(first) + i * 32, row, sums);
+			}
+			__syncthreads();
+		}
+		return strays;
+	}
+
+	DEVICE void store(const Sums &sums) const
+	{
+#pragma unroll
+		for (int j = 0; j < each; j++) {
+			u32 out[words];
+			if (!sums.from[j])
+				continue;
+			summand<T>::pack(sums.sum[j], out);
+			vec_store<bytes>(sums.to[j], out);
+		}
+	}
+};
+
+/* linkers: blocks that link; uses: blocks that look at each place. */
+template <class SHAPE, class PLACES, typename Place>
+__global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
+	const void *many, const typename SHAPE::Index *idx, const void *base, void *few, u64 *report,
+	i64 slices, i64 count, i64 end, i64 padding, u32 linkers, void *scratch,
+	typename summand<typename SHAPE::Element>::Compute alpha)
+{
+	typedef IndicesFind<typename SHAPE::Index, SHAPE::bounds, Place> Find;
+	typedef IndexAddLink<SHAPE, PLACES, Find> Add;
+	__shared__ u32 keys[SHAPE::link ? SHAPE::rows * SHAPE::room : 1];
+	__shared__ u32 counts[SHAPE::rows], vote[Add::votes];
+	const u32 thread = threadIdx.x,
+			  chunks = static_cast<u32>((end + SHAPE::rows - 1) / SHAPE::rows);
+	const u32 uses = static_cast<u32>(slices) * Add::parts;
+	const IndexAddLinks links(scratch, end, uses > 1);
+	const Add add{static_cast<const u8 *>(many),
+				  static_cast<const u8 *>(base),
+				  static_cast<u8 *>(few),
+				  idx,
+				  count,
+				  padding,
+				  alpha,
+				  Find{end}};
+	const u32 block = SHAPE::link ? links.block() : blockIdx.x;
+	const PLACES at{end};
+	u32 strays = 0;
+
+	if (SHAPE::link && block < linkers) {
+		IndexSlice offset;
+		at(0, offset);
+		strays = add.link(links, offset[2], block);
+		links.done();
+	} else {
+		const u32 item = block - linkers, chunk = item / Add::parts, slice = chunk / chunks;
+		const u32 part = item - chunk * Add::parts;
+		const i64 first = static_cast<i64>(chunk - slice * chunks) * SHAPE::rows;
+		const i64 place = first + thread;
+		const bool walks = SHAPE::link && thread < SHAPE::rows && place < end;
+		typename Add::Sums sums;
+		IndexSlice offset;
+		u32 passed = 0;
+
+		at(slice, offset);
+		add.ask(offset, first, end, part, sums);
+		if (thread < SHAPE::rows)
+			counts[thread] = SHAPE::link || place >= end ? 0 : SHAPE::room + 1;
+		if (walks) {
+			links.wait(linkers);
+			counts[thread] = add.walk(links, keys + thread * SHAPE::room, place);
+			if (uses == 1)
+				links.heads[place] = 0;
+		}
+		if (SHAPE::link && thread == 0) /* it has waited */
+			passed = atomicAdd(links.passed, 1u) + 1;
+		const bool full = __syncthreads_or(thread < SHAPE::rows && counts[thread] > SHAPE::room);
+		sums.begin();
+		add.add_keys(keys, counts, sums);
+		for (u32 row = 0; full && row < SHAPE::rows; row++)
+			if (counts[row] > SHAPE::room)
+				strays += add.add_list(offset[2], first + row, row, vote, sums);
+		add.store(sums);
+		if (SHAPE::link || item != 0)
+			strays = 0; /* they are counted elsewhere */
+		if (walks && uses > 1 && last_of(links.used + place, uses))
+			links.heads[place] = 0;
+		if (SHAPE::link && passed == gridDim.x - linkers)
+			links.clear();
+	}
+	if constexpr (SHAPE::bounds == INDICES_CHECK)
+		indices_report(report, strays);
+}
