@@ -170,8 +170,8 @@ static bool make_link(const struct kernel_problem *problem, const struct gather_
 }
 
 /* The planner's own first. */
-static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
-					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
+static int scatter_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
+						const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
 {
 	int64_t chunks = plan_divide_up(gather->few, LARGEST_CHUNK),
 			row = gather->many * gather->element;
@@ -395,7 +395,7 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 		plan_no_elements(out);
 		return KILN_OK;
 	}
-	count = find_ways(problem, &gather, limits, ways);
+	count = scatter_ways(problem, &gather, limits, ways);
 	if (plan_is_generic(choice))
 		return gather_backward_plan_generic(problem, &gather, &ways[ways[0].group], limits, out,
 											error);
@@ -423,7 +423,7 @@ int gather_backward_choices(const struct kernel_problem *problem,
 
 	if (gather_check(problem, &gather, error))
 		return 0;
-	count = find_ways(problem, &gather, limits, ways);
+	count = scatter_ways(problem, &gather, limits, ways);
 	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
 	return count;
