@@ -240,41 +240,54 @@ DEVICE void map_join(u32 part, u32 lane, typename MAP::Result (&sum)[MAP::vector
 
 /*
  * The sums of the pieces of a group of outputs meet in scratch memory, behind a counter for each
- * group.  True for the threads of the block that comes last: sum is all of it then, in the order of
- * the pieces.
+ * group.  True for the threads of the block that comes last: sum is all of it in part 0 then, and
+ * all parts took pieces in turn.
  */
-template <int LANES, int OUTS, class MAP>
+template <int THREADS, int SPLIT, int OUTS, class MAP>
 DEVICE bool map_gather(const MAP &map, u8 *scratch, typename MAP::Number groups,
 					   typename MAP::Number group, u32 piece, u32 part, u32 lane,
 					   typename MAP::Result (&sum)[MAP::vector])
 {
 	typedef typename MAP::Result Result;
+	constexpr int lanes = THREADS / SPLIT, once = OUTS > 1 ? 2 : 8; /* loads under way */
 	const u64 counters = (static_cast<u64>(groups) * 4 + 255) / 256 * 256;
 	Result *const own = reinterpret_cast<Result *>(scratch + counters) +
-						(static_cast<u64>(group) * map.pieces * LANES + lane) * OUTS;
+						(static_cast<u64>(group) * map.pieces * lanes + lane) * OUTS;
 	bool last = false;
 
 	if (part == 0) {
 #pragma unroll
 		for (int i = 0; i < OUTS; i++)
-			own[static_cast<u64>(piece) * LANES * OUTS + i] = sum[i];
+			own[static_cast<u64>(piece) * lanes * OUTS + i] = sum[i];
 	}
 	__syncthreads();
 	if (threadIdx.x == 0)
 		last = last_of(reinterpret_cast<u32 *>(scratch) + group, map.pieces);
 	if (!__syncthreads_or(last))
 		return false;
-	if (part == 0) {
 #pragma unroll
-		for (int i = 0; i < OUTS; i++)
-			sum[i] = MAP::identity();
-#pragma unroll 4
-		for (u32 p = 0; p < map.pieces; p++) {
+	for (int i = 0; i < OUTS; i++)
+		sum[i] = MAP::identity();
+#pragma unroll 1
+	for (u32 p = part; p < map.pieces; p += once * SPLIT) {
+		Result some[once][OUTS];
+#pragma unroll
+		for (u32 u = 0; u < once; u++) {
+			const u32 piece = p + u * SPLIT;
 #pragma unroll
 			for (int i = 0; i < OUTS; i++)
-				sum[i] = MAP::combine(sum[i], own[static_cast<u64>(p) * LANES * OUTS + i]);
+				some[u][i] = piece < map.pieces ? own[static_cast<u64>(piece) * lanes * OUTS + i]
+												: MAP::identity();
+		}
+#pragma unroll
+		for (u32 u = 0; u < once; u++) {
+#pragma unroll
+			for (int i = 0; i < OUTS; i++)
+				sum[i] = MAP::combine(sum[i], some[u][i]);
 		}
 	}
+	if constexpr (SPLIT > 1)
+		map_join<THREADS, SPLIT, OUTS, MAP>(part, lane, sum);
 	return true;
 }
 
@@ -313,8 +326,8 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 		if constexpr (SPLIT > 1)
 			map_join<THREADS, SPLIT, outs, MAP>(part, lane, sum);
 		if constexpr (MAP::parts)
-			stores = map_gather<lanes, outs>(map, static_cast<u8 *>(scratch), groups, group, piece,
-											 part, lane, sum);
+			stores = map_gather<THREADS, SPLIT, outs>(map, static_cast<u8 *>(scratch), groups,
+													  group, piece, part, lane, sum);
 		if (stores && part == 0 && n < outputs) {
 			u32 out[vec_words<outs *static_cast<int>(sizeof(Element))>];
 			typename MAP::Last last;

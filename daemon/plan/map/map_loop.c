@@ -208,8 +208,12 @@ static int64_t count_pieces(const struct map *map, const struct map_loops *loops
 
 	if (map->reduce == MAP_PLAIN || pieces < 2)
 		return 1;
-	pieces = pieces < 256 ? pieces : 256;
-	return loops->elements <= KERNEL_SCRATCH_MAX / 32 / pieces ? pieces : 1;
+	for (int64_t most = loops->rows ? 4096 : 256; most >= 256; most /= 16) {
+		pieces = pieces < most ? pieces : most;
+		if (loops->elements <= KERNEL_SCRATCH_MAX / 32 / pieces)
+			return pieces;
+	}
+	return 1;
 }
 
 uint32_t map_indices(int first, int last)
