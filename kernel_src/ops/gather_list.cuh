@@ -26,6 +26,10 @@ struct GatherList {
 	 * for two behind the last. */
 	static constexpr int pitch = loads * 16, places_at = ROWS * pitch;
 	static_assert(FROM < 0xffff && V >= 2, "places are numbers of 16 bits, two of them a word");
+	/* Places are noted as bytes, and none as a number of which one bit tells. */
+	static constexpr bool scaled = FROM * ES < 0x8000;
+	static constexpr int unit = scaled ? 1 : ES;
+	static constexpr u32 none = 0xffff, ends = scaled ? FROM * ES : FROM;
 };
 
 /* Where a row of src, or a list, begins, in elements. */
@@ -70,7 +74,8 @@ DEVICE u32 gather_list_note(u8 *shared, const typename LIST::Index *idx)
 #pragma unroll 4
 	for (int k = static_cast<int>(threadIdx.x); k < LIST::to; k += LIST::threads) {
 		const u32 place = indices_place<LIST::bounds, LIST::from, u32>(idx[k * STEP]);
-		places[k] = static_cast<u16>(place);
+		places[k] = static_cast<u16>(place < LIST::from ? place * (LIST::element / LIST::unit)
+														: LIST::none);
 		strays += place == indices_none<u32>;
 	}
 	return strays;
@@ -84,18 +89,27 @@ DEVICE void gather_list_vector(const u8 *shared, const u8 *row, int k, u8 *to)
 	constexpr int es = LIST::element, v = LIST::vector, each = vec_words<es>;
 	constexpr int fill = es < 4 ? 4 / es : 1;
 	const bool whole = k >= 0 && k + v <= LIST::to;
-	u32 places[v / 2], elements[v * each];
+	u32 places[v / 2], elements[v * each], bits = 0;
 
 	vec_load_skewed<2, 2 * v>(shared + LIST::places_at, (k + v) * 2, 4 * v, places);
 #pragma unroll
-	for (int i = 0; i < v; i++) {
-		const u32 place = places[i / 2] >> i % 2 * 16 & 0xffff;
-		const bool there = static_cast<u32>(k + i) < static_cast<u32>(LIST::to);
+	for (int i = 0; i < v / 2; i++)
+		bits |= places[i];
+	if (LIST::scaled && whole && (bits & 0x80008000) == 0) {
 #pragma unroll
-		for (int w = 0; w < each; w++)
-			elements[i * each + w] = 0;
-		if (there && place < LIST::from)
-			vec_load<es>(row + place * es, elements + i * each);
+		for (int i = 0; i < v; i++)
+			vec_load<es>(row + (places[i / 2] >> i % 2 * 16 & 0xffff), elements + i * each);
+	} else {
+#pragma unroll
+		for (int i = 0; i < v; i++) {
+			const u32 place = places[i / 2] >> i % 2 * 16 & 0xffff;
+			const bool there = static_cast<u32>(k + i) < static_cast<u32>(LIST::to);
+#pragma unroll
+			for (int w = 0; w < each; w++)
+				elements[i * each + w] = 0;
+			if (there && place < LIST::ends)
+				vec_load<es>(row + place * LIST::unit, elements + i * each);
+		}
 	}
 	if (!whole) {
 #pragma unroll

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 12
+#define MAX_WAYS 14
 #define BLOCK_BYTES 4096 /* of dst, or of src, that are worth a block */
 #define MOST_ROWS 64
 #define MOST_PLACES 32  /* that a thread keeps in registers */
@@ -170,9 +170,10 @@ static uint32_t list_shared(const struct gather_problem *gather, const struct ga
 
 /* rows: half or all of those that are LIST_BYTES. */
 static void gather_add_list(const struct gather_problem *gather, const struct kernel_limits *limits,
-							uint32_t divisor, struct gather_way ways[MAX_WAYS], int *count)
+							uint32_t divisor, uint32_t threads, struct gather_way ways[MAX_WAYS],
+							int *count)
 {
-	struct gather_way way = {.list = true, .stage = true, .rows = 1, .threads = 128};
+	struct gather_way way = {.list = true, .stage = true, .rows = 1, .threads = threads};
 	uint32_t element = gather->element;
 	int64_t bytes = (gather->few > gather->many ? gather->few : gather->many) * element;
 
@@ -206,7 +207,7 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
 	if (!little && !whole)
-		gather_add_list(gather, limits, 1, ways, &count);
+		gather_add_list(gather, limits, 1, 128, ways, &count);
 	if (little)
 		gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
@@ -218,7 +219,9 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 128, ways, &count);
 	gather_add_way(problem, gather, limits, false, 2 * direct, 256, ways, &count);
-	gather_add_list(gather, limits, little || whole ? 1 : 2, ways, &count);
+	gather_add_list(gather, limits, little || whole ? 1 : 2, 128, ways, &count);
+	gather_add_list(gather, limits, 1, 256, ways, &count);
+	gather_add_list(gather, limits, 2, 64, ways, &count);
 	return count;
 }
 
