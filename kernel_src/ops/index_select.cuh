@@ -5,7 +5,7 @@
  *   index_rows      a row is a run of elements that one index moves.  A thread moves U vectors of W
  *                   bytes, THREADS apart, so that each access of a warp is one run.  SKEW: rows are
  *                   not whole vectors of 16 bytes; a thread cuts each vector of dst out of the two
- *                   aligned ones of src around it, and where two rows meet out of four.
+ *                   aligned ones of src around it, and where two rows meet out of two more.
  *   index_elements  each element has an index of its own, or elements do not lie side by side in
  *                   src: a thread makes V elements of dst, and stores them as one vector.
  *
@@ -109,22 +109,26 @@ DEVICE void index_cut_load(const u8 *base, i64 at, int from, int to, IndexCut &c
 	vec_load<16>(base + low + (cut.beyond + to > 16 ? 16 : 0), cut.pair + 4);
 }
 
-/* Stores what the parts of two rows make: `bytes` of the vector come from the first. */
+/* Puts what a part of the next row makes behind the first `bytes` of a vector. */
 template <int ES>
-DEVICE void index_cut_store(IndexCut &first, IndexCut &second, int bytes, int valid, u8 *to)
+DEVICE void index_cut_merge(IndexCut &next, int bytes, u32 (&words)[4])
 {
-	u32 words[4] = {}, more[4] = {};
+	u32 more[4] = {};
 
-	if (first.some)
-		vec_window<ES, 16>(first.pair, first.beyond, words);
-	if (second.some)
-		vec_window<ES, 16>(second.pair, second.beyond, more);
+	if (next.some)
+		vec_window<ES, 16>(next.pair, next.beyond, more);
 #pragma unroll
 	for (int w = 0; w < 4; w++) {
 		const int left = bytes - 4 * w;
 		const u32 mask = left <= 0 ? 0 : left >= 4 ? 0xffffffffu : (1u << left * 8) - 1;
 		words[w] = (words[w] & mask) | (more[w] & ~mask);
 	}
+}
+
+/* Stores the first `valid` bytes of a vector. */
+template <int ES>
+DEVICE void index_cut_store(const u32 (&words)[4], int valid, u8 *to)
+{
 	if (valid == 16) {
 		vec_store<16>(to, words);
 		return;
@@ -141,7 +145,8 @@ DEVICE void index_cut_store(IndexCut &first, IndexCut &second, int bytes, int va
 }
 
 /* Makes U vectors of dst, `step` apart from number `first` on; dst has `count` elements.  Asks for
- * all indices first, and then for all vectors of src. */
+ * all indices first, and then for all vectors of src; where two rows meet, for the next one's when
+ * those are there. */
 template <int ES, int U, i64 ROW, class PLACES, typename Number, typename I, class Find>
 DEVICE u32 index_cuts(const u8 *src, const I *idx, u8 *dst, Number first, Number step, Number count,
 					  Find find)
@@ -149,11 +154,18 @@ DEVICE u32 index_cuts(const u8 *src, const I *idx, u8 *dst, Number first, Number
 	constexpr int each = 16 / ES;
 	static_assert(ROW >= each, "a vector is in two rows at most");
 	const int beyond = vec_beyond<16>(src);
-	IndexCut cut[U][2];
-	i64 read[U][2], from[U][2];
+	IndexCut cut[U];
+	i64 read[U], from[U];
 	int ends[U], valid[U]; /* bytes of the vector that are in its first row, and that there are */
-	bool counts[U][2];
+	bool counts[U];
 	u32 strays = 0;
+	const auto ask = [&](i64 index, i64 at, int low, int high, bool counted, IndexCut &part) {
+		i64 place;
+		part.some = find(index, place);
+		strays += !part.some && counted;
+		if (part.some)
+			index_cut_load(src - beyond, at + place * PLACES::axis * ES, low, high, part);
+	};
 
 #pragma unroll
 	for (int u = 0; u < U; u++) {
@@ -161,43 +173,38 @@ DEVICE u32 index_cuts(const u8 *src, const I *idx, u8 *dst, Number first, Number
 		const Number row = at / static_cast<Number>(ROW);
 		const i64 column = static_cast<i64>(at - row * static_cast<Number>(ROW));
 		i64 offset[3];
-		cut[u][0].some = cut[u][1].some = false;
+		cut[u].some = false;
 		valid[u] = 0;
 		if (at >= count)
 			continue;
 		valid[u] = count - at < static_cast<Number>(each) ? static_cast<int>(count - at) * ES : 16;
 		ends[u] = ROW - column < each ? static_cast<int>(ROW - column) * ES : 16;
 		PLACES::at(row, offset);
-		read[u][0] = static_cast<i64>(idx[offset[1]]);
-		from[u][0] = (offset[0] + column) * ES + beyond;
-		counts[u][0] = column == 0 && offset[2] == 0;
-		if (ends[u] >= valid[u])
-			continue;
-		PLACES::at(row + 1, offset);
-		read[u][1] = static_cast<i64>(idx[offset[1]]);
-		from[u][1] = offset[0] * ES - ends[u] + beyond;
-		counts[u][1] = offset[2] == 0;
-	}
-#pragma unroll
-	for (int u = 0; u < U; u++) {
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			i64 place;
-			if (i == 0 ? valid[u] == 0 : ends[u] >= valid[u])
-				break;
-			cut[u][i].some = find(read[u][i], place);
-			strays += !cut[u][i].some && counts[u][i];
-			if (cut[u][i].some)
-				index_cut_load(src - beyond, from[u][i] + place * PLACES::axis * ES,
-							   i == 0 ? 0 : ends[u],
-							   i == 0 && ends[u] < valid[u] ? ends[u] : valid[u], cut[u][i]);
-		}
+		read[u] = static_cast<i64>(idx[offset[1]]);
+		from[u] = (offset[0] + column) * ES + beyond;
+		counts[u] = column == 0 && offset[2] == 0;
 	}
 #pragma unroll
 	for (int u = 0; u < U; u++)
 		if (valid[u] > 0)
-			index_cut_store<ES>(cut[u][0], cut[u][1], ends[u], valid[u],
-								dst + static_cast<i64>(first + static_cast<Number>(u) * step) * 16);
+			ask(read[u], from[u], 0, ends[u] < valid[u] ? ends[u] : valid[u], counts[u], cut[u]);
+#pragma unroll
+	for (int u = 0; u < U; u++) {
+		const Number n = first + static_cast<Number>(u) * step;
+		u32 words[4] = {};
+		if (valid[u] == 0)
+			continue;
+		if (cut[u].some)
+			vec_window<ES, 16>(cut[u].pair, cut[u].beyond, words);
+		if (ends[u] < valid[u]) {
+			i64 offset[3];
+			PLACES::at(n * each / static_cast<Number>(ROW) + 1, offset);
+			ask(static_cast<i64>(idx[offset[1]]), offset[0] * ES - ends[u] + beyond, ends[u],
+				valid[u], offset[2] == 0, cut[u]);
+			index_cut_merge<ES>(cut[u], ends[u], words);
+		}
+		index_cut_store<ES>(words, valid[u], dst + static_cast<i64>(n) * 16);
+	}
 	return strays;
 }
 
