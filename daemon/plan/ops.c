@@ -149,8 +149,12 @@ static int finish(const struct asked *asked, struct kernel_plan *out, char error
 							   i);
 		else if (extent->alignment == 0)
 			extent->alignment = 1;
-		if (extent->bytes > 0)
-			plan_period(&problem->tensors[i], &extent->period, &extent->width);
+		if (extent->bytes == 0)
+			continue;
+		plan_period(&problem->tensors[i], &extent->period, &extent->width);
+		/* Between elements that lie apart there is what stays. */
+		if (extent->written && plan_distinct_bytes(&problem->tensors[i]) < extent->bytes)
+			extent->kept = true;
 	}
 	if (out->scratch.bytes > KERNEL_SCRATCH_MAX || out->scratch.counters > out->scratch.bytes)
 		return plan_refuse(

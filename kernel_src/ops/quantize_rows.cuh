@@ -7,7 +7,9 @@
  *   quantize_rows_stream    a block reads each row twice
  *   quantize_rows_generic   does so for sizes and strides that are known at the launch
  *
- * Rows are numbered by DIMS, all but the slowest dimension; X and Y are their strides.
+ * Rows are numbered by DIMS, all but the slowest dimension; X and Y are their strides.  GROUPS of
+ * them make a row of the tensor: its scales begin scale_row apart from the next row's, and lie
+ * scale_step apart.
  */
 #pragma once
 #include "common/index.cuh"
@@ -17,11 +19,19 @@
 #include "common/row_stream.cuh"
 #include "common/space.cuh"
 
+/* Where the scale of row or group `number` is. */
+DEVICE i64 quantize_scale_at(i64 number, i64 groups, i64 scale_row, i64 scale_step)
+{
+	const i64 row = groups == 1 ? number : number / groups;
+
+	return row * scale_row + (number - row * groups) * scale_step;
+}
+
 template <class SHAPE, bool LOOP, i64 X_STEP, class DIMS, class X, class Y, typename Index,
-		  typename OUT, typename T = typename SHAPE::Element>
+		  typename OUT, i64 GROUPS, typename T = typename SHAPE::Element>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, float *scales,
 															float share, float more, float least,
-															i64 rows)
+															i64 scale_row, i64 scale_step, i64 rows)
 {
 	typedef typename SHAPE::row Row;
 	typedef typename SHAPE::group Group;
@@ -46,7 +56,8 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, 
 		const float found = QuantizeLimits{share, more, least}.scale(mine);
 		const QuantizeScale<T> scale(found);
 		if (scales && Group::thread() == 0)
-			scales[number] = found;
+			scales[quantize_scale_at(static_cast<i64>(number), GROUPS, scale_row, scale_step)] =
+				found;
 		words.each(row, [&](int n, float(&values)[1][V]) {
 			scale.divide(values[0]);
 			row_store(row, n, to, values[0]);
@@ -93,10 +104,11 @@ DEVICE void quantize_steps(const ROW &row, typename ROW::Column steps, const T *
 }
 
 template <class ROW, bool LOOP, i64 X_STEP, class DIMS, class X, class Y, typename Index,
-		  typename OUT, typename T = typename ROW::Element>
+		  typename OUT, i64 GROUPS, typename T = typename ROW::Element>
 __global__ LAUNCH_BOUNDS(ROW::threads) void quantize_rows_stream(const T *x, OUT *y, float *scales,
 																 float share, float more,
-																 float least, i64 rows)
+																 float least, i64 scale_row,
+																 i64 scale_step, i64 rows)
 {
 	row_each<ROW, LOOP, Index>(
 		rows,
@@ -104,7 +116,10 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void quantize_rows_stream(const T *x, OUT
 			const T *const from = x + index_offset<i64>(number, DIMS{}, X{});
 			quantize_steps(
 				ROW(from), ROW::steps(), from, X_STEP, y + index_offset<i64>(number, DIMS{}, Y{}),
-				scales && threadIdx.x == 0 ? scales + number : nullptr,
+				scales && threadIdx.x == 0
+					? scales +
+						  quantize_scale_at(static_cast<i64>(number), GROUPS, scale_row, scale_step)
+					: nullptr,
 				QuantizeLimits{share, more, least}, here,
 				[](const QuantizeMost &mine) { return ROW::group::template reduce<0>(mine); });
 		});
@@ -112,8 +127,9 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void quantize_rows_stream(const T *x, OUT
 
 template <typename T, int V, typename OUT>
 __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void quantize_rows_generic(
-	const T *x, OUT *y, float *scales, float share, float more, float least, i64 rows, i64 columns,
-	u32 shift, i64 x_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_y))
+	const T *x, OUT *y, float *scales, float share, float more, float least, i64 scale_row,
+	i64 scale_step, i64 rows, i64 columns, u32 shift, i64 x_step, i64 groups, SPACE_SIZES(u64),
+	SPACE_STRIDES(of_x), SPACE_STRIDES(of_y))
 {
 	const Space<2, u64> space = {SPACE_SIZES_MADE(u64),
 								 {SPACE_STRIDES_MADE(of_x), SPACE_STRIDES_MADE(of_y)}};
@@ -127,7 +143,9 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void quantize_rows_generic(
 		while (row.step(steps) < columns)
 			steps++;
 		quantize_steps(row, steps, x + at[0], x_step, y + at[1],
-					   scales && group.thread() == 0 ? scales + number : nullptr,
+					   scales && group.thread() == 0
+						   ? scales + quantize_scale_at(number, groups, scale_row, scale_step)
+						   : nullptr,
 					   QuantizeLimits{share, more, least}, here,
 					   [&](const QuantizeMost &mine) { return group.reduce(mine); });
 	});

@@ -210,7 +210,8 @@ static void add_layouts(void)
 	}
 }
 
-/* Groups that lanes share, and others; scales in column-major order; unusual numbers. */
+/* Groups that lanes share, and others; scales in column-major order, with gaps and without; unusual
+ * numbers. */
 static void add_groups(void)
 {
 	static const struct {
@@ -224,7 +225,8 @@ static void add_groups(void)
 		operands(c, i, &groups[i / 2].shape, (unsigned)(i * 5 % 8));
 		grouped(c, groups[i / 2].group);
 		if (i < 2)
-			make_strided(&c->operand[SCALES], (const int64_t[]){1, 9});
+			make_strided(&c->operand[SCALES], (const int64_t[]){1, i ? 12 : 9});
+		c->operand[SCALES].kept = i == 1;
 		c->flags |= i / 2 == 4 ? CASES_SLOW : 0;
 		name(c);
 	}

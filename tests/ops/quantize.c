@@ -87,7 +87,9 @@ static void found(const struct reference *r, int64_t row)
 			most = fmax(most, fabs(cases_get(x->dtype, r->memory[0], start + k * step)));
 		double scale = (float)fmax(most / largest, least);
 		if (r->c->operand[2].dtype != KILN_DTYPE_NONE)
-			reference_value(r, 2, row * groups + g, scale, isinf(scale) ? 0 : scale * 0x1p-23);
+			reference_value(
+				r, 2, reference_at(&r->c->operand[2], 0, r->c->operand[2].rank, row * groups + g),
+				scale, isinf(scale) ? 0 : scale * 0x1p-23);
 		for (int64_t k = g * group; k < (g + 1) * group; k++)
 			quotient(r, 1, row * columns + k, cases_get(x->dtype, r->memory[0], start + k * step),
 					 scale);
@@ -245,6 +247,22 @@ static void add_layouts(void)
 	}
 }
 
+/* Scales by columns, as products of matrices in 8 bits want them: side by side, or with gaps. */
+static void add_columns(void)
+{
+	static const struct {
+		int64_t group, stride[3];
+	} scales[] = {{128, {5, 1, 15}}, {128, {5, 1, 16}}, {24, {160, 32, 2}}, {0, {10, 2}}};
+
+	for (int i = 0; i < MAKE_COUNT(scales); i++) {
+		struct cases_case *c = cases_add(&dynamic, 0);
+		operands(c, i, &(struct make_shape){3, {3, 5, 384}}, scales[i].group);
+		make_strided(&c->operand[2], scales[i].stride);
+		c->operand[2].kept = i > 0;
+		name(c);
+	}
+}
+
 /* NaN, infinities, zeros, edges of roundings, and scales that have no accurate inverse. */
 static void add_values(void)
 {
@@ -303,6 +321,7 @@ static void add_all(void)
 	add_types();
 	add_shapes();
 	add_layouts();
+	add_columns();
 	add_values();
 	add_timed();
 }
@@ -404,6 +423,20 @@ static void bad_output(struct cases_case *c)
 	make_strided(&c->operand[2], (const int64_t[]){8, 1});
 }
 
+static void bad_places(struct cases_case *c)
+{
+	c->op = &dynamic;
+	operands(c, 0, &small, 2);
+	make_strided(&c->operand[2], (const int64_t[]){0, 1});
+}
+
+static void bad_spaces(struct cases_case *c)
+{
+	c->op = &dynamic;
+	operands(c, 0, &(struct make_shape){3, {2, 3, 4}}, 2);
+	make_strided(&c->operand[2], (const int64_t[]){7, 2, 1});
+}
+
 static const struct cases_refusal refusals[] = {
 	{"quantize: x is f64; it must be f16, bf16 or f32", bad_dtype},
 	{"dequantize: x is f16; it must be f8e4m3, f8e5m2 or i8", bad_back},
@@ -421,6 +454,11 @@ static const struct cases_refusal refusals[] = {
 	{"dynamic_quantize: x has rank 0; it needs a dimension of which rows are made", bad_rank},
 	{"quantize: dimension 0 of y has stride 8; y must be contiguous, which is stride 4 there",
 	 bad_output},
+	{"dynamic_quantize: elements of scale share their place; an output's must lie apart",
+	 bad_places},
+	{"dynamic_quantize: the dimensions of scale that number rows do not lie one after another: its "
+	 "rows must be evenly spaced",
+	 bad_spaces},
 	{NULL, NULL},
 };
 

@@ -65,6 +65,16 @@ class Torch(unittest.TestCase):
                 torch.testing.assert_close(y.float(), expected, rtol=step * 1.01, atol=1e-5)
                 self.assertGreater((y.float() == expected).float().mean(), 0.99)
 
+    def test_scales_by_columns(self):
+        x = torch.randn(5, 384)
+        for function, name in [(kiln.dynamic_quantize, "scale"), (kiln.rms_norm_quantize, "scales")]:
+            y, found = function(x, "f8e4m3", group=128)
+            turned = torch.zeros(3, 8).t()[:5]
+            z, given = function(x, "f8e4m3", group=128, **{name: turned})
+            self.assertEqual((given.data_ptr(), given.stride()), (turned.data_ptr(), (1, 8)))
+            self.assertTrue(torch.equal(found, turned) and torch.equal(y.float(), z.float()))
+            self.assertFalse(turned.t().as_strided((3, 3), (8, 1), 5).any())
+
     def test_floats_of_8_bits_back(self):
         codes = torch.arange(256, dtype=torch.int32).to(torch.uint8)
         every = torch.stack([codes.roll(k) for k in range(16)])  # each code in each place

@@ -177,7 +177,7 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 	uint32_t own = find_threads(add, limits);
 	struct index_panel panel;
 	bool panels = index_add_panel(&add->index, limits, &panel);
-	bool atomic = index_add_is_atomic(add), first = index_add_atomic_pays(add, limits);
+	bool atomic = index_add_is_atomic(add, limits), first = index_add_atomic_pays(add, limits);
 	int count = 0;
 
 	if (first)

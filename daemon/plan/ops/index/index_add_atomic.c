@@ -16,11 +16,11 @@
 #define COUNTERS 16         /* bytes in which blocks meet */
 #define MOST_U32 (1u << 31) /* vectors that are counted in 32 bits, with room for a step more */
 
-bool index_add_is_atomic(const struct index_add *add)
+bool index_add_is_atomic(const struct index_add *add, const struct kernel_limits *limits)
 {
 	bool real = plan_is_float(add->index.dtype);
 
-	return real ? add->any_order : add->index.element >= 4;
+	return limits->max_threads >= THREADS && (real ? add->any_order : add->index.element >= 4);
 }
 
 bool index_add_atomic_pays(const struct index_add *add, const struct kernel_limits *limits)
@@ -30,7 +30,7 @@ bool index_add_atomic_pays(const struct index_add *add, const struct kernel_limi
 			   !__builtin_mul_overflow(sums, add->form.columns / add->vector, &sums) &&
 			   sums < (int64_t)limits->multiprocessors * THREADS;
 
-	return index_add_is_atomic(add) &&
+	return index_add_is_atomic(add, limits) &&
 		   (add->count / PAYS_INDICES >= add->end || (few && add->count >= THREADS));
 }
 

@@ -32,7 +32,7 @@ int quantize_check_scale(const struct kernel_problem *problem, int index,
 int quantize_check_one(const struct kernel_problem *problem, int index,
 					   char error[KERNEL_ERROR_MAX]);
 /* Of y, which is checked: the scale that is given, attribute group, and scales for each row or each
- * group, in row-major or column-major order.  The numbers are those of the operands. */
+ * group, in any order.  The numbers are those of the operands. */
 int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, int scales,
 						char error[KERNEL_ERROR_MAX]);
 /* Passes how far apart the scales of rows lie, and those of groups. */

@@ -83,6 +83,48 @@ static int check_scale_type(const struct kernel_problem *problem, int index,
 	return rows_check_aligned(problem, index, error);
 }
 
+/* *step: how far apart the scales of rows lie, which dimensions [0, leading) number.  false: they
+ * are not evenly spaced. */
+static bool find_row_step(const struct kernel_tensor *scales, int leading, int64_t *step)
+{
+	int64_t rows = 1;
+
+	*step = 1;
+	for (int k = leading - 1; k >= 0; k--) {
+		if (scales->shape[k] == 1)
+			continue;
+		if (rows == 1)
+			*step = scales->stride[k];
+		else if (scales->stride[k] != *step * rows)
+			return false;
+		rows *= scales->shape[k];
+	}
+	return true;
+}
+
+/* Scales that are written, for each row, or for groups of each, wherever they lie. */
+static int check_written_scales(const struct kernel_problem *problem, int index, bool groups,
+								char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *scales = &problem->tensors[index];
+	int64_t count, step;
+	char name[16];
+
+	plan_operand_name(problem->operands, index, name);
+	plan_elements(scales, &count);
+	if (count && !find_row_step(scales, scales->rank - groups, &step))
+		return plan_refuse(
+			error, KILN_EINVAL,
+			"%s: the dimensions of %s that number rows do not lie one after another: "
+			"its rows must be evenly spaced",
+			problem->op, name);
+	if (count && !plan_is_distinct(scales))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: elements of %s share their place; an output's must lie apart",
+						   problem->op, name);
+	return KILN_OK;
+}
+
 int quantize_check_scale(const struct kernel_problem *problem, int index,
 						 char error[KERNEL_ERROR_MAX])
 {
@@ -170,7 +212,7 @@ static int check_found(const struct kernel_problem *problem, int64_t group,
 
 	if (scale->dtype == KILN_DTYPE_NONE)
 		return KILN_OK;
-	status = quantize_check_scale(problem, 2, error);
+	status = check_scale_type(problem, 2, error);
 	if (!status)
 		status = check_leading(problem, 2, group > 0, error);
 	if (!status && group && scale->shape[last] != x->shape[last] / group)
@@ -179,7 +221,7 @@ static int check_found(const struct kernel_problem *problem, int64_t group,
 						   "group of %lld",
 						   problem->op, last, (long long)scale->shape[last],
 						   (long long)(x->shape[last] / group), (long long)group);
-	return status;
+	return status ? status : check_written_scales(problem, 2, group > 0, error);
 }
 
 /* ---- Scales of the rows that an operator makes ---- */
@@ -196,27 +238,13 @@ int quantize_check_one(const struct kernel_problem *problem, int index,
 	return status;
 }
 
-/* Do scales of groups lie as a matrix of rows by groups whose rows lie side by side? */
-static bool is_column_major(const struct kernel_tensor *scales, int64_t *rows)
-{
-	int last = scales->rank - 1;
-
-	*rows = 1;
-	for (int k = last - 1; k >= 0; k--) {
-		if (scales->stride[k] != *rows)
-			return false;
-		*rows *= scales->shape[k];
-	}
-	return scales->stride[last] == *rows;
-}
-
 static int check_row_scales(const struct kernel_problem *problem, int y, int index, int64_t group,
 							char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *of = &problem->tensors[y], *scales = &problem->tensors[index];
 	int status = check_scale_type(problem, index, error), last = of->rank - 1;
 	bool right = scales->rank == last + (group > 0);
-	int64_t groups = group ? of->shape[last] / group : 0, rows;
+	int64_t groups = group ? of->shape[last] / group : 0;
 
 	if (status)
 		return status;
@@ -231,9 +259,7 @@ static int check_row_scales(const struct kernel_problem *problem, int y, int ind
 			"%s: dimension %d of scales has size %lld; it must be %lld, one for each "
 			"group of %lld",
 			problem->op, last, (long long)scales->shape[last], (long long)groups, (long long)group);
-	if (group && is_column_major(scales, &rows))
-		return KILN_OK;
-	return rows_check_contiguous(problem, index, error);
+	return check_written_scales(problem, index, group > 0, error);
 }
 
 int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, int scales,
@@ -264,13 +290,13 @@ int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, 
 void quantize_pass_scales(const struct kernel_problem *problem, int scales, struct kernel_plan *out)
 {
 	const struct kernel_tensor *at = &problem->tensors[scales];
-	bool groups = at->dtype != KILN_DTYPE_NONE && plan_int(problem, "group");
-	int64_t rows, count = groups ? at->shape[at->rank - 1] : 1;
-	bool turned =
-		groups && count > 1 && at->stride[at->rank - 1] != 1 && is_column_major(at, &rows);
+	bool there = at->dtype != KILN_DTYPE_NONE, groups = there && plan_int(problem, "group");
+	int64_t step = 1;
 
-	plan_arg_scalar(out, 8, turned ? 1 : (uint64_t)count);
-	plan_arg_scalar(out, 8, turned ? (uint64_t)rows : 1);
+	if (there)
+		(void)find_row_step(at, at->rank - groups, &step);
+	plan_arg_scalar(out, 8, (uint64_t)step);
+	plan_arg_scalar(out, 8, groups ? (uint64_t)at->stride[at->rank - 1] : 1);
 }
 
 /* ---- Rows that are held by lanes ---- */

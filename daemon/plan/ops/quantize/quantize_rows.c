@@ -20,8 +20,9 @@ enum { X, Y, SCALE };
 struct form {
 	struct rows_form rows; /* of x and y */
 	struct rows_need need;
+	const struct kernel_problem *problem;
 	kiln_dtype from, to;
-	bool group;
+	int64_t groups; /* of a row of x; 0: its scale is that of all */
 };
 
 void quantize_limits(struct kernel_plan *out, kiln_dtype to, bool group)
@@ -63,7 +64,8 @@ static void quantize_find_form(const struct kernel_problem *problem, int64_t gro
 	(void)rows_form(&form->rows, axis + 1, shape, 2, strides, axis, 1, &culprit);
 	form->from = x->dtype;
 	form->to = y->dtype;
-	form->group = group > 0;
+	form->problem = problem;
+	form->groups = group ? x->shape[last] / group : 0;
 	form->need = (struct rows_need){.element = element,
 									.streams = 1,
 									.held = 3,
@@ -81,7 +83,8 @@ static void quantize_rows_pass(const struct form *form, struct kernel_plan *out)
 {
 	for (int i = X; i <= SCALE; i++)
 		plan_arg_pointer(out, i);
-	quantize_limits(out, form->to, form->group);
+	quantize_limits(out, form->to, form->groups > 0);
+	quantize_pass_scales(form->problem, SCALE, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
 }
 
@@ -110,7 +113,8 @@ static int quantize_rows_exact(const struct kernel_problem *problem, const struc
 	rows_print_sizes(&id, &form->rows);
 	for (int i = X; i <= Y; i++)
 		rows_print_strides(&id, &form->rows, i);
-	plan_print(&id, ", %s, %s>", rows_index_type(&form->rows), quantize_type(form->to));
+	plan_print(&id, ", %s, %s, %lld>", rows_index_type(&form->rows), quantize_type(form->to),
+			   (long long)(form->groups ? form->groups : 1));
 	quantize_rows_pass(form, out);
 	quantize_rows_touch(problem, form, shape->vector, out);
 	snprintf(out->note, sizeof(out->note),
@@ -142,6 +146,7 @@ static int quantize_rows_generic(const struct kernel_problem *problem, const str
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
 	plan_arg_scalar(out, 4, any.shift);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.step[X]);
+	plan_arg_scalar(out, 8, form->groups ? (uint64_t)form->groups : 1);
 	rows_pass_sizes(out, &form->rows, 8);
 	for (int i = X; i <= Y; i++)
 		rows_pass_strides(out, &form->rows, i);
