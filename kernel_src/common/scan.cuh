@@ -269,19 +269,20 @@ DEVICE void scan_write(const ScanOut<S, V> &out, const ScanOperands &to, i64 at,
 
 /* Reads a vector of a row that begins at scan position `position`: the elements before position 0
  * lie beyond the row's end, or before its beginning, and are cleared. */
-template <class S, bool SKEW, bool REVERSE, int V>
+template <class S, bool SKEW, bool REVERSE, int V, typename Number>
 DEVICE void scan_read_row(ScanHeld<S, V> &held, const ScanOperands &from, const ScanPlace &row,
-						  const ScanSteps &steps, i64 columns, i64 position, bool exclusive)
+						  const ScanSteps &steps, Number columns, Number position, bool exclusive)
 {
 	typedef typename S::B B;
-	const i64 at = REVERSE ? columns - V - position : position;
+	const Number at = REVERSE ? columns - V - position : position;
 
-	scan_read(held, from, row, steps, at);
+	scan_read(held, from, row, steps, static_cast<i64>(at));
 	if constexpr (S::ahead) {
 		if (!exclusive) {
 			/* Moves on by one element; that of the next vector comes alone. */
 			u32 next[scan_words<B, 1>] = {};
-			const i64 behind = position + V, place = REVERSE ? columns - 1 - behind : behind;
+			const Number behind = position + V;
+			const i64 place = static_cast<i64>(REVERSE ? columns - 1 - behind : behind);
 			if (behind < columns)
 				scan_load<B, 1>(
 					static_cast<const B *>(from.in[1]) + row.in[1] + place * steps.in[1], next);
@@ -308,18 +309,18 @@ DEVICE void scan_read_row(ScanHeld<S, V> &held, const ScanOperands &from, const 
 }
 
 /* The number of an element; -1: it is before the scan's first. */
-template <bool SKEW, bool REVERSE>
-DEVICE i64 scan_index(i64 columns, i64 position)
+template <bool SKEW, bool REVERSE, typename Number>
+DEVICE i64 scan_index(Number columns, Number position)
 {
 	return SKEW && position < 0 ? -1 : REVERSE ? columns - 1 - position : position;
 }
 
 /* Writes the elements of a vector that are inside the row; the vectors of all lanes, as above. */
-template <class S, bool SKEW, bool REVERSE, int V>
-DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64 begin, i64 columns,
-						   i64 position, bool here)
+template <class S, bool SKEW, bool REVERSE, int V, typename Number>
+DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64 begin,
+						   Number columns, Number position, bool here)
 {
-	const i64 at = begin + (REVERSE ? columns - V - position : position);
+	const i64 at = begin + static_cast<i64>(REVERSE ? columns - V - position : position);
 	const bool whole = !SKEW || (position >= 0 && position + V <= columns);
 
 	if constexpr (scan_has<typename S::Z>)
@@ -330,7 +331,7 @@ DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64
 		return;
 #pragma unroll
 	for (int v = 0; v < V; v++) {
-		const i64 place = position + (REVERSE ? V - 1 - v : v);
+		const Number place = position + (REVERSE ? V - 1 - v : v);
 		if (place < 0 || place >= columns)
 			continue;
 		const typename S::Result y[1] = {out.y[v]};
@@ -350,8 +351,8 @@ DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64
  * this one is computed.
  */
 template <class S, int V, int HELD, int WIDTH, bool BLOCK, bool SKEW, bool REVERSE, bool EARLY,
-		  typename At>
-DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
+		  typename Number, typename At>
+DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 						 const ScanSteps &steps, int size, int side, bool exclusive, At at)
 {
 	typedef typename S::Value Value;
@@ -376,11 +377,11 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 			lead = vec_beyond<V * bytes>(REVERSE ? y + columns : y) / bytes;
 			lead = REVERSE ? (V - lead) % V : lead;
 		}
-		const i64 stride = static_cast<i64>(HELD * V) * size;
-		const auto read = [&](i64 step, ScanHeld<S, V>(&into)[HELD]) {
+		const Number stride = static_cast<Number>(HELD * V) * size;
+		const auto read = [&](Number step, ScanHeld<S, V>(&into)[HELD]) {
 #pragma unroll
 			for (int h = 0; h < HELD; h++) {
-				const i64 position = step + (warp * HELD * WIDTH + lane) * V + h * WIDTH * V;
+				const Number position = step + (warp * HELD * WIDTH + lane) * V + h * WIDTH * V;
 				if (here && position < columns)
 					scan_read_row<S, SKEW, REVERSE>(into[h], operands, row, steps, columns,
 													position, exclusive);
@@ -390,12 +391,12 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 		};
 		ScanHeld<S, V> next[EARLY ? HELD : 1];
 		if constexpr (EARLY)
-			read(-lead, next);
+			read(static_cast<Number>(-lead), next);
 #pragma unroll 1
-		for (i64 step = -lead; step < columns; step += stride) {
+		for (Number step = -lead; step < columns; step += stride) {
 			ScanHeld<S, V> held[HELD];
 			Value upto[HELD];
-			const i64 begin = step + (warp * HELD * WIDTH + lane) * V;
+			const Number begin = step + (warp * HELD * WIDTH + lane) * V;
 			if constexpr (EARLY) {
 #pragma unroll
 				for (int h = 0; h < HELD; h++)
@@ -410,7 +411,8 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 #pragma unroll
 				for (int i = 0; i < V; i++) {
 					const int v = REVERSE ? V - 1 - i : i;
-					const i64 index = scan_index<SKEW, REVERSE>(columns, begin + h * WIDTH * V + i);
+					const i64 index = scan_index<SKEW, REVERSE>(
+						columns, static_cast<Number>(begin + h * WIDTH * V + i));
 					const Value value = S::value(held[h], v, index, exclusive);
 					if (i == 0)
 						upto[h] = value;
@@ -437,7 +439,7 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 			}
 #pragma unroll
 			for (int h = 0; h < HELD; h++) {
-				const i64 position = begin + h * WIDTH * V;
+				const Number position = begin + h * WIDTH * V;
 				const Value lanes_before = scan_from_before<WIDTH>(upto[h], 1);
 				const Value lanes_all = scan_from<WIDTH>(upto[h], WIDTH - 1);
 				ScanOut<S, V> out;
@@ -449,7 +451,9 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
 					const int v = REVERSE ? V - 1 - i : i;
 					Value next = last;
 					next.merge(S::value(
-						held[h], v, scan_index<SKEW, REVERSE>(columns, position + i), exclusive));
+						held[h], v,
+						scan_index<SKEW, REVERSE>(columns, static_cast<Number>(position + i)),
+						exclusive));
 					S::result(out, held[h], v, last, next, exclusive);
 					last = next;
 				}
@@ -469,8 +473,9 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, i64 columns,
  * A thread has V rows that lie side by side, and HELD columns of them at a time; SPLIT: `split` at
  * most, and whole warps.  The parts of a step that are in one warp meet there, then warps do.
  */
-template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EARLY, typename At>
-DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
+template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EARLY, typename Number,
+		  typename At>
+DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number columns,
 							const ScanSteps &steps, int split, bool exclusive, At at)
 {
 	typedef typename S::Value Value;
@@ -482,7 +487,7 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 	const int lane = static_cast<int>(threadIdx.x) % LANES;
 	const int part = static_cast<int>(threadIdx.x) / LANES;
 	const int team = part / inside, place = part % inside, count = (split + inside - 1) / inside;
-	const i64 stride = static_cast<i64>(split) * HELD;
+	const Number stride = static_cast<Number>(split) * HELD;
 	int turn = 0;
 
 	for (i64 first = static_cast<i64>(blockIdx.x) * (LANES * V); first < rows;
@@ -496,16 +501,16 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 		for (int v = 0; v < V; v++)
 			carry[v] = S::none();
 		at(here ? number : 0, row);
-		const auto read = [&](i64 begin, ScanHeld<S, V>(&into)[HELD]) {
+		const auto read = [&](Number begin, ScanHeld<S, V>(&into)[HELD]) {
 #pragma unroll
 			for (int i = 0; i < HELD; i++) {
-				const i64 column = REVERSE ? columns - 1 - begin - i : begin + i;
+				const Number column = REVERSE ? columns - 1 - begin - i : begin + i;
 				if (here && begin + i < columns) {
 					ScanPlace from = row;
 					const bool moves = S::ahead && !exclusive, last = begin + i + 1 == columns;
 					if (moves && !last)
 						from.in[1] += REVERSE ? -steps.in[1] : steps.in[1];
-					scan_read(into[i], operands, from, steps, column);
+					scan_read(into[i], operands, from, steps, static_cast<i64>(column));
 					if constexpr (S::ahead) {
 						if (moves && last)
 #pragma unroll
@@ -519,10 +524,10 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 		};
 		ScanHeld<S, V> next[EARLY ? HELD : 1];
 		if constexpr (EARLY)
-			read(part * HELD, next);
+			read(static_cast<Number>(part * HELD), next);
 #pragma unroll 1
-		for (i64 step = 0; step < columns; step += stride) {
-			const i64 begin = step + part * HELD;
+		for (Number step = 0; step < columns; step += stride) {
+			const Number begin = step + part * HELD;
 			ScanHeld<S, V> held[HELD];
 			Value before[V];
 			if constexpr (EARLY) {
@@ -581,7 +586,7 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 			/* Where a thread has its rows alone, `before` goes on to the next step. */
 #pragma unroll
 			for (int i = 0; i < HELD; i++) {
-				const i64 column = REVERSE ? columns - 1 - begin - i : begin + i;
+				const Number column = REVERSE ? columns - 1 - begin - i : begin + i;
 				ScanOut<S, V> out;
 #pragma unroll
 				for (int v = 0; v < V; v++) {
@@ -590,7 +595,7 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 					S::result(out, held[i], v, before[v], upto, exclusive);
 					before[v] = upto;
 				}
-				scan_write(out, operands, row.out + column * steps.out,
+				scan_write(out, operands, row.out + static_cast<i64>(column) * steps.out,
 						   here && begin + i < columns);
 			}
 			if constexpr (SPLIT == 1) {
@@ -603,6 +608,10 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, i64 columns,
 }
 
 /* ---- Kernels: DIMS, Y and those of IN number the rows, as in index.cuh ---- */
+
+/* The type of numbers of columns. */
+template <i64 COLUMNS>
+using ScanNumber = typename index_choose<(COLUMNS > 0x3fffffff), i64, int>::type;
 
 /* An input: the step from column to column, and its strides. */
 template <i64 STEP, class STRIDES>
@@ -631,8 +640,8 @@ __global__ LAUNCH_BOUNDS(SIZE *ROWS) void scan_rows(const void *a, const void *b
 {
 	static_assert(SIZE <= 32 || (ROWS == 1 && SIZE % 32 == 0), "whole warps share a row");
 	scan_rows_of<S, V, HELD, (SIZE < 32 ? SIZE : 32), (SIZE > 32), SKEW, REVERSE, EARLY>(
-		{{a, b, c}, y, z}, rows, COLUMNS, {{IN::step...}, 1}, SIZE, ROWS, EXCLUSIVE,
-		ScanPlaces<DIMS, Y, Index, IN...>{});
+		{{a, b, c}, y, z}, rows, static_cast<ScanNumber<COLUMNS>>(COLUMNS), {{IN::step...}, 1},
+		SIZE, ROWS, EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
 template <class S, int V, int HELD, int LANES, int SPLIT, bool EARLY, bool REVERSE, bool EXCLUSIVE,
@@ -641,8 +650,8 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns(const void *a, const vo
 														 const void *c, void *y, void *z, i64 rows)
 {
 	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE, EARLY>(
-		{{a, b, c}, y, z}, rows, COLUMNS, {{IN::step...}, Y_STEP}, SPLIT, EXCLUSIVE,
-		ScanPlaces<DIMS, Y, Index, IN...>{});
+		{{a, b, c}, y, z}, rows, static_cast<ScanNumber<COLUMNS>>(COLUMNS), {{IN::step...}, Y_STEP},
+		SPLIT, EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
 struct ScanSpace {

@@ -16,6 +16,32 @@ constexpr bool softmax_tiny = true;
 template <>
 constexpr bool softmax_tiny<f16> = false;
 
+/* Two halves at a time: the larger of each, or the other of a NaN. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <typename T>
+constexpr bool softmax_pairs = sizeof(T) == 2;
+
+template <typename T>
+DEVICE u32 softmax_most(u32 a, u32 b)
+{
+	u32 out;
+	if constexpr (softmax_tiny<T>)
+		asm("max.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+	else
+		asm("max.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+	return out;
+}
+#else
+template <typename T>
+constexpr bool softmax_pairs = false;
+
+template <typename T>
+DEVICE u32 softmax_most(u32, u32 b)
+{
+	return b;
+}
+#endif
+
 /* One of both factors is 1: the same from both sides. */
 template <typename Compute>
 DEVICE SoftmaxSum<Compute> softmax_merge(const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b,
@@ -71,10 +97,18 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		mine[v] = all[v].largest;
+	/* Of pairs, those times the sign of the factor. */
+	const u32 sign = scale.before < 0 ? 0x80008000u : 0;
+	u32 pair[words];
 	const auto raise = [&](int, const u32(&raw)[1][words]) {
+		if constexpr (softmax_pairs<T>)
 #pragma unroll
-		for (int v = 0; v < V; v++)
-			mine[v] = fmax(mine[v], element_at<T, Compute>(raw[0], v) * scale.before);
+			for (int w = 0; w < words; w++)
+				pair[w] = softmax_most<T>(pair[w], raw[0][w] ^ sign);
+		else
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				mine[v] = fmax(mine[v], element_at<T, Compute>(raw[0], v) * scale.before);
 	};
 	const auto add = [&](int, u32(&raw)[1][words]) {
 		Compute value[V];
@@ -87,12 +121,19 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		if constexpr (put_back)
 			element_pack<T>(value, raw[0]);
 	};
+	if constexpr (softmax_pairs<T>) {
+#pragma unroll
+		for (int w = 0; w < words; w++)
+			pair[w] = softmax_tiny<T> ? 0xff80ff80u : 0xfc00fc00u; /* -inf */
+	}
 	if (held.count > 0)
 		held.each_kept(raise);
 	held.arrive();
 	held.template each_slot<false>(raise);
 #pragma unroll
 	for (int v = 0; v < V; v++) {
+		if constexpr (softmax_pairs<T>)
+			mine[v] = fmax(mine[v], element_at<T, Compute>(pair, v) * fabs(scale.before));
 		if constexpr (SHAPE::more)
 			all[v].sum *= all[v].fading(mine[v], all[v].largest, scale.exponent);
 		all[v].largest = mine[v];

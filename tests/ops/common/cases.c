@@ -93,7 +93,7 @@ void cases_name(struct cases_case *c, const char *format, ...)
 	va_end(args);
 }
 
-static const char *dtype_name(kiln_dtype dtype)
+const char *cases_dtype_name(kiln_dtype dtype)
 {
 	switch (dtype) {
 #define TEXT(NAME, name, value, bytes) \
@@ -110,7 +110,7 @@ void cases_name_operand(struct cases_case *c, int operand)
 {
 	const struct cases_operand *o = &c->operand[operand];
 
-	cases_name(c, " %s%s", dtype_name(o->dtype), o->rank || !o->dtype ? "" : " scalar");
+	cases_name(c, " %s%s", cases_dtype_name(o->dtype), o->rank || !o->dtype ? "" : " scalar");
 	for (int k = 0; k < o->rank; k++)
 		cases_name(c, "%s%lld", k ? "x" : " ", (long long)o->shape[k]);
 	for (int k = 0; !o->contiguous && k < o->rank; k++)

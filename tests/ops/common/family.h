@@ -30,6 +30,8 @@ void cases_name(struct cases_case *c, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* ... what an operand is: " f32 8x16", " none", " f16 8x16 strides 32,1 at 4". */
 void cases_name_operand(struct cases_case *c, int operand);
+/* "f16", or "none". */
+const char *cases_dtype_name(kiln_dtype dtype);
 /* Row-major strides. */
 void cases_contiguous(struct cases_operand *operand);
 /* The offset in elements of element number i, counted in row-major order of the shape. */

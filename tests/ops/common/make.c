@@ -150,10 +150,7 @@ static void name_more(struct cases_case *c, int i, const char *name, int length,
 		cases_name_operand(c, i);
 	} else {
 		if (operand->dtype != first->dtype && optional)
-			cases_name(c, operand->dtype == KILN_F64   ? " f64"
-						  : operand->dtype == KILN_F32 ? " f32"
-						  : operand->dtype == KILN_F16 ? " f16"
-													   : " bf16");
+			cases_name(c, " %s", cases_dtype_name(operand->dtype));
 		for (int k = 0; !operand->contiguous && k < operand->rank; k++)
 			cases_name(c, "%s%lld", k ? "," : " ", (long long)operand->stride[k]);
 		if (operand->offset)
