@@ -310,8 +310,13 @@ int gather_plan_rows(const struct kernel_problem *problem, const struct gather_p
 					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct gather_way ways[MAX_WAYS];
+	struct gather_group groups[GATHER_GROUPS];
 	int count = find_ways(problem, gather, limits, ways), chosen = 0, status;
+	int grouped = gather_groups(problem, gather, limits, groups);
 
+	for (int i = 0; choice && i < grouped; i++)
+		if (strcmp(choice, groups[i].name) == 0)
+			return gather_group_plan(problem, gather, &groups[i], limits, out, error);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)
@@ -349,11 +354,15 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 						char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct gather_way ways[MAX_WAYS];
+	struct gather_group groups[GATHER_GROUPS];
 	int count = find_ways(problem, gather, limits, ways);
+	int grouped = gather_groups(problem, gather, limits, groups);
 
 	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
-	return count;
+	for (int i = 0; i < grouped; i++)
+		memcpy(names[count + i], groups[i].name, KERNEL_CHOICE_MAX);
+	return count + grouped;
 }
 
 int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,

@@ -56,6 +56,25 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 						const struct kernel_limits *limits,
 						char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 
+/* ---- Groups (gather_group.c): several rows that share their list at a time ---- */
+
+#define GATHER_GROUPS 3
+
+struct gather_group {
+	bool skew;                                 /* rows of src are no whole vectors */
+	uint32_t rows, threads;                    /* rows that are taken together */
+	uint32_t vector, load, index_load, shared; /* elements; bytes */
+	int64_t part;                              /* indices of a block */
+	char name[KERNEL_CHOICE_MAX];
+};
+
+/* The candidates, the widest stores first; how many. */
+int gather_groups(const struct kernel_problem *problem, const struct gather_problem *gather,
+				  const struct kernel_limits *limits, struct gather_group out[GATHER_GROUPS]);
+int gather_group_plan(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct gather_group *group, const struct kernel_limits *limits,
+					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
 /* ---- For the rows (gather_ops.c) ---- */
 
 int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
