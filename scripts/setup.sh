@@ -240,6 +240,12 @@ locked() {
 	flock -w 900 9
 }
 
+# Python compiles what it imports, and keeps that.  pip would compile all that it installs, of
+# which the tests import a tenth.
+first_import() {
+	env -u PYTHONDONTWRITEBYTECODE "$1/bin/python" -c "$2"
+}
+
 # torch_stamp LIST: an environment's versions, and its Python's.  The stamp is written last.
 torch_stamp() {
 	cat "$root/tests/torch/$1" && python3 -c 'import sys; print(sys.version_info)'
@@ -255,10 +261,14 @@ make_torch() {
 	rm -rf "$1"
 	python3 -m venv "$1" || { rm -rf "$1" && apt_install python3-venv &&
 		python3 -m venv "$1"; } || return 1
-	timeout 1800 "$1/bin/python" -m pip install --disable-pip-version-check --no-deps \
+	timeout 1800 "$1/bin/python" -m pip install --disable-pip-version-check --no-deps --no-compile \
 		--only-binary :all: --timeout 60 --requirement "tests/torch/$2" || return 1
 	"$1/bin/python" tests/torch/absent.py &&
-		"$1/bin/python" -c 'import torch, torch.testing._internal.common_utils' || return 1
+		first_import "$1" 'import torch, torch.testing._internal.common_methods_invocations' ||
+		return 1
+	# torch.compile() imports as much again.
+	first_import "$1" 'import torch
+torch.compile(torch.sin, backend="aot_eager")(torch.ones(2))' || true
 	torch_stamp "$2" >"$1/stamp"
 }
 
@@ -268,8 +278,8 @@ add_transformers() {
 	cmp -s $list "$torch_dir/transformers-stamp" && return
 	say "fetching transformers with pip (20 MB) into build/venv-torch"
 	timeout 600 "$torch_dir/bin/python" -m pip install --quiet --disable-pip-version-check \
-		--no-deps --only-binary :all: --timeout 60 --requirement $list &&
-		"$torch_dir/bin/python" -c 'import transformers' &&
+		--no-deps --no-compile --only-binary :all: --timeout 60 --requirement $list &&
+		first_import "$torch_dir" 'from transformers import BertForMaskedLM, LlamaForCausalLM' &&
 		cp $list "$torch_dir/transformers-stamp" ||
 		say "transformers could not be fetched: the tests of kiln.patch on its models are skipped"
 }
@@ -327,24 +337,25 @@ make_python() {
 	rm -rf "$2"
 	"$1" -m venv "$2" || { rm -rf "$2" && apt_install python3-venv && "$1" -m venv "$2"; } ||
 		return 1
-	timeout 600 "$2/bin/python" -m pip install --quiet --disable-pip-version-check \
-		--only-binary :all: --timeout 60 --requirement "$root/tests/python/requirements.txt" ||
-		return 1
+	timeout 600 "$2/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
+		--only-binary :all: --timeout 60 --requirement "$root/tests/python/requirements.txt" &&
+		first_import "$2" 'import numpy.testing, unittest' || return 1
 	python_stamp "$1" >"$2/stamp"
 }
 
 if [ $want_tests = 1 ] && locked .python.lock; then
-	make_python python3 "$python_dir" ||
-		say "NumPy could not be fetched: the tests of the Python package are skipped"
+	{ make_python python3 "$python_dir" ||
+		say "NumPy could not be fetched: the tests of the Python package are skipped"; } &
 	# The oldest and the newest for which the package is made.
 	for version in 3.10 3.13; do
 		if file=$(interpreter $version); then
-			make_python "$file" "$python_dir-$version" ||
-				say "NumPy could not be fetched for CPython $version: its tests are skipped"
+			{ make_python "$file" "$python_dir-$version" ||
+				say "NumPy could not be fetched for CPython $version: its tests are skipped"; } &
 		else
 			say "there is no CPython $version: the package is not tested with it"
 		fi
 	done
+	wait
 	exec 9>&-
 fi
 

@@ -96,13 +96,19 @@ json() {
 	shift
 	if ! "$@" --json >"$DIR/json" 2>"$DIR/err" </dev/null; then
 		fails "$* --json: $(cat "$DIR/err")"
-	elif ! python3 -m json.tool "$DIR/json" >/dev/null; then
-		fails "$* --json prints no JSON: $(head -c 300 "$DIR/json")"
-	elif ! python3 -c 'import json, sys
-j = json.load(open(sys.argv[1]))
-sys.exit(not eval("(" + sys.argv[2] + ")"))' "$DIR/json" "$expression"; then
-		fails "$* --json: not $expression: $(head -c 2000 "$DIR/json")"
+		return
 	fi
+	python3 -c 'import json, sys
+try:
+	j = json.load(open(sys.argv[1]))
+except ValueError:
+	sys.exit(3)
+sys.exit(not eval("(" + sys.argv[2] + ")"))' "$DIR/json" "$expression"
+	case $? in
+	0) ;;
+	3) fails "$* --json prints no JSON: $(head -c 300 "$DIR/json")" ;;
+	*) fails "$* --json: not $expression: $(head -c 2000 "$DIR/json")" ;;
+	esac
 }
 
 # finish: the end of every test.
