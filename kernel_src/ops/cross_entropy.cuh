@@ -44,21 +44,36 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 				for (int w = 0; w < V / 2; w++)
 					most = Pair::larger(most, words.word[n][0][w]);
 			}
-			if constexpr (kept < held) {
-#pragma unroll 1
-				for (int n = kept; n < held; n++) {
-					u32 raw[Row::words];
-					if (!row.has(n))
-						continue;
-					words.take_slot(n, 0, raw);
+			each_slot([&](int n) {
+				u32 raw[Row::words];
+				words.take_slot(n, 0, raw);
 #pragma unroll
-					for (int w = 0; w < V / 2; w++)
-						most = Pair::larger(most, raw[w]);
-				}
-			}
+				for (int w = 0; w < V / 2; w++)
+					most = Pair::larger(most, raw[w]);
+			});
 			element_unpack<T>(&most, two);
 			return fmax(this->nothing(), fmax(two[0], two[1]));
 		}
+	}
+
+	/* As that of softmax, but that slots go by twos. */
+	DEVICE Compute sum(Compute largest)
+	{
+		Compute sum = 0;
+
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				this->add(largest, value[n], sum);
+		each_slot([&](int n) {
+			typename Rows::Slot at;
+			this->open(at, n);
+			this->terms(at.mark, n, at.raw, at.value);
+			this->add(largest, at.value, sum);
+			if constexpr (GRAD && Rows::put_back)
+				words.put_slot(n, 0, at.value);
+		});
+		return sum;
 	}
 
 	/* The sum of this thread's terms, between largest() and sum(). */
@@ -70,17 +85,12 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 		for (int n = 0; n < kept; n++)
 			if (row.has(n))
 				add_live(n, value[n], total);
-		if constexpr (kept < held) {
-#pragma unroll 1
-			for (int n = kept; n < held; n++) {
-				typename Rows::Slot at;
-				if (!row.has(n))
-					continue;
-				this->open(at, n);
-				this->terms(at.mark, n, at.raw, at.value);
-				add_live(n, at.value, total);
-			}
-		}
+		each_slot([&](int n) {
+			typename Rows::Slot at;
+			this->open(at, n);
+			this->terms(at.mark, n, at.raw, at.value);
+			add_live(n, at.value, total);
+		});
 		return total;
 	}
 
@@ -99,28 +109,23 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 			slope.template apply<SMOOTH>(row.column(n), mask, value[n], value[n]);
 			row_store(row, n, to, value[n]);
 		}
-		if constexpr (kept < held) {
-#pragma unroll 1
-			for (int n = kept; n < held; n++) {
-				typename Rows::Slot at;
-				if (!row.has(n))
-					continue;
-				this->open(at, n);
-				if constexpr (Rows::put_back) {
-					element_unpack<T>(at.raw, at.value);
-					this->template finish<true>(all.largest, kept_rest, at.value);
-				} else {
-					this->terms(at.mark, n, at.raw, at.value);
+		each_slot([&](int n) {
+			typename Rows::Slot at;
+			this->open(at, n);
+			if constexpr (Rows::put_back) {
+				element_unpack<T>(at.raw, at.value);
+				this->template finish<true>(all.largest, kept_rest, at.value);
+			} else {
+				this->terms(at.mark, n, at.raw, at.value);
 #pragma unroll
-					for (int j = 0; j < V; j++)
-						at.value[j] =
-							softmax_exp2_flush((at.value[j] - all.largest) * this->scale.exponent) *
-							rest;
-				}
-				slope.template apply<SMOOTH>(row.column(n), mask, at.value, at.value);
-				row_store(row, n, to, at.value);
+				for (int j = 0; j < V; j++)
+					at.value[j] =
+						softmax_exp2_flush((at.value[j] - all.largest) * this->scale.exponent) *
+						rest;
 			}
-		}
+			slope.template apply<SMOOTH>(row.column(n), mask, at.value, at.value);
+			row_store(row, n, to, at.value);
+		});
 	}
 
 	DEVICE void store_nothing(T *to) const
@@ -134,6 +139,29 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	}
 
   private:
+	/* Calls body(n) for every vector in a slot: two at a time, so long as all threads have one. */
+	template <typename Body>
+	DEVICE void each_slot(Body body) const
+	{
+		constexpr int sure =
+			SHAPE::cluster > 1 || Row::skewed
+				? 0
+				: static_cast<int>(Row::columns / (SHAPE::group::threads / SHAPE::rows * V));
+		constexpr int whole = sure < kept ? kept : sure < held ? sure : held;
+
+		if constexpr (whole > kept) {
+#pragma unroll 2
+			for (int n = kept; n < whole; n++)
+				body(n);
+		}
+		if constexpr (held > whole) {
+#pragma unroll 1
+			for (int n = whole; n < held; n++)
+				if (row.has(n))
+					body(n);
+		}
+	}
+
 	DEVICE void add_live(int n, const Compute (&term)[V], Compute &total) const
 	{
 #pragma unroll
