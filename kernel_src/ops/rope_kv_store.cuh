@@ -85,8 +85,9 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 
 template <typename T, typename Table, bool INTERLEAVED, int V, int W, int TABLE_W, typename To,
 		  i64 HALF, i64 DIM, i64 Q_HEADS, i64 KV_HEADS, i64 ROTATED, i64 ITEMS, i64 BLOCK,
-		  int THREADS, int POSITION_BYTES, int SLOT_BYTES, u32 BOUNDS, typename Index, bool LOOP>
-__global__ LAUNCH_BOUNDS(THREADS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAMS)
+		  int THREADS, int BLOCKS, int POSITION_BYTES, int SLOT_BYTES, u32 BOUNDS, typename Index,
+		  bool LOOP>
+__global__ LAUNCH_BOUNDS_OF(THREADS, BLOCKS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAMS)
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
 	const KvCaches<To> caches KV_CACHES;

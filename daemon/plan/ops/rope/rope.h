@@ -68,6 +68,8 @@ void rope_pass(const struct kernel_problem *problem, const struct rope_problem *
 int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int rope_kv_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int rope_kv_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 int rope_kv_generics(int index, struct kernel_problem *out);
 void rope_kv_report(const struct kernel_problem *problem, uint64_t reported,
 					char error[KERNEL_ERROR_MAX]);

@@ -21,6 +21,12 @@ static const struct kv_operands operands = {
 /* The operands of rope; that of k_out is v, which lies anywhere. */
 static const int places[ROPE_OPERANDS] = {Q, COS, SIN, K, POSITIONS, Q_OUT, V};
 
+/* Threads of a block, and blocks that a multiprocessor is to have room for (0: any). */
+struct way {
+	uint32_t threads, blocks;
+};
+#define WAYS_MOST 7
+
 struct form {
 	struct kernel_problem as_rope;
 	struct rope_problem rope; /* k_heads: those of k and v */
@@ -156,23 +162,60 @@ static void rope_kv_finish(const struct kernel_problem *problem, const struct fo
 			 form->items.table_access, form->store);
 }
 
+static int find_ways(const struct kernel_limits *limits, struct way ways[WAYS_MOST])
+{
+	static const struct way all[WAYS_MOST] = {{256, 0}, {256, 5},  {256, 6}, {128, 0},
+											  {512, 0}, {128, 12}, {32, 0}};
+	int count = 0;
+
+	for (int i = 0; i < WAYS_MOST; i++)
+		/* The smallest is for devices that have no other. */
+		if (all[i].threads <= limits->max_threads && !(all[i].threads == 32 && count))
+			ways[count++] = all[i];
+	return count;
+}
+
+static void name_way(const struct form *form, const struct way *way, char name[KERNEL_CHOICE_MAX])
+{
+	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
+
+	plan_print(&text, "%s %u", form->rope.interleaved ? "interleaved" : "halves", way->threads);
+	if (way->blocks)
+		plan_print(&text, " b%u", way->blocks);
+}
+
+int rope_kv_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
+{
+	struct way ways[WAYS_MOST];
+	char error[KERNEL_ERROR_MAX];
+	struct form form;
+	int count;
+
+	if (rope_kv_check(problem, &form, error))
+		return 0;
+	count = find_ways(limits, ways);
+	for (int i = 0; i < count; i++)
+		name_way(&form, &ways[i], names[i]);
+	return count;
+}
+
 static int rope_kv_exact(const struct kernel_problem *problem, const struct form *form,
-						 const struct kernel_limits *limits, struct kernel_plan *out,
-						 char error[KERNEL_ERROR_MAX])
+						 const struct way *way, const struct kernel_limits *limits,
+						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct rope_problem *rope = &form->rope;
-	uint32_t threads = limits->max_threads < THREADS ? 32 : THREADS;
-	bool loop = plan_launch(out, limits, (uint64_t)plan_divide_up(form->work, threads), threads);
+	bool loop =
+		plan_launch(out, limits, (uint64_t)plan_divide_up(form->work, way->threads), way->threads);
 
 	snprintf(out->source, sizeof(out->source), SOURCE);
-	snprintf(out->choice, sizeof(out->choice), "%s %u",
-			 rope->interleaved ? "interleaved" : "halves", threads);
+	name_way(form, way, out->choice);
 	print_types(form, &id);
-	plan_print(&id, ", %lld, %lld, %lld, %lld, %lld, %lld, %lld, %u", (long long)rope->half,
+	plan_print(&id, ", %lld, %lld, %lld, %lld, %lld, %lld, %lld, %u, %u", (long long)rope->half,
 			   (long long)rope->dim, (long long)rope->q_heads, (long long)rope->k_heads / 2,
 			   (long long)form->items.rotated, (long long)form->items.all,
-			   (long long)form->caches.block_size, threads);
+			   (long long)form->caches.block_size, way->threads, way->blocks);
 	plan_print(&id, ", %u, %u, %s, %s, %s>", rope->position_bytes, form->caches.slot_bytes,
 			   rope_bounds_name(rope), form->items.wide ? "u64" : "u32", loop ? "true" : "false");
 	rope_kv_pass(problem, form, kernel_dtype_bytes(form->caches.to), out);
@@ -216,8 +259,9 @@ static int rope_kv_generic(const struct kernel_problem *problem, struct form *fo
 int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	struct way ways[WAYS_MOST];
 	struct form form;
-	int status = rope_kv_check(problem, &form, error);
+	int status = rope_kv_check(problem, &form, error), count;
 
 	if (status)
 		return status;
@@ -227,11 +271,15 @@ int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limit
 	}
 	if (plan_is_generic(choice))
 		return rope_kv_generic(problem, &form, limits, out, error);
-	status = rope_kv_exact(problem, &form, limits, out, error);
-	if (!status && choice && strcmp(choice, out->choice) != 0)
-		return plan_refuse(error, KILN_EINVAL, "%s: there is no candidate \"%s\" on %s",
-						   problem->op, choice, limits->target);
-	return status;
+	count = find_ways(limits, ways);
+	for (int i = 0; i < count; i++) {
+		char name[KERNEL_CHOICE_MAX];
+		name_way(&form, &ways[i], name);
+		if (!choice || strcmp(choice, name) == 0)
+			return rope_kv_exact(problem, &form, &ways[i], limits, out, error);
+	}
+	return plan_refuse(error, KILN_EINVAL, "%s: there is no candidate \"%s\" on %s", problem->op,
+					   choice, limits->target);
 }
 
 /* Types of q and of the tables. */

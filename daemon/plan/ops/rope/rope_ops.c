@@ -88,6 +88,7 @@ const struct plan_op plan_ops_rope[] = {
 				   "its cache",
 		.plan = rope_kv_plan,
 		.infer = rope_kv_infer,
+		.choices = rope_kv_choices,
 		.generics = rope_kv_generics,
 		.report = rope_kv_report,
 	},
