@@ -30,6 +30,12 @@ static inline bool plan_is_float(kiln_dtype dtype)
 	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
 }
 
+/* Is an operand there, or left out? */
+static inline bool plan_has(const struct kernel_problem *problem, int operand)
+{
+	return operand < problem->tensor_count && problem->tensors[operand].dtype != KILN_DTYPE_NONE;
+}
+
 /* The rules for any tensor: dtype, rank, sizes, strides, alignment, overflow. */
 int plan_check_tensor(const char *op, const char *operands, int index,
 					  const struct kernel_tensor *tensor, char error[KERNEL_ERROR_MAX]);
@@ -47,6 +53,16 @@ int64_t plan_batch_stride(int rank, const int64_t *shape, const int64_t *stride)
 static inline int64_t plan_divide_up(int64_t value, int64_t unit)
 {
 	return (value + unit - 1) / unit;
+}
+
+/* The least power of two that is no less than least, or than most, which is one. */
+static inline uint32_t plan_power_of_two(int64_t least, uint32_t most)
+{
+	uint32_t power = 1;
+
+	while (power < least && power < most)
+		power *= 2;
+	return power;
 }
 
 /* A text of bounded size; full sticks. */
@@ -101,7 +117,7 @@ void plan_over(const struct kernel_problem *problem, int output, int input,
 void plan_touch(const struct kernel_problem *problem, int index, uint32_t alignment,
 				struct kernel_plan *out);
 
-/* Adds an argument to a plan. */
+/* Adds an argument to a plan.  An operand that is left out passes a null pointer. */
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
 /* Zero elements: success without a launch. */
 void plan_no_elements(struct kernel_plan *plan);

@@ -38,11 +38,6 @@ static bool is_backward(const struct kernel_problem *problem)
 	return strcmp(problem->op, "act_mul_backward") == 0;
 }
 
-static bool is_there(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 /* ---- What a request must satisfy ---- */
 
 /* y or dy: x's shape; split: half of its last dimension. */
@@ -55,7 +50,7 @@ static int check_halved(const struct kernel_problem *problem, int index,
 	int last = x->rank - 1;
 
 	plan_operand_name(problem->operands, index, name);
-	if (is_there(problem, OTHER))
+	if (plan_has(problem, OTHER))
 		return rows_check_like(problem, index, X, error);
 	if (half->rank == x->rank && 2 * half->shape[last] != x->shape[last])
 		return plan_refuse(error, KILN_EINVAL,
@@ -81,7 +76,7 @@ static int check_split(const struct kernel_problem *problem, char error[KERNEL_E
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of x has size %lld; without other it must be even",
 						   problem->op, x->rank - 1, (long long)x->shape[x->rank - 1]);
-	if (is_backward(problem) && is_there(problem, DOTHER))
+	if (is_backward(problem) && plan_has(problem, DOTHER))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dother is there and other is not; without other dx has both",
 						   problem->op);
@@ -93,12 +88,12 @@ static int act_mul_check(const struct kernel_problem *problem, char error[KERNEL
 	int last = is_backward(problem) ? DOTHER : Y, status = rows_check_float(problem, X, error);
 
 	if (!status)
-		status = is_there(problem, OTHER) ? rows_check_like(problem, OTHER, X, error)
+		status = plan_has(problem, OTHER) ? rows_check_like(problem, OTHER, X, error)
 										  : check_split(problem, error);
 	if (!status)
 		status = check_halved(problem, Y, error);
 	for (int i = is_backward(problem) ? DX : Y; i <= last && !status; i++) {
-		if (!is_there(problem, i))
+		if (!plan_has(problem, i))
 			continue;
 		status = i == Y ? KILN_OK : rows_check_like(problem, i, X, error);
 		if (!status)
@@ -112,9 +107,9 @@ static int act_mul_infer(struct kernel_problem *problem, char error[KERNEL_ERROR
 	struct kernel_tensor *y = &problem->tensors[Y];
 	int last = problem->tensors[X].rank - 1;
 
-	if (!is_backward(problem) && !is_there(problem, Y)) {
+	if (!is_backward(problem) && !plan_has(problem, Y)) {
 		rows_infer_like(problem, Y, X);
-		if (!is_there(problem, OTHER) && last >= 0)
+		if (!plan_has(problem, OTHER) && last >= 0)
 			y->shape[last] /= 2;
 		plan_contiguous(y);
 	}
@@ -165,7 +160,7 @@ static void act_mul_find_vector(const struct kernel_problem *problem, struct for
 	uint32_t bytes = 16, read;
 
 	for (int i = first; i <= last; i++)
-		if (is_there(problem, i) && problem->tensors[i].alignment < bytes)
+		if (plan_has(problem, i) && problem->tensors[i].alignment < bytes)
 			bytes = problem->tensors[i].alignment;
 	while (bytes > form->element && form->backward && form->split &&
 		   (uint64_t)form->width * form->element % bytes)
@@ -193,7 +188,7 @@ static void act_mul_find_form(const struct kernel_problem *problem, struct form 
 
 	memset(form, 0, sizeof(*form));
 	form->backward = is_backward(problem);
-	form->split = !is_there(problem, OTHER);
+	form->split = !plan_has(problem, OTHER);
 	form->dtype = x->dtype;
 	form->element = kernel_dtype_bytes(x->dtype);
 	form->act = plan_word(problem, "act");
@@ -248,15 +243,15 @@ static void touch(const struct kernel_problem *problem, const struct form *form,
 {
 	for (int i = X; i <= (form->backward ? DOTHER : Y); i++) {
 		bool written = i >= (form->backward ? DX : Y);
-		if (is_there(problem, i))
+		if (plan_has(problem, i))
 			plan_touch(problem, i,
 					   (written || form->way == WHOLE ? form->vector : 1) * form->element, out);
 	}
 	if (!form->backward && !form->split)
 		plan_over(problem, Y, X, out);
-	if (form->backward && is_there(problem, DX))
+	if (form->backward && plan_has(problem, DX))
 		plan_over(problem, DX, X, out);
-	if (form->backward && is_there(problem, DOTHER))
+	if (form->backward && plan_has(problem, DOTHER))
 		plan_over(problem, DOTHER, OTHER, out);
 }
 
@@ -328,7 +323,7 @@ static int act_mul_plan(const struct kernel_problem *problem, const struct kerne
 						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	int status = act_mul_check(problem, error);
-	bool wanted = !is_backward(problem) || is_there(problem, DX) || is_there(problem, DOTHER);
+	bool wanted = !is_backward(problem) || plan_has(problem, DX) || plan_has(problem, DOTHER);
 	struct form form;
 	int64_t elements;
 

@@ -38,11 +38,6 @@ static const struct kind *kind_of(const struct kernel_problem *problem)
 
 /* ---- What a request must satisfy ---- */
 
-static bool left_out(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype == KILN_DTYPE_NONE;
-}
-
 static int check_output(const struct kernel_problem *problem, int index,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -85,7 +80,7 @@ static int cumsum_check(const struct kernel_problem *problem, char error[KERNEL_
 			status = i < kind->inputs ? rows_check_aligned(problem, i, error)
 									  : check_output(problem, i, error);
 	}
-	if (!status && kind->outputs > 1 && !left_out(problem, 2))
+	if (!status && kind->outputs > 1 && plan_has(problem, 2))
 		status = check_places(problem, 2, error);
 	return status;
 }
@@ -113,7 +108,7 @@ static void print_monoid(const struct kind *kind, kiln_dtype dtype, bool far,
 static void find_form(const struct kernel_problem *problem, struct scan_form *form)
 {
 	const struct kind *kind = kind_of(problem);
-	int outputs = kind->outputs > 1 && left_out(problem, 2) ? 1 : kind->outputs;
+	int outputs = kind->outputs > 1 && !plan_has(problem, 2) ? 1 : kind->outputs;
 
 	scan_find_form(problem, kind->inputs, outputs, form);
 	form->source = "ops/cumsum.cuh";

@@ -115,7 +115,7 @@ int cross_entropy_choices(const struct kernel_problem *problem, const struct ker
 
 static bool is_summed(const struct kernel_problem *problem, const struct cross_entropy *call)
 {
-	return call->reduction != CROSS_ENTROPY_NONE || cross_entropy_has(problem, CROSS_ENTROPY_COUNT);
+	return call->reduction != CROSS_ENTROPY_NONE || plan_has(problem, CROSS_ENTROPY_COUNT);
 }
 
 /* A sum and a count for each block. */
@@ -146,10 +146,10 @@ static void touch(const struct kernel_problem *problem, uint32_t vector, struct 
 	for (int i = 0; i < CROSS_ENTROPY_OPERANDS; i++) {
 		uint32_t element = kernel_dtype_bytes(problem->tensors[i].dtype);
 		bool rows = i == CROSS_ENTROPY_X || i == CROSS_ENTROPY_GRAD;
-		if (cross_entropy_has(problem, i))
+		if (plan_has(problem, i))
 			plan_touch(problem, i, rows ? vector * element : element, out);
 	}
-	if (cross_entropy_has(problem, CROSS_ENTROPY_GRAD))
+	if (plan_has(problem, CROSS_ENTROPY_GRAD))
 		plan_over(problem, CROSS_ENTROPY_GRAD, CROSS_ENTROPY_X, out);
 }
 
@@ -229,9 +229,7 @@ static int plan_generic(const struct kernel_problem *problem, const struct cross
 	for (int i = 0; i < 2; i++)
 		rows_pass_strides(out, &call->form, i);
 	touch(problem, 1, out);
-	snprintf(out->note, sizeof(out->note),
-			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
-			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * call->element);
+	rows_any_describe(&any, call->element, out);
 	return KILN_OK;
 }
 

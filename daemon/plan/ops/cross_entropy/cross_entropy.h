@@ -42,7 +42,6 @@ struct cross_entropy {
 /* Everything that is asked of a request; fills in all of out. */
 int cross_entropy_check(const struct kernel_problem *problem, struct cross_entropy *out,
 						char error[KERNEL_ERROR_MAX]);
-bool cross_entropy_has(const struct kernel_problem *problem, int operand);
 /* ignore, smoothing, square, cap and reduction, in the order of the kernels. */
 void cross_entropy_pass(const struct cross_entropy *call, struct kernel_plan *out);
 /* ", List<sizes>, List<strides>": the strides of all operands of the form from `first` on. */

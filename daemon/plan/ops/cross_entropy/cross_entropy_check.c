@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-bool cross_entropy_has(const struct kernel_problem *problem, int operand)
-{
-	return operand < problem->tensor_count && problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 static bool is_backward(const struct kernel_problem *problem)
 {
 	return strcmp(problem->op, "cross_entropy_backward") == 0;
@@ -107,18 +102,18 @@ static int check_forward(const struct kernel_problem *problem, char error[KERNEL
 {
 	int status = check_loss(problem, CROSS_ENTROPY_LOSS, error);
 
-	if (!status && cross_entropy_has(problem, CROSS_ENTROPY_LSE))
+	if (!status && plan_has(problem, CROSS_ENTROPY_LSE))
 		status = check_dtype(problem, CROSS_ENTROPY_LSE, computed(problem), error);
-	if (!status && cross_entropy_has(problem, CROSS_ENTROPY_LSE))
+	if (!status && plan_has(problem, CROSS_ENTROPY_LSE))
 		status = check_leading(problem, CROSS_ENTROPY_LSE, error);
-	if (!status && cross_entropy_has(problem, CROSS_ENTROPY_COUNT))
+	if (!status && plan_has(problem, CROSS_ENTROPY_COUNT))
 		status = check_dtype(problem, CROSS_ENTROPY_COUNT, KILN_I64, error);
-	if (!status && cross_entropy_has(problem, CROSS_ENTROPY_COUNT))
+	if (!status && plan_has(problem, CROSS_ENTROPY_COUNT))
 		status = check_one(problem, CROSS_ENTROPY_COUNT, error);
-	if (!status && cross_entropy_has(problem, CROSS_ENTROPY_GRAD))
+	if (!status && plan_has(problem, CROSS_ENTROPY_GRAD))
 		status = rows_check_like(problem, CROSS_ENTROPY_GRAD, CROSS_ENTROPY_X, error);
 	for (int i = CROSS_ENTROPY_LOSS; i <= CROSS_ENTROPY_GRAD && !status; i++)
-		if (cross_entropy_has(problem, i))
+		if (plan_has(problem, i))
 			status = rows_check_contiguous(problem, i, error);
 	return status;
 }
@@ -164,7 +159,7 @@ static void make_form(const struct kernel_problem *problem, struct cross_entropy
 	out->rows = out->form.rows;
 	out->columns = out->form.columns;
 	out->alignment = x->alignment;
-	if (cross_entropy_has(problem, written) && problem->tensors[written].alignment < out->alignment)
+	if (plan_has(problem, written) && problem->tensors[written].alignment < out->alignment)
 		out->alignment = problem->tensors[written].alignment;
 }
 
@@ -181,7 +176,7 @@ int cross_entropy_check(const struct kernel_problem *problem, struct cross_entro
 	if (status)
 		return status;
 	out->backward = is_backward(problem);
-	out->grad = !out->backward && cross_entropy_has(problem, CROSS_ENTROPY_GRAD);
+	out->grad = !out->backward && plan_has(problem, CROSS_ENTROPY_GRAD);
 	out->dtype = x->dtype;
 	out->element = kernel_dtype_bytes(x->dtype);
 	out->target = problem->tensors[CROSS_ENTROPY_TARGET].dtype;

@@ -82,7 +82,7 @@ static int kv_store_check(const struct kernel_problem *problem, struct form *out
 
 	memset(out, 0, sizeof(*out));
 	for (int i = 0; i < 2 && !status; i++)
-		status = kv_check_inner(problem, operands.from[i], error);
+		status = rows_check_inner(problem, operands.from[i], error);
 	if (!status)
 		status = kv_check_caches(problem, &operands, 1, &out->caches, error);
 	if (status)

@@ -52,9 +52,6 @@ struct kv_caches {
  * head: the dimension of these that numbers heads. */
 int kv_check_caches(const struct kernel_problem *problem, const struct kv_operands *operands,
 					int head, struct kv_caches *out, char error[KERNEL_ERROR_MAX]);
-/* Refuses a last dimension whose elements lie apart. */
-int kv_check_inner(const struct kernel_problem *problem, int operand, char error[KERNEL_ERROR_MAX]);
-bool kv_has(const struct kernel_problem *problem, int operand);
 /* "INDICES_CHECK" */
 const char *kv_bounds_name(const struct kv_caches *caches);
 /* Can vectors of so many bytes be stored in both caches? */

@@ -5,31 +5,12 @@
 #include "kv_store.h"
 #include "daemon/plan/ops/quantize/quantize.h"
 
-bool kv_has(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 const char *kv_bounds_name(const struct kv_caches *caches)
 {
 	return caches->bounds == KV_CHECK ? "INDICES_CHECK" : "INDICES_TRUST";
 }
 
 /* ---- What a request must satisfy ---- */
-
-int kv_check_inner(const struct kernel_problem *problem, int operand, char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_tensor *tensor = &problem->tensors[operand];
-	int last = tensor->rank - 1;
-	char name[16];
-
-	plan_operand_name(problem->operands, operand, name);
-	if (tensor->shape[last] > 1 && tensor->stride[last] != 1)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: dimension %d of %s has stride %lld; it must be 1", problem->op,
-						   last, name, (long long)tensor->stride[last]);
-	return rows_check_aligned(problem, operand, error);
-}
 
 /* There is a slot for each token: slots have the dimensions of k but heads and the last. */
 static int check_slots(const struct kernel_problem *problem, const struct kv_operands *operands,
@@ -66,7 +47,7 @@ static int check_scale(const struct kernel_problem *problem, int operand, int ca
 	int64_t count;
 
 	*step = 0;
-	if (!kv_has(problem, operand))
+	if (!plan_has(problem, operand))
 		return KILN_OK;
 	plan_operand_name(problem->operands, operand, name);
 	plan_operand_name(problem->operands, cache, where);
@@ -135,7 +116,7 @@ static int check_cache(const struct kernel_problem *problem, const struct kv_ope
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: elements of %s share their place; an output's must lie apart",
 						   problem->op, name);
-	return kv_check_inner(problem, operands->cache[side], error);
+	return rows_check_inner(problem, operands->cache[side], error);
 }
 
 int kv_check_caches(const struct kernel_problem *problem, const struct kv_operands *operands,
@@ -194,10 +175,7 @@ void kv_pass_caches(const struct kernel_problem *problem, const struct kv_operan
 	plan_arg_pointer(out, operands->slots);
 	for (int i = 0; i < 2; i++) {
 		plan_arg_pointer(out, operands->cache[i]);
-		if (kv_has(problem, operands->scale[i]))
-			plan_arg_pointer(out, operands->scale[i]);
-		else
-			plan_arg_scalar(out, 8, 0);
+		plan_arg_pointer(out, operands->scale[i]);
 		plan_arg_scalar(out, 8, (uint64_t)caches->scale_step[i]);
 		plan_arg_scalar(out, 8, (uint64_t)(caches->strides[i].block * each));
 		plan_arg_scalar(out, 8, (uint64_t)(caches->strides[i].place * each));
@@ -215,7 +193,7 @@ void kv_touch_caches(const struct kernel_problem *problem, const struct kv_opera
 	plan_touch(problem, operands->slots, caches->slot_bytes, out);
 	for (int i = 0; i < 2; i++) {
 		uint64_t before;
-		if (kv_has(problem, operands->scale[i]))
+		if (plan_has(problem, operands->scale[i]))
 			plan_touch(problem, operands->scale[i], 4, out);
 		before = out->bytes_moved;
 		plan_touch(problem, operands->cache[i], store, out);

@@ -148,14 +148,8 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 	if (chosen < 0)
 		return rows_no_candidate(problem, choice, &masked.form.rows, limits, error);
 	rows_shape_name(&shapes[chosen], out->choice);
-	status = plan_rows(&masked, &shapes[chosen], limits, out, error);
-	if (status)
-		return status;
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes",
-			 (long long)masked.form.rows.columns, shapes[chosen].size * shapes[chosen].cluster,
-			 shapes[chosen].held, shapes[chosen].vector * masked.form.need.element);
-	return KILN_OK;
+	rows_describe(&masked.form.rows, &masked.form.need, &shapes[chosen], "", out);
+	return plan_rows(&masked, &shapes[chosen], limits, out, error);
 }
 
 int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,

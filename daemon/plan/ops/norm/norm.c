@@ -13,7 +13,7 @@ static struct norm_operands find_operands(const struct kernel_problem *problem, 
 	int *const optional[] = {&at.gamma, &at.beta, &at.residual, &at.mean, &at.rstd, &at.sum};
 
 	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
-		if (*optional[i] >= 0 && !norm_has(problem, *optional[i]))
+		if (*optional[i] >= 0 && !plan_has(problem, *optional[i]))
 			*optional[i] = -1;
 	return at;
 }
@@ -192,7 +192,7 @@ static void add_extents(const struct norm_problem *norm, uint32_t held, struct k
 
 	for (int i = 0; i < norm->problem->tensor_count; i++) {
 		bool affine = i == at->gamma || i == at->beta, number = i == at->mean || i == at->rstd;
-		if (norm_has(norm->problem, i))
+		if (plan_has(norm->problem, i))
 			plan_touch(norm->problem, i,
 					   affine   ? norm->affine
 					   : number ? kernel_dtype_bytes(norm->problem->tensors[i].dtype)

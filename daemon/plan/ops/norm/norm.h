@@ -21,7 +21,6 @@ int norm_check_leading(const struct kernel_problem *problem, int index, int x, i
  */
 void norm_form(const struct kernel_problem *problem, const int *index, int count, int axes,
 			   struct rows_form *form, uint32_t *pieces);
-bool norm_has(const struct kernel_problem *problem, int index);
 /* Rows and columns of x. */
 void norm_sizes(const struct kernel_tensor *x, int axes, int64_t *rows, int64_t *columns);
 /* One number of the type that dtype is computed in. */

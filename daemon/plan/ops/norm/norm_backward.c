@@ -15,7 +15,7 @@ static struct norm_backward_operands find_operands(const struct kernel_problem *
 	int *const optional[] = {&at.gamma, &at.dx, &at.dgamma, &at.dbeta};
 
 	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
-		if (!norm_has(problem, *optional[i]))
+		if (!plan_has(problem, *optional[i]))
 			*optional[i] = -1;
 	return at;
 }

@@ -11,11 +11,6 @@ static void name_of(const struct kernel_problem *problem, int index, char name[1
 	plan_operand_name(problem->operands, index, name);
 }
 
-bool norm_has(const struct kernel_problem *problem, int index)
-{
-	return problem->tensors[index].dtype != KILN_DTYPE_NONE;
-}
-
 /* Rank and sizes of dimensions [first, first + count) of x. */
 static int check_shape(const struct kernel_problem *problem, int index, int x, int first, int count,
 					   const char *which, char error[KERNEL_ERROR_MAX])

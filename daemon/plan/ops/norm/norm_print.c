@@ -65,7 +65,7 @@ static const char *offset_type(const struct kernel_problem *problem)
 {
 	for (int i = 0; i < problem->tensor_count; i++) {
 		uint64_t bytes;
-		if (norm_has(problem, i) && plan_extent(&problem->tensors[i], &bytes) &&
+		if (plan_has(problem, i) && plan_extent(&problem->tensors[i], &bytes) &&
 			bytes / kernel_dtype_bytes(problem->tensors[i].dtype) > INT32_MAX / 2)
 			return "i64";
 	}

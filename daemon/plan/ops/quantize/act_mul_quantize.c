@@ -23,11 +23,6 @@ struct form {
 	int act;
 };
 
-static bool act_quantize_has(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 /* ---- What a request must satisfy ---- */
 
 /* The problem with x as long as y must be. */
@@ -36,7 +31,7 @@ static struct kernel_problem halved(const struct kernel_problem *problem)
 	struct kernel_problem same = *problem;
 	struct kernel_tensor *x = &same.tensors[X];
 
-	if (!act_quantize_has(problem, OTHER))
+	if (!plan_has(problem, OTHER))
 		x->shape[x->rank - 1] /= 2;
 	return same;
 }
@@ -47,11 +42,9 @@ static int act_quantize_check(const struct kernel_problem *problem, char error[K
 	int status = quantize_check_input(problem, error), last = x->rank - 1;
 	struct kernel_problem same;
 
-	if (!status && x->rank == 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: x has rank 0; it needs a dimension of which rows are made",
-						   problem->op);
-	if (!status && act_quantize_has(problem, OTHER))
+	if (!status)
+		status = quantize_check_rank(problem, error);
+	if (!status && plan_has(problem, OTHER))
 		status = rows_check_like(problem, OTHER, X, error);
 	else if (!status && x->shape[last] % 2)
 		return plan_refuse(error, KILN_EINVAL,
@@ -74,7 +67,7 @@ int act_mul_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERR
 {
 	struct kernel_tensor *y = &problem->tensors[Y];
 
-	if (!act_quantize_has(problem, Y) && problem->tensors[X].rank) {
+	if (!plan_has(problem, Y) && problem->tensors[X].rank) {
 		struct kernel_problem same = halved(problem);
 		rows_infer_like(&same, Y, X);
 		*y = same.tensors[Y];
@@ -94,7 +87,7 @@ static void align_to(uint32_t *alignment, uint32_t to)
 static void act_quantize_form(const struct kernel_problem *problem, struct form *form)
 {
 	const struct kernel_tensor *tensors = problem->tensors, *x = &tensors[X], *y = &tensors[Y];
-	int other = act_quantize_has(problem, OTHER) ? OTHER : X, last = x->rank - 1, culprit;
+	int other = plan_has(problem, OTHER) ? OTHER : X, last = x->rank - 1, culprit;
 	const int64_t *const strides[] = {x->stride, tensors[other].stride, y->stride};
 	uint32_t element = kernel_dtype_bytes(x->dtype);
 
@@ -143,7 +136,7 @@ static int act_quantize_flats(const struct form *form, const struct kernel_limit
 {
 	uint32_t wide = 16 / form->need.element;
 	int64_t elements = form->rows.rows * form->rows.columns;
-	bool given = act_quantize_has(form->problem, SCALE);
+	bool given = plan_has(form->problem, SCALE);
 	int count = 0;
 
 	if ((!given && !form->group) || rows_vector(&form->rows, &form->need) != wide)
@@ -167,10 +160,7 @@ static int act_quantize_flats(const struct form *form, const struct kernel_limit
 static void act_quantize_pass(const struct form *form, struct kernel_plan *out)
 {
 	for (int i = X; i <= SCALES; i++)
-		if (act_quantize_has(form->problem, i))
-			plan_arg_pointer(out, i);
-		else
-			plan_arg_scalar(out, 8, 0);
+		plan_arg_pointer(out, i);
 	quantize_limits(out, form->to, form->group > 0);
 	quantize_pass_scales(form->problem, SCALES, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
@@ -180,7 +170,7 @@ static void act_quantize_pass(const struct form *form, struct kernel_plan *out)
 static void act_quantize_touch(const struct form *form, uint32_t vector, struct kernel_plan *out)
 {
 	for (int i = X; i <= SCALES; i++)
-		if (act_quantize_has(form->problem, i))
+		if (plan_has(form->problem, i))
 			plan_touch(form->problem, i,
 					   i == SCALE || i == SCALES ? 4
 					   : i == Y                  ? vector
@@ -236,11 +226,8 @@ static int act_quantize_exact(const struct form *form, const struct rows_shape *
 	plan_print(&id, ", %s>", rows_index_type(&form->rows));
 	act_quantize_pass(form, out);
 	act_quantize_touch(form, shape->vector, out);
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
-			 (long long)form->rows.columns, shape->size, shape->held,
-			 shape->vector * form->need.element,
-			 shape->stream ? " at a time, read twice for a scale of the row" : "");
+	rows_describe(&form->rows, &form->need, shape,
+				  shape->stream ? " at a time, read twice for a scale of the row" : "", out);
 	return plan_check_name(&id, out, error);
 }
 
@@ -265,9 +252,7 @@ static void act_quantize_generic(const struct form *form, const struct kernel_li
 	for (int i = 0; i < 3; i++)
 		rows_pass_strides(out, &form->rows, i);
 	act_quantize_touch(form, any.vector, out);
-	snprintf(out->note, sizeof(out->note),
-			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
-			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+	rows_any_describe(&any, form->need.element, out);
 }
 
 int act_mul_quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -282,7 +267,7 @@ int act_mul_quantize_plan(const struct kernel_problem *problem, const struct ker
 		return status;
 	act_quantize_form(problem, &form);
 	if (form.rows.rows == 0 || form.rows.columns == 0) {
-		if (form.rows.rows && form.group == 0 && act_quantize_has(problem, SCALES))
+		if (form.rows.rows && form.group == 0 && plan_has(problem, SCALES))
 			return plan_refuse(error, KILN_EINVAL,
 							   "%s: rows of no elements have no scales; leave scales out",
 							   problem->op);

@@ -31,11 +31,6 @@ struct form {
 	uint32_t vector, store; /* elements, of x and y, and of the transposed */
 };
 
-static bool cast_has(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 /* ---- What a request must satisfy ---- */
 
 /* x's shape with the last two dimensions swapped. */
@@ -65,18 +60,18 @@ static int cast_check(const struct kernel_problem *problem, char error[KERNEL_ER
 	if (!status && problem->tensors[X].rank < 2)
 		return plan_refuse(error, KILN_EINVAL, "%s: x has rank %d; it needs two dimensions",
 						   problem->op, problem->tensors[X].rank);
-	if (!status && cast_has(problem, SCALE))
+	if (!status && plan_has(problem, SCALE))
 		status = quantize_check_one(problem, SCALE, error);
 	if (!status)
 		status = quantize_check_output(problem, Y, error);
-	if (!status && cast_has(problem, TRANSPOSED))
+	if (!status && plan_has(problem, TRANSPOSED))
 		status = cast_check_transposed(problem, error);
 	return status;
 }
 
 int cast_transpose_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	if (!cast_has(problem, Y)) {
+	if (!plan_has(problem, Y)) {
 		rows_infer_like(problem, Y, X);
 		problem->tensors[Y].dtype = quantize_to(problem);
 	}
@@ -126,9 +121,9 @@ static void cast_form(const struct kernel_problem *problem, struct form *form)
 	if (x->alignment < form->vector)
 		form->vector = x->alignment;
 	form->vector = narrow_rows(form, element, form->vector) / element;
-	while (cast_has(problem, along) && form->vector > problem->tensors[along].alignment)
+	while (plan_has(problem, along) && form->vector > problem->tensors[along].alignment)
 		form->vector /= 2;
-	form->store = cast_has(problem, across) ? problem->tensors[across].alignment : 1;
+	form->store = plan_has(problem, across) ? problem->tensors[across].alignment : 1;
 	while (form->rows % form->store)
 		form->store /= 2;
 }
@@ -162,10 +157,10 @@ static void cast_touch(const struct kernel_problem *problem, const struct form *
 					   struct kernel_plan *out)
 {
 	plan_touch(problem, X, form->vector * kernel_dtype_bytes(form->from), out);
-	if (cast_has(problem, SCALE))
+	if (plan_has(problem, SCALE))
 		plan_touch(problem, SCALE, 4, out);
 	plan_touch(problem, Y, form->turned ? form->store : form->vector, out);
-	if (cast_has(problem, TRANSPOSED))
+	if (plan_has(problem, TRANSPOSED))
 		plan_touch(problem, TRANSPOSED, form->turned ? form->vector : form->store, out);
 }
 
@@ -195,10 +190,7 @@ static int cast_make(const struct kernel_problem *problem, const struct form *fo
 	plan_arg_pointer(out, X);
 	for (int i = SCALE; i <= TRANSPOSED; i++) {
 		int operand = i == SCALE || !form->turned ? i : Y + TRANSPOSED - i;
-		if (cast_has(problem, operand))
-			plan_arg_pointer(out, operand);
-		else
-			plan_arg_scalar(out, 8, 0);
+		plan_arg_pointer(out, operand);
 	}
 	plan_arg_scalar(out, 8, (uint64_t)form->rows);
 	plan_arg_scalar(out, 8, (uint64_t)form->columns);

@@ -23,11 +23,6 @@ struct form {
 	int64_t group; /* columns that share a scale; 0: all, or it is given */
 };
 
-static bool norm_quantize_has(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 /* ---- What a request must satisfy ---- */
 
 /* gamma or beta. */
@@ -50,25 +45,23 @@ static int norm_quantize_check(const struct kernel_problem *problem, char error[
 {
 	int status = quantize_check_input(problem, error);
 
-	if (!status && problem->tensors[X].rank == 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: x has rank 0; it needs a dimension of which rows are made",
-						   problem->op);
+	if (!status)
+		status = quantize_check_rank(problem, error);
 	for (int i = GAMMA; i <= BETA && !status; i++)
-		if (norm_quantize_has(problem, i))
+		if (plan_has(problem, i))
 			status = check_along(problem, i, error);
-	if (!status && norm_quantize_has(problem, RESIDUAL))
+	if (!status && plan_has(problem, RESIDUAL))
 		status = rows_check_like(problem, RESIDUAL, X, error);
 	if (!status)
 		status = quantize_check_output(problem, Y, error);
 	if (!status)
 		status = quantize_check_rows(problem, SCALE, Y, SCALES, error);
-	if (!status && norm_quantize_has(problem, SUM)) {
+	if (!status && plan_has(problem, SUM)) {
 		status = rows_check_like(problem, SUM, X, error);
 		if (!status)
 			status = rows_check_contiguous(problem, SUM, error);
 	}
-	if (!status && norm_quantize_has(problem, SUM) && !norm_quantize_has(problem, RESIDUAL))
+	if (!status && plan_has(problem, SUM) && !plan_has(problem, RESIDUAL))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: there is no residual; without it sum would be x and must be left "
 						   "out",
@@ -78,7 +71,7 @@ static int norm_quantize_check(const struct kernel_problem *problem, char error[
 
 int norm_quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	if (!norm_quantize_has(problem, Y)) {
+	if (!plan_has(problem, Y)) {
 		rows_infer_like(problem, Y, X);
 		problem->tensors[Y].dtype = quantize_to(problem);
 	}
@@ -95,7 +88,7 @@ static void align_to(uint32_t *alignment, uint32_t to)
 static void norm_quantize_form(const struct kernel_problem *problem, struct form *form)
 {
 	const struct kernel_tensor *tensors = problem->tensors, *x = &tensors[X];
-	int other = norm_quantize_has(problem, RESIDUAL) ? RESIDUAL : X, culprit;
+	int other = plan_has(problem, RESIDUAL) ? RESIDUAL : X, culprit;
 	const int64_t *const strides[] = {x->stride, tensors[other].stride, tensors[Y].stride};
 	uint32_t element = kernel_dtype_bytes(x->dtype);
 
@@ -121,14 +114,14 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 	align_to(&form->need.alignment, tensors[other].alignment);
 	/* y has a byte where x has an element. */
 	align_to(&form->need.alignment, tensors[Y].alignment * element);
-	if (norm_quantize_has(problem, SUM))
+	if (plan_has(problem, SUM))
 		align_to(&form->need.alignment, tensors[SUM].alignment);
 	/* Lanes share the groups of rows that are held as numbers. */
 	if (form->group)
 		form->need.slots = form->need.stream = false;
 	form->affine = 16;
 	for (int i = GAMMA; i <= BETA; i++)
-		if (norm_quantize_has(problem, i))
+		if (plan_has(problem, i))
 			align_to(&form->affine, tensors[i].alignment);
 }
 
@@ -136,18 +129,14 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 
 static const char *type_of(const struct form *form, int operand)
 {
-	return norm_quantize_has(form->problem, operand)
-			   ? plan_dtype_name(form->problem->tensors[operand].dtype)
-			   : "void";
+	return plan_has(form->problem, operand) ? plan_dtype_name(form->problem->tensors[operand].dtype)
+											: "void";
 }
 
 static void norm_quantize_pass(const struct form *form, struct kernel_plan *out)
 {
 	for (int i = X; i < OPERANDS; i++)
-		if (norm_quantize_has(form->problem, i))
-			plan_arg_pointer(out, i);
-		else
-			plan_arg_scalar(out, 8, 0);
+		plan_arg_pointer(out, i);
 	plan_arg_real(out, KILN_F32, form->eps);
 	quantize_limits(out, form->to, form->group > 0);
 	quantize_pass_scales(form->problem, SCALES, out);
@@ -158,7 +147,7 @@ static void norm_quantize_touch(const struct form *form, uint32_t vector, uint32
 								struct kernel_plan *out)
 {
 	for (int i = X; i < OPERANDS; i++)
-		if (norm_quantize_has(form->problem, i))
+		if (plan_has(form->problem, i))
 			plan_touch(form->problem, i,
 					   i == GAMMA || i == BETA     ? affine
 					   : i == SCALE || i == SCALES ? 4
@@ -192,11 +181,8 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 	plan_print(&id, ", %s>", rows_index_type(&form->rows));
 	norm_quantize_pass(form, out);
 	norm_quantize_touch(form, shape->vector, form->affine, out);
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
-			 (long long)form->rows.columns, shape->size, shape->held,
-			 shape->vector * form->need.element,
-			 shape->stream ? " at a time, read three or four times" : "");
+	rows_describe(&form->rows, &form->need, shape,
+				  shape->stream ? " at a time, read three or four times" : "", out);
 	return plan_check_name(&id, out, error);
 }
 
@@ -229,9 +215,7 @@ static void norm_quantize_generic(const struct form *form, const struct kernel_l
 	for (int i = 0; i < 3; i++)
 		rows_pass_strides(out, &form->rows, i);
 	norm_quantize_touch(form, any.vector, 1, out);
-	snprintf(out->note, sizeof(out->note),
-			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
-			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+	rows_any_describe(&any, form->need.element, out);
 }
 
 int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -245,7 +229,7 @@ int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel
 		return status;
 	norm_quantize_form(problem, &form);
 	if (form.rows.rows == 0 || form.rows.columns == 0) {
-		if (form.rows.rows && form.group == 0 && norm_quantize_has(problem, SCALES))
+		if (form.rows.rows && form.group == 0 && plan_has(problem, SCALES))
 			return plan_refuse(error, KILN_EINVAL,
 							   "%s: rows of no elements have no scales; leave scales out",
 							   problem->op);

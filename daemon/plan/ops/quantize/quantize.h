@@ -23,6 +23,8 @@ void quantize_limits(struct kernel_plan *out, kiln_dtype to, bool group);
 int quantize_check_input(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int quantize_check_output(const struct kernel_problem *problem, int index,
 						  char error[KERNEL_ERROR_MAX]);
+/* Refuses an x without a dimension for rows to go along. */
+int quantize_check_rank(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
 /* A tensor of scales: f32, aligned and contiguous. */
 int quantize_check_scale(const struct kernel_problem *problem, int index,
@@ -31,8 +33,8 @@ int quantize_check_scale(const struct kernel_problem *problem, int index,
 /* Such a tensor, of one number, which is operand `scale`. */
 int quantize_check_one(const struct kernel_problem *problem, int index,
 					   char error[KERNEL_ERROR_MAX]);
-/* Of y, which is checked: the scale that is given, attribute group, and scales for each row or each
- * group, in any order.  The numbers are those of the operands. */
+/* Checks the scale that is given, attribute group, and scales for each row or each group, in any
+ * order, against y, which is checked.  scale, y, scales: operands. */
 int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, int scales,
 						char error[KERNEL_ERROR_MAX]);
 /* Passes how far apart the scales of rows lie, and those of groups. */

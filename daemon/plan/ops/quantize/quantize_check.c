@@ -47,6 +47,15 @@ int quantize_check_input(const struct kernel_problem *problem, char error[KERNEL
 	return rows_check_aligned(problem, 0, error);
 }
 
+int quantize_check_rank(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	if (problem->tensors[0].rank == 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: x has rank 0; it needs a dimension of which rows are made",
+						   problem->op);
+	return KILN_OK;
+}
+
 int quantize_check_output(const struct kernel_problem *problem, int index,
 						  char error[KERNEL_ERROR_MAX])
 {
@@ -191,10 +200,8 @@ static int check_group(const struct kernel_problem *problem, int64_t *group,
 	const struct kernel_tensor *x = &problem->tensors[0];
 	int last = x->rank - 1;
 
-	if (x->rank == 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: x has rank 0; it needs a dimension of which rows are made",
-						   problem->op);
+	if (quantize_check_rank(problem, error))
+		return KILN_EINVAL;
 	*group = plan_int(problem, "group");
 	if (*group && x->shape[last] % *group)
 		return plan_refuse(
@@ -268,7 +275,7 @@ int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, 
 	const struct kernel_tensor *of = &problem->tensors[y];
 	int last = of->rank - 1;
 	int64_t group = plan_int(problem, "group");
-	bool given = problem->tensors[scale].dtype != KILN_DTYPE_NONE;
+	bool given = plan_has(problem, scale);
 
 	if (group && given)
 		return plan_refuse(error, KILN_EINVAL,
@@ -282,7 +289,7 @@ int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, 
 			last, (long long)of->shape[last], (long long)group);
 	if (given && quantize_check_one(problem, scale, error))
 		return KILN_EINVAL;
-	if (problem->tensors[scales].dtype == KILN_DTYPE_NONE)
+	if (!plan_has(problem, scales))
 		return KILN_OK;
 	return check_row_scales(problem, y, scales, group, error);
 }
@@ -354,7 +361,7 @@ int quantize_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	int y = quantize_is_dynamic(problem) ? 1 : 2;
 	int64_t group;
 
-	if (problem->tensors[y].dtype == KILN_DTYPE_NONE) {
+	if (!plan_has(problem, y)) {
 		rows_infer_like(problem, y, 0);
 		problem->tensors[y].dtype = quantize_to(problem);
 	}

@@ -93,7 +93,7 @@ static void quantize_rows_touch(const struct kernel_problem *problem, const stru
 {
 	plan_touch(problem, X, vector * form->need.element, out);
 	plan_touch(problem, Y, vector, out);
-	if (problem->tensors[SCALE].dtype != KILN_DTYPE_NONE)
+	if (plan_has(problem, SCALE))
 		plan_touch(problem, SCALE, 4, out);
 }
 
@@ -117,10 +117,8 @@ static int quantize_rows_exact(const struct kernel_problem *problem, const struc
 			   (long long)(form->groups ? form->groups : 1));
 	quantize_rows_pass(form, out);
 	quantize_rows_touch(problem, form, shape->vector, out);
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
-			 (long long)form->rows.columns, shape->size, shape->held,
-			 shape->vector * form->need.element, shape->stream ? " at a time, read twice" : "");
+	rows_describe(&form->rows, &form->need, shape, shape->stream ? " at a time, read twice" : "",
+				  out);
 	return plan_check_name(&id, out, error);
 }
 
@@ -151,9 +149,7 @@ static int quantize_rows_generic(const struct kernel_problem *problem, const str
 	for (int i = X; i <= Y; i++)
 		rows_pass_strides(out, &form->rows, i);
 	quantize_rows_touch(problem, form, any.vector, out);
-	snprintf(out->note, sizeof(out->note),
-			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
-			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+	rows_any_describe(&any, form->need.element, out);
 	return KILN_OK;
 }
 
@@ -169,8 +165,7 @@ int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel
 		return status;
 	quantize_find_form(problem, group, &form);
 	/* Rows of nothing have scales. */
-	if (form.rows.rows == 0 ||
-		(form.rows.columns == 0 && problem->tensors[SCALE].dtype == KILN_DTYPE_NONE)) {
+	if (form.rows.rows == 0 || (form.rows.columns == 0 && !plan_has(problem, SCALE))) {
 		plan_no_elements(out);
 		return KILN_OK;
 	}

@@ -352,7 +352,7 @@ int reduce_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	uint32_t over;
 	int status = find_over(problem, &over, error);
 
-	if (!status && problem->tensors[1].dtype == KILN_DTYPE_NONE)
+	if (!status && !plan_has(problem, 1))
 		make_y(problem, over, &problem->tensors[1]);
 	return status ? status : reduce_check(problem, &form, error);
 }

@@ -17,15 +17,6 @@
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
 
-static uint32_t least_power(int64_t least, uint32_t most)
-{
-	uint32_t power = 1;
-
-	while (power < least && power < most)
-		power *= 2;
-	return power;
-}
-
 uint32_t reduce_value_bytes(const struct reduce_form *form)
 {
 	uint32_t wide = form->dtype == KILN_F64 || form->dtype == KILN_I64 ? 8 : 4;
@@ -123,7 +114,7 @@ static void short_shapes(const struct reduce_form *form, const struct kernel_lim
 		for (int i = 0; i < 3 && (i == 0 || vectors > 4); i++) {
 			shape.held = helds[i];
 			shape.times = 4 / helds[i];
-			shape.size = least_power(plan_divide_up(vectors, shape.held), 32);
+			shape.size = plan_power_of_two(plan_divide_up(vectors, shape.held), 32);
 			shape.side = 128 / shape.size;
 			keep(shapes, count, shape, form, limits);
 		}
@@ -181,7 +172,7 @@ static struct reduce_shape column_shape(const struct reduce_form *form, uint32_t
 	/* Values of a row: 32 where rows are wide, and fewer where there are fewer columns. */
 	leaves = threads / lanes > 32 ? threads / lanes : 32;
 	if (!form->open)
-		leaves = least_power(form->columns, leaves);
+		leaves = plan_power_of_two(form->columns, leaves);
 	shape.held = leaves < held ? leaves : held;
 	while (shape.held > 1 && leaves / shape.held < threads / lanes &&
 		   (form->open || form->columns > leaves))
@@ -228,7 +219,7 @@ static int column_shapes(const struct reduce_form *form, const struct kernel_lim
 
 	while (threads > limits->max_threads)
 		threads /= 2;
-	lanes = least_power(plan_divide_up(form->inner, form->vector), 32);
+	lanes = plan_power_of_two(plan_divide_up(form->inner, form->vector), 32);
 	keep(shapes, &count, column_shape(form, lanes, 4, threads), form, limits);
 	keep(shapes, &count, column_shape(form, lanes, 2, threads), form, limits);
 	if (threads > 128)

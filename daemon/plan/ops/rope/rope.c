@@ -271,7 +271,7 @@ int rope_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	struct rope_problem rope;
 
 	rows_infer_like(problem, ROPE_Q_OUT, ROPE_Q);
-	if (problem->tensors[ROPE_K].dtype != KILN_DTYPE_NONE)
+	if (plan_has(problem, ROPE_K))
 		rows_infer_like(problem, ROPE_K_OUT, ROPE_K);
 	return rope_check(problem, &rope, error);
 }

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static bool rope_has(const struct kernel_problem *problem, int operand)
-{
-	return problem->tensors[operand].dtype != KILN_DTYPE_NONE;
-}
-
 /* ---- Types ---- */
 
 static int check_tables(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
@@ -37,14 +32,14 @@ static int rope_check_dtypes(const struct kernel_problem *problem, char error[KE
 
 	if (!status)
 		status = check_tables(problem, error);
-	if (status || !rope_has(problem, ROPE_POSITIONS))
+	if (status || !plan_has(problem, ROPE_POSITIONS))
 		positions = KILN_I32;
 	if (!status && positions != KILN_I32 && positions != KILN_I64)
 		return plan_refuse(error, KILN_EINVAL, "%s: positions is %s; it must be i32 or i64",
 						   problem->op, plan_dtype_name(positions));
-	if (!status && rope_has(problem, ROPE_POSITIONS))
+	if (!status && plan_has(problem, ROPE_POSITIONS))
 		status = rows_check_aligned(problem, ROPE_POSITIONS, error);
-	if (status || !rope_has(problem, ROPE_K))
+	if (status || !plan_has(problem, ROPE_K))
 		return status;
 	if (k->dtype != q->dtype)
 		return plan_refuse(error, KILN_EINVAL, "%s: q is %s and k is %s; they must agree",
@@ -63,7 +58,7 @@ static int check_heads(const struct kernel_problem *problem, int heads,
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: q has rank %d; it must be 3, or 4 with a batch before", problem->op,
 						   q->rank);
-	if (!rope_has(problem, ROPE_K))
+	if (!plan_has(problem, ROPE_K))
 		return KILN_OK;
 	if (k->rank != q->rank)
 		return plan_refuse(error, KILN_EINVAL, "%s: q has rank %d and k rank %d; they must agree",
@@ -132,21 +127,6 @@ static int check_rows(const struct kernel_problem *problem, const struct rope_pr
 
 /* ---- Layouts ---- */
 
-static int check_inner(const struct kernel_problem *problem, int operand,
-					   char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_tensor *tensor = &problem->tensors[operand];
-	int last = tensor->rank - 1;
-	char name[16];
-
-	plan_operand_name(problem->operands, operand, name);
-	if (tensor->shape[last] > 1 && tensor->stride[last] != 1)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: dimension %d of %s has stride %lld; it must be 1", problem->op,
-						   last, name, (long long)tensor->stride[last]);
-	return KILN_OK;
-}
-
 /* An output is contiguous, or as its input, whose place it may have. */
 static int check_output(const struct kernel_problem *problem, int output, int input,
 						char error[KERNEL_ERROR_MAX])
@@ -165,15 +145,15 @@ static int check_layouts(const struct kernel_problem *problem, char error[KERNEL
 	int status = KILN_OK;
 
 	for (int i = 0; i < 4 && !status; i++)
-		if (rope_has(problem, inputs[i]))
-			status = check_inner(problem, inputs[i], error);
+		if (plan_has(problem, inputs[i]))
+			status = rows_check_inner(problem, inputs[i], error);
 	if (!status)
 		status = check_output(problem, ROPE_Q_OUT, ROPE_Q, error);
-	if (!status && rope_has(problem, ROPE_K) != rope_has(problem, ROPE_K_OUT))
+	if (!status && plan_has(problem, ROPE_K) != plan_has(problem, ROPE_K_OUT))
 		return plan_refuse(error, KILN_EINVAL, "%s: there is %s; it goes with %s", problem->op,
-						   rope_has(problem, ROPE_K) ? "k and no k_out" : "k_out and no k",
-						   rope_has(problem, ROPE_K) ? "its result" : "what is rotated");
-	if (status || !rope_has(problem, ROPE_K))
+						   plan_has(problem, ROPE_K) ? "k and no k_out" : "k_out and no k",
+						   plan_has(problem, ROPE_K) ? "its result" : "what is rotated");
+	if (status || !plan_has(problem, ROPE_K))
 		return status;
 	return check_output(problem, ROPE_K_OUT, ROPE_K, error);
 }
@@ -229,9 +209,9 @@ int rope_check(const struct kernel_problem *problem, struct rope_problem *out,
 	out->batch = batched ? q->shape[0] : 1;
 	out->tokens = q->shape[batched + token];
 	out->q_heads = q->shape[batched + head];
-	out->k_heads = rope_has(problem, ROPE_K) ? k->shape[batched + head] : 0;
+	out->k_heads = plan_has(problem, ROPE_K) ? k->shape[batched + head] : 0;
 	out->dim = q->shape[q->rank - 1];
-	if (rope_has(problem, ROPE_POSITIONS))
+	if (plan_has(problem, ROPE_POSITIONS))
 		out->position_bytes = kernel_dtype_bytes(problem->tensors[ROPE_POSITIONS].dtype);
 	status = check_batch(problem, ROPE_COS, 2, out->batch, error);
 	if (!status && out->position_bytes)

@@ -48,7 +48,7 @@ static int check_values(const struct kernel_problem *problem, char error[KERNEL_
 	if (k->rank != v->rank || memcmp(k->shape, v->shape, sizeof(k->shape[0]) * (size_t)k->rank))
 		return plan_refuse(error, KILN_EINVAL, "%s: k and v must have the same dimensions",
 						   problem->op);
-	return kv_check_inner(problem, V, error);
+	return rows_check_inner(problem, V, error);
 }
 
 /* Vectors, or else elements, if v and the caches have no such vectors. */

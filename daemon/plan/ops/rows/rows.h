@@ -52,6 +52,8 @@ int rows_check_float(const struct kernel_problem *problem, int index, char error
 /* At an address that is aligned to its elements. */
 int rows_check_aligned(const struct kernel_problem *problem, int index,
 					   char error[KERNEL_ERROR_MAX]);
+/* At such an address, with elements of the last dimension that lie side by side. */
+int rows_check_inner(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX]);
 /* Shape and dtype of another operand. */
 int rows_check_same(const struct kernel_problem *problem, int index, int like,
 					char error[KERNEL_ERROR_MAX]);
@@ -104,6 +106,9 @@ uint32_t rows_narrow(const struct rows_form *form, int operand, uint32_t element
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
 /* Threads of a row of vectors, of which each holds so many: a part of a warp or whole ones. */
 uint32_t rows_group(uint64_t vectors, uint32_t held);
+/* Has the device clusters, and a grid of one of so many blocks for each row? */
+bool rows_clusters(const struct rows_form *form, uint32_t blocks,
+				   const struct kernel_limits *limits);
 /* Do the rows of all held operands begin equally far past an aligned address? */
 bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
 /* Do they lie one behind the other, from aligned addresses on? */
@@ -127,8 +132,6 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX]);
 /* The position of the shape with this name (NULL: the first); -1 if there is none. */
 int rows_shape_find(const struct rows_shape *shapes, int count, const char *name);
-/* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
- * loop. */
 /* "RowShape<f16, 1024, 8, 2, 0, 64, 2, 1, false>", "RowStream<f16, 1024, 8, 4, 1024, false>" */
 void rows_print_shape(struct plan_text *text, kiln_dtype dtype, const struct rows_form *form,
 					  const struct rows_shape *shape);
@@ -136,9 +139,15 @@ void rows_print_shape(struct plan_text *text, kiln_dtype dtype, const struct row
 void rows_print_step(struct plan_text *text, const struct rows_form *form, int operand);
 /* Returns the number that the address of a held operand must be a multiple of. */
 uint32_t rows_alignment(const struct rows_shape *shape, uint32_t element);
+/* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
+ * loop. */
 bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,
 				 struct kernel_plan *out);
+/* The note of a plan: "rows of 4096 elements; threads a row: 128; vectors a thread: 4 of 16 bytes",
+ * and more. */
+void rows_describe(const struct rows_form *form, const struct rows_need *need,
+				   const struct rows_shape *shape, const char *more, struct kernel_plan *out);
 
 /* ---- Rows of any length (rows_generic.c) ---- */
 
@@ -157,6 +166,8 @@ uint32_t rows_any_type(kiln_dtype dtype);
  * rows_vector looks at is enough. */
 void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
 			  uint32_t threads, const struct kernel_limits *limits, struct rows_any *out);
+/* The note of a plan. */
+void rows_any_describe(const struct rows_any *any, uint32_t element, struct kernel_plan *out);
 
 /* Rows that threads hold, by kernels that are told their length (kernel_src/common/row_held.cuh):
  * one of few shapes, of vectors of 16 bytes.  false: none will do.  skewed: the kernel takes rows

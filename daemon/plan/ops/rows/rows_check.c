@@ -32,6 +32,20 @@ int rows_check_aligned(const struct kernel_problem *problem, int index,
 	return KILN_OK;
 }
 
+int rows_check_inner(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *tensor = &problem->tensors[index];
+	int last = tensor->rank - 1;
+	char name[16];
+
+	plan_operand_name(problem->operands, index, name);
+	if (tensor->shape[last] > 1 && tensor->stride[last] != 1)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dimension %d of %s has stride %lld; it must be 1", problem->op,
+						   last, name, (long long)tensor->stride[last]);
+	return rows_check_aligned(problem, index, error);
+}
+
 int rows_check_same(const struct kernel_problem *problem, int index, int like,
 					char error[KERNEL_ERROR_MAX])
 {

@@ -10,6 +10,7 @@
  */
 #include "rows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,13 @@ bool rows_without_gaps(const struct rows_form *form, const struct rows_need *nee
 				return false;
 	}
 	return need->alignment >= 16;
+}
+
+bool rows_clusters(const struct rows_form *form, uint32_t blocks,
+				   const struct kernel_limits *limits)
+{
+	return strncmp(limits->target, "sm_", 3) == 0 && strtol(limits->target + 3, NULL, 10) >= 90 &&
+		   (uint64_t)form->rows <= limits->grid_x / blocks;
 }
 
 uint32_t rows_group(uint64_t vectors, uint32_t held)
@@ -164,10 +172,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 
 static bool clusters_possible(const struct search *search)
 {
-	const char *target = search->limits->target;
-
-	return search->need->clusters && (uint64_t)search->form->rows <= search->limits->grid_x / 8 &&
-		   strncmp(target, "sm_", 3) == 0 && strtol(target + 3, NULL, 10) >= 90 &&
+	return search->need->clusters && rows_clusters(search->form, 8, search->limits) &&
 		   search->vectors >= 4096;
 }
 
@@ -450,4 +455,13 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 
 	out->shared_bytes = rows_shape_shared_bytes(form, need, shape);
 	return plan_launch(out, limits, blocks, shape->size * shape->rows);
+}
+
+void rows_describe(const struct rows_form *form, const struct rows_need *need,
+				   const struct rows_shape *shape, const char *more, struct kernel_plan *out)
+{
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)form->columns, shape->size * shape->cluster, shape->held,
+			 shape->vector * need->element, more);
 }

@@ -58,6 +58,13 @@ void rows_any(const struct rows_form *form, const struct rows_need *need, uint32
 	out->blocks = ((uint64_t)form->rows + rows - 1) / rows;
 }
 
+void rows_any_describe(const struct rows_any *any, uint32_t element, struct kernel_plan *out)
+{
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
+			 any->shift < ONE_ROW ? 1u << any->shift : any->threads, any->vector * element);
+}
+
 /* ---- Rows that are held ---- */
 
 struct held {

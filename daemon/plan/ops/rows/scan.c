@@ -94,15 +94,6 @@ void scan_find_form(const struct kernel_problem *problem, int inputs, int output
 
 /* ---- How they are spread ---- */
 
-static uint32_t power_of_two(int64_t least, uint32_t most)
-{
-	uint32_t power = 1;
-
-	while (power < least && power < most)
-		power *= 2;
-	return power;
-}
-
 static void scan_keep(struct shape *shapes, int *count, struct shape shape,
 					  const struct kernel_limits *limits)
 {
@@ -172,7 +163,7 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 
 	if (vectors <= 32 * most) {
 		struct shape shape = {form->vector, (uint32_t)plan_divide_up(vectors, 32),
-							  power_of_two(vectors, 32), 0, 0};
+							  plan_power_of_two(vectors, 32), 0, 0};
 		shape.side = 128 / shape.size;
 		scan_keep(shapes, &count, shape, limits);
 	}
@@ -210,8 +201,9 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		uint32_t held = form->heavy && ways[i][2] > 4 ? 4 : ways[i][2];
-		struct shape shape = {form->vector, held, 1, power_of_two(inner, ways[i][0]), ways[i][3]};
-		shape.size = power_of_two(plan_divide_up(form->rows.columns, held), ways[i][1]);
+		struct shape shape = {form->vector, held, 1, plan_power_of_two(inner, ways[i][0]),
+							  ways[i][3]};
+		shape.size = plan_power_of_two(plan_divide_up(form->rows.columns, held), ways[i][1]);
 		while (shape.size * shape.side < 128)
 			shape.side *= 2;
 		if (form->rows.columns <= shape.size * held)

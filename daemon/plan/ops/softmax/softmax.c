@@ -105,20 +105,16 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 static void softmax_describe(const struct softmax_form *form, const struct softmax_way *way,
 							 struct kernel_plan *out)
 {
-	long long columns = (long long)form->rows.columns;
-
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	if (way->strided)
 		snprintf(out->note, sizeof(out->note),
 				 "rows of %lld elements side by side; threads a row: %u; elements a thread: %u%s",
-				 columns, way->tile.split * (way->tile.cluster ? way->tile.cluster : 1),
-				 way->tile.held, way->tile.twice ? " at a time, read twice" : "");
+				 (long long)form->rows.columns,
+				 way->tile.split * (way->tile.cluster ? way->tile.cluster : 1), way->tile.held,
+				 way->tile.twice ? " at a time, read twice" : "");
 	else
-		snprintf(out->note, sizeof(out->note),
-				 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
-				 columns, way->row.size * way->row.cluster, way->row.held,
-				 way->row.vector * form->need.element,
-				 way->row.stream ? " at a time, read twice" : "");
+		rows_describe(&form->rows, &form->need, &way->row,
+					  way->row.stream ? " at a time, read twice" : "", out);
 }
 
 int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

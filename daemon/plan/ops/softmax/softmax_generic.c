@@ -56,9 +56,7 @@ static void plan_rows(const struct softmax_form *form, int count, bool log, doub
 	for (int i = 0; i < count; i++)
 		plan_arg_scalar(out, 8, (uint64_t)rows->step[i]);
 	pass_space(rows, out);
-	snprintf(out->note, sizeof(out->note),
-			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
-			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+	rows_any_describe(&any, form->need.element, out);
 }
 
 static void plan_strided(const struct softmax_form *form, int count, bool log, double scale,

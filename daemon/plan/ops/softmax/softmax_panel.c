@@ -8,7 +8,6 @@
  */
 #include "softmax.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define PANEL_BYTES 128u    /* of one column of a panel, wanted */
@@ -32,12 +31,6 @@ static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax
 	uint32_t warps = tile->lanes * tile->split / 32;
 
 	return (uint64_t)values * (warps + tile->cluster) * tile->lanes * tile->vector * number;
-}
-
-static bool clusters_possible(const struct softmax_form *form, const struct kernel_limits *limits)
-{
-	return strncmp(limits->target, "sm_", 3) == 0 && strtol(limits->target + 3, NULL, 10) >= 90 &&
-		   (uint64_t)form->rows.rows <= limits->grid_x / PANEL_CLUSTER;
 }
 
 /* What a thread keeps in registers beside its columns. */
@@ -113,7 +106,7 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 
 	if (form->rows.columns < 64)
 		return;
-	if (clusters_possible(form, limits) && bytes > limits->shared_optin)
+	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin)
 		clusters = PANEL_CLUSTER;
 	for (uint32_t cluster = 1; cluster <= clusters; cluster *= 2)
 		for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++)

@@ -52,15 +52,6 @@ uint32_t softmax_tile_vector(const struct softmax_form *form)
 	return bytes > element ? bytes / element : 1;
 }
 
-static uint32_t power_of_two(uint64_t least, uint32_t most)
-{
-	uint32_t power = 1;
-
-	while (power < least && power < most)
-		power *= 2;
-	return power;
-}
-
 /* Shared memory in which parts meet. */
 static uint32_t tile_shared(const struct softmax_form *form, const struct softmax_tile *tile)
 {
@@ -122,9 +113,9 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	uint32_t vector = softmax_tile_vector(form), split, lanes;
 	int count = 0, panels;
 
-	split = power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
-	lanes = power_of_two(TILE_BYTES / (vector * form->need.element), 32);
-	lanes = power_of_two(((uint64_t)inner_of(form) + vector - 1) / vector, lanes);
+	split = plan_power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
+	lanes = plan_power_of_two(TILE_BYTES / (vector * form->need.element), 32);
+	lanes = plan_power_of_two(((uint64_t)inner_of(form) + vector - 1) / vector, lanes);
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		uint32_t wide = lanes * tries[i].wider / tries[i].narrower;
 		uint32_t parts = split * tries[i].more / tries[i].fewer;

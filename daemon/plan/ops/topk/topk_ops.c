@@ -90,7 +90,7 @@ int topk_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX
 	if (!status)
 		status = check_result(problem, VALUES, &right, error);
 	right.dtype = KILN_I64;
-	if (!status && problem->tensors[INDICES].dtype != KILN_DTYPE_NONE)
+	if (!status && plan_has(problem, INDICES))
 		status = check_result(problem, INDICES, &right, error);
 	return status;
 }

@@ -102,7 +102,7 @@ static void touch_operands(const struct kernel_problem *problem, const struct to
 
 	plan_touch(problem, TOPK_X, rows ? form->element : way->vector * form->element, out);
 	plan_touch(problem, TOPK_VALUES, (rows ? 1 : form->out) * form->element, out);
-	if (problem->tensors[TOPK_INDICES].dtype != KILN_DTYPE_NONE)
+	if (plan_has(problem, TOPK_INDICES))
 		plan_touch(problem, TOPK_INDICES, rows ? 8 : 8 * form->out, out);
 }
 
