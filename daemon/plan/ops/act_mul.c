@@ -5,7 +5,7 @@
  * Without other, x has both side by side: the first half of its last dimension is x, the second
  * other.  Then dx has both gradients, too.
  */
-#include "daemon/plan/ops/rows/rows.h"
+#include "daemon/plan/ops/rows/flat.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,14 +24,9 @@ struct form {
 	int64_t width; /* split: columns of a row of dy */
 	kiln_dtype dtype;
 	uint32_t element, vector;
-	enum { WHOLE, SKEWED, APART } way; /* of flat.cuh */
+	enum flat_way way;
 	int act;
 };
-
-static const char *const way_names[] = {"whole", "skewed", "apart"};
-static const char *const way_numbers[] = {"FLAT_WHOLE", "FLAT_SKEWED", "FLAT_APART"};
-static const uint32_t threads_tried[] = {256, 128, 512};
-#define THREADS_TRIED 3
 
 static bool is_backward(const struct kernel_problem *problem)
 {
@@ -118,38 +113,22 @@ static int act_mul_infer(struct kernel_problem *problem, char error[KERNEL_ERROR
 
 /* ---- Rows ---- */
 
-/* Where x has both, a row is half of its last dimension.  Else all dimensions are merged that run
- * on in all operands, and the fastest of those that remain has the columns. */
+/* Where x has both, a row is half of its last dimension. */
 static void act_mul_find_rows(const struct kernel_problem *problem, struct form *form)
 {
 	const struct kernel_tensor *shape = &problem->tensors[form->backward ? DY : Y];
-	int64_t size[KILN_MAX_RANK + 1] = {0}, strides[3][KILN_MAX_RANK + 1] = {{0}};
-	const int64_t *stride[] = {strides[0], strides[1], strides[2]};
-	int rank = shape->rank, operands = form->backward ? 3 : 2, culprit;
+	int operands = form->backward ? 3 : 2, rank = shape->rank, culprit;
 	struct rows_form *rows = &form->rows;
+	const int64_t *stride[3];
 
-	for (int i = 0; i < operands; i++) {
-		int from = i == OTHER && form->split ? X : i;
-		memcpy(strides[i], problem->tensors[from].stride, sizeof(size[0]) * (size_t)rank);
-	}
-	memcpy(size, shape->shape, sizeof(size[0]) * (size_t)rank);
-	if (form->split) {
-		(void)rows_form(rows, rank, size, operands, stride, rank - 1, 1, &culprit);
-		form->elements = rows->rows * rows->columns;
-		return;
-	}
-	/* Behind the last dimension there is one of one column, so that all others number rows. */
-	size[rank] = 1;
-	(void)rows_form(rows, rank + 1, size, operands, stride, rank, 1, &culprit);
-	form->elements = rows->columns = rows->rows;
-	form->one = rows->rank < 2;
-	if (rows->rank == 0)
-		return;
-	rows->rank--;
-	rows->columns = rows->size[rows->rank];
-	rows->rows = form->elements / rows->columns;
 	for (int i = 0; i < operands; i++)
-		rows->step[i] = rows->stride[i][rows->rank];
+		stride[i] = problem->tensors[i == OTHER && form->split ? X : i].stride;
+	if (!form->split) {
+		form->elements = flat_rows(rows, rank, shape->shape, operands, stride, &form->one);
+		return;
+	}
+	(void)rows_form(rows, rank, shape->shape, operands, stride, rank - 1, 1, &culprit);
+	form->elements = rows->rows * rows->columns;
 }
 
 /* The widest vector that results take, and how operands are read in such. */
@@ -176,10 +155,10 @@ static void act_mul_find_vector(const struct kernel_problem *problem, struct for
 			(form->split && (uint64_t)form->half * form->element % read)))
 		read /= 2;
 	form->vector = bytes / form->element;
-	form->way = read == bytes ? WHOLE : SKEWED;
+	form->way = read == bytes ? FLAT_WHOLE : FLAT_SKEWED;
 	for (int i = 0; i < rows->operands; i++)
 		if (rows->step[i] != 1 && rows->columns > 1)
-			form->way = APART;
+			form->way = FLAT_APART;
 }
 
 static void act_mul_find_form(const struct kernel_problem *problem, struct form *form)
@@ -219,8 +198,8 @@ static void act_mul_print_kernel(const struct form *form, uint32_t threads, bool
 	const char *index = form->elements > INT32_MAX ? "i64" : "u32";
 
 	plan_print(id, "act_mul%s<%s, %u, %s, %s, %u, %s", form->backward ? "_backward" : "",
-			   plan_dtype_name(form->dtype), form->vector, way_numbers[form->way], acts[form->act],
-			   threads, loop ? "true" : "false");
+			   plan_dtype_name(form->dtype), form->vector, flat_way_name(form->way),
+			   acts[form->act], threads, loop ? "true" : "false");
 	if (form->backward)
 		plan_print(id, ", %s", form->split ? "true" : "false");
 	plan_print(id, ", %lld", form->one ? 0 : (long long)form->rows.columns);
@@ -245,7 +224,8 @@ static void touch(const struct kernel_problem *problem, const struct form *form,
 		bool written = i >= (form->backward ? DX : Y);
 		if (plan_has(problem, i))
 			plan_touch(problem, i,
-					   (written || form->way == WHOLE ? form->vector : 1) * form->element, out);
+					   (written || form->way == FLAT_WHOLE ? form->vector : 1) * form->element,
+					   out);
 	}
 	if (!form->backward && !form->split)
 		plan_over(problem, Y, X, out);
@@ -259,16 +239,10 @@ static void describe(const struct form *form, uint32_t threads, struct kernel_pl
 {
 	snprintf(out->note, sizeof(out->note), "a vector of %u bytes a thread, %u threads a block%s%s",
 			 form->vector * form->element, threads,
-			 form->way == SKEWED  ? "; operands are cut out of two"
-			 : form->way == APART ? "; operands are read element by element"
-								  : "",
+			 form->way == FLAT_SKEWED  ? "; operands are cut out of two"
+			 : form->way == FLAT_APART ? "; operands are read element by element"
+									   : "",
 			 out->variant[0] ? "; sizes and strides are arguments" : "");
-}
-
-static void act_mul_name_choice(const struct form *form, uint32_t threads,
-								char name[KERNEL_CHOICE_MAX])
-{
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %u", way_names[form->way], threads);
 }
 
 static int act_mul_plan_exact(const struct kernel_problem *problem, const struct form *form,
@@ -280,7 +254,6 @@ static int act_mul_plan_exact(const struct kernel_problem *problem, const struct
 	bool loop = plan_launch(out, limits, (vectors + threads - 1) / threads, threads);
 
 	snprintf(out->source, sizeof(out->source), SOURCE);
-	act_mul_name_choice(form, threads, out->choice);
 	act_mul_print_kernel(form, threads, loop, &id);
 	pass_operands(form, out);
 	touch(problem, form, out);
@@ -294,14 +267,14 @@ static int act_mul_plan_generic(const struct kernel_problem *problem, struct for
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
-	if (form->way != WHOLE || form->vector * form->element != 16) {
+	if (form->way != FLAT_WHOLE || form->vector * form->element != 16) {
 		form->vector = 1;
-		form->way = APART;
+		form->way = FLAT_APART;
 	}
 	plan_generic_spread(out, limits, SOURCE, (uint64_t)plan_divide_up(form->elements, form->vector),
 						GENERIC_THREADS);
 	plan_print(&id, "act_mul%s_generic<%s, %u, %s", form->backward ? "_backward" : "",
-			   plan_dtype_name(form->dtype), form->vector, way_numbers[form->way]);
+			   plan_dtype_name(form->dtype), form->vector, flat_way_name(form->way));
 	if (form->backward)
 		plan_print(&id, ", %s", form->split ? "true" : "false");
 	plan_print(&id, ">");
@@ -326,6 +299,7 @@ static int act_mul_plan(const struct kernel_problem *problem, const struct kerne
 	bool wanted = !is_backward(problem) || plan_has(problem, DX) || plan_has(problem, DOTHER);
 	struct form form;
 	int64_t elements;
+	uint32_t threads;
 
 	if (status)
 		return status;
@@ -337,15 +311,9 @@ static int act_mul_plan(const struct kernel_problem *problem, const struct kerne
 	act_mul_find_form(problem, &form);
 	if (plan_is_generic(choice))
 		return act_mul_plan_generic(problem, &form, limits, out);
-	for (int i = 0; i < THREADS_TRIED; i++) {
-		char name[KERNEL_CHOICE_MAX];
-		uint32_t threads = threads_tried[i];
-		while (threads > limits->max_threads)
-			threads /= 2;
-		act_mul_name_choice(&form, threads, name);
-		if (!choice || strcmp(choice, name) == 0)
-			return act_mul_plan_exact(problem, &form, threads, limits, out, error);
-	}
+	threads = flat_threads(flat_way_word(form.way), limits, choice, out->choice);
+	if (threads > 0)
+		return act_mul_plan_exact(problem, &form, threads, limits, out, error);
 	return rows_no_candidate(problem, choice, &form.rows, limits, error);
 }
 
@@ -353,15 +321,9 @@ static int act_mul_choices(const struct kernel_problem *problem, const struct ke
 						   char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct form form;
-	int count = 0;
 
 	act_mul_find_form(problem, &form);
-	for (int i = 0; i < THREADS_TRIED; i++)
-		if (threads_tried[i] <= limits->max_threads)
-			act_mul_name_choice(&form, threads_tried[i], names[count++]);
-	if (count == 0)
-		act_mul_name_choice(&form, limits->max_threads, names[count++]);
-	return count;
+	return flat_choices(flat_way_word(form.way), limits, names);
 }
 
 /* Of each type by vectors and by elements; backward of one operand and of two. */

@@ -5,17 +5,10 @@
 #include "cross_entropy.h"
 
 #include <stdio.h>
-#include <string.h>
+#include "daemon/plan/ops/rows/flat.h"
 
 #define GENERIC_THREADS 256u
 #define TARGETS_WIDE 4u /* CROSS_ENTROPY_WIDE */
-
-enum { WHOLE, SKEWED, APART };
-
-static const char *const ways[] = {"whole", "skewed", "apart"};
-static const char *const numbers[] = {"FLAT_WHOLE", "FLAT_SKEWED", "FLAT_APART"};
-static const uint32_t threads_tried[] = {256, 128, 512};
-#define THREADS_TRIED 3
 
 /* Does x lie as dx does? */
 static bool is_flat(const struct rows_form *form)
@@ -32,7 +25,7 @@ static bool is_flat(const struct rows_form *form)
 
 /* The widest vector that dx takes, and how x is read in such. */
 static uint32_t find_way(const struct kernel_problem *problem, const struct cross_entropy *call,
-						 int *way)
+						 enum flat_way *way)
 {
 	const struct kernel_tensor *x = &problem->tensors[CROSS_ENTROPY_X];
 	uint32_t bytes = problem->tensors[CROSS_ENTROPY_BACK_DX].alignment, read;
@@ -44,7 +37,9 @@ static uint32_t find_way(const struct kernel_problem *problem, const struct cros
 		while (read > call->element && (uint64_t)call->columns * call->element % read)
 			read /= 2;
 	}
-	*way = call->form.step[0] != 1 && call->columns > 1 ? APART : read == bytes ? WHOLE : SKEWED;
+	*way = call->form.step[0] != 1 && call->columns > 1 ? FLAT_APART
+		   : read == bytes                              ? FLAT_WHOLE
+														: FLAT_SKEWED;
 	return bytes / call->element;
 }
 
@@ -71,20 +66,20 @@ static void pass_all(const struct cross_entropy *call, int64_t elements, struct 
 }
 
 static void plan_any(const struct kernel_problem *problem, const struct cross_entropy *call,
-					 const struct kernel_limits *limits, uint32_t vector, int way,
+					 const struct kernel_limits *limits, uint32_t vector, enum flat_way way,
 					 struct kernel_plan *out)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	int64_t elements = call->rows * call->columns;
 
-	if (way != WHOLE || vector * call->element != 16) {
+	if (way != FLAT_WHOLE || vector * call->element != 16) {
 		vector = 1;
-		way = APART;
+		way = FLAT_APART;
 	}
 	plan_generic_spread(out, limits, "ops/cross_entropy_backward.cuh",
 						(uint64_t)plan_divide_up(elements, vector), GENERIC_THREADS);
 	plan_print(&id, "cross_entropy_backward_generic<%s, %u, %s>", plan_dtype_name(call->dtype),
-			   vector, numbers[way]);
+			   vector, flat_way_name(way));
 	pass_all(call, elements, out);
 	/* There are not arguments enough for one more. */
 	if (call->target == KILN_I64)
@@ -101,8 +96,8 @@ static void plan_any(const struct kernel_problem *problem, const struct cross_en
 }
 
 static int plan_way(const struct kernel_problem *problem, const struct cross_entropy *call,
-					const struct kernel_limits *limits, uint32_t vector, int way, uint32_t threads,
-					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+					const struct kernel_limits *limits, uint32_t vector, enum flat_way way,
+					uint32_t threads, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	int64_t elements = call->rows * call->columns;
@@ -111,7 +106,7 @@ static int plan_way(const struct kernel_problem *problem, const struct cross_ent
 
 	snprintf(out->source, sizeof(out->source), "ops/cross_entropy_backward.cuh");
 	plan_print(&id, "cross_entropy_backward<%s, %u, %s, %s, %u, %s, %s, %lld",
-			   plan_dtype_name(call->dtype), vector, numbers[way],
+			   plan_dtype_name(call->dtype), vector, flat_way_name(way),
 			   call->cap != 0 ? "true" : "false", threads, loop ? "true" : "false",
 			   plan_dtype_name(call->target), (long long)call->columns);
 	rows_print_sizes(&id, &call->form);
@@ -120,18 +115,13 @@ static int plan_way(const struct kernel_problem *problem, const struct cross_ent
 		rows_print_strides(&id, &call->form, i);
 	plan_print(&id, ", %s>", elements > INT32_MAX ? "i64" : "u32");
 	pass_all(call, elements, out);
-	touch_all(problem, way == WHOLE ? vector : 1, vector, out);
+	touch_all(problem, way == FLAT_WHOLE ? vector : 1, vector, out);
 	snprintf(out->note, sizeof(out->note), "a vector of %u bytes a thread, %u threads a block%s",
 			 vector * call->element, threads,
-			 way == SKEWED  ? "; x is cut out of two"
-			 : way == APART ? "; x is read element by element"
-							: "");
+			 way == FLAT_SKEWED  ? "; x is cut out of two"
+			 : way == FLAT_APART ? "; x is read element by element"
+								 : "");
 	return plan_check_name(&id, out, error);
-}
-
-static void name_way(int way, uint32_t threads, char name[KERNEL_CHOICE_MAX])
-{
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %u", ways[way], threads);
 }
 
 int cross_entropy_backward_plan(const struct kernel_problem *problem,
@@ -139,8 +129,9 @@ int cross_entropy_backward_plan(const struct kernel_problem *problem,
 								struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct cross_entropy call;
-	int status = cross_entropy_check(problem, &call, error), way;
-	uint32_t vector;
+	int status = cross_entropy_check(problem, &call, error);
+	uint32_t vector, threads;
+	enum flat_way way;
 
 	if (status)
 		return status;
@@ -153,14 +144,9 @@ int cross_entropy_backward_plan(const struct kernel_problem *problem,
 		plan_any(problem, &call, limits, vector, way, out);
 		return KILN_OK;
 	}
-	for (int i = 0; i < THREADS_TRIED; i++) {
-		uint32_t threads = threads_tried[i];
-		while (threads > limits->max_threads)
-			threads /= 2;
-		name_way(way, threads, out->choice);
-		if (!choice || strcmp(choice, out->choice) == 0)
-			return plan_way(problem, &call, limits, vector, way, threads, out, error);
-	}
+	threads = flat_threads(flat_way_word(way), limits, choice, out->choice);
+	if (threads > 0)
+		return plan_way(problem, &call, limits, vector, way, threads, out, error);
 	return rows_no_candidate(problem, choice, &call.form, limits, error);
 }
 
@@ -170,17 +156,12 @@ int cross_entropy_backward_choices(const struct kernel_problem *problem,
 {
 	struct cross_entropy call;
 	char error[KERNEL_ERROR_MAX];
-	int count = 0, way;
+	enum flat_way way;
 
 	if (cross_entropy_check(problem, &call, error))
 		return 0;
 	(void)find_way(problem, &call, &way);
-	for (int i = 0; i < THREADS_TRIED; i++)
-		if (threads_tried[i] <= limits->max_threads)
-			name_way(way, threads_tried[i], names[count++]);
-	if (count == 0)
-		name_way(way, limits->max_threads, names[count++]);
-	return count;
+	return flat_choices(flat_way_word(way), limits, names);
 }
 
 /* Each type has two: by vectors and by elements. */

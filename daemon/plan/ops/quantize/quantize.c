@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/plan/ops/rows/flat.h"
+
 #define SOURCE "ops/quantize.cuh"
 #define GENERIC_THREADS 256u /* QUANTIZE_THREADS */
 
@@ -18,12 +20,9 @@ struct form {
 	bool back, one;
 	int64_t elements, group;
 	kiln_dtype from, to;
-	uint32_t vector;                   /* elements */
-	enum { WHOLE, SKEWED, APART } way; /* of flat.cuh */
+	uint32_t vector; /* elements */
+	enum flat_way way;
 };
-
-static const char *const way_names[] = {"whole", "skewed", "apart"};
-static const char *const way_numbers[] = {"FLAT_WHOLE", "FLAT_SKEWED", "FLAT_APART"};
 
 /* Vectors of a thread, and threads of a block. */
 struct spread {
@@ -33,28 +32,6 @@ static const struct spread spreads[] = {{1, 256}, {2, 256}, {4, 256}, {1, 128}, 
 #define SPREADS ((int)(sizeof(spreads) / sizeof(spreads[0])))
 
 /* ---- Rows ---- */
-
-static void quantize_find_rows(const struct kernel_tensor *x, struct form *form)
-{
-	int64_t size[KILN_MAX_RANK + 1] = {0}, stride[KILN_MAX_RANK + 1] = {0};
-	const int64_t *strides[] = {stride};
-	struct rows_form *rows = &form->rows;
-	int rank = x->rank, culprit;
-
-	memcpy(size, x->shape, sizeof(size[0]) * (size_t)rank);
-	memcpy(stride, x->stride, sizeof(size[0]) * (size_t)rank);
-	/* Behind the last dimension there is one of one column, so that all others number rows. */
-	size[rank] = 1;
-	(void)rows_form(rows, rank + 1, size, 1, strides, rank, 1, &culprit);
-	form->elements = rows->columns = rows->rows;
-	form->one = rows->rank < 2;
-	if (rows->rank == 0)
-		return;
-	rows->rank--;
-	rows->columns = rows->size[rows->rank];
-	rows->rows = form->elements / rows->columns;
-	rows->step[0] = rows->stride[0][rows->rank];
-}
 
 /* The widest vector of which the wider side takes 16 bytes and y is aligned to, and how x is read
  * in such. */
@@ -70,20 +47,25 @@ static void quantize_find_vector(const struct kernel_problem *problem, struct fo
 	read = rows_narrow(&form->rows, 0, from, x->alignment < read ? x->alignment : read);
 	while (read > from && !form->one && (uint64_t)form->rows.columns * from % read)
 		read /= 2;
-	form->way = read == form->vector * from ? WHOLE : form->vector * from >= 4 ? SKEWED : APART;
+	form->way = read == form->vector * from ? FLAT_WHOLE
+				: form->vector * from >= 4  ? FLAT_SKEWED
+											: FLAT_APART;
 	if (form->rows.step[0] != 1 && form->rows.columns > 1)
-		form->way = APART;
+		form->way = FLAT_APART;
 }
 
 static void quantize_find_form(const struct kernel_problem *problem, int64_t group,
 							   struct form *form)
 {
+	const struct kernel_tensor *x = &problem->tensors[X];
+
 	memset(form, 0, sizeof(*form));
 	form->back = quantize_is_back(problem);
 	form->group = group;
-	form->from = problem->tensors[X].dtype;
+	form->from = x->dtype;
 	form->to = problem->tensors[Y].dtype;
-	quantize_find_rows(&problem->tensors[X], form);
+	form->elements = flat_rows(&form->rows, x->rank, x->shape, 1,
+							   (const int64_t *const[]){x->stride}, &form->one);
 	quantize_find_vector(problem, form);
 }
 
@@ -94,14 +76,14 @@ static void quantize_finish(const struct kernel_problem *problem, const struct f
 {
 	uint32_t from = kernel_dtype_bytes(form->from), to = kernel_dtype_bytes(form->to);
 
-	plan_touch(problem, X, (form->way == WHOLE ? form->vector : 1) * from, out);
+	plan_touch(problem, X, (form->way == FLAT_WHOLE ? form->vector : 1) * from, out);
 	plan_touch(problem, SCALE, 4, out);
 	plan_touch(problem, Y, form->vector * to, out);
 	snprintf(out->note, sizeof(out->note),
 			 "a vector of %u elements a thread, %u threads a block%s%s", form->vector, threads,
-			 form->way == SKEWED  ? "; x is cut out of two"
-			 : form->way == APART ? "; x is read element by element"
-								  : "",
+			 form->way == FLAT_SKEWED  ? "; x is cut out of two"
+			 : form->way == FLAT_APART ? "; x is read element by element"
+									   : "",
 			 out->variant[0] ? "; sizes and strides are arguments" : "");
 }
 
@@ -115,7 +97,7 @@ static void quantize_pass(const struct form *form, struct kernel_plan *out)
 static void quantize_name_choice(const struct form *form, const struct spread *spread,
 								 char name[KERNEL_CHOICE_MAX])
 {
-	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", way_names[form->way], spread->threads,
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", flat_way_word(form->way), spread->threads,
 			 spread->count);
 }
 
@@ -128,7 +110,7 @@ static int quantize_spreads(const struct form *form, const struct kernel_limits 
 	for (int i = 0; i < SPREADS; i++) {
 		struct spread spread = spreads[form->back && i < 2 ? 1 - i : i];
 		bool known = false;
-		if (form->way != WHOLE)
+		if (form->way != FLAT_WHOLE)
 			spread.count = 1;
 		while (spread.threads > limits->max_threads)
 			spread.threads /= 2;
@@ -153,7 +135,7 @@ static int quantize_plan_exact(const struct kernel_problem *problem, const struc
 	quantize_name_choice(form, spread, out->choice);
 	plan_print(&id, "quantize<%s, %s, %s, %u, %u, %s, %u, %s, %lld, %lld",
 			   plan_dtype_name(form->from), quantize_type(form->to), form->back ? "true" : "false",
-			   form->vector, spread->count, way_numbers[form->way], spread->threads,
+			   form->vector, spread->count, flat_way_name(form->way), spread->threads,
 			   loop ? "true" : "false", (long long)form->group,
 			   form->one ? 0 : (long long)form->rows.columns);
 	rows_print_sizes(&id, &form->rows);
@@ -173,15 +155,15 @@ static int quantize_plan_generic(const struct kernel_problem *problem, struct fo
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	uint32_t from = kernel_dtype_bytes(form->from), to = kernel_dtype_bytes(form->to);
 
-	if (form->way != WHOLE || form->vector != 16 / (from > to ? from : to)) {
+	if (form->way != FLAT_WHOLE || form->vector != 16 / (from > to ? from : to)) {
 		form->vector = 1;
-		form->way = APART;
+		form->way = FLAT_APART;
 	}
 	plan_generic_spread(out, limits, SOURCE, (uint64_t)plan_divide_up(form->elements, form->vector),
 						GENERIC_THREADS);
 	plan_print(&id, "quantize_generic<%s, %s, %s, %u, %s>", plan_dtype_name(form->from),
 			   quantize_type(form->to), form->back ? "true" : "false", form->vector,
-			   way_numbers[form->way]);
+			   flat_way_name(form->way));
 	quantize_pass(form, out);
 	plan_arg_divisor(out, 8, form->group ? (uint64_t)form->group : 1);
 	plan_arg_scalar(out, 4, form->group == 0);
