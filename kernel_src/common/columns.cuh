@@ -2,9 +2,9 @@
  * columns.cuh: sums over the rows of a matrix, column by column, in one launch and always in the
  * same order.
  *
- * Threads add up some rows each.  What the threads of a block have of a column is put together in
+ * Threads add up some rows each.  The sums of a block's threads for a column are put together in
  * shared memory; what several blocks have of it goes to scratch memory, and the block that is done
- * last adds that up, block after block by their numbers.  Who that is changes nothing.
+ * last adds that up, block after block by their numbers.  It does not matter which one that is.
  */
 #pragma once
 #include "common/last.cuh"
@@ -13,7 +13,7 @@
 
 /*
  * BYTES bytes that are aligned to elements of ES bytes only: the two aligned vectors around them.
- * What lies at `end` and behind it says nothing; vectors that begin there are not read.
+ * Bytes at `end` and behind it say nothing; vectors that begin there are not read.
  */
 template <int ES, int BYTES>
 DEVICE void columns_load_skewed(const void *from, const void *end, u32 (&words)[BYTES / 4])
@@ -76,8 +76,8 @@ struct ColumnsBlock {
 	}
 };
 
-/* Is this the last of `count` blocks that come here?  What they wrote before is seen after it.  The
- * counter is 0 before the first, and again after the last. */
+/* Is this the last of `count` blocks that come here?  All that they wrote before is seen after it.
+ * The counter is 0 before the first, and again after the last. */
 DEVICE bool columns_last(u32 *counter, u32 count)
 {
 	__shared__ bool last;

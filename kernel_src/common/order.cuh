@@ -2,8 +2,8 @@
  * order.cuh: numbers as unsigned keys of the same order, and keys with places as entries, which are
  * never equal.  NaN is greater than every number and equal to NaN; -0 is equal to 0.
  *
- * What comes first has the least entry: the key is turned over where the greatest comes first, and
- * of equal keys the least place comes first.
+ * The first of a row has the least entry: the key is turned over where the greatest comes first,
+ * and of equal keys the least place comes first.
  */
 #pragma once
 #include "common/element.cuh"
@@ -61,10 +61,7 @@ struct Order {
 	{
 		u32 words[vec_words<sizeof(T)>];
 		vec_load<sizeof(T)>(from, words);
-		if constexpr (sizeof(T) == 8)
-			return static_cast<u64>(words[1]) << 32 | words[0];
-		else
-			return words[0];
+		return static_cast<Key>(vec_element<sizeof(T)>(words, 0));
 	}
 
 	/* The key of an element's bits. */

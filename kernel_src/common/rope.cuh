@@ -57,6 +57,16 @@ DEVICE void rope_store(T *to, Index left, const Compute (&in)[V])
 template <typename Index>
 struct RopeStrides {
 	Index batch, token, head;
+
+	/* The offset of a head of a token; of the tables, and of positions, that of a row. */
+	DEVICE Index at(Index of_batch, Index row) const
+	{
+		return of_batch * batch + row * token;
+	}
+	DEVICE Index at(Index of_batch, Index row, Index of_head) const
+	{
+		return of_batch * batch + row * token + of_head * head;
+	}
 };
 
 template <typename T, typename Table, typename Index>
@@ -74,7 +84,7 @@ struct RopeCall {
 	 * none are given. */
 	DEVICE bool find(Index batch, Index token, int bytes, u32 bounds, Index &row) const
 	{
-		const Index at = batch * positions_is.batch + token * positions_is.token;
+		const Index at = positions_is.at(batch, token);
 		u64 position = start + token;
 
 		if (bytes == 4)
@@ -97,8 +107,8 @@ struct RopeCall {
 	DEVICE void angles(Index batch, Index row, Index angle, RopeElements<W, ANGLES, Table> &c,
 					   RopeElements<W, ANGLES, Table> &s) const
 	{
-		c.fetch(cos + (batch * cos_is.batch + row * cos_is.token + angle), ANGLES);
-		s.fetch(sin + (batch * sin_is.batch + row * sin_is.token + angle), ANGLES);
+		c.fetch(cos + (cos_is.at(batch, row) + angle), ANGLES);
+		s.fetch(sin + (sin_is.at(batch, row) + angle), ANGLES);
 	}
 };
 

@@ -75,17 +75,6 @@ struct ScanOut {
 /* ---- Elements in words ---- */
 
 template <typename T>
-DEVICE u64 scan_bits(const u32 *words, int v)
-{
-	if constexpr (sizeof(T) == 8)
-		return static_cast<u64>(words[2 * v + 1]) << 32 | words[2 * v];
-	else if constexpr (sizeof(T) == 4)
-		return words[v];
-	else
-		return words[v / 2] >> v % 2 * 16 & 0xffff;
-}
-
-template <typename T>
 DEVICE void scan_set_bits(u32 *words, int v, u64 bits)
 {
 	if constexpr (sizeof(T) == 8) {
@@ -103,7 +92,7 @@ template <typename T, typename Real>
 DEVICE Real scan_get(const u32 *words, int v)
 {
 	if constexpr (scan_integer<T>)
-		return static_cast<Real>(scan_bits<T>(words, v));
+		return static_cast<Real>(vec_element<sizeof(T)>(words, v));
 	else
 		return element_at<T, Real>(words, v);
 }
@@ -293,8 +282,9 @@ DEVICE void scan_read_row(ScanHeld<S, V> &held, const ScanOperands &from, const 
 					scan_set<B>(held.b, v, typename S::Result(1));
 				else
 					scan_set_bits<B>(held.b, v,
-									 i + 1 < V ? scan_bits<B>(held.b, i + 1 < V ? other : v)
-											   : scan_bits<B>(next, 0));
+									 i + 1 < V
+										 ? vec_element<sizeof(B)>(held.b, i + 1 < V ? other : v)
+										 : vec_element<sizeof(B)>(next, 0));
 			}
 		}
 	}

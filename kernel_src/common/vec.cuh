@@ -17,6 +17,19 @@ struct alignas(16) vec_words4 {
 template <int BYTES>
 constexpr int vec_words = BYTES < 4 ? 1 : BYTES / 4;
 
+/* The bits of element i, of ES bytes, out of words. */
+template <int ES>
+DEVICE u64 vec_element(const u32 *words, int i)
+{
+	static_assert(ES == 2 || ES == 4 || ES == 8, "size");
+	if constexpr (ES == 8)
+		return static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i];
+	else if constexpr (ES == 4)
+		return words[i];
+	else
+		return words[i / 2] >> i % 2 * 16 & 0xffff;
+}
+
 template <int BYTES>
 DEVICE void vec_load(const void *from, u32 *words)
 {

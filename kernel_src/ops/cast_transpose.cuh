@@ -26,7 +26,7 @@ struct CastTile {
 	static_assert(TR % 16 == 0 && (chunks & (chunks - 1)) == 0, "turned chunks stay in place");
 	static_assert(TC % V == 0, "whole blocks");
 
-	/* Of a block: as many as the launch says if THREADS is 0. */
+	/* The threads of a block; THREADS 0: the launch says how many there are. */
 	static DEVICE int threads()
 	{
 		return THREADS ? THREADS : static_cast<int>(blockDim.x);

@@ -16,7 +16,7 @@ struct ScanPlain {
 	static constexpr bool ahead = false;
 };
 
-/* What integers are added and multiplied in. */
+/* The type to add and multiply in: that of integers is unsigned. */
 template <typename T>
 struct scan_number {
 	typedef typename element<T>::compute type;
@@ -60,12 +60,6 @@ struct ScanSum : ScanPlain<T, typename scan_number<T>::type> {
 	{
 		out.y[v] = exclusive ? before.number : upto.number;
 	}
-};
-
-/* As signed. */
-template <typename T>
-struct scan_ordered {
-	typedef typename reduce_type<T>::Taken type;
 };
 
 /* The largest or, LEAST, the smallest, with the number of the last of equals; a NaN stays until the
@@ -188,7 +182,7 @@ struct ScanProductGradient : ScanGradient<T> {
 };
 
 /*
- * dx[j] = the sum of dy[k] * exp(x[j] - y[k]).  What is known is the sum of dy[k] * exp(y - y[k]),
+ * dx[j] = the sum of dy[k] * exp(x[j] - y[k]).  A value knows the sum of dy[k] * exp(y - y[k]),
  * with y of the last element that was merged: y rises along x's row, so that no factor is above 1
  * but for roundings.
  */

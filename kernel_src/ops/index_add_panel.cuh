@@ -44,7 +44,7 @@ struct IndexAddSide {
 	}
 };
 
-/* What a thread holds of its column: indices and elements. */
+/* A thread holds some indices and elements of its column. */
 template <class PANEL>
 struct IndexAddHeld {
 	typename PANEL::Index index[PANEL::held];

@@ -41,7 +41,7 @@ struct NormQuantizeRow {
 	float eps;
 };
 
-/* What makes v of s. */
+/* These make v of s. */
 struct NormQuantizeFactors {
 	float pivot;
 	NormRow<float> answer;
@@ -327,7 +327,7 @@ struct NormQuantizeGroupAny {
 	from[STREAMS - 1] = STREAMS == 2 ? residual + (residual_at) : from[0]; \
 	step[STREAMS - 1] = STREAMS == 2 ? (residual_step) : step[0];
 
-/* What its outputs are; lead: this thread writes its scale. */
+/* The outputs of a row; lead: this thread writes its scale. */
 #define NORM_QUANTIZE_ROW(y_at, lead)                                      \
 	NormQuantizeRow<T, OUT>                                                \
 	{                                                                      \

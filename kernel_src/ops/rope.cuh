@@ -36,17 +36,14 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 	for (int h = 0; h < HELD; h++) {
 		const Index head = group * HELD + h, k_head = head - sizes.q_heads;
 		if (sizes.q_heads == sizes.heads || head < sizes.q_heads) {
-			from[h] = call.q +
-					  (batch * call.q_is.batch + token * call.q_is.token + head * call.q_is.head);
-			to[h] = call.q_out + (batch * call.q_out_is.batch + token * call.q_out_is.token +
-								  head * call.q_out_is.head);
+			from[h] = call.q + call.q_is.at(batch, token, head);
+			to[h] = call.q_out + call.q_out_is.at(batch, token, head);
 		} else {
-			from[h] = call.k +
-					  (batch * call.k_is.batch + token * call.k_is.token + k_head * call.k_is.head);
-			to[h] = call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
-								  k_head * call.k_out_is.head);
+			from[h] = call.k + call.k_is.at(batch, token, k_head);
+			to[h] = call.k_out + call.k_out_is.at(batch, token, k_head);
 		}
-		/* Read before the position is known, and what is only copied not where it stays. */
+		/* Heads are read before the position is known.  An item that would be copied onto itself
+		 * stays where it is. */
 		here[h] = head < sizes.heads && (rotated || from[h] != to[h]);
 #pragma unroll
 		for (int p = 0; p < PER; p++)

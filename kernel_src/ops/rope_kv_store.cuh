@@ -28,12 +28,9 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 	const bool query = head < sizes.q_heads, value = head >= (sizes.q_heads + sizes.heads) / 2;
 	const bool rotated = sizes.dim == 2 * sizes.half || item < sizes.rotated;
 	const Index kv_head = head - (value ? (sizes.q_heads + sizes.heads) / 2 : sizes.q_heads);
-	const T *const from =
-		query ? call.q + (batch * call.q_is.batch + token * call.q_is.token + head * call.q_is.head)
-		: value ? call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
-								kv_head * call.k_out_is.head)
-				: call.k + (batch * call.k_is.batch + token * call.k_is.token +
-							kv_head * call.k_is.head);
+	const T *const from = query   ? call.q + call.q_is.at(batch, token, head)
+						  : value ? call.k_out + call.k_out_is.at(batch, token, kv_head)
+								  : call.k + call.k_is.at(batch, token, kv_head);
 	/* All that is read comes at once, but for the angles, whose place the position says. */
 	const bool named = call.find(batch, token, position_bytes, bounds, row);
 	const i64 slot = query ? -1 : caches.named(batch, token, slot_bytes);
@@ -59,8 +56,7 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 		rope_rotate<INTERLEAVED>(x, c, s);
 	}
 	if (query) {
-		T *const to = call.q_out + (batch * call.q_out_is.batch + token * call.q_out_is.token +
-									head * call.q_out_is.head);
+		T *const to = call.q_out + call.q_out_is.at(batch, token, head);
 		constexpr Compute nothing[V] = {};
 #pragma unroll
 		for (int p = 0; p < PER; p++)
@@ -147,25 +143,20 @@ DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> 
 	const u64 first = rotated && !interleaved ? item : 2 * item;
 	const u64 second = rotated && !interleaved ? item + sizes.half : first + 1;
 	const u64 kv_head = head - (value ? values : sizes.q_heads);
-	const T *const from =
-		query ? call.q + (batch * call.q_is.batch + token * call.q_is.token + head * call.q_is.head)
-		: value ? call.k_out + (batch * call.k_out_is.batch + token * call.k_out_is.token +
-								kv_head * call.k_out_is.head)
-				: call.k + (batch * call.k_is.batch + token * call.k_is.token +
-							kv_head * call.k_is.head);
+	const T *const from = query   ? call.q + call.q_is.at(batch, token, head)
+						  : value ? call.k_out + call.k_out_is.at(batch, token, kv_head)
+								  : call.k + call.k_is.at(batch, token, kv_head);
 	Compute x[1][2] = {{element_load<Compute>(from + first),
 						second < sizes.dim ? element_load<Compute>(from + second) : Compute(0)}};
 	if (rotated && named && !value) {
-		const u64 at = batch * call.cos_is.batch + row * call.cos_is.token + item;
+		const u64 at = call.cos_is.at(batch, row) + item;
 		const Compute c[1] = {element_load<Compute>(call.cos + at)};
-		const Compute s[1] = {element_load<Compute>(
-			call.sin + (batch * call.sin_is.batch + row * call.sin_is.token + item))};
+		const Compute s[1] = {
+			element_load<Compute>(call.sin + (call.sin_is.at(batch, row) + item))};
 		rope_rotate<true>(x, c, s);
 	}
 	const KvCache<u8> cache = caches.of(value);
-	u8 *out = reinterpret_cast<u8 *>(
-		call.q_out +
-		(batch * call.q_out_is.batch + token * call.q_out_is.token + head * call.q_out_is.head));
+	u8 *out = reinterpret_cast<u8 *>(call.q_out + call.q_out_is.at(batch, token, head));
 	if (!query) {
 		float values_of[2] = {static_cast<float>(x[0][0]), static_cast<float>(x[0][1])};
 		out = blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;

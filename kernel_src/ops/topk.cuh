@@ -51,12 +51,12 @@ struct TopkValue<i64> {
 	typedef i64 type;
 	static DEVICE i64 at(const u32 *words, int i, bool greatest)
 	{
-		const u64 bits = static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i];
+		const u64 bits = vec_element<8>(words, i);
 		return static_cast<i64>(greatest ? ~bits : bits);
 	}
 };
 
-/* What the threads of a row know of it. */
+/* A row, as its threads know it. */
 template <typename E>
 struct TopkRow {
 	E *entries; /* `room` of them, and bins and words behind */
@@ -177,9 +177,9 @@ DEVICE E topk_select(const TopkRow<E> &row, int count, int most)
 	}
 	if (row.thread == 0)
 		*row.count = 0;
-		/* What is kept moves no further back than to where all have read. */
 #pragma unroll 1
 	for (int base = 0; base < count; base += row.threads) {
+		/* Entries that are kept move no further than to where all have read. */
 		const bool there = base + row.thread < count;
 		const E entry = there ? row.entries[base + row.thread] : E::last();
 		topk_sync<BLOCK>();
@@ -243,13 +243,8 @@ DEVICE void topk_take_whole(const TopkRow<E> &row, const TopkVectors<V, 1, T> &v
 		for (int v = 0; v < V; v++) {
 			if (!(there >> v & 1))
 				continue;
-			typename Order<T>::Key value;
-			if constexpr (sizeof(T) == 8)
-				value = static_cast<u64>(words[2 * v + 1]) << 32 | words[2 * v];
-			else if constexpr (sizeof(T) == 4)
-				value = words[v];
-			else
-				value = words[v / 2] >> v % 2 * 16 & 0xffff;
+			typedef typename Order<T>::Key Key;
+			const Key value = static_cast<Key>(vec_element<sizeof(T)>(words, v));
 			const int column = vectors.column(number) + v;
 			row.entries[column] = E::template of<T>(Order<T>::key(value, row.greatest),
 													static_cast<u32>(column), row.place_bits);
@@ -302,7 +297,8 @@ DEVICE int topk_take_filtered(const TopkRow<E> &row, const TopkVectors<V, HELD, 
 #pragma unroll
 		for (int h = 0; h < HELD; h++)
 			pending |= vectors.there(first + h * row.threads) << h * V;
-		/* What equals the bound comes after what was kept, but for what is read with it. */
+		/* Elements that equal the bound come after those that were kept, for their places are
+		 * greater.  Those that were read together with it are compared as entries. */
 		if (bounded)
 			pending &= topk_passing<V, HELD, T>(next, bound, row.greatest);
 #pragma unroll
