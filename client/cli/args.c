@@ -133,6 +133,13 @@ const struct cli_command *cli_find(const struct cli *cli, const char *first, con
 	return NULL;
 }
 
+const char *cli_second_word(const struct cli_command *command, const char *first)
+{
+	size_t length = strlen(first);
+	bool begins = !strncmp(command->name, first, length) && command->name[length] == ' ';
+	return begins ? command->name + length + 1 : NULL;
+}
+
 /* One word is no command, or with a second one (else NULL) no command of a group. */
 int cli_no_command(const struct cli *cli, const char *first, const char *second)
 {
@@ -142,14 +149,12 @@ int cli_no_command(const struct cli *cli, const char *first, const char *second)
 	char meant[NEAREST_WORDS_MAX], names[64];
 	for (const struct cli_group *group = cli->groups; group->title; group++)
 		for (const struct cli_command *const *command = group->commands; *command; command++) {
-			const char *name = (*command)->name, *space = strchr(name, ' ');
-			size_t length = space ? (size_t)(space - name) : strlen(name);
-			bool inside = space && !strncmp(name, first, length) && !first[length];
-			snprintf(names, sizeof(names), "%.*s", (int)length, name);
+			const char *name = (*command)->name, *inside = cli_second_word(*command, first);
+			snprintf(names, sizeof(names), "%.*s", (int)strcspn(name, " "), name);
 			if (!grouped)
 				nearest_try(&nearest, names);
 			else if (inside)
-				nearest_try(&nearest, space + 1);
+				nearest_try(&nearest, inside);
 		}
 	if (!grouped)
 		return cli_usage("'%s' is no command%s; see 'kiln help'", first,

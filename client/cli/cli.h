@@ -95,6 +95,8 @@ int cli_parse(const struct cli_group *groups, int argc, char **argv, struct cli 
 const struct cli_option *cli_options(const struct cli_command *command);
 /* Says that the line names no command, and which one it may mean; returns CLI_USAGE. */
 int cli_no_command(const struct cli *cli, const char *first, const char *second);
+/* The second word of a command whose first is this one; NULL: it has none, or another first. */
+const char *cli_second_word(const struct cli_command *command, const char *first);
 /* The command of one word (second NULL) or two; NULL: there is none. */
 const struct cli_command *cli_find(const struct cli *cli, const char *first, const char *second);
 /* The option's value; "" for a flag or a left-out value; NULL: the option is not given. */

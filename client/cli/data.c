@@ -180,7 +180,8 @@ static void fill_slots(const struct cli_problem *problem, kiln_dtype dtype, uint
 
 	for (int i = 0; problem->row->operands[i].name; i++)
 		if (problem->row->operands[i].shape == OP_PAGES)
-			slots = (uint64_t)problem->tensors[i].shape[0] * 16;
+			slots = (uint64_t)(problem->tensors[i].shape[0] *
+							   problem->tensors[i].shape[cli_problem_place(problem)]);
 	first = data_next(state) % slots;
 	for (uint64_t i = 0; i < count; i++) /* a prime, so no slot comes twice before all have come */
 		put_number(dtype, at + i * size, (double)((first + i % slots * 2147483647) % slots));

@@ -52,6 +52,8 @@ int cli_problem_operands(const struct cli *cli, struct cli_problem *problem);
 void cli_problem_strides(kiln_tensor *tensor);
 /* The dimension of the first operand that indices are for. */
 int cli_problem_indexed_axis(const struct cli_problem *problem);
+/* The dimension of a paged cache that numbers the slots of a block. */
+int cli_problem_place(const struct cli_problem *problem);
 
 /* --operand (operand.c): is one given, all of them, and one without its name. */
 bool cli_operand_given(const struct cli *cli);

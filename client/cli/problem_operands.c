@@ -212,12 +212,17 @@ static void tokens_shape(const struct cli_problem *problem, const struct op_oper
 			  first->rank ? first->shape[first->rank - 1] / 2 : 1);
 }
 
+int cli_problem_place(const struct cli_problem *problem)
+{
+	return strcmp(cli_problem_text(problem, "kv_layout", "nhd"), "hnd") ? 1 : 2;
+}
+
 /* Sets the shape of a paged cache that has more slots than the first operand tokens. */
 static void pages_shape(const struct cli_problem *problem, kiln_tensor *tensor)
 {
 	const kiln_tensor *first = &problem->tensors[0];
 	bool inside = !strcmp(cli_problem_text(problem, "layout", "bshd"), "bhsd");
-	int place = strcmp(cli_problem_text(problem, "kv_layout", "nhd"), "hnd") ? 1 : 2;
+	int place = cli_problem_place(problem);
 	int64_t tokens = 1;
 
 	tensor->rank = 4;
@@ -271,7 +276,8 @@ static void groups_shape(const struct cli_problem *problem, bool halved, kiln_te
 {
 	int64_t group = cli_problem_int(problem, "group", 0);
 
-	*tensor = problem->tensors[0];
+	tensor->rank = problem->tensors[0].rank;
+	memcpy(tensor->shape, problem->tensors[0].shape, sizeof(tensor->shape));
 	if (tensor->rank && halved && problem->tensors[1].dtype == KILN_DTYPE_NONE)
 		tensor->shape[tensor->rank - 1] /= 2;
 	if (tensor->rank && group < 1)
@@ -280,49 +286,21 @@ static void groups_shape(const struct cli_problem *problem, bool halved, kiln_te
 		tensor->shape[tensor->rank - 1] /= group;
 }
 
-static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct op_operand *operand, kiln_tensor *tensor)
+/* Sets a shape that has some of the first operand's dimensions, or of those of the input that the
+ * operand goes with. */
+static void part_shape(const struct cli_problem *problem, const struct op_operand *operand,
+					   kiln_tensor *tensor)
 {
-	const kiln_tensor *first = &problem->tensors[0];
-	const char *mask = cli_value(cli, "mask"), *kind = cli_problem_text(problem, "kind", "");
+	bool like_input = operand->shape == OP_LIKE_INPUT;
+	const kiln_tensor *first =
+		&problem->tensors[like_input ? plan_input_of(problem->row, operand) : 0];
+	const char *kind = cli_problem_text(problem, "kind", "");
 	int64_t axes = cli_problem_int(problem, "axes", 1);
 	bool permuted = cli_operator_takes(problem->row, "perm");
 	int from = 0, to = first->rank;
 
 	/* Wrong ones are cut off here and refused by the daemon. */
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
-	if (operand->shape == OP_LAST || operand->shape == OP_LISTS)
-		return gather_shape(cli, problem, operand, tensor);
-	if (operand->shape == OP_REDUCED) {
-		reduced_shape(problem, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape == OP_ALONG || operand->shape == OP_LIST)
-		return along_shape(cli, problem, operand, tensor);
-	if (operand->shape == OP_TOKENS || operand->shape == OP_ANGLES) {
-		tokens_shape(problem, operand, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape == OP_PAGES) {
-		pages_shape(problem, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape == OP_LIKE_INPUT)
-		first = &problem->tensors[plan_input_of(problem->row, operand)];
-	if (operand->shape == OP_FIRST_K) {
-		first_k_shape(problem, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape == OP_GROUPS || operand->shape == OP_HALVED_GROUPS) {
-		groups_shape(problem, operand->shape == OP_HALVED_GROUPS, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape >= OP_PER_BOX) {
-		boxes_shape(cli, problem, operand, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape == OP_MASK_SHAPE && mask)
-		return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
 	if (operand->shape == OP_LOSS)
 		to -= strcmp(cli_problem_text(problem, "reduction", "mean"), "none") ? to : to > 0;
 	if (operand->shape == OP_TRAILING)
@@ -342,6 +320,51 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 		tensor->shape[to - 1] /= 2;
 	for (int k = 0; operand->data == OP_WRITTEN && permuted && k < to; k++)
 		tensor->shape[k] = first->shape[problem->perm[k]];
+}
+
+static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
+						const struct op_operand *operand, kiln_tensor *tensor)
+{
+	const char *mask = cli_value(cli, "mask");
+
+	switch (operand->shape) {
+	case OP_LAST:
+	case OP_LISTS:
+		return gather_shape(cli, problem, operand, tensor);
+	case OP_ALONG:
+	case OP_LIST:
+		return along_shape(cli, problem, operand, tensor);
+	case OP_REDUCED:
+		reduced_shape(problem, tensor);
+		break;
+	case OP_TOKENS:
+	case OP_ANGLES:
+		tokens_shape(problem, operand, tensor);
+		break;
+	case OP_PAGES:
+		pages_shape(problem, tensor);
+		break;
+	case OP_FIRST_K:
+		first_k_shape(problem, tensor);
+		break;
+	case OP_GROUPS:
+	case OP_HALVED_GROUPS:
+		groups_shape(problem, operand->shape == OP_HALVED_GROUPS, tensor);
+		break;
+	case OP_PER_BOX:
+	case OP_BOUNDARIES:
+		boxes_shape(cli, problem, operand, tensor);
+		break;
+	case OP_ONE:
+		tensor->rank = 0;
+		break;
+	case OP_MASK_SHAPE:
+		if (mask)
+			return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
+		/* fall through */
+	default:
+		part_shape(problem, operand, tensor);
+	}
 	return CLI_OK;
 }
 

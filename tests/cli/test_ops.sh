@@ -91,6 +91,10 @@ json '[(o["name"], o["bytes"]) for o in j["operands"]] == [("src", 4800), ("idx"
 json '[(o["name"], o["bytes"]) for o in j["operands"] if o.get("bytes")] == [("pred", 480),
 	("target", 960), ("loss", 4), ("count", 8)] and j["plan"]["variant"] in j["text"]' \
 	"$KILN" explain giou_loss --shape 3x20x4 --dtype f16 --target-dtype f32 --with count
+# Scales are computed, whatever the first operand's type.
+json '[(o["name"], o["bytes"]) for o in j["operands"] if o.get("bytes")] == [("x", 320), ("y", 80),
+	("scales", 64)]' \
+	"$KILN" explain act_mul_quantize --shape 4x40 --dtype bf16 --to i8 --group 5
 report() {
 	"$KILN" run layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd \
 		--eps 1e-3 --gamma-dtype f64 --time 3 |

@@ -72,12 +72,6 @@ static void say(const char *word, const char *help)
 	printf("%s\t%s\n", word, help);
 }
 
-static bool has_second(const struct cli_command *command, const char *first)
-{
-	size_t length = strlen(first);
-	return !strncmp(command->name, first, length) && command->name[length] == ' ';
-}
-
 static const struct cli_command *find_command(const struct line *line)
 {
 	const struct cli cli = {.groups = line->groups};
@@ -164,8 +158,8 @@ static void say_second_words(const struct cli_group *groups, const char *first)
 {
 	for (const struct cli_group *group = groups; group->title; group++)
 		for (const struct cli_command *const *at = group->commands; *at; at++)
-			if (has_second(*at, first))
-				say(strchr((*at)->name, ' ') + 1, (*at)->help);
+			if (cli_second_word(*at, first))
+				say(cli_second_word(*at, first), (*at)->help);
 }
 
 static void say_value(const struct cli_option *option)

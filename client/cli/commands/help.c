@@ -146,11 +146,8 @@ static void write_command(const struct cli_group *group, const struct cli_comman
 /* One word stands for all commands that begin with it. */
 static bool is_asked_for(const struct cli_command *command, const char *first, const char *second)
 {
-	size_t length = strlen(first);
-	if (strncmp(command->name, first, length) != 0)
-		return false;
-	const char *rest = command->name + length;
-	return second ? rest[0] == ' ' && !strcmp(rest + 1, second) : !rest[0] || rest[0] == ' ';
+	const char *word = cli_second_word(command, first);
+	return second ? word && !strcmp(word, second) : word || !strcmp(command->name, first);
 }
 
 static int help_about(const struct cli *cli, const char *first, const char *second)
