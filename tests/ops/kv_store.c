@@ -15,25 +15,12 @@
 
 enum { K, V, SLOTS, K_SCALE, V_SCALE, K_CACHE, V_CACHE, OPERANDS };
 
-#define CHUNK 256 /* slots of a unit that looks at what stays */
-
-/* The dimension of a cache that numbers the slots of a block. */
-static int place_of(const struct cases_case *c)
-{
-	return reference_is(c, "kv_layout", "hnd") ? 2 : 1;
-}
-
-static int64_t slots_of(const struct cases_case *c)
-{
-	return c->operand[K_CACHE].shape[0] * c->operand[K_CACHE].shape[place_of(c)];
-}
-
 /* ---- The reference ---- */
 
 /* Tokens, and behind them the chunks of slots. */
 static int64_t units(const struct cases_case *c)
 {
-	return cases_elements(&c->operand[SLOTS]) + (slots_of(c) + CHUNK - 1) / CHUNK;
+	return cases_elements(&c->operand[SLOTS]) + reference_chunks(c, K_CACHE);
 }
 
 /* The slot of a token; -1: it has none. */
@@ -42,21 +29,11 @@ static int64_t slot_of(const struct reference *r, int64_t token)
 	const struct cases_operand *slots = &r->c->operand[SLOTS];
 	int64_t slot = reference_index(slots, r->memory[SLOTS], token * slots->stride[0]);
 
-	if (slot >= 0 && slot < slots_of(r->c))
+	if (slot >= 0 && slot < reference_slots(r->c, K_CACHE))
 		return slot;
 	if (slot != -1 && reference_is(r->c, "bounds", "trust"))
 		reference_invalid(r, SLOTS, token, "out of range", "in it, or -1");
 	return -1;
-}
-
-/* Where a head of a slot begins. */
-static int64_t head_at(const struct cases_case *c, int cache, int64_t slot, int64_t head)
-{
-	const struct cases_operand *o = &c->operand[cache];
-	int place = place_of(c);
-
-	return slot / o->shape[place] * o->stride[0] + slot % o->shape[place] * o->stride[place] +
-		   head * o->stride[3 - place];
 }
 
 static double scale_of(const struct reference *r, int operand, int64_t head)
@@ -73,7 +50,7 @@ static void store(const struct reference *r, int from, int64_t token, int64_t sl
 {
 	const struct cases_operand *x = &r->c->operand[from], *y = &r->c->operand[K_CACHE + from];
 	int64_t in = token * x->stride[0] + head * x->stride[1];
-	int64_t out = head_at(r->c, K_CACHE + from, slot, head);
+	int64_t out = reference_slot_at(r->c, K_CACHE + from, slot, head);
 	double scale = scale_of(r, K_SCALE + from, head);
 
 	for (int64_t i = 0; i < x->shape[2]; i++) {
@@ -88,27 +65,6 @@ static void store(const struct reference *r, int from, int64_t token, int64_t sl
 	}
 }
 
-/* The slots of a chunk that no token names. */
-static void stay(const struct reference *r, int64_t chunk)
-{
-	const struct cases_operand *k = &r->c->operand[K];
-	int64_t first = chunk * CHUNK, last = first + CHUNK, slots = slots_of(r->c);
-	unsigned char before[16];
-	bool named[CHUNK] = {false};
-
-	memset(before, CASES_KEPT, sizeof(before));
-	for (int64_t token = 0; token < k->shape[0]; token++) {
-		int64_t slot = slot_of(r, token);
-		if (slot >= first && slot < last)
-			named[slot - first] = true;
-	}
-	for (int64_t slot = first; slot < last && slot < slots; slot++)
-		for (int cache = K_CACHE; cache <= V_CACHE && !named[slot - first]; cache++)
-			for (int64_t head = 0; head < k->shape[1]; head++)
-				for (int64_t i = 0; i < r->c->operand[cache].shape[3]; i++)
-					reference_bytes(r, cache, head_at(r->c, cache, slot, head) + i, before);
-}
-
 static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	const struct cases_operand *k = &r->c->operand[K];
@@ -116,7 +72,7 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 	for (int64_t unit = first; unit < last; unit++) {
 		int64_t slot;
 		if (unit >= k->shape[0]) {
-			stay(r, unit - k->shape[0]);
+			reference_chunk(r, K_CACHE, unit - k->shape[0], k->shape[0], slot_of);
 			continue;
 		}
 		slot = slot_of(r, unit);

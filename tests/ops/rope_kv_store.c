@@ -12,7 +12,6 @@
 
 enum { Q, COS, SIN, K, V, SLOTS, POSITIONS, K_SCALE, V_SCALE, Q_OUT, K_CACHE, V_CACHE, OPERANDS };
 
-#define CHUNK 256 /* slots of a unit that looks at what stays */
 #define NO KILN_DTYPE_NONE
 
 /* The dimensions of q, k, v and q_out; of slots and positions, batch and token. */
@@ -27,21 +26,11 @@ static struct dims dims_of(const struct cases_case *c)
 	return (struct dims){batched, batched + inside, batched + !inside};
 }
 
-static int place_of(const struct cases_case *c)
-{
-	return reference_is(c, "kv_layout", "hnd") ? 2 : 1;
-}
-
-static int64_t slots_of(const struct cases_case *c)
-{
-	return c->operand[K_CACHE].shape[0] * c->operand[K_CACHE].shape[place_of(c)];
-}
-
 /* ---- The reference ---- */
 
 static int64_t units(const struct cases_case *c)
 {
-	return cases_elements(&c->operand[SLOTS]) + (slots_of(c) + CHUNK - 1) / CHUNK;
+	return cases_elements(&c->operand[SLOTS]) + reference_chunks(c, K_CACHE);
 }
 
 /* The row of the tables for a token; below 0: none. */
@@ -64,16 +53,7 @@ static int64_t slot_of(const struct reference *r, int64_t token)
 {
 	int64_t slot = reference_index(&r->c->operand[SLOTS], r->memory[SLOTS], token);
 
-	return slot >= 0 && slot < slots_of(r->c) && row_of(r, token) >= 0 ? slot : -1;
-}
-
-static int64_t cache_at(const struct cases_case *c, int cache, int64_t slot, int64_t head)
-{
-	const struct cases_operand *o = &c->operand[cache];
-	int place = place_of(c);
-
-	return slot / o->shape[place] * o->stride[0] + slot % o->shape[place] * o->stride[place] +
-		   head * o->stride[3 - place];
+	return slot >= 0 && slot < reference_slots(r->c, K_CACHE) && row_of(r, token) >= 0 ? slot : -1;
 }
 
 static int64_t head_at(const struct cases_case *c, int operand, int64_t token, int64_t head)
@@ -135,7 +115,7 @@ static void store(const struct reference *r, int from, int64_t token, int64_t sl
 {
 	const struct cases_operand *x = &r->c->operand[from];
 	int cache = from - K + K_CACHE, scales = from - K + K_SCALE;
-	int64_t in = head_at(r->c, from, token, head), out = cache_at(r->c, cache, slot, head);
+	int64_t in = head_at(r->c, from, token, head), out = reference_slot_at(r->c, cache, slot, head);
 	kiln_dtype to = r->c->operand[cache].dtype;
 	double scale = 1, unit = reference_unit(x->dtype);
 
@@ -156,28 +136,6 @@ static void store(const struct reference *r, int from, int64_t token, int64_t sl
 	}
 }
 
-/* The slots of a chunk that no token names. */
-static void stay(const struct reference *r, int64_t chunk)
-{
-	int64_t first = chunk * CHUNK, last = first + CHUNK, slots = slots_of(r->c);
-	int64_t tokens = cases_elements(&r->c->operand[SLOTS]);
-	const struct cases_operand *k = &r->c->operand[K];
-	unsigned char before[8];
-	bool named[CHUNK] = {false};
-
-	memset(before, CASES_KEPT, sizeof(before));
-	for (int64_t token = 0; token < tokens; token++) {
-		int64_t slot = slot_of(r, token);
-		if (slot >= first && slot < last)
-			named[slot - first] = true;
-	}
-	for (int64_t slot = first; slot < last && slot < slots; slot++)
-		for (int cache = K_CACHE; cache <= V_CACHE && !named[slot - first]; cache++)
-			for (int64_t head = 0; head < k->shape[dims_of(r->c).head]; head++)
-				for (int64_t i = 0; i < k->shape[k->rank - 1]; i++)
-					reference_bytes(r, cache, cache_at(r->c, cache, slot, head) + i, before);
-}
-
 static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	int64_t tokens = cases_elements(&r->c->operand[SLOTS]);
@@ -186,7 +144,7 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 	for (int64_t unit = first; unit < last; unit++) {
 		int64_t slot;
 		if (unit >= tokens) {
-			stay(r, unit - tokens);
+			reference_chunk(r, K_CACHE, unit - tokens, tokens, slot_of);
 			continue;
 		}
 		query(r, unit);

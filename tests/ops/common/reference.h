@@ -73,8 +73,8 @@ double reference_unit(kiln_dtype dtype);
 double reference_floor(kiln_dtype dtype);
 /* The distance of neighbouring numbers of dtype around value, subnormals included. */
 double reference_ulp(kiln_dtype dtype, double value);
-/* What rounding from the computing type to dtype may add: one ulp (a half of its own, and a half
- * for where the computed value lay); 0 when it is the computing type itself. */
+/* Returns what rounding from the computing type to dtype may add: one ulp (a half of its own, and a
+ * half for where the computed value lay); 0 when it is the computing type itself. */
 double reference_rounding(kiln_dtype dtype, double value);
 /* `f32` for what is computed in f32, 1e-12 for f64. */
 double reference_relative(kiln_dtype dtype, double f32);
@@ -105,6 +105,18 @@ void reference_quotient(const struct reference *r, int operand, int64_t element,
  * is asked of element k, nor of those that share a scale which is found with it. */
 void reference_quantize(const struct reference *r, int scale, int y, int scales, int64_t row,
 						const double *v, const double *off);
+
+/* ---- Paged caches: slots are numbered over all blocks ---- */
+
+int64_t reference_slots(const struct cases_case *c, int cache);
+/* The offset in elements of a head of a slot. */
+int64_t reference_slot_at(const struct cases_case *c, int cache, int64_t slot, int64_t head);
+/* A unit of a reference may be a chunk of slots, so that it hands on those that no token names, as
+ * they were: how many chunks there are, and one of them, of cache and of the operand behind it.
+ * slot_of returns the slot of a token; -1: it has none. */
+int64_t reference_chunks(const struct cases_case *c, int cache);
+void reference_chunk(const struct reference *r, int cache, int64_t chunk, int64_t tokens,
+					 int64_t (*slot_of)(const struct reference *r, int64_t token));
 
 /* ---- One row of softmax, shared by the plain and the masked ---- */
 
