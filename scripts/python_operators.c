@@ -204,7 +204,7 @@ static void order(struct python_function *function)
 		}
 		words += length + (words[length] == ' ');
 	}
-	/* What stands before an argument without a default has none. */
+	/* An argument that stands before one without a default has none. */
 	for (bool required = false; placed-- > 0; required = !function->parameters[placed].usual[0])
 		if (required)
 			function->parameters[placed].usual[0] = 0;

@@ -74,12 +74,12 @@ bool bench_cases(const struct bench_options *options, const struct kernel_limits
 bool bench_is_wanted(const struct bench_options *options, const struct cases_case *c, int *number);
 /* The bytes that a copy is to move that the case is compared with: read and written. */
 uint64_t bench_bytes(const struct cases_case *c, const struct kernel_plan *plan);
-/* What copy / kernel must be at least; 0: no target. */
+/* Returns the least that copy / kernel must be; 0: no target. */
 double bench_target(const struct cases_case *c);
 
 /* ---- bench_list.c ---- */
 
-/* What the case calls its operand. */
+/* Writes the name that the case has for its operand. */
 void bench_operand_name(const struct cases_case *c, int operand, char name[16]);
 
 void bench_list(const struct bench_options *options);
@@ -130,7 +130,7 @@ struct bench_place {
 
 enum bench_kind { BENCH_KERNEL, BENCH_MEMCPY, BENCH_VECTORS };
 
-/* What is to be launched.  MEMCPY and VECTORS copy `bytes` from operand 0 to operand 1. */
+/* A launch.  MEMCPY and VECTORS copy `bytes` from operand 0 to operand 1. */
 struct bench_work {
 	enum bench_kind kind;
 	const struct cases_case *c;
@@ -169,7 +169,7 @@ struct bench_way {
 };
 extern const struct bench_way bench_direct, bench_daemon;
 
-/* What the GPU is, asked by a child process, so that this one can still fork. */
+/* A child process asks for the limits of the GPU, so that this one can still fork. */
 bool bench_direct_limits(const char *device, struct kernel_limits *limits, char why[400]);
 
 /* ---- bench_data.c ---- */

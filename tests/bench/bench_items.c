@@ -101,7 +101,7 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 		bool repeated = false;
 		cases_problem(group->c, &problem);
 		choose(&problem, names[i]);
-		/* What is a copy, or nothing, has no kernels. */
+		/* A copy, or nothing, has no kernels. */
 		if (i > 0 && group->items[0].plan.kind != KERNEL_LAUNCH)
 			break;
 		if (plan_problem(&problem, limits, &item->plan, error) != KILN_OK) {
@@ -179,7 +179,7 @@ uint64_t bench_bytes(const struct cases_case *c, const struct kernel_plan *plan)
 {
 	if (is_op(c, "gather") && cases_elements(&c->operand[0]) > 0)
 		return plan->bytes_moved + (uint64_t)(int64_t)(gathered_bytes(c) - wanted_bytes(c));
-	/* Of a mask only the shape is known, and how much of x it spares only the device knows. */
+	/* The shape of a mask is known; how much of x it spares only the device knows. */
 	if (is_op(c, "masked_softmax"))
 		return 2 * (uint64_t)cases_elements(&c->operand[0]) * cases_element(&c->operand[0]);
 	return plan->bytes_moved;

@@ -280,7 +280,7 @@ static void note_gain(const struct bench_result *best, double own)
 	snprintf(gain->choice, sizeof(gain->choice), "%s", name_of(best->item));
 }
 
-/* What is right before what is wrong, the fastest first. */
+/* Right results stand before wrong ones, the fastest first. */
 static int by_time(const void *a, const void *b)
 {
 	const struct bench_result *x = a, *y = b;

@@ -13,7 +13,7 @@
  *   gpu_cases --generic          all of them, by the operators' generic kernels
  *   gpu_cases --ops LIST         only these operators: "softmax,layer_norm"
  *
- * Of the large cases of other operators than permute one in eight runs, which ones is the seed's
+ * One in eight of the large cases of other operators than permute runs; which ones is the seed's
  * choice; of slow ones, where there is no GPU, one in six.
  */
 #include "driver.h"
@@ -137,8 +137,8 @@ static int submit(struct bench *bench, kiln_call *made, const kiln_operand *oper
 	return status == KILN_OK ? kiln_wait(bench->client, ticket, 60000) : status;
 }
 
-/* The second launch finds what the first left in scratch memory.  What counts indices cannot be in
- * a graph, and runs as usual. */
+/* The second launch finds what the first left in scratch memory.  A kernel that counts indices
+ * cannot be in a graph, and runs as usual. */
 static int submit_graph(struct bench *bench, kiln_call *made, const kiln_operand *operands,
 						int count)
 {
@@ -446,7 +446,7 @@ static void warm_part(void *arg, int64_t first, int64_t last)
 			continue;
 		int attr_count = case_attrs(options, c, attrs);
 		cases_tensors(c, tensors);
-		/* What fails here fails again when it is run, and is told then. */
+		/* A call that fails here fails again when it is run, and is told then. */
 		kiln_prepare(client, c->op->name, tensors, c->operand_count, attrs, attr_count, &made);
 		kiln_call_free(made);
 	}

@@ -206,7 +206,7 @@ static void near(double value, double expected)
 		fail_msg("%.9g is not %.9g", value, expected);
 }
 
-/* What is in y (and in mean), with the operands that are there. */
+/* Compares y (and mean) with what the operands that are there make. */
 static void check_norm(const struct scene *scene, bool residual, bool gamma, bool beta, bool means)
 {
 	float y[COUNT], found[ROWS];

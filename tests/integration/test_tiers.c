@@ -118,7 +118,7 @@ static void takes_over_between_launches(void **state)
 	assert_int_equal(tier_counter(client, "specialized"), 1);
 	assert_int_equal(tier_counter(client, "launches"), cube.turns);
 	assert_true(tier_counter(client, "lane_launches") > 20 * BATCH / 2);
-	/* Whoever comes next has it from the start. */
+	/* The next program has it from the start. */
 	struct cube other;
 	cube_open(client, &other);
 	assert_string_equal(kiln_call_origin(other.call), "hit");
@@ -156,7 +156,7 @@ static void counts_what_no_message_says(void **state)
 	cube_finish(daemon, &cube);
 }
 
-/* What the cache has takes over without a compile, however seldom it is used. */
+/* A kernel of the cache takes over without a compile, however seldom it is used. */
 static void from_the_cache(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -373,7 +373,7 @@ static void none_for_a_process_of_ones_own(void **state)
 	stop_at_work(daemon, client);
 }
 
-/* Whoever comes first finds the generic kernels, and the daemon ends while it still makes more. */
+/* The first program finds the generic kernels, and the daemon ends while it still makes more. */
 static void warm_from_the_start(void **state)
 {
 	struct kilnd *daemon = *state;

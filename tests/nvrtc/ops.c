@@ -36,7 +36,7 @@ static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_1
 static bool all_targets_take_all, generics;
 static struct compile_toolchain toolchain; /* a child's own */
 
-/* Of all kernels, for all targets, these spill: 1024 threads leave 64 registers to each. */
+/* These alone spill: 1024 threads leave 64 registers to each. */
 #define SPILLED_MOST 8
 static const struct {
 	const char *target, *name;
@@ -251,7 +251,7 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 	}
 	memcpy(job.target, target, strlen(target) + 1);
 	kept_compile(&job, toolchain.id, nvrtc_compile, false, &result);
-	if (result.status) /* what one log says the next ones mostly say too */
+	if (result.status) /* the next logs mostly say the same */
 		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->name, result.error,
 			   result.log && tally->refused++ == 0 ? result.log : "");
 	else if ((result.spill_bytes != 0 || result.local_bytes > 0) &&

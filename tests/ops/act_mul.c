@@ -57,8 +57,8 @@ static double read(const struct reference *r, int operand, int64_t at)
 	return cases_get(r->c->operand[operand].dtype, r->memory[operand], at);
 }
 
-/* What the activation or its slope gives, times a factor.  Where the former may be flushed to zero
- * and the factor is infinite, the product is an infinity or NaN, as a device likes. */
+/* Hands on what the activation or its slope gives, times a factor.  Where the former may be flushed
+ * to zero and the factor is infinite, the product is an infinity or NaN, as a device likes. */
 static void answer(const struct reference *r, int operand, int64_t at, double of_x, double factor,
 				   double off)
 {

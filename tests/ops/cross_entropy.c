@@ -37,7 +37,7 @@ static bool is_mean(const struct cases_case *c)
 
 /* ---- The reference ---- */
 
-/* What a row is made of, and what it comes to. */
+/* The contents of a row, and what they come to. */
 struct row {
 	const struct reference *r;
 	int64_t number, columns, target;
@@ -251,7 +251,7 @@ static const struct cases_op backward_op = {"cross_entropy_backward", units, ref
 
 /* ---- The cases ---- */
 
-/* What a case has besides its shape. */
+/* A case has these besides its shape. */
 enum {
 	SUM = 1,
 	NONE = 2,

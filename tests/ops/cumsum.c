@@ -167,7 +167,7 @@ static int64_t get_integer(const struct row *row, int64_t i)
 	return ((const int64_t *)row->r->memory[0])[place(row, 0, i)];
 }
 
-/* Of equals the last one that the scan comes to, and of NaNs. */
+/* Finds the last of equals that the scan comes to, or the last NaN. */
 static void find_best(const struct row *row, bool least)
 {
 	bool whole = !is_float(row->dtype), narrow = row->dtype == KILN_I32;

@@ -24,7 +24,7 @@ static bool is_backward(const struct cases_case *c)
 
 /* ---- The reference ---- */
 
-/* Which of `few` elements index k of a list names; -1: none. */
+/* Returns which of `few` elements index k of a list names; -1: none. */
 static int64_t place_of(const struct reference *r, int64_t list, int64_t k, int64_t few)
 {
 	const struct cases_operand *idx = &r->c->operand[1];

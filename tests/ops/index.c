@@ -34,7 +34,7 @@ static struct sides sides_of(const struct cases_case *c)
 	return sides;
 }
 
-/* Which of `few` the index at an offset of idx names; -1: none. */
+/* Returns which of `few` the index at an offset of idx names; -1: none. */
 static int64_t place_of(const struct reference *r, int64_t offset, int64_t number, int64_t few)
 {
 	int64_t index = reference_index(&r->c->operand[1], r->memory[1], offset);

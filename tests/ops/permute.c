@@ -312,7 +312,7 @@ static void add_table(void)
 			add(dtypes[d], &small[i], 0);
 		}
 	}
-	/* What fits the second-level cache, more dimensions, wide elements, strided sources. */
+	/* Sources that fit the second-level cache, more dimensions, wide elements, strides. */
 	add(KILN_F32, &(struct problem){2, {1024, 1024}, {1, 0}}, CASES_BENCH);
 	add(KILN_F16, &(struct problem){4, {8, 256, 16, 64}, {0, 2, 1, 3}}, CASES_BENCH);
 	add(KILN_U8, &(struct problem){3, {512, 768, 3}, {2, 0, 1}}, CASES_BENCH);

@@ -45,7 +45,7 @@ static void quotient(const struct reference *r, int y, int64_t at, double x, dou
 	reference_quotient(r, y, at, value, isinf(value) ? 0 : fabs(value) * 0x1p-22);
 }
 
-/* Which scale element i has. */
+/* Returns which scale element i has. */
 static int64_t scale_of(const struct cases_case *c, int64_t i)
 {
 	int64_t scales = cases_elements(&c->operand[1]);
@@ -137,8 +137,8 @@ static const char *word_of(kiln_dtype dtype)
 								  : "f32";
 }
 
-/* Of dynamic_quantize with these groups; of the others with a scale for each group of so many, for
- * each row if it is 0, and one if it is below 0. */
+/* group: of dynamic_quantize.  The others have a scale for each group of so many, for each row if
+ * it is 0, and one for all if it is below 0. */
 static void operands(struct cases_case *c, int64_t turn, const struct make_shape *shape,
 					 int64_t group)
 {

@@ -358,7 +358,7 @@ static void add_axes(void)
 	add_panels();
 }
 
-/* What rows may hold, scales, and numbers far from 0 or far apart. */
+/* Contents of rows, scales, and numbers far from 0 or far apart. */
 static void add_values(void)
 {
 	static const double scales[] = {0.125, -2, 0, 3.7, 1. / 3};

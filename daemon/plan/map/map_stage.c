@@ -81,7 +81,7 @@ static void add_stages(const struct map *map, struct map_loops *out)
 
 /* ---- Vectors ---- */
 
-/* Of a stage's accesses that lie side by side along a loop: how many, and the largest element. */
+/* Counts a stage's accesses that lie side by side along a loop, and finds their largest element. */
 static int count_along(const struct map *map, const struct map_loops *loops, uint32_t reads,
 					   int loop, uint32_t *largest)
 {
@@ -111,7 +111,7 @@ static int stage_vector(const struct map *map, const struct map_loops *loops,
 	count_along(map, loops, stage->reads, loop, largest);
 	if (stores && map_element_bytes(map, map->output) > *largest)
 		*largest = map_element_bytes(map, map->output);
-	/* What lies apart is stored one by one, along the row's index too: there all go together. */
+	/* Elements that lie apart are stored one by one, and along the row's index all go together. */
 	if (stage->fold < 0 && !stores && (loops->rows || map->generic))
 		*largest = 0;
 	return loop;

@@ -326,7 +326,7 @@ static int act_mul_choices(const struct kernel_problem *problem, const struct ke
 	return flat_choices(flat_way_word(form.way), limits, names);
 }
 
-/* Of each type by vectors and by elements; backward of one operand and of two. */
+/* Each type has two, by vectors and by elements, and backward as many again for x with both. */
 static int act_mul_made(int index, bool backward, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};

@@ -26,7 +26,7 @@
 #define CASES_MAX_OPERANDS KILN_MAX_OPERANDS
 #define CASES_MAX_ATTRS KILN_MAX_ATTRS
 
-/* What an input holds.  Seeded: the same seed gives the same bytes. */
+/* The contents of an input.  Seeded: the same seed gives the same bytes. */
 enum cases_fill {
 	CASES_BITS,      /* any bits at all */
 	CASES_NORMAL,    /* floats: mean, deviation (below); integers: any bits */

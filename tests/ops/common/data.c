@@ -277,7 +277,7 @@ static bool is_float(kiln_dtype dtype)
 		   dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
 }
 
-/* Of mean 0 and deviation 1, within 3.5: the sum of four even ones. */
+/* A number of mean 0 and deviation 1, within 3.5: the sum of four even ones. */
 static double normal(uint64_t word)
 {
 	double sum =
@@ -463,7 +463,7 @@ static int64_t row_offset(const struct cases_operand *operand, int64_t row)
 	return at;
 }
 
-/* Of seven rows that follow one another, four are out of the ordinary. */
+/* Four of seven rows that follow one another are out of the ordinary. */
 static void make_unusual(const struct cases_operand *operand, void *first, int64_t columns,
 						 int64_t stride, uint64_t kind, uint64_t word)
 {

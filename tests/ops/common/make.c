@@ -134,7 +134,7 @@ static void name_fill(struct cases_case *c, int i)
 		cases_name(c, " around %g+-%g", operand->mean, operand->deviation);
 }
 
-/* Of an operand after the first: what does not follow from the first. */
+/* Names what of an operand after the first does not follow from the first. */
 static void name_more(struct cases_case *c, int i, const char *name, int length, bool optional)
 {
 	const struct cases_operand *operand = &c->operand[i], *first = &c->operand[0];

@@ -56,7 +56,7 @@ static inline void scene_answer(struct scene *scene)
 	reference_answers(&scene->c, (const void *const *)scene->memory, scene->answers);
 }
 
-/* What the judge thinks of the outputs. */
+/* Judges the outputs. */
 static inline struct cases_verdict scene_judge(struct scene *scene)
 {
 	struct cases_verdict verdict = {0};

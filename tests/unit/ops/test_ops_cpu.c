@@ -38,7 +38,7 @@
 #define CHECKED_THREADS (1u << 18) /* of a launch: each is a fiber whose accesses are looked up */
 #define SKIPPED 77
 
-/* What is asked for. */
+/* The command line. */
 static struct {
 	int share;  /* one in so many cases */
 	int kernel; /* one in so many kernels, of those that many cases share */
@@ -80,7 +80,7 @@ static int compile(struct bench *bench, const struct item *item, struct compile_
 	kept_compile(&job, bench->toolchain.id, hostcc_compile, true, result);
 	bench->compiling += now() - start;
 	bench->groups++;
-	/* What one log says the next ones mostly say too. */
+	/* The next logs mostly say the same. */
 	return result->status ? fail(item, "compile",
 								 result->log && bench->refused++ == 0 ? result->log : result->error)
 						  : 0;

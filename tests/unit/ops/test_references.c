@@ -64,7 +64,7 @@ static void naive_softmax_backward(const double *y, const double *dy, const bool
 	}
 }
 
-/* Which elements of a row are left, for masks of x's own shape (lengths: one a row). */
+/* Finds which elements of a row are left, for masks of x's own shape (lengths: one a row). */
 static void naive_mask(const struct scene *s, int mask, int64_t row, int64_t n, bool *live)
 {
 	const struct cases_operand *x = &s->c.operand[0];
@@ -344,7 +344,7 @@ static void spoil(struct scene *scene, int operand, int64_t element)
 		scene_put(scene, operand, element, NAN);
 		assert_named(scene, operand, element, "a NaN");
 		allowed = scene_judge(scene).allowed;
-		/* Of what is exact, the next number. */
+		/* Where a result is exact, the next number is too much. */
 		allowed = fmax(3 * allowed, reference_ulp(dtype, expected));
 		scene_put(scene, operand, element, expected + allowed);
 		assert_named(scene, operand, element, "too much");

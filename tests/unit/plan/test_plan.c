@@ -91,7 +91,7 @@ static void optional_operands(void **state)
 	char error[KERNEL_ERROR_MAX] = "";
 
 	(void)state;
-	/* What ends early, and what is left out in the middle, is one and the same. */
+	/* A list that ends early and operands that are left out in the middle are the same. */
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_int_equal(a.operand_count, 8);
 	for (int i = 0; i < 8; i++)
@@ -419,7 +419,7 @@ static void choices_are_taken(void **state)
 
 /* ---- Text ---- */
 
-/* What a plan may have that permute's do not. */
+/* A plan may have parts that permute's do not have. */
 static void every_part_of_a_plan_is_told(void **state)
 {
 	struct kernel_limits limits = limits_of("sm_90");

@@ -160,7 +160,7 @@ static void family(void **state)
 	check_list(*state);
 }
 
-/* What a family's file says that the planner refuses. */
+/* The planner refuses what a family's file says, with its sentence. */
 static void refusals(void **state)
 {
 	(void)state;

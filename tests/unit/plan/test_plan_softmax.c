@@ -367,7 +367,7 @@ static double scalar(const struct kernel_plan *plan, int arg)
 	return single;
 }
 
-/* What is before the differences is a power of two and at most 1; the rest is multiplied after. */
+/* The factor before the differences is a power of two and at most 1; the rest comes after. */
 static void scales(void **state)
 {
 	static const struct {

@@ -8,7 +8,7 @@ static const kiln_dtype wide[] = {KILN_F32, KILN_F16, KILN_BF16};
 static const char *const words[] = {"f8e4m3", "f8e5m2", "i8"};
 static const kiln_dtype narrow[] = {KILN_F8E4M3, KILN_F8E5M2, KILN_I8};
 
-/* Of each pair of types by vectors and by elements. */
+/* Each pair of types has two: by vectors and by elements. */
 static int made(int index, bool back, bool dynamic, struct kernel_problem *out)
 {
 	static const char *const wide_words[] = {"f32", "f16", "bf16"};
@@ -42,7 +42,8 @@ static int dynamic_quantize_generics(int index, struct kernel_problem *out)
 	return made(index, false, true, out);
 }
 
-/* Of each pair of types by vectors and by elements, and of groups; with and without residual. */
+/* Each pair of types has three, by vectors, by elements and for groups; each of these is there with
+ * residual and without. */
 static int norm_quantize_generics(int index, struct kernel_problem *out)
 {
 	int a = index / 18, b = index / 6 % 3, kind = index / 2 % 3;
@@ -102,7 +103,7 @@ static int act_mul_quantize_generics(int index, struct kernel_problem *out)
 					"them"                                                                        \
 	}
 
-/* scales: of each row, the one given or found. */
+/* scales has a number for each row, the one that is given or found. */
 #define NORM_QUANTIZE(op, of, text_of)                                                           \
 	{                                                                                            \
 		.name = op,                                                                              \

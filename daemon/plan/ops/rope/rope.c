@@ -127,7 +127,7 @@ static void pass_call(const struct kernel_problem *problem, const struct rope_pr
 	rope_pass(problem, rope, items, work, out);
 }
 
-/* Of the tables, the rows that tokens name are read. */
+/* The rows of the tables that tokens name are read, and no others. */
 static void touch(const struct kernel_problem *problem, const struct rope_problem *rope,
 				  const struct rope_items *items, struct kernel_plan *out)
 {

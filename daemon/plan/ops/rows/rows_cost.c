@@ -15,15 +15,17 @@
 
 #include <math.h>
 
-/* What a multiprocessor has, its registers in four parts, each for a quarter of the warps. */
+/* A multiprocessor has room for so many.  Its registers are in four parts, each for a quarter of
+ * the warps. */
 #define THREADS 2048
 #define BLOCKS 32
 #define PART_WARPS 512 /* of one register */
 
-/* Bytes that it moves in a cycle when all copy. */
+/* It moves so many bytes in a cycle when all copy. */
 #define BYTES_A_CYCLE 16.0
-/* More of that time for rows that are read twice, for each time that the threads of a row move half
- * of 128 bytes at once, and where a block is alone, which seldom loads and stores at once. */
+/* That time grows by these shares: for rows that are read twice, for each time that the threads of
+ * a row move half of 128 bytes at once, and where a block is alone, which seldom loads and stores
+ * at once. */
 #define READ_TWICE 0.34
 #define NARROWER 0.15
 #define ALONE 0.1
@@ -44,14 +46,14 @@
 #define ISSUE_SLOT 15.0
 #define ISSUE_ALONG 2.0
 
-/* Registers of a thread, about, beside its numbers. */
+/* A thread has about so many registers beside its numbers. */
 #define REGISTERS_BESIDE 18
 #define REGISTERS_SKEWED 2
 #define REGISTERS_SLOTS 8
-/* As far as that may err. */
+/* The estimate may err by so many. */
 #define REGISTERS_SPARE 6
 
-/* Factors of a cost, which is a time to the power of 1.5: of times of 0.89, 0.96 and 4.6. */
+/* A cost is a time to the power of 1.5: these are its factors for times of 0.89, 0.96 and 4.6. */
 #define TIMED 0.84
 #define UNTIMED 0.94
 #define CROWDED 10
