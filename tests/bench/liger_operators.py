@@ -44,6 +44,37 @@ def layer_norm(ops, torch, case):
         ops.LigerLayerNormFunction.apply(x, gamma, beta, eps)
 
 
+def softmax_backward(ops, torch, case):
+    columns = case["operands"]["y"]["shape"][-1]
+    if not is_rows(case, "dy") or not is_rows(case, "y") or columns > 65536 or \
+            case["attrs"].get("scale", 1) != 1:
+        return None
+    block, warps = ops.utils.calculate_settings(columns)
+    return ["dy", "y"], lambda dy, y: ops.softmax._softmax_backward(dy, y, block, warps, False)
+
+
+def rms_norm_backward(ops, torch, case):
+    there = present(case)
+    columns = case["operands"]["x"]["shape"][-1]
+    if not is_rows(case) or "dx" not in there or "dbeta" in there or \
+            ("gamma" in there) != ("dgamma" in there) or columns > 65536:
+        return None
+    block, warps = ops.utils.calculate_settings(columns)
+    names = ["dy", "x", "rstd"] + ["gamma"] * ("gamma" in there)
+    return names, lambda dy, x, rstd, gamma=None: ops.rms_norm_backward(
+        dy, x.view(-1, columns), gamma, rstd.flatten(), 0.0, 0, block, warps, False, None)
+
+
+def layer_norm_backward(ops, torch, case):
+    there = present(case)
+    columns = case["operands"]["x"]["shape"][-1]
+    if not is_rows(case) or not {"gamma", "dx", "dgamma", "dbeta"} <= there or columns > 65536:
+        return None
+    return ["dy", "x", "gamma", "mean", "rstd"], lambda dy, x, gamma, mean, rstd: \
+        ops.layer_norm_backward(dy, x.view(-1, columns), gamma, gamma, mean.flatten(),
+                                rstd.flatten())
+
+
 def act_mul(ops, torch, case):
     make = {"silu": ops.LigerSiLUMulFunction, "gelu_tanh": ops.LigerGELUMulFunction}.get(
         case["attrs"].get("act", "silu"))
@@ -51,8 +82,28 @@ def act_mul(ops, torch, case):
         return None
     if "other" in present(case):
         return ["x", "other"], make.apply
+    if make is ops.LigerSiLUMulFunction:
+        return ["x"], ops.LigerFusedGateUpSiLUMulFunction.apply
     # It takes two tensors that lie together each: how they come apart is part of the work.
     return ["x"], lambda x: make.apply(*(half.contiguous() for half in x.chunk(2, -1)))
+
+
+def act_mul_backward(ops, torch, case):
+    # Gradients go over the inputs.
+    act, there = case["attrs"].get("act", "silu"), present(case)
+    make = {"silu": ops.swiglu_backward, "gelu_tanh": ops.geglu_backward}.get(act)
+    if not make or ("other" in there) != ("dother" in there):
+        return None
+    if "other" in there:
+        return ["x", "other", "dy"], make
+    if act == "silu":
+        return ["x", "dy"], ops.swiglu.swiglu_fused_gate_up_backward
+    return ["x", "dy"], lambda x, dy: torch.cat(
+        make(*(half.contiguous() for half in x.chunk(2, -1)), dy), -1)
+
+
+def embedding(ops, torch, case):
+    return ["weight", "idx"], ops.LigerEmbeddingFunction.apply
 
 
 def cross_entropy(ops, torch, case):
@@ -86,7 +137,9 @@ def rope(ops, torch, case):
 
 OPERATORS = {
     "softmax": softmax, "rms_norm": rms_norm, "layer_norm": layer_norm, "act_mul": act_mul,
-    "cross_entropy": cross_entropy, "rope": rope,
+    "cross_entropy": cross_entropy, "rope": rope, "embedding": embedding,
+    "softmax_backward": softmax_backward, "rms_norm_backward": rms_norm_backward,
+    "layer_norm_backward": layer_norm_backward, "act_mul_backward": act_mul_backward,
 }
 
 

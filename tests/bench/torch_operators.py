@@ -25,6 +25,12 @@ What stands for each:
   rope                       the formula on q, and on k, with rows of the tables by the positions
   map                        the statement, as PyTorch writes it
   cumsum                     torch.cumsum, of flipped x from the end, less x where it is exclusive
+  cumprod and its like       torch.cumprod, torch.cummax, torch.cummin, torch.logcumsumexp
+  ... their backward         aten.cumprod_backward; of logcumsumexp the formula
+  topk, sort                 torch.topk, torch.sort of equals in order
+  kv_store                   caches[blocks, places] = k, v, divided by the scales before; with rope: it,
+                             then so
+  giou's backward            torch.func.grad of the formula
   reductions                 torch.sum and its like
   index_select, embedding    torch.index_select, F.embedding
   take_along_axis            torch.take_along_dim, scatter_add, index_add: torch's; indices as gather's
@@ -281,6 +287,28 @@ def act_mul(torch, case, tensors):
     return ["x"] + ["other"] * ("other" in tensors), run, run
 
 
+def giou_backward(torch, case, tensors):
+    clamp = case["attrs"].get("clamp", 0)
+
+    def run(pred, target, dy):
+        def total(boxes):
+            return (pair_scores(torch, boxes, target, clamp) * dy).sum()
+        return torch.func.grad(total)(pred)
+    return ["pred", "target", "dy"], run, run
+
+
+def giou_loss_backward(torch, case, tensors):
+    clamp = case["attrs"].get("clamp", 0)
+    if "offsets" in tensors:
+        raise NotImplementedError("boxes that are not padded")
+
+    def run(pred, target, count, dloss):
+        def total(boxes):
+            return pair_scores(torch, boxes, target, clamp).sum() * (dloss / count.clamp(min=1))
+        return torch.func.grad(total)(pred)
+    return ["pred", "target", "count", "dloss"], run, run
+
+
 def act_mul_backward(torch, case, tensors):
     act, aten = case["attrs"].get("act", "silu"), torch.ops.aten
     slope = {"silu": aten.silu_backward, "gelu": aten.gelu_backward,
@@ -324,6 +352,53 @@ def rope(torch, case, tensors):
         sin = -sin if attrs.get("inverse") else sin
         return turned(q, cos, sin) if k is None else (turned(q, cos, sin), turned(k, cos, sin))
     return names, run, run
+
+
+def caches(torch, case, tensors):
+    """Makes the caches that are written in place; their names."""
+    for name in ("k_cache", "v_cache"):
+        operand = case["operands"][name]
+        tensors[name] = torch.empty_strided(operand["shape"], operand["strides"],
+                                            dtype=getattr(torch, DTYPES[operand["dtype"]]),
+                                            device=tensors["k"].device)
+    return ["k_cache", "v_cache"]
+
+
+def put(torch, case, cache, values, slots, scale):
+    """Puts the heads of each token into the slot that it names."""
+    heads_first = case["attrs"].get("kv_layout") == "hnd"
+    size = cache.shape[2 if heads_first else 1]
+    if scale is not None:
+        by = scale if scale.dim() == 0 else scale[:, None]
+        values = in_type(torch, values.float() / by, case["operands"]["k_cache"]["dtype"])
+    if cache.dtype.is_floating_point and cache.element_size() == 1:  # moved as they are
+        cache, values = cache.view(torch.uint8), values.view(torch.uint8)
+    slots = slots.long()
+    if heads_first:
+        cache[slots // size, :, slots % size] = values
+    else:
+        cache[slots // size, slots % size] = values
+
+
+def kv_store(torch, case, tensors):
+    scales = [name for name in ("k_scale", "v_scale") if name in tensors]
+
+    def run(k, v, slots, k_cache, v_cache, *given):
+        by = dict(zip(scales, given))
+        put(torch, case, k_cache, k, slots, by.get("k_scale"))
+        put(torch, case, v_cache, v, slots, by.get("v_scale"))
+        return k_cache, v_cache
+    return ["k", "v", "slots"] + caches(torch, case, tensors) + scales, run, run
+
+
+def rope_kv_store(torch, case, tensors):
+    turned, turn, _ = rope(torch, case, tensors)
+    stored, store, _ = kv_store(torch, case, tensors)
+
+    def run(*operands):
+        q, k = turn(*operands[:len(turned)])
+        return q, *store(k, *operands[len(turned):])
+    return turned + stored[1:], run, run
 
 
 def cross_entropy(torch, case, tensors):
@@ -374,6 +449,52 @@ def cumsum(torch, case, tensors):
         y = x.flip(axis).cumsum(axis).flip(axis) if reverse else x.cumsum(axis)
         return y - x if attrs.get("exclusive") else y
     return [name], run, run
+
+
+def scan(torch, case, tensors):
+    axis, plain = case["attrs"].get("axis", -1), getattr(torch, case["op"])
+
+    def run(x):
+        found = plain(x, axis)
+        return found if isinstance(found, torch.Tensor) else tuple(found)
+    return ["x"], run, run
+
+
+def cumprod_backward(torch, case, tensors):
+    axis = case["attrs"].get("axis", -1)
+
+    def run(x, y, dy):
+        return torch.ops.aten.cumprod_backward(dy, x, axis, y)
+    return ["x", "y", "dy"], run, run
+
+
+def logcumsumexp_backward(torch, case, tensors):
+    axis = case["attrs"].get("axis", -1)
+
+    def run(x, y, dy):
+        def share(positive):
+            terms = (positive.log() - y).flip(axis).logcumsumexp(axis).flip(axis)
+            return (terms + x).exp()
+        return share(dy.clamp(min=0)) - share((-dy).clamp(min=0))
+    return ["x", "y", "dy"], run, run
+
+
+def topk(torch, case, tensors):
+    attrs = case["attrs"]
+
+    def run(x):
+        return tuple(torch.topk(x, attrs.get("k", 1), attrs.get("axis", -1),
+                                bool(attrs.get("largest", 1))))
+    return ["x"], run, run
+
+
+def sort(torch, case, tensors):
+    attrs = case["attrs"]
+
+    def run(x):
+        return tuple(torch.sort(x, dim=attrs.get("axis", -1), stable=True,
+                                descending=bool(attrs.get("descending", 0))))
+    return ["x"], run, run
 
 
 def reduction(torch, case, tensors):
@@ -519,6 +640,17 @@ def norm_quantize(torch, case, tensors):
     return names + ["scale"] * given, run, run
 
 
+def act_mul_quantize(torch, case, tensors):
+    names, plain, _ = act_mul(torch, case, tensors)
+    to, group = case["operands"]["y"]["dtype"], case["attrs"].get("group", 0)
+    given = "scale" in tensors
+
+    def run(*operands):
+        y = plain(*operands[:len(names)])
+        return in_type(torch, y.float() / operands[-1], to) if given else dynamic(torch, y, to, group)
+    return names + ["scale"] * given, run, run
+
+
 def cast_transpose(torch, case, tensors):
     to = case["operands"]["y"]["dtype"]
 
@@ -570,7 +702,11 @@ OPERATORS = {
     "take_along_axis": take_along_axis, "index_add": index_add, "scatter_add": scatter_add,
     "quantize": quantize, "dequantize": dequantize, "dynamic_quantize": dynamic_quantize,
     "layer_norm_quantize": norm_quantize, "rms_norm_quantize": norm_quantize,
-    "cast_transpose": cast_transpose,
+    "cast_transpose": cast_transpose, "act_mul_quantize": act_mul_quantize,
+    "kv_store": kv_store, "rope_kv_store": rope_kv_store, "topk": topk, "sort": sort,
+    **dict.fromkeys(("cumprod", "cummax", "cummin", "logcumsumexp"), scan),
+    "cumprod_backward": cumprod_backward, "logcumsumexp_backward": logcumsumexp_backward,
+    "giou_backward": giou_backward, "giou_loss_backward": giou_loss_backward,
     "act_mul": act_mul, "act_mul_backward": act_mul_backward, "cross_entropy": cross_entropy,
     "cross_entropy_backward": cross_entropy_backward,
     "gather": gather, "gather_backward": gather_backward, "giou": giou, "giou_loss": giou_loss,

@@ -53,6 +53,8 @@ def flat_values(torch, device, operand, count):
         return torch.randint(0, 2, (count,), device=device).to(dtype)
     if fill == "indices":
         return torch.randint(0, max(1, operand["most"]), (count,), device=device).to(dtype)
+    if fill == "slots":  # each once at most
+        return torch.randperm(operand["most"], device=device)[:count].to(dtype)
     if fill in ("boxes", "targets"):
         boxes = torch.rand(count // 4, 2, 2, device=device).cumsum(1)
         if fill == "targets":  # some pairs do not count
