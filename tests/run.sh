@@ -29,8 +29,9 @@ asan_left_out='^kernels$'
 asan_reason='kernels are compiled without it; the dev preset runs them'
 tsan_left_out='^(kernels|one-thread|threads-seen)$'
 tsan_reason='as above; one thread, or threads that other tests see as well; asan runs those'
-# Two thirds of the tests wait for something most of the time.
+# Two thirds of the tests wait for something most of the time, and more of those with sanitizers.
 at_once=$((3 * $(nproc 2>/dev/null || echo 2)))
+at_once_sanitized=$((4 * $(nproc 2>/dev/null || echo 2)))
 
 for option in "$@"; do
 	case $option in
@@ -112,6 +113,7 @@ know_python() {
 check() {
 	preset=$1
 	shift
+	[ $preset = dev ] || at_once=$at_once_sanitized
 	say "$preset: testing (ctest $*)"
 	{
 		ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \

@@ -33,7 +33,11 @@ path=$BUILD_DIR/python:$here
 case $1 in
 test_torch* | test_autograd* | test_patch*) torch=${torch:-torch} ;;
 esac
-[ -z "$torch" ] || environment=$root/build/venv-$torch
+[ -z "$torch" ] || {
+	environment=$root/build/venv-$torch
+	# Their tensors are small: threads of torch's own would wait for each other, busily.
+	export OMP_NUM_THREADS=1
+}
 if ! [ -e "$environment/stamp" ]; then
 	[ -z "$version" ] || {
 		echo "run.sh: CPython $version is neither on PATH nor at pyenv's place, or has no NumPy"
