@@ -173,3 +173,19 @@ const char *plan_attr_text(const struct kernel_problem *problem, const char *nam
 
 	return attr && attr->kind == KILN_ATTR_STRING ? kernel_attr_text(problem, attr) : NULL;
 }
+
+enum plan_bounds plan_bounds(const struct kernel_problem *problem)
+{
+	const char *word = plan_attr_text(problem, "bounds");
+
+	return !word || strcmp(word, "check") == 0 ? PLAN_CHECK
+		   : strcmp(word, "clamp") == 0        ? PLAN_CLAMP
+											   : PLAN_TRUST;
+}
+
+const char *plan_bounds_name(enum plan_bounds bounds)
+{
+	return bounds == PLAN_CHECK   ? "INDICES_CHECK"
+		   : bounds == PLAN_CLAMP ? "INDICES_CLAMP"
+								  : "INDICES_TRUST";
+}

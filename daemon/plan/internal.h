@@ -145,5 +145,10 @@ double plan_real(const struct kernel_problem *problem, const char *name);
 int plan_word(const struct kernel_problem *problem, const char *name);
 /* Like plan_int(): attribute axis as the number of a dimension. */
 int plan_axis(const struct kernel_problem *problem);
+/* Attribute bounds: what is done about indices that are out of range.  CHECK without it. */
+enum plan_bounds { PLAN_CHECK, PLAN_CLAMP, PLAN_TRUST };
+enum plan_bounds plan_bounds(const struct kernel_problem *problem);
+/* "INDICES_CHECK" */
+const char *plan_bounds_name(enum plan_bounds bounds);
 
 #endif

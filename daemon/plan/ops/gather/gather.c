@@ -231,7 +231,7 @@ static void print_list(const struct gather_problem *gather, const struct gather_
 					   const char *number, bool loop, struct plan_text *id)
 {
 	plan_print(id, "gather_list<GatherList<%u, %s, %s, %lld, %lld, %u, %u, %u>", gather->element,
-			   gather_index_name(gather), gather_bounds_name(gather), (long long)gather->few,
+			   gather_index_name(gather), plan_bounds_name(gather->bounds), (long long)gather->few,
 			   (long long)gather->many, way->rows, way->threads, way->vector);
 	plan_print(id, ", GatherListPlaces<%lld", (long long)gather->index_step);
 	rows_print_sizes(id, &gather->form);
@@ -244,7 +244,7 @@ static void gather_print_kernel(const struct gather_problem *gather, const struc
 								const char *number, bool loop, struct plan_text *id)
 {
 	plan_print(id, "gather_rows<GatherShape<%u, %s, %s, %lld, %lld, %s, %u, %lld, %u, %u, %u, %u>",
-			   gather->element, gather_index_name(gather), gather_bounds_name(gather),
+			   gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, way->stage ? "true" : "false",
 			   way->rows, (long long)way->part, way->threads, way->load, way->vector,
 			   way->index_load);

@@ -7,8 +7,6 @@
 
 #include "daemon/plan/ops/rows/rows.h"
 
-enum gather_bounds { GATHER_CHECK, GATHER_CLAMP, GATHER_TRUST };
-
 /* The numbers of the operands.  "few": the side whose last dimension is indexed (src, dsrc);
  * "many": the side that has one element for each index (dst, ddst). */
 struct gather_op {
@@ -18,7 +16,7 @@ struct gather_op {
 
 struct gather_problem {
 	struct gather_op op;
-	enum gather_bounds bounds; /* TRUST where indices cannot be out of range */
+	enum plan_bounds bounds; /* TRUST where indices cannot be out of range */
 	kiln_dtype dtype, index;
 	uint32_t element, index_bytes;
 	int64_t few, many; /* elements of a row: P, K */
@@ -33,8 +31,6 @@ struct gather_problem {
 /* Everything that is asked of a request; fills in all of out. */
 int gather_check(const struct kernel_problem *problem, struct gather_problem *out,
 				 char error[KERNEL_ERROR_MAX]);
-/* "INDICES_CHECK" */
-const char *gather_bounds_name(const struct gather_problem *gather);
 /* The type that indices have in kernels: "u8", "i64". */
 const char *gather_index_name(const struct gather_problem *gather);
 /* Extents of all operands, with these alignments, and what is moved. */

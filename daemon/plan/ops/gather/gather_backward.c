@@ -221,7 +221,7 @@ static void print_group(const struct gather_problem *gather, const struct scatte
 	const char *kind = way->turns ? "link<ScatterLink" : "group<ScatterGroup";
 
 	plan_print(id, "gather_backward_%s<%s, %s, %s, %lld, %lld, %u, %s, %u", kind,
-			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
+			   element_name(gather), gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, way->threads,
 			   way->skew ? "true" : "false", way->vector);
 	if (way->turns)
@@ -235,7 +235,7 @@ static void print_rows(const struct gather_problem *gather, const struct scatter
 	plan_print(id,
 			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, "
 			   "%u>",
-			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
+			   element_name(gather), gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, way->chunk, way->tile, way->rows,
 			   way->threads, way->load, way->vector);
 }

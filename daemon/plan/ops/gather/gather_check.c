@@ -119,7 +119,7 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 {
 	struct gather_op op = gather_op_of(problem);
 	const struct kernel_tensor *few = &problem->tensors[op.few];
-	enum gather_bounds bounds = (enum gather_bounds)plan_word(problem, "bounds");
+	enum plan_bounds bounds = plan_bounds(problem);
 	int status = check_dtypes(problem, &op, error);
 
 	memset(out, 0, sizeof(*out));
@@ -135,7 +135,7 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 	out->few = few->shape[few->rank - 1];
 	out->many = problem->tensors[op.many].shape[few->rank - 1];
 	make_form(problem, out);
-	if (!op.backward && bounds != GATHER_CHECK && out->few == 0 && out->many > 0)
+	if (!op.backward && bounds != PLAN_CHECK && out->few == 0 && out->many > 0)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of src has size 0; with bounds %s it needs an element "
 						   "to take",
@@ -143,16 +143,9 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 	/* An index that can have no value out of range needs no look. */
 	out->bounds =
 		(out->index == KILN_U8 && out->few >= 256) || (out->index == KILN_U16 && out->few >= 65536)
-			? GATHER_TRUST
+			? PLAN_TRUST
 			: bounds;
 	return KILN_OK;
-}
-
-const char *gather_bounds_name(const struct gather_problem *gather)
-{
-	return gather->bounds == GATHER_CHECK   ? "INDICES_CHECK"
-		   : gather->bounds == GATHER_CLAMP ? "INDICES_CLAMP"
-											: "INDICES_TRUST";
 }
 
 const char *gather_index_name(const struct gather_problem *gather)
@@ -179,7 +172,7 @@ void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *
 {
 	uint64_t indices = (uint64_t)gather->lists * (uint64_t)gather->many;
 
-	if (gather->bounds == GATHER_CHECK && indices > 0)
+	if (gather->bounds == PLAN_CHECK && indices > 0)
 		plan_arg_report(out, indices, (uint64_t)gather->few);
 	else
 		plan_arg_scalar(out, 8, 0);

@@ -93,7 +93,7 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 	memcpy(out->choice, group->name, sizeof(out->choice));
 	out->shared_bytes = group->shared;
 	plan_print(&id, "gather_group<GatherGroup<%u, %s, %s, %lld, %lld, %lld, %u, %s, %u, %u>",
-			   gather->element, gather_index_name(gather), gather_bounds_name(gather),
+			   gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, (long long)group->part,
 			   group->threads, group->skew ? "true" : "false", group->vector, group->index_load);
 	plan_print(&id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],

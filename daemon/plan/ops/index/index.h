@@ -22,7 +22,7 @@ struct index_op {
 
 struct index_problem {
 	struct index_op op;
-	enum gather_bounds bounds; /* TRUST where indices cannot be out of range */
+	enum plan_bounds bounds; /* TRUST where indices cannot be out of range */
 	kiln_dtype dtype, index;
 	uint32_t element, index_bytes;
 	int axis;

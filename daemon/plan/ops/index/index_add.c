@@ -113,7 +113,6 @@ static int plan_exact(const struct kernel_problem *problem, const struct index_a
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct index_problem *index = &add->index;
-	struct gather_problem gather = {.bounds = index->bounds};
 	struct add_blocks blocks;
 	int status = find_blocks(problem, add, add->vector, threads, limits, &blocks, error);
 
@@ -124,7 +123,7 @@ static int plan_exact(const struct kernel_problem *problem, const struct index_a
 	snprintf(out->choice, sizeof(out->choice), NAME "%u", blocks.threads);
 	out->shared_bytes = blocks.shared;
 	plan_print(&id, "index_add<%s, %s, %s, %u, %u, %s", index_add_element(index->dtype),
-			   plan_dtype_name(index->index), gather_bounds_name(&gather), add->vector,
+			   plan_dtype_name(index->index), plan_bounds_name(index->bounds), add->vector,
 			   blocks.vectors, index->op.each ? "true" : "false");
 	index_add_print_places(add, &id);
 	plan_print(&id, ">");

@@ -68,7 +68,6 @@ int index_add_atomic_plan(const struct kernel_problem *problem, const struct ind
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct index_problem *index = &add->index;
-	struct gather_problem gather = {.bounds = index->bounds};
 	uint32_t strips;
 	uint64_t blocks;
 	int64_t number;
@@ -80,7 +79,7 @@ int index_add_atomic_plan(const struct kernel_problem *problem, const struct ind
 	snprintf(out->source, sizeof(out->source), "ops/index_add_atomic.cuh");
 	snprintf(out->choice, sizeof(out->choice), INDEX_ADD_ATOMIC);
 	plan_print(&id, "index_add_atomic<%s, %s, %s, %u, %s", index_add_element(index->dtype),
-			   plan_dtype_name(index->index), gather_bounds_name(&gather), add->vector,
+			   plan_dtype_name(index->index), plan_bounds_name(index->bounds), add->vector,
 			   index->op.each ? "true" : "false");
 	index_add_print_places(add, &id);
 	plan_print(&id, ", %s>", number < MOST_U32 ? "u32" : "u64");

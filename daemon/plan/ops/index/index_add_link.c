@@ -92,7 +92,6 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct index_problem *index = &add->index;
-	struct gather_problem gather = {.bounds = index->bounds};
 	struct link_way ways[MAX_WAYS];
 	const struct link_way *way = ways;
 
@@ -104,8 +103,8 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %s, %u, %u, %u, %u, %u>",
 			   index_add_element(index->dtype), plan_dtype_name(index->index),
-			   gather_bounds_name(&gather), add->vector, way->link ? "true" : "false", way->wide,
-			   way->rows, way->room, way->threads, way->each);
+			   plan_bounds_name(index->bounds), add->vector, way->link ? "true" : "false",
+			   way->wide, way->rows, way->room, way->threads, way->each);
 	index_add_print_places(add, &id);
 	plan_print(&id, ">");
 	index_add_pass_operands(add, out);

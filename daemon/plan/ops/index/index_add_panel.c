@@ -93,7 +93,6 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 						 char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	struct gather_problem gather = {.bounds = index->bounds};
 	int axis = index->axis;
 	struct rows_form form;
 	uint32_t vector;
@@ -109,7 +108,7 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 	snprintf(out->choice, sizeof(out->choice), "%s", panel->name);
 	out->shared_bytes = (uint32_t)plan_divide_up(panel->shared, 16) * 16;
 	plan_print(&id, "index_add_panel<IndexAddPanel<%s, %s, %s, %lld, %lld, %lld, %u, %u, %u, %u>",
-			   element, plan_dtype_name(index->index), gather_bounds_name(&gather),
+			   element, plan_dtype_name(index->index), plan_bounds_name(index->bounds),
 			   (long long)index->few.shape[axis], (long long)index->many.shape[axis],
 			   (long long)form.columns, panel->wide, panel->threads, vector, NEAR);
 	print_side(&form, MANY, index->many.stride[axis], &id);

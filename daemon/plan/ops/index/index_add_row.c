@@ -87,7 +87,6 @@ int index_add_row_plan(const struct kernel_problem *problem, const struct index_
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct index_problem *index = &add->index;
-	struct gather_problem gather = {.bounds = index->bounds};
 	uint32_t vector = row_vector(problem, add), load = row_load(problem, add);
 	bool loop = plan_launch(out, limits, (uint64_t)add->form.rows, threads);
 
@@ -96,7 +95,7 @@ int index_add_row_plan(const struct kernel_problem *problem, const struct index_
 	out->shared_bytes = (uint32_t)row_shared(add);
 	plan_print(&id, "index_add_row<IndexAddRow<%s, %s, %s, %lld, %lld, %u, %u, %u>",
 			   index_add_element(index->dtype), plan_dtype_name(index->index),
-			   gather_bounds_name(&gather), (long long)add->end, (long long)add->count, vector,
+			   plan_bounds_name(index->bounds), (long long)add->end, (long long)add->count, vector,
 			   load, threads);
 	rows_print_sizes(&id, &add->form);
 	for (int i = 0; i < 3; i++)

@@ -221,7 +221,7 @@ int index_check(const struct kernel_problem *problem, struct index_problem *out,
 				char error[KERNEL_ERROR_MAX])
 {
 	const struct index_op *op = op_of(problem);
-	enum gather_bounds bounds = (enum gather_bounds)plan_word(problem, "bounds");
+	enum plan_bounds bounds = plan_bounds(problem);
 	int status = index_check_dtypes(problem, op, error);
 	int64_t few, elements;
 
@@ -245,7 +245,7 @@ int index_check(const struct kernel_problem *problem, struct index_problem *out,
 	out->index_bytes = kernel_dtype_bytes(out->index);
 	few = out->few.shape[out->axis];
 	plan_elements(&out->many, &elements);
-	if (!op->adds && bounds != GATHER_CHECK && few == 0 && elements > 0)
+	if (!op->adds && bounds != PLAN_CHECK && few == 0 && elements > 0)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of %s has size 0; with bounds %s it needs an element "
 						   "to take",
@@ -253,7 +253,7 @@ int index_check(const struct kernel_problem *problem, struct index_problem *out,
 						   plan_attr_text(problem, "bounds"));
 	/* An index that can have no value out of range needs no look. */
 	out->bounds = (out->index == KILN_U8 && few >= 256) || (out->index == KILN_U16 && few >= 65536)
-					  ? GATHER_TRUST
+					  ? PLAN_TRUST
 					  : bounds;
 	return KILN_OK;
 }
@@ -328,7 +328,7 @@ void index_as_gather(const struct index_problem *index, int64_t unit, struct gat
 
 void index_report_arg(const struct index_problem *index, struct kernel_plan *out)
 {
-	if (index->bounds == GATHER_CHECK && index->indices > 0)
+	if (index->bounds == PLAN_CHECK && index->indices > 0)
 		plan_arg_report(out, (uint64_t)index->indices, (uint64_t)index->few.shape[index->axis]);
 	else
 		plan_arg_scalar(out, 8, 0);

@@ -101,7 +101,6 @@ int index_panel_plan(const struct kernel_problem *problem, const struct index_pr
 					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	struct gather_problem gather = {.bounds = index->bounds};
 	struct rows_form form;
 	int64_t items;
 	bool loop;
@@ -114,7 +113,7 @@ int index_panel_plan(const struct kernel_problem *problem, const struct index_pr
 	snprintf(out->choice, sizeof(out->choice), "%s", panel->name);
 	out->shared_bytes = plan_divide_up(panel->shared, 16) * 16;
 	plan_print(&id, "index_panel<IndexPanel<%u, %s, %s, %lld, %lld, %lld, %u, %u, %u>",
-			   index->element, plan_dtype_name(index->index), gather_bounds_name(&gather),
+			   index->element, plan_dtype_name(index->index), plan_bounds_name(index->bounds),
 			   (long long)index->few.shape[index->axis], (long long)index->many.shape[index->axis],
 			   (long long)form.columns, panel->wide, panel->threads, panel->load);
 	plan_print(&id, ", IndexPanelPlaces<%lld, %lld, %lld",

@@ -208,13 +208,6 @@ static int select_find_ways(const struct kernel_problem *problem,
 
 /* ---- The plan ---- */
 
-static const char *bounds_name(const struct index_problem *index)
-{
-	struct gather_problem gather = {.bounds = index->bounds};
-
-	return gather_bounds_name(&gather);
-}
-
 /* Bytes read and written, each once: no more of src than is wanted. */
 static uint64_t moved_bytes(const struct kernel_problem *problem,
 							const struct select_problem *select)
@@ -270,8 +263,9 @@ static int plan_rows(const struct kernel_problem *problem, const struct select_p
 
 	snprintf(out->source, sizeof(out->source), "ops/index_select.cuh");
 	plan_print(&id, "index_rows<IndexRow<%u, %s, %s, %lld, %u, %u, %u, %s>", index->element,
-			   plan_dtype_name(index->index), bounds_name(index), (long long)select->form.columns,
-			   width, way->held, way->threads, way->skew ? "true" : "false");
+			   plan_dtype_name(index->index), plan_bounds_name(index->bounds),
+			   (long long)select->form.columns, width, way->held, way->threads,
+			   way->skew ? "true" : "false");
 	print_places(select, &id);
 	plan_print(&id, ", %s, %s>", wide ? "u64" : "u32", loop ? "true" : "false");
 	pass_operands(select, way->skew ? select->count : vectors, out);
@@ -327,8 +321,8 @@ static int plan_elements_way(const struct kernel_problem *problem,
 
 	snprintf(out->source, sizeof(out->source), "ops/index_select.cuh");
 	plan_print(&id, "index_elements<IndexElements<%u, %s, %s, %lld, %u, %u, %u", index->element,
-			   plan_dtype_name(index->index), bounds_name(index), (long long)select->form.columns,
-			   vector, load, threads);
+			   plan_dtype_name(index->index), plan_bounds_name(index->bounds),
+			   (long long)select->form.columns, vector, load, threads);
 	for (int i = 0; i < 3; i++)
 		rows_print_step(&id, &select->form, i);
 	plan_print(&id, ">");

@@ -187,7 +187,7 @@ static void pass_call(const struct kernel_problem *problem, const struct form *f
 	for (int i = 0; i < 2; i++)
 		for (int j = 0; j < 2; j++)
 			plan_arg_scalar(out, 8, (uint64_t)(form->stride[i][j] * each));
-	if (form->caches.bounds == KV_CHECK)
+	if (form->caches.bounds == PLAN_CHECK)
 		plan_arg_report(out, (uint64_t)form->tokens, (uint64_t)form->caches.slots);
 	else
 		plan_arg_scalar(out, 8, 0);
@@ -224,8 +224,8 @@ static int kv_store_exact(const struct kernel_problem *problem, const struct for
 	plan_print(&id, ", %lld, %lld, %lld, %lld, %u, %s, %u, %u, %s, %s>",
 			   (long long)form->caches.heads, (long long)(form->vectors[0] / times),
 			   (long long)(form->vectors[1] / times), (long long)form->caches.block_size,
-			   form->caches.slot_bytes, kv_bounds_name(&form->caches), way->threads, way->held,
-			   form->wide ? "u64" : "u32", loop ? "true" : "false");
+			   form->caches.slot_bytes, plan_bounds_name(form->caches.bounds), way->threads,
+			   way->held, form->wide ? "u64" : "u32", loop ? "true" : "false");
 	pass_call(problem, form, (uint64_t)form->tokens, out);
 	name_way(form, way, out->choice);
 	kv_store_finish(problem, form, way->vector, out);
@@ -250,7 +250,7 @@ static void kv_store_generic(const struct kernel_problem *problem, const struct 
 	plan_arg_divisor(out, 8, (uint64_t)(size ? size : 1));
 	plan_arg_scalar(out, 8, (uint64_t)(heads * form->vectors[0]));
 	plan_arg_scalar(out, 4, form->caches.slot_bytes);
-	plan_arg_scalar(out, 4, form->caches.bounds == KV_CHECK ? 0 : 2);
+	plan_arg_scalar(out, 4, form->caches.bounds);
 	kv_store_finish(problem, form, form->vector, out);
 	snprintf(out->note, sizeof(out->note),
 			 "a vector of %u bytes a thread; sizes and strides are arguments",

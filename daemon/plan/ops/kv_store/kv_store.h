@@ -7,8 +7,6 @@
 
 #include "daemon/plan/ops/rows/rows.h"
 
-enum kv_bounds { KV_CHECK, KV_TRUST };
-
 /* The attributes that rows have for caches and slots. */
 #define KV_LAYOUT                                                                            \
 	{                                                                                        \
@@ -44,7 +42,7 @@ struct kv_caches {
 	int64_t heads, block_size, slots;
 	int64_t scale_step[2]; /* from head to head */
 	uint32_t slot_bytes;
-	enum kv_bounds bounds;
+	enum plan_bounds bounds;
 	struct kv_strides strides[2];
 };
 
@@ -52,8 +50,6 @@ struct kv_caches {
  * head: the dimension of these that numbers heads. */
 int kv_check_caches(const struct kernel_problem *problem, const struct kv_operands *operands,
 					int head, struct kv_caches *out, char error[KERNEL_ERROR_MAX]);
-/* "INDICES_CHECK" */
-const char *kv_bounds_name(const struct kv_caches *caches);
 /* Can vectors of so many bytes be stored in both caches? */
 bool kv_stores_vectors(const struct kernel_problem *problem, const struct kv_operands *operands,
 					   const struct kv_caches *caches, uint32_t bytes);

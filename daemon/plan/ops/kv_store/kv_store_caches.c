@@ -5,11 +5,6 @@
 #include "kv_store.h"
 #include "daemon/plan/ops/quantize/quantize.h"
 
-const char *kv_bounds_name(const struct kv_caches *caches)
-{
-	return caches->bounds == KV_CHECK ? "INDICES_CHECK" : "INDICES_TRUST";
-}
-
 /* ---- What a request must satisfy ---- */
 
 /* There is a slot for each token: slots have the dimensions of k but heads and the last. */
@@ -145,7 +140,7 @@ int kv_check_caches(const struct kernel_problem *problem, const struct kv_operan
 	out->block_size = cache->shape[place];
 	out->slots = cache->shape[0] * out->block_size;
 	out->slot_bytes = kernel_dtype_bytes(problem->tensors[operands->slots].dtype);
-	out->bounds = (enum kv_bounds)plan_word(problem, "bounds");
+	out->bounds = plan_bounds(problem);
 	return KILN_OK;
 }
 

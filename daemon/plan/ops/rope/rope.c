@@ -96,7 +96,7 @@ static void pass_strides(const struct rope_problem *rope, int operand, struct ke
 static void pass_report(const struct kernel_problem *problem, const struct rope_problem *rope,
 						struct kernel_plan *out)
 {
-	if (rope->position_bytes && rope->bounds == ROPE_CHECK)
+	if (rope->position_bytes && rope->bounds == PLAN_CHECK)
 		plan_arg_report(out,
 						plan_distinct_bytes(&problem->tensors[ROPE_POSITIONS]) /
 							rope->position_bytes * (uint64_t)rope->batch,
@@ -153,13 +153,6 @@ static void touch(const struct kernel_problem *problem, const struct rope_proble
 
 /* ---- The plan ---- */
 
-const char *rope_bounds_name(const struct rope_problem *rope)
-{
-	return rope->bounds == ROPE_CHECK   ? "INDICES_CHECK"
-		   : rope->bounds == ROPE_CLAMP ? "INDICES_CLAMP"
-										: "INDICES_TRUST";
-}
-
 static void print_shape(const struct rope_problem *rope, const struct rope_items *items,
 						bool generic, struct plan_text *id)
 {
@@ -186,7 +179,7 @@ static int plan_way(const struct kernel_problem *problem, const struct rope_prob
 			   (long long)items->rotated, (long long)items->all, way->held, way->span,
 			   way->threads);
 	plan_print(&id, ", %u, %s, %s, %s>", rope->position_bytes,
-			   rope->position_bytes ? rope_bounds_name(rope) : "INDICES_TRUST",
+			   rope->position_bytes ? plan_bounds_name(rope->bounds) : "INDICES_TRUST",
 			   items->wide ? "u64" : "u32", loop ? "true" : "false");
 	pass_call(problem, rope, items, work, out);
 	touch(problem, rope, items, out);

@@ -18,8 +18,6 @@ enum rope_operand {
 	ROPE_OPERANDS
 };
 
-enum rope_bounds { ROPE_CHECK, ROPE_CLAMP, ROPE_TRUST };
-
 /* Strides of an operand: from batch to batch, token to token (of tables, from row to row), head to
  * head; 0 where it has no such dimension. */
 struct rope_strides {
@@ -34,7 +32,7 @@ struct rope_problem {
 	int64_t dim, half;       /* of a head; of its elements that are rotated, half of them */
 	int64_t rows;            /* of a table */
 	uint32_t position_bytes; /* 0: none are given */
-	enum rope_bounds bounds;
+	enum plan_bounds bounds;
 	struct rope_strides strides[ROPE_OPERANDS];
 };
 
@@ -57,8 +55,6 @@ bool rope_narrow_items(const struct kernel_problem *problem, const struct rope_p
 /* Threads, of which each has an item in `held` heads. */
 int64_t rope_work(const struct rope_problem *rope, const struct rope_items *items, int64_t held);
 
-/* "INDICES_CHECK" */
-const char *rope_bounds_name(const struct rope_problem *rope);
 /* The arguments of ROPE_PARAMS behind the report. */
 void rope_pass(const struct kernel_problem *problem, const struct rope_problem *rope,
 			   const struct rope_items *items, int64_t work, struct kernel_plan *out);

@@ -118,7 +118,7 @@ static int check_rows(const struct kernel_problem *problem, const struct rope_pr
 		return plan_refuse(
 			error, KILN_EINVAL, "%s: there are %lld positions for %lld tokens; they must agree",
 			problem->op, (long long)positions->shape[positions->rank - 1], (long long)rope->tokens);
-	if (rope->bounds != ROPE_CHECK && rope->rows == 0 && rope->tokens > 0)
+	if (rope->bounds != PLAN_CHECK && rope->rows == 0 && rope->tokens > 0)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: cos has no rows; with bounds %s it needs one to take", problem->op,
 						   plan_attr_text(problem, "bounds"));
@@ -205,7 +205,7 @@ int rope_check(const struct kernel_problem *problem, struct rope_problem *out,
 	out->table = cos->dtype;
 	out->sign = plan_attr(problem, "inverse") && plan_int(problem, "inverse") ? -1 : 1;
 	out->interleaved = plan_int(problem, "interleaved") != 0;
-	out->bounds = (enum rope_bounds)plan_word(problem, "bounds");
+	out->bounds = plan_bounds(problem);
 	out->batch = batched ? q->shape[0] : 1;
 	out->tokens = q->shape[batched + token];
 	out->q_heads = q->shape[batched + head];

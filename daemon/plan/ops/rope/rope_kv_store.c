@@ -132,7 +132,7 @@ static void rope_kv_pass(const struct kernel_problem *problem, const struct form
 {
 	for (int i = 0; i < ROPE_OPERANDS; i++)
 		plan_arg_pointer(out, places[i]);
-	if (form->rope.bounds == ROPE_CHECK)
+	if (form->rope.bounds == PLAN_CHECK)
 		plan_arg_report(out, (uint64_t)(form->rope.tokens * form->rope.batch) * 2, UINT64_MAX);
 	else
 		plan_arg_scalar(out, 8, 0);
@@ -217,7 +217,8 @@ static int rope_kv_exact(const struct kernel_problem *problem, const struct form
 			   (long long)form->items.rotated, (long long)form->items.all,
 			   (long long)form->caches.block_size, way->threads, way->blocks);
 	plan_print(&id, ", %u, %u, %s, %s, %s>", rope->position_bytes, form->caches.slot_bytes,
-			   rope_bounds_name(rope), form->items.wide ? "u64" : "u32", loop ? "true" : "false");
+			   plan_bounds_name(rope->bounds), form->items.wide ? "u64" : "u32",
+			   loop ? "true" : "false");
 	rope_kv_pass(problem, form, kernel_dtype_bytes(form->caches.to), out);
 	rope_kv_finish(problem, form, out);
 	return plan_check_name(&id, out, error);
