@@ -13,8 +13,8 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* Elements of ES bytes: FROM of a row of src, TO of dst, of which a block makes PART.  SKEW: rows of
- * src are not whole vectors.  IW: bytes of indices that are loaded at once, 0 if they do not lie
+/* Elements of ES bytes: FROM of a row of src, TO of dst, of which a block makes PART.  SKEW: rows
+ * of src are not whole vectors.  IW: bytes of indices that are loaded at once, 0 if they do not lie
  * side by side. */
 template <int ES, typename I, int BOUNDS, int FROM, int TO, int PART, int THREADS, bool SKEW, int V,
 		  int IW>

@@ -42,6 +42,9 @@ static int atomic_blocks(const struct kernel_problem *problem, const struct inde
 	int64_t width = add->form.columns / vector, most, adds, strip = (int64_t)THREADS * STRIP;
 	int64_t larger = add->count > add->end ? add->count : add->end;
 
+	*strips = 0;
+	*blocks = 0;
+	*number = 0;
 	if (__builtin_mul_overflow(add->form.rows, width, &most) ||
 		__builtin_mul_overflow(most, larger, number) || *number / strip > UINT32_MAX - 1)
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many sums", problem->op);
