@@ -153,10 +153,12 @@ class Gradient:
         for place, output in enumerate(back.outputs):
             name = output.name[1:] if output.name[1:] in operator.inputs else "d" + output.name
             self.writes.append((place, operator.inputs[name]))
+        # A size comes behind the values of the call; what the gradient alone has keeps its default.
         for place, name in enumerate(back.names):
-            if back.kinds[place] not in ("INPUT", "WANT"):
-                self.attributes.append(
-                    (place, operator.names.index(name) if name in operator.names else None))
+            if name in operator.names and back.kinds[place] not in ("INPUT", "WANT"):
+                self.attributes.append((place, operator.names.index(name)))
+            elif name == "last":
+                self.attributes.append((place, None))
 
     def _read(self, name, place, places):
         grad = places.get(name[1:] if name[:1] == "d" and name[1:] in places else "d" + name)
