@@ -208,10 +208,10 @@ done <<'END'
   index_select             --axis --bounds --idx-dtype --last
   embedding                --bounds --idx-dtype --last --padding_idx
   take_along_axis          --axis --bounds --idx-dtype --last
-  index_add                --axis --bounds --idx-dtype --last --alpha
-  scatter_add              --axis --bounds --idx-dtype --last
-  index_select_backward    --axis --bounds --idx-dtype --last
-  embedding_backward       --bounds --idx-dtype --last --padding_idx
+  index_add                --axis --bounds --idx-dtype --last --alpha --deterministic
+  scatter_add              --axis --bounds --idx-dtype --last --deterministic
+  index_select_backward    --axis --bounds --idx-dtype --last --deterministic
+  embedding_backward       --bounds --idx-dtype --last --padding_idx --deterministic
   giou                     --target-dtype --clamp
   giou_backward            --target-dtype --clamp
   giou_loss                --with offsets,count --target-dtype --clamp
