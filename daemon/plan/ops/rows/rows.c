@@ -3,6 +3,7 @@
  */
 #include "rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Can the dimension `inner` be joined to `outer`, in all operands? */
@@ -130,4 +131,13 @@ void rows_pass_strides(struct kernel_plan *plan, const struct rows_form *form, i
 		plan_arg_scalar(plan, 8, k > 0 ? (uint64_t)form->stride[operand][k] : 0);
 	}
 	plan_arg_scalar(plan, 8, form->rank ? (uint64_t)form->stride[operand][0] : 0);
+}
+
+void rows_describe(const struct rows_form *form, const struct rows_need *need,
+				   const struct rows_shape *shape, const char *more, struct kernel_plan *out)
+{
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
+			 (long long)form->columns, shape->size * shape->cluster, shape->held,
+			 shape->vector * need->element, more);
 }

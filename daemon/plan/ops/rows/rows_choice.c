@@ -10,7 +10,6 @@
  */
 #include "rows.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -455,13 +454,4 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 
 	out->shared_bytes = rows_shape_shared_bytes(form, need, shape);
 	return plan_launch(out, limits, blocks, shape->size * shape->rows);
-}
-
-void rows_describe(const struct rows_form *form, const struct rows_need *need,
-				   const struct rows_shape *shape, const char *more, struct kernel_plan *out)
-{
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
-			 (long long)form->columns, shape->size * shape->cluster, shape->held,
-			 shape->vector * need->element, more);
 }

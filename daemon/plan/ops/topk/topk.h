@@ -6,6 +6,8 @@
 
 #include "daemon/plan/ops/rows/rows.h"
 
+#define TOPK_COLUMNS_MOST (1 << 30)
+
 enum { TOPK_X, TOPK_VALUES, TOPK_INDICES };
 
 /* The problem as rows of columns. */

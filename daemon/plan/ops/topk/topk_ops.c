@@ -10,7 +10,6 @@
 
 #define K_MOST 2048
 #define SORT_MOST 8192
-#define COLUMNS_MOST (1 << 30)
 
 enum { X = TOPK_X, VALUES = TOPK_VALUES, INDICES = TOPK_INDICES };
 
@@ -40,10 +39,10 @@ static int find_result(const struct kernel_problem *problem, kiln_dtype dtype,
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of x has size %lld; rows of up to %d are sorted",
 						   problem->op, axis, (long long)columns, SORT_MOST);
-	if (columns > COLUMNS_MOST)
+	if (columns > TOPK_COLUMNS_MOST)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of x has size %lld; it may have up to %d", problem->op,
-						   axis, (long long)columns, COLUMNS_MOST);
+						   axis, (long long)columns, TOPK_COLUMNS_MOST);
 	*out = (struct kernel_tensor){.dtype = dtype, .rank = x->rank, .alignment = 16};
 	memcpy(out->shape, x->shape, sizeof(out->shape));
 	out->shape[axis] = k;

@@ -42,15 +42,6 @@ void topk_find_form(const struct kernel_problem *problem, struct topk_form *form
 					: 1;
 }
 
-static uint32_t power_from(int64_t least)
-{
-	uint32_t power = 1;
-
-	while (power < least)
-		power *= 2;
-	return power;
-}
-
 /* ---- Short rows, in registers ---- */
 
 #define SHORT_THREADS 128u
@@ -69,14 +60,14 @@ static bool fill_list(const struct topk_form *form, uint32_t lanes, struct topk_
 	out->rows = SHORT_THREADS / lanes;
 	out->lanes = lanes;
 	out->each = each;
-	out->sorted = power_from(form->k);
+	out->sorted = plan_power_of_two(form->k, TOPK_COLUMNS_MOST);
 	return each <= EACH_MOST && (lanes == 1 || (vectors > lanes / 2 && each >= 4));
 }
 
 static bool fill_network(const struct topk_form *form, uint32_t each, struct topk_way *out)
 {
 	uint32_t vector = form->read / form->element;
-	uint32_t all = power_from(form->rows.columns);
+	uint32_t all = plan_power_of_two(form->rows.columns, TOPK_COLUMNS_MOST);
 
 	*out = (struct topk_way){.kind = TOPK_NETWORK, .threads = SHORT_THREADS, .vector = vector};
 	out->lanes = all > each ? all / each : 1;
@@ -123,11 +114,12 @@ uint32_t topk_rows_bytes(const struct topk_way *way)
 static void fill_rows(const struct topk_form *form, bool generic, uint32_t threads, uint32_t rows,
 					  const struct kernel_limits *limits, struct topk_way *out)
 {
-	uint32_t columns = (uint32_t)form->rows.columns, all = power_from(columns);
+	uint32_t columns = (uint32_t)form->rows.columns,
+			 all = plan_power_of_two(columns, TOPK_COLUMNS_MOST);
 
 	*out = (struct topk_way){.kind = TOPK_ROWS, .threads = threads, .rows = rows, .held = 4};
 	out->vector = form->rows.step[0] == 1 ? 16 / form->element : 1;
-	out->sorted = power_from(form->k);
+	out->sorted = plan_power_of_two(form->k, TOPK_COLUMNS_MOST);
 	/* Where all are sorted in the end, or a warp sorts them at once, nothing is selected. */
 	out->whole = all == out->sorted || all <= 32;
 	if (out->whole)
