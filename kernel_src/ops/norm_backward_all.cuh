@@ -307,10 +307,10 @@ struct NormBackwardAll {
 	}
 
 	/* dx of a row, and its part of the sums of columns.  AGAIN: its words are opened twice, for
-	 * there are no registers for what comes of them; again(words) comes between. */
-	template <bool AGAIN, class Columns, typename Again>
+	 * there are no registers for what comes of them. */
+	template <bool AGAIN, class Columns>
 	static DEVICE void take(const Operands &at, const Row &row, Words &words, Offset number,
-							int turn, Columns &columns_sums, Again again)
+							int turn, Columns &columns_sums)
 	{
 		Compute xhat[NV][V], g[NV][V];
 		Sums all = measure(at, row, words, columns_sums, xhat, g);
@@ -320,7 +320,7 @@ struct NormBackwardAll {
 			return;
 		T *const dx = at.dx + number * static_cast<Offset>(columns);
 		if constexpr (AGAIN)
-			again(words);
+			words.hide();
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
 			if (!row.has(n))
@@ -410,8 +410,7 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
 		All::start(at, row, first + mine, slots + place);
 		place = place == (AHEAD - 1) * All::slots ? 0 : place + All::slots;
 		if (turn >= 0)
-			All::template take<AGAIN>(at, row, words, number, turn & 1, all,
-									  [](typename All::Words &held) { held.hide(); });
+			All::template take<AGAIN>(at, row, words, number, turn & 1, all);
 		first += step;
 		turn++;
 	} while (turn < 0 || first - AHEAD * step < static_cast<Offset>(at.rows));
@@ -442,14 +441,10 @@ DEVICE void norm_backward_staged(const Operands &at, const Row &row, Offset firs
 		async_wait_but<STAGES - 2>();
 		__syncthreads(); /* all of it is there, and nobody needs the free one */
 		All::start_stage(at, first + (STAGES - 1) * step, stages + free * All::stage_bytes);
-		const u8 *const x = All::staged(at.x, first, static_cast<int>(mine), stage);
-		const u8 *const dy =
-			All::staged(at.dy, first, static_cast<int>(mine), stage + All::covered);
-		const auto bring = [&](typename All::Words &held) {
-			held.take_staged(row, x, dy, first + mine < static_cast<Offset>(at.rows));
-		};
-		bring(words);
-		All::template take<AGAIN>(at, row, words, first + mine, turn, all, bring);
+		words.take_staged(row, All::staged(at.x, first, static_cast<int>(mine), stage),
+						  All::staged(at.dy, first, static_cast<int>(mine), stage + All::covered),
+						  first + mine < static_cast<Offset>(at.rows));
+		All::template take<AGAIN>(at, row, words, first + mine, turn, all);
 		turn = !turn;
 		free = place;
 		place = place == STAGES - 1 ? 0 : place + 1;
@@ -500,8 +495,7 @@ DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first
 		words = next;
 		next.fetch(at, row, first + mine);
 		if (turn >= 0)
-			All::template take<AGAIN>(at, row, words, first - step + mine, turn & 1, all,
-									  [](typename All::Words &held) { held.hide(); });
+			All::template take<AGAIN>(at, row, words, first - step + mine, turn & 1, all);
 		first += step;
 		turn++;
 	} while (first - step < static_cast<Offset>(at.rows));

@@ -27,11 +27,9 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 		norm->at.gamma >= 0 && wide == 1 &&
 		kernel_dtype_bytes(norm->problem->tensors[norm->at.gamma].dtype) > norm->need.element;
 
-	/* Words of one row or two, and what is computed of one vector at a time. */
-	if (way->apart && way->shape.staged)
-		return 3 * held + 24;
+	/* Words of two rows, and what is computed of one vector at a time. */
 	if (way->apart)
-		return words * (way->ahead ? 1 : 2) + 3 * vector + 14 * held + 4;
+		return words * (way->ahead ? 1 : 2) + 3 * vector + 24;
 	others += (way->shape.rows > 1 ? 10 : 0) + (full ? 0 : 8 * held) + (wide > 1 ? 8 * held : 0) +
 			  (converts ? 8 : 0);
 	/* Narrow vectors leave the compiler little to keep. */
@@ -219,7 +217,7 @@ static void offer_apart(struct search *search, bool narrow)
 	way.shape.staged = narrow && rows_without_gaps(&search->norm->form, &search->norm->need);
 	for (way.shape.held = 1; way.shape.held <= (narrow ? 16 : 4); way.shape.held++)
 		for (way.ahead = way.shape.staged ? 2 : 0; way.ahead <= 3; way.ahead++)
-			for (way.blocks = 1; way.blocks <= 2; way.blocks++)
+			for (way.blocks = 1; way.ahead != 1 && way.blocks <= 2; way.blocks++)
 				offer_way(search, 1024, way);
 }
 
