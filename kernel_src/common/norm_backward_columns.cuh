@@ -11,15 +11,12 @@ template <class WITH, typename Compute, int NV, int V>
 struct NormBackwardColumns {
 	Compute sum[WITH::sums][NV][V];
 
-	DEVICE void add(int n, const Compute (&xhat)[V], const Compute (&dy)[V])
+	DEVICE void add(int n, int j, Compute xhat, Compute dy)
 	{
-#pragma unroll
-		for (int j = 0; j < V; j++) {
-			if constexpr (WITH::dgamma)
-				sum[0][n][j] = fma(dy[j], xhat[j], sum[0][n][j]);
-			if constexpr (WITH::dbeta)
-				sum[WITH::sums - 1][n][j] += dy[j];
-		}
+		if constexpr (WITH::dgamma)
+			sum[0][n][j] = fma(dy, xhat, sum[0][n][j]);
+		if constexpr (WITH::dbeta)
+			sum[WITH::sums - 1][n][j] += dy;
 	}
 };
 
@@ -114,8 +111,7 @@ struct NormBackwardStrip {
 				element_unpack<T>(dy[u], dys);
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					xs[j] = found[u].normal(xs[j]);
-				all.add(0, xs, dys);
+					all.add(0, j, found[u].normal(xs[j]), dys[j]);
 			}
 		}
 	}

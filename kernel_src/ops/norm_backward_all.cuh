@@ -44,91 +44,6 @@ DEVICE Sums norm_backward_reduce(Sums mine, int turn)
 	return mine;
 }
 
-/*
- * Sums of columns that a thread has in shared memory, of float: vectors of all threads side by
- * side.  One row a block.
- */
-template <class WITH, int THREADS, int NV, int V>
-struct NormBackwardShared {
-	static constexpr int part = V < 4 ? V : 4, parts = V / part;
-	float *const mine; /* of this thread */
-
-	DEVICE explicit NormBackwardShared(void *shared)
-		: mine(static_cast<float *>(shared) + threadIdx.x * part)
-	{
-		const float zero[V] = {};
-#pragma unroll
-		for (int which = 0; which < WITH::sums; which++) {
-#pragma unroll
-			for (int n = 0; n < NV; n++)
-				put(which, n, zero);
-		}
-	}
-	DEVICE void add(int n, const float (&xhat)[V], const float (&dy)[V])
-	{
-		float sum[V];
-		if constexpr (WITH::dgamma) {
-			get(0, n, sum);
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				sum[j] = fma(dy[j], xhat[j], sum[j]);
-			put(0, n, sum);
-		}
-		if constexpr (WITH::dbeta) {
-			get(WITH::sums - 1, n, sum);
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				sum[j] += dy[j];
-			put(WITH::sums - 1, n, sum);
-		}
-	}
-	/* Calls body(which, column, sum) for each of this thread. */
-	template <typename Body>
-	DEVICE void each(Body body) const
-	{
-#pragma unroll 1
-		for (int which = 0; which < WITH::sums; which++) {
-#pragma unroll 1
-			for (int n = 0; n < NV; n++) {
-				float sum[V];
-				get(which, n, sum);
-#pragma unroll
-				for (int j = 0; j < V; j++)
-					body(static_cast<u32>(which),
-						 (static_cast<u32>(n) * THREADS + threadIdx.x) * V + j, sum[j]);
-			}
-		}
-	}
-
-  private:
-	DEVICE float *place(int which, int n, int p) const
-	{
-		return mine + ((which * NV + n) * parts + p) * (THREADS * part);
-	}
-	DEVICE void get(int which, int n, float (&sum)[V]) const
-	{
-#pragma unroll
-		for (int p = 0; p < parts; p++) {
-			u32 words[part];
-			vec_load<part * 4>(place(which, n, p), words);
-#pragma unroll
-			for (int j = 0; j < part; j++)
-				sum[p * part + j] = __uint_as_float(words[j]);
-		}
-	}
-	DEVICE void put(int which, int n, const float (&sum)[V])
-	{
-#pragma unroll
-		for (int p = 0; p < parts; p++) {
-			u32 words[part];
-#pragma unroll
-			for (int j = 0; j < part; j++)
-				words[j] = __float_as_uint(sum[p * part + j]);
-			vec_store<part * 4>(place(which, n, p), words);
-		}
-	}
-};
-
 template <class SHAPE, class WITH, class PLACE>
 struct NormBackwardAll {
 	typedef typename SHAPE::Element T;
@@ -142,6 +57,7 @@ struct NormBackwardAll {
 	static constexpr int V = Row::length, NV = Row::held, bytes = Row::bytes;
 	static constexpr int size = SHAPE::threads / SHAPE::rows;
 	typedef ColumnsBlock<Compute, size, SHAPE::rows, V, NV> Block;
+	typedef NormBackwardColumns<WITH, Compute, NV, V> Columns;
 
 	/* One row as it comes; zeros where there is none, which add nothing to the sums. */
 	struct Words {
@@ -286,7 +202,6 @@ struct NormBackwardAll {
 	}
 
 	/* What this thread has of the sums over a row, and its part of the sums of columns. */
-	template <class Columns>
 	static DEVICE Sums measure(const Operands &at, const Row &row, const Words &words,
 							   Columns &columns_sums, Compute (&xhat)[NV][V], Compute (&g)[NV][V])
 	{
@@ -299,17 +214,16 @@ struct NormBackwardAll {
 			Compute dy[V];
 			open(at, row, words, n, xhat[n], dy, g[n]);
 #pragma unroll
-			for (int j = 0; j < V; j++)
+			for (int j = 0; j < V; j++) {
+				columns_sums.add(n, j, xhat[n][j], dy[j]);
 				all.add(g[n][j], xhat[n][j]);
-			columns_sums.add(n, xhat[n], dy);
+			}
 		}
 		return all;
 	}
 
-	/* dx of a row, and its part of the sums of columns.  AGAIN: its words are opened twice, for
-	 * there are no registers for what comes of them. */
-	template <bool AGAIN, class Columns>
-	static DEVICE void take(const Operands &at, const Row &row, Words &words, Offset number,
+	/* dx of a row, and its part of the sums of columns. */
+	static DEVICE void take(const Operands &at, const Row &row, const Words &words, Offset number,
 							int turn, Columns &columns_sums)
 	{
 		Compute xhat[NV][V], g[NV][V];
@@ -319,15 +233,11 @@ struct NormBackwardAll {
 		if (number >= static_cast<Offset>(at.rows))
 			return;
 		T *const dx = at.dx + number * static_cast<Offset>(columns);
-		if constexpr (AGAIN)
-			words.hide();
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
 			if (!row.has(n))
 				continue;
-			Compute dy[V], out[V];
-			if constexpr (AGAIN)
-				open(at, row, words, n, xhat[n], dy, g[n]);
+			Compute out[V];
 #pragma unroll
 			for (int j = 0; j < V; j++)
 				out[j] = all.dx(g[n][j], xhat[n][j], words.found.rstd);
@@ -339,7 +249,6 @@ struct NormBackwardAll {
 	 * Measures the row `next` while dx of the one before, `words`, which is row `number`, is made:
 	 * neither waits for the other.  Its threads meet once a turn.  there: it is a row to write.
 	 */
-	template <class Columns>
 	static DEVICE void take_two(const Operands &at, const Row &row, Words &words, const Words &next,
 								Offset number, bool there, int turn, Columns &columns_sums)
 	{
@@ -389,7 +298,7 @@ norm_backward_found(const NormBackwardOperands<WITH, T> &at, Offset number)
  * The rows of a block, with AHEAD further ones of each thread under way in shared memory.  Each
  * turn starts a row; the first AHEAD turns have none to take yet.
  */
-template <class All, int AHEAD, bool AGAIN, class Operands, class Row, class Sums, typename Offset>
+template <class All, int AHEAD, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first, Offset step,
 							   Offset mine, Sums &all, void *shared)
 {
@@ -410,7 +319,7 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
 		All::start(at, row, first + mine, slots + place);
 		place = place == (AHEAD - 1) * All::slots ? 0 : place + All::slots;
 		if (turn >= 0)
-			All::template take<AGAIN>(at, row, words, number, turn & 1, all);
+			All::take(at, row, words, number, turn & 1, all);
 		first += step;
 		turn++;
 	} while (turn < 0 || first - AHEAD * step < static_cast<Offset>(at.rows));
@@ -421,7 +330,7 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
  * Does so for rows that begin anywhere: the block has STAGES stages in shared memory, of which one
  * is taken while the others are under way.
  */
-template <class All, int STAGES, bool AGAIN, class Operands, class Row, class Sums, typename Offset>
+template <class All, int STAGES, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_staged(const Operands &at, const Row &row, Offset first, Offset step,
 								 Offset mine, Sums &all, void *shared)
 {
@@ -444,7 +353,7 @@ DEVICE void norm_backward_staged(const Operands &at, const Row &row, Offset firs
 		words.take_staged(row, All::staged(at.x, first, static_cast<int>(mine), stage),
 						  All::staged(at.dy, first, static_cast<int>(mine), stage + All::covered),
 						  first + mine < static_cast<Offset>(at.rows));
-		All::template take<AGAIN>(at, row, words, first + mine, turn, all);
+		All::take(at, row, words, first + mine, turn, all);
 		turn = !turn;
 		free = place;
 		place = place == STAGES - 1 ? 0 : place + 1;
@@ -484,7 +393,7 @@ DEVICE void norm_backward_pairs(const Operands &at, const Row &row, Offset first
 }
 
 /* Does so with the next row under way to registers. */
-template <class All, bool AGAIN, class Operands, class Row, class Sums, typename Offset>
+template <class All, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first, Offset step,
 								Offset mine, Sums &all)
 {
@@ -495,34 +404,17 @@ DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first
 		words = next;
 		next.fetch(at, row, first + mine);
 		if (turn >= 0)
-			All::template take<AGAIN>(at, row, words, first - step + mine, turn & 1, all);
+			All::take(at, row, words, first - step + mine, turn & 1, all);
 		first += step;
 		turn++;
 	} while (first - step < static_cast<Offset>(at.rows));
 }
 
-/* The rows of a block; AGAIN as in take(). */
-template <class All, int AHEAD, bool PAIRS, bool STAGED, bool AGAIN, class Operands, class Row,
-		  class Sums, typename Offset>
-DEVICE void norm_backward_each(const Operands &at, const Row &row, Offset first, Offset step,
-							   Offset mine, Sums &all, void *shared)
-{
-	if constexpr (STAGED)
-		norm_backward_staged<All, AHEAD, AGAIN>(at, row, first, step, mine, all, shared);
-	else if constexpr (PAIRS)
-		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
-	else if constexpr (AHEAD > 0)
-		norm_backward_ring<All, AHEAD, AGAIN>(at, row, first, step, mine, all, shared);
-	else
-		norm_backward_turns<All, AGAIN>(at, row, first, step, mine, all);
-}
-
 /* BLOCKS: that a multiprocessor is to have room for.  AHEAD: rows of each thread that are under way
  * in shared memory; 0: one, to registers.  PAIRS: two rows are worked on at a time.  STAGED: rows
- * have no gaps, and AHEAD sets of them are in shared memory.  SUMS: bytes of shared memory for the
- * sums of columns, behind which the rows are; 0: they are in registers. */
+ * have no gaps, and AHEAD sets of them are in shared memory. */
 template <class SHAPE, class WITH, class PLACE, int BLOCKS, int AHEAD, bool PAIRS = false,
-		  bool STAGED = false, int SUMS = 0, typename T = typename SHAPE::Element,
+		  bool STAGED = false, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const T *__restrict__ x, const T *__restrict__ dy,
@@ -542,26 +434,25 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows);
 	const Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
 	const Offset mine = SHAPE::group::row();
+	NormBackwardColumns<WITH, Compute, All::NV, All::V> all = {};
 	u32 *const counters = reinterpret_cast<u32 *>(scratch);
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
-	const auto leave = [&](u32 which, u32 i, Compute sum) {
-		if (i < columns)
-			partial[(blockIdx.x * sums + which) * columns + i] = sum;
-	};
 
 	columns_begin(counters);
-	if constexpr (SUMS > 0) {
-		NormBackwardShared<WITH, SHAPE::threads, All::NV, All::V> all(shared);
-		norm_backward_each<All, AHEAD, PAIRS, STAGED, true>(at, row, first, step, mine, all,
-															reinterpret_cast<u8 *>(shared) + SUMS);
-		all.each(leave);
-		__syncthreads();
-	} else {
-		NormBackwardColumns<WITH, Compute, All::NV, All::V> all = {};
-		norm_backward_each<All, AHEAD, PAIRS, STAGED, false>(at, row, first, step, mine, all,
-															 shared);
-		All::Block::merge(all.sum, static_cast<Compute *>(static_cast<void *>(shared)), leave);
-	}
+	if constexpr (STAGED)
+		norm_backward_staged<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else if constexpr (PAIRS)
+		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else if constexpr (AHEAD > 0)
+		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else
+		norm_backward_turns<All>(at, row, first, step, mine, all);
+	All::Block::merge(
+		all.sum, static_cast<Compute *>(static_cast<void *>(shared)),
+		[&](u32 which, u32 i, Compute sum) {
+			if (i < columns)
+				partial[(blockIdx.x * sums + which) * columns + i] = sum;
+		});
 	columns_meet(counters, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
 		const u32 begin = strip * width;
 		columns_finish<SHAPE::threads, width, sums>(

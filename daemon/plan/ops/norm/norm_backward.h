@@ -55,7 +55,6 @@ struct norm_backward_way {
 	uint32_t blocks;                    /* ALL: that a multiprocessor is meant to have */
 	uint32_t ahead; /* ALL: rows under way in shared memory, or stages; 0: one, to registers */
 	bool pairs;     /* ALL: a row is measured while dx of the one before is made */
-	bool apart;     /* ALL: sums lie in shared memory */
 };
 
 /* The ways for a problem, the best first; how many. */
@@ -86,9 +85,6 @@ struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_pro
 /* The ways that thread can hold rows and sums (norm_backward_all.c). */
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most);
-/* Bytes of shared memory for sums that lie there, or 0. */
-uint32_t norm_backward_all_sums(const struct norm_backward_problem *norm,
-								const struct norm_backward_way *way);
 /* Sets grid, block, shared and scratch memory of such a way. */
 void norm_backward_all_launch(const struct norm_backward_problem *norm,
 							  const struct norm_backward_way *way,

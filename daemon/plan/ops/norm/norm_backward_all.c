@@ -27,23 +27,12 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 		norm->at.gamma >= 0 && wide == 1 &&
 		kernel_dtype_bytes(norm->problem->tensors[norm->at.gamma].dtype) > norm->need.element;
 
-	/* Words of two rows, and what is computed of one vector at a time. */
-	if (way->apart)
-		return words * (way->ahead ? 1 : 2) + 3 * vector + 24;
 	others += (way->shape.rows > 1 ? 10 : 0) + (full ? 0 : 8 * held) + (wide > 1 ? 8 * held : 0) +
 			  (converts ? 8 : 0);
 	/* Narrow vectors leave the compiler little to keep. */
 	if (vector <= 2 && wide == 1)
 		others = 3 * held + 28 + (converts ? 8 : 0);
 	return numbers + words + others + (way->pairs ? 8 * held : 0);
-}
-
-uint32_t norm_backward_all_sums(const struct norm_backward_problem *norm,
-								const struct norm_backward_way *way)
-{
-	const struct rows_shape *shape = &way->shape;
-
-	return way->apart ? (uint32_t)norm->sums * shape->size * shape->held * shape->vector * 4 : 0;
 }
 
 /* Rows under way, and then sums. */
@@ -59,8 +48,6 @@ static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_proble
 	if (shape->staged)
 		rows = way->ahead * 2 *
 			   ((shape->rows * (uint32_t)norm->form.columns * norm->need.element + 30) / 16 * 16);
-	if (way->apart)
-		return norm_backward_all_sums(norm, way) + rows;
 	sums = (sums > threads ? sums : threads) * compute_words(norm) * 4;
 	return sums > rows ? sums : rows;
 }
@@ -118,45 +105,37 @@ struct search {
 	int count, most;
 };
 
-/* One more, of so many threads at most, if it can be, and is not there. */
-static void offer_way(struct search *search, uint32_t threads, struct norm_backward_way way)
+/* One more if it can be, and is not there. */
+static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint32_t held,
+				  uint32_t ahead, bool pairs, bool staged)
 {
 	const struct norm_backward_problem *norm = search->norm;
-	uint32_t vector = rows_vector(&norm->form, &norm->need), held = way.shape.held;
+	uint32_t vector = rows_vector(&norm->form, &norm->need);
 	uint64_t vectors = plan_divide_up((uint64_t)norm->form.columns, vector);
+	struct norm_backward_way way;
 
+	memset(&way, 0, sizeof(way));
 	way.kind = NORM_BACKWARD_ALL;
+	way.blocks = blocks;
+	way.ahead = ahead;
+	way.pairs = pairs;
 	way.shape.vector = vector;
+	way.shape.held = held;
+	way.shape.staged = staged;
 	way.shape.cluster = 1;
 	way.shape.size = rows_group(vectors, held);
 	way.shape.rows = threads / way.shape.size;
 	if (way.shape.rows > 15 && way.shape.size > 32)
 		way.shape.rows = 15;
-	if (way.apart && way.shape.rows > 1)
-		way.shape.rows = 1;
 	if (way.shape.rows == 0 || held > vectors ||
 		!norm_backward_all_fits(norm, &way, search->limits) ||
-		(way.ahead && !way.shape.staged && vector * norm->need.element != 16) ||
-		(way.pairs && way.shape.size < 64))
+		(ahead && !staged && vector * norm->need.element != 16) || (pairs && way.shape.size < 64))
 		return;
 	for (int i = 0; i < search->count; i++)
 		if (memcmp(&search->out[i], &way, sizeof(way)) == 0)
 			return;
 	if (search->count < search->most)
 		search->out[search->count++] = way;
-}
-
-static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint32_t held,
-				  uint32_t ahead, bool pairs)
-{
-	struct norm_backward_way way;
-
-	memset(&way, 0, sizeof(way));
-	way.blocks = blocks;
-	way.ahead = ahead;
-	way.pairs = pairs;
-	way.shape.held = held;
-	offer_way(search, threads, way);
 }
 
 static uint32_t rows_under_way(const struct norm_backward_way *way)
@@ -187,38 +166,16 @@ static void offer_staged(struct search *search)
 {
 	static const uint32_t threads[] = {1024, 512, 768}, helds[] = {8, 4, 16, 2},
 						  aheads[] = {3, 4, 2};
-	struct norm_backward_way way;
+	struct rows_need need = search->norm->need;
 
-	if (!rows_without_gaps(&search->norm->form, &search->norm->need))
+	if (!rows_without_gaps(&search->norm->form, &need))
 		return;
-	memset(&way, 0, sizeof(way));
-	way.shape.staged = true;
-	for (int h = 0; h < 4; h++) {
-		for (int t = 0; t < 3; t++) {
-			for (int a = 0; a < 3; a++) {
-				way.shape.held = helds[h];
-				way.ahead = aheads[a];
-				for (way.blocks = 1; way.blocks * threads[t] <= 1024; way.blocks++)
-					offer_way(search, threads[t], way);
-			}
-		}
-	}
-}
-
-/* Sums of long rows in shared memory: where registers hold rows and sums, they are not wanted. */
-static void offer_apart(struct search *search, bool narrow)
-{
-	struct norm_backward_way way;
-
-	if (compute_words(search->norm) > 1)
-		return;
-	memset(&way, 0, sizeof(way));
-	way.apart = true;
-	way.shape.staged = narrow && rows_without_gaps(&search->norm->form, &search->norm->need);
-	for (way.shape.held = 1; way.shape.held <= (narrow ? 16 : 4); way.shape.held++)
-		for (way.ahead = way.shape.staged ? 2 : 0; way.ahead <= 3; way.ahead++)
-			for (way.blocks = 1; way.ahead != 1 && way.blocks <= 2; way.blocks++)
-				offer_way(search, 1024, way);
+	for (int h = 0; h < 4; h++)
+		for (int t = 0; t < 3; t++)
+			for (int a = 0; a < 3; a++)
+				for (uint32_t blocks = 1; blocks <= 2; blocks++)
+					if (threads[t] * blocks <= 1024)
+						offer(search, threads[t], blocks, helds[h], aheads[a], false, true);
 }
 
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
@@ -229,34 +186,31 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	} forms[] = {{1024, 1}, {512, 1}, {512, 2}, {256, 2}, {256, 4}, {768, 1}};
 	static const uint32_t aheads[] = {0, 2, 3}, helds[] = {1, 2, 4};
 	struct search search = {norm, limits, out, 0, most};
-	bool narrow;
 	uint64_t vectors =
 		plan_divide_up((uint64_t)norm->form.columns, rows_vector(&norm->form, &norm->need));
 
-	narrow = rows_vector(&norm->form, &norm->need) * norm->need.element < 16;
 	/* Rows of more vectors no block holds. */
-	if (vectors > (narrow ? 16384 : 4096))
+	if (vectors > 4096)
 		return 0;
 	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
 	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
-		offer(&search, 512, 1, 2, 0, false);
+		offer(&search, 512, 1, 2, 0, false, false);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false,
+					  false);
 	/* Short rows lie side by side: while some threads meet, others work. */
 	for (int a = 1; a < 3 && vectors > 256; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true);
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true, false);
 	/* The devices with the smallest blocks. */
 	for (int h = 0; h < 3; h++)
-		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false);
-	if (narrow) {
+		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false, false);
+	if (rows_vector(&norm->form, &norm->need) * norm->need.element < 16) {
 		prefer_many(out, search.count);
 		offer_staged(&search);
 	}
-	if (vectors > 512)
-		offer_apart(&search, narrow);
 	return search.count;
 }
