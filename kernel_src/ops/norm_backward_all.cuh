@@ -100,21 +100,6 @@ struct NormBackwardAll {
 				}
 			}
 		}
-		/* The words of a row whose elements lie in shared memory from there on. */
-		DEVICE void take_staged(const Row &row, const u8 *from_x, const u8 *from_dy, bool here)
-		{
-			constexpr int size = static_cast<int>(sizeof(T));
-#pragma unroll
-			for (int n = 0; n < NV; n++) {
-#pragma unroll
-				for (int w = 0; w < Row::words; w++)
-					x[n][w] = dy[n][w] = 0;
-				if (!here || !row.has(n))
-					continue;
-				vec_load<bytes>(from_x + row.column(n) * size, x[n]);
-				vec_load<bytes>(from_dy + row.column(n) * size, dy[n]);
-			}
-		}
 		/* The words of a row that lies in a slot. */
 		DEVICE void take(const Row &row, const u8 *slot, bool here)
 		{
@@ -130,40 +115,6 @@ struct NormBackwardAll {
 			}
 		}
 	};
-
-	/*
-	 * The rows that a block takes in a turn lie one behind the other, and come in together: the
-	 * aligned pieces that cover them, of x and behind it of dy.
-	 */
-	static constexpr int chunk = SHAPE::rows * static_cast<int>(columns * sizeof(T));
-	static constexpr int covered = (chunk + 30) / 16 * 16, stage_bytes = 2 * covered;
-
-	static DEVICE void start_chunk(const T *from, i64 first, i64 rows, u8 *shared)
-	{
-		const T *const begin = from + first * columns;
-		const int beyond = vec_beyond<16>(begin);
-		const i64 left = (rows - first) * static_cast<i64>(columns * sizeof(T));
-		const int end = beyond + (left < chunk ? static_cast<int>(left) : chunk);
-		const u8 *const aligned = reinterpret_cast<const u8 *>(begin) - beyond;
-#pragma unroll 2
-		for (int at = static_cast<int>(threadIdx.x) * 16; at < end; at += SHAPE::threads * 16)
-			async_copy16(shared + at, aligned + at);
-	}
-	/* Starts to bring the rows of a turn, if there are any; all threads of the block come. */
-	static DEVICE void start_stage(const Operands &at, i64 first, u8 *stage)
-	{
-		if (first < at.rows) {
-			start_chunk(at.x, first, at.rows, stage);
-			start_chunk(at.dy, first, at.rows, stage + covered);
-		}
-		async_batch();
-	}
-	/* Where the elements of one of them begin. */
-	static DEVICE const u8 *staged(const T *from, i64 first, int mine, const u8 *shared)
-	{
-		return shared + vec_beyond<16>(from + first * columns) +
-			   mine * static_cast<int>(columns * sizeof(T));
-	}
 
 	/* Rows under way: each has slots of 16 bytes of each thread, one after the other in turn. */
 	static constexpr int slot_bytes = SHAPE::threads * 16, slots = 2 * NV * slot_bytes;
@@ -326,42 +277,6 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
 	async_wait_all();
 }
 
-/*
- * Does so for rows that begin anywhere: the block has STAGES stages in shared memory, of which one
- * is taken while the others are under way.
- */
-template <class All, int STAGES, class Operands, class Row, class Sums, typename Offset>
-DEVICE void norm_backward_staged(const Operands &at, const Row &row, Offset first, Offset step,
-								 Offset mine, Sums &all, void *shared)
-{
-	u8 *const stages = static_cast<u8 *>(shared);
-	typename All::Words words;
-	auto next = norm_backward_found(at, first + mine);
-	int turn = 0, place = 0, free = STAGES - 1;
-
-#pragma unroll 1
-	for (int s = 0; s < STAGES - 1; s++)
-		All::start_stage(at, first + s * step, stages + s * All::stage_bytes);
-#pragma unroll 1
-	for (; first < static_cast<Offset>(at.rows); first += step) {
-		const u8 *const stage = stages + place * All::stage_bytes;
-		words.found = next;
-		next = norm_backward_found(at, first + step + mine);
-		async_wait_but<STAGES - 2>();
-		__syncthreads(); /* all of it is there, and nobody needs the free one */
-		All::start_stage(at, first + (STAGES - 1) * step, stages + free * All::stage_bytes);
-		words.take_staged(row, All::staged(at.x, first, static_cast<int>(mine), stage),
-						  All::staged(at.dy, first, static_cast<int>(mine), stage + All::covered),
-						  first + mine < static_cast<Offset>(at.rows));
-		All::take(at, row, words, first + mine, turn, all);
-		turn = !turn;
-		free = place;
-		place = place == STAGES - 1 ? 0 : place + 1;
-	}
-	async_wait_all();
-	__syncthreads();
-}
-
 /* Does so, with a row's dx made in the turn after the one that measures it. */
 template <class All, int AHEAD, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_pairs(const Operands &at, const Row &row, Offset first, Offset step,
@@ -411,11 +326,9 @@ DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first
 }
 
 /* BLOCKS: that a multiprocessor is to have room for.  AHEAD: rows of each thread that are under way
- * in shared memory; 0: one, to registers.  PAIRS: two rows are worked on at a time.  STAGED: rows
- * have no gaps, and AHEAD sets of them are in shared memory. */
+ * in shared memory; 0: one, to registers.  PAIRS: two rows are worked on at a time. */
 template <class SHAPE, class WITH, class PLACE, int BLOCKS, int AHEAD, bool PAIRS = false,
-		  bool STAGED = false, typename T = typename SHAPE::Element,
-		  typename Compute = typename SHAPE::Compute>
+		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const T *__restrict__ x, const T *__restrict__ dy,
 	const typename WITH::Gamma *__restrict__ gamma, const Compute *__restrict__ mean,
@@ -439,9 +352,7 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
 
 	columns_begin(counters);
-	if constexpr (STAGED)
-		norm_backward_staged<All, AHEAD>(at, row, first, step, mine, all, shared);
-	else if constexpr (PAIRS)
+	if constexpr (PAIRS)
 		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
 	else if constexpr (AHEAD > 0)
 		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);

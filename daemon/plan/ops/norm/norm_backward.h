@@ -53,7 +53,7 @@ struct norm_backward_way {
 	struct rows_shape shape;            /* not COLUMNS */
 	struct norm_backward_strips strips; /* COLUMNS and BOTH */
 	uint32_t blocks;                    /* ALL: that a multiprocessor is meant to have */
-	uint32_t ahead; /* ALL: rows under way in shared memory, or stages; 0: one, to registers */
+	uint32_t ahead; /* ALL: rows under way in shared memory; 0: one, to registers */
 	bool pairs;     /* ALL: a row is measured while dx of the one before is made */
 };
 

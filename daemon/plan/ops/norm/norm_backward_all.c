@@ -45,9 +45,6 @@ static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_proble
 	uint32_t sums = parts * shape->size * shape->vector * shape->held;
 	uint32_t rows = way->ahead * 2 * shape->held * threads * 16;
 
-	if (shape->staged)
-		rows = way->ahead * 2 *
-			   ((shape->rows * (uint32_t)norm->form.columns * norm->need.element + 30) / 16 * 16);
 	sums = (sums > threads ? sums : threads) * compute_words(norm) * 4;
 	return sums > rows ? sums : rows;
 }
@@ -107,7 +104,7 @@ struct search {
 
 /* One more if it can be, and is not there. */
 static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint32_t held,
-				  uint32_t ahead, bool pairs, bool staged)
+				  uint32_t ahead, bool pairs)
 {
 	const struct norm_backward_problem *norm = search->norm;
 	uint32_t vector = rows_vector(&norm->form, &norm->need);
@@ -121,7 +118,6 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 	way.pairs = pairs;
 	way.shape.vector = vector;
 	way.shape.held = held;
-	way.shape.staged = staged;
 	way.shape.cluster = 1;
 	way.shape.size = rows_group(vectors, held);
 	way.shape.rows = threads / way.shape.size;
@@ -129,7 +125,7 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 		way.shape.rows = 15;
 	if (way.shape.rows == 0 || held > vectors ||
 		!norm_backward_all_fits(norm, &way, search->limits) ||
-		(ahead && !staged && vector * norm->need.element != 16) || (pairs && way.shape.size < 64))
+		(ahead && vector * norm->need.element != 16) || (pairs && way.shape.size < 64))
 		return;
 	for (int i = 0; i < search->count; i++)
 		if (memcmp(&search->out[i], &way, sizeof(way)) == 0)
@@ -161,23 +157,6 @@ static void prefer_many(struct norm_backward_way *ways, int count)
 	}
 }
 
-/* Narrow vectors by way of shared memory. */
-static void offer_staged(struct search *search)
-{
-	static const uint32_t threads[] = {1024, 512, 768}, helds[] = {8, 4, 16, 2},
-						  aheads[] = {3, 4, 2};
-	struct rows_need need = search->norm->need;
-
-	if (!rows_without_gaps(&search->norm->form, &need))
-		return;
-	for (int h = 0; h < 4; h++)
-		for (int t = 0; t < 3; t++)
-			for (int a = 0; a < 3; a++)
-				for (uint32_t blocks = 1; blocks <= 2; blocks++)
-					if (threads[t] * blocks <= 1024)
-						offer(search, threads[t], blocks, helds[h], aheads[a], false, true);
-}
-
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most)
 {
@@ -194,23 +173,20 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 		return 0;
 	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
 	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
-		offer(&search, 512, 1, 2, 0, false, false);
+		offer(&search, 512, 1, 2, 0, false);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false,
-					  false);
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
 	/* Short rows lie side by side: while some threads meet, others work. */
 	for (int a = 1; a < 3 && vectors > 256; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true, false);
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true);
 	/* The devices with the smallest blocks. */
 	for (int h = 0; h < 3; h++)
-		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false, false);
-	if (rows_vector(&norm->form, &norm->need) * norm->need.element < 16) {
+		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false);
+	if (rows_vector(&norm->form, &norm->need) * norm->need.element < 16)
 		prefer_many(out, search.count);
-		offer_staged(&search);
-	}
 	return search.count;
 }

@@ -216,10 +216,7 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 	rows_print_shape(id, norm->dtype, &norm->form, shape);
 	print_with(norm, false, id);
 	print_place(norm, id);
-	plan_print(id, ", %u, %u%s>", way->blocks, way->ahead,
-			   shape->staged ? ", false, true"
-			   : way->pairs  ? ", true"
-							 : "");
+	plan_print(id, ", %u, %u%s>", way->blocks, way->ahead, way->pairs ? ", true" : "");
 	norm_backward_pass_operands(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 	snprintf(

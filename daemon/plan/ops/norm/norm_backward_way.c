@@ -119,9 +119,8 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 				 strips->unroll, strips->blocks);
 		break;
 	case NORM_BACKWARD_ALL:
-		snprintf(name, KERNEL_CHOICE_MAX, "all %s%ux%u r%u b%u a%u%s",
-				 way->shape.staged ? "staged " : "", way->shape.size, way->shape.held,
-				 way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
+		snprintf(name, KERNEL_CHOICE_MAX, "all %ux%u r%u b%u a%u%s", way->shape.size,
+				 way->shape.held, way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
 		break;
 	case NORM_BACKWARD_BOTH:
 		rows_shape_name(&way->shape, rows);

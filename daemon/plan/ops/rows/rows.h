@@ -111,8 +111,6 @@ bool rows_clusters(const struct rows_form *form, uint32_t blocks,
 				   const struct kernel_limits *limits);
 /* Do the rows of all held operands begin equally far past an aligned address? */
 bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
-/* Do they lie one behind the other, from aligned addresses on? */
-bool rows_without_gaps(const struct rows_form *form, const struct rows_need *need);
 /*
  * Brings the cheapest of shapes first, and last those that would run out of registers
  * (rows_cost.c).  The first of them comes from tables: another has to promise more than costs err,

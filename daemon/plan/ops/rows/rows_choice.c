@@ -57,21 +57,6 @@ bool rows_congruent(const struct rows_form *form, const struct rows_need *need)
 	return true;
 }
 
-bool rows_without_gaps(const struct rows_form *form, const struct rows_need *need)
-{
-	for (int i = 0; i < form->operands; i++) {
-		int64_t next = form->columns;
-		if (!(need->held & 1u << i))
-			continue;
-		if (form->step[i] != 1)
-			return false;
-		for (int k = form->rank - 1; k >= 0; next *= form->size[k--])
-			if (form->stride[i][k] != next)
-				return false;
-	}
-	return need->alignment >= 16;
-}
-
 bool rows_clusters(const struct rows_form *form, uint32_t blocks,
 				   const struct kernel_limits *limits)
 {
@@ -314,6 +299,22 @@ static void offer_helds(struct search *search)
 	}
 }
 
+/* Do the rows of all held operands lie one behind the other, from aligned addresses on? */
+static bool without_gaps(const struct rows_form *form, const struct rows_need *need)
+{
+	for (int i = 0; i < form->operands; i++) {
+		int64_t next = form->columns;
+		if (!(need->held & 1u << i))
+			continue;
+		if (form->step[i] != 1)
+			return false;
+		for (int k = form->rank - 1; k >= 0; next *= form->size[k--])
+			if (form->stride[i][k] != next)
+				return false;
+	}
+	return need->alignment >= 16;
+}
+
 /*
  * Rows by way of shared memory: short ones that begin between two vectors, or take so few that
  * lanes would stay idle.  One part of a warp for each row, which takes as many elements at once as
@@ -326,7 +327,7 @@ static void offer_staged(struct search *search)
 	uint32_t row = columns * element;
 
 	if (!search->need->staged || element > 4 || form->columns * element > STAGED_BYTES ||
-		!rows_without_gaps(form, search->need))
+		!without_gaps(form, search->need))
 		return;
 	/* Whole vectors that leave few lanes idle need no help. */
 	if (row % 16 == 0 && (row >= 128 || (row & (row - 1)) == 0))
