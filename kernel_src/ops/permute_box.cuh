@@ -72,22 +72,23 @@ DEVICE void box_in(const u8 *x, u8 *shared, u32 runs, u32 bytes)
 }
 
 /*
- * Where elements first, first + 1, ... of a run of y lie.  If the fastest dimension is as long as
- * all of them, there is one end of it among them at most.
+ * Where elements first, first + 1, ... of a run of y lie; those below 0 anywhere.  If the fastest
+ * dimension is as long as all of them, there is one end of it among them at most.
  */
 template <int EACH, i64 STRIDE>
-DEVICE void box_places(u32 first, List<>, List<STRIDE>, u32 (&places)[EACH])
+DEVICE void box_places(int first, List<>, List<STRIDE>, u32 (&places)[EACH])
 {
 #pragma unroll
 	for (int k = 0; k < EACH; k++)
-		places[k] = (first + k) * static_cast<u32>(STRIDE);
+		places[k] = static_cast<u32>(first + k) * static_cast<u32>(STRIDE);
 }
 template <int EACH, i64 SIZE, i64... SIZES, i64 STRIDE, i64... STRIDES>
-DEVICE void box_places(u32 first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
+DEVICE void box_places(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
 					   u32 (&places)[EACH])
 {
 	constexpr u32 size = static_cast<u32>(SIZE), stride = static_cast<u32>(STRIDE);
-	const u32 rest = first / size, here = first - rest * size, left = size - here;
+	const u32 rest = first < 0 ? ~0u : static_cast<u32>(first) / size;
+	const u32 here = static_cast<u32>(first) - rest * size, left = size - here;
 	const u32 before =
 		here * stride + index_offset<u32>(rest, List<SIZES...>{}, List<STRIDES...>{});
 	const u32 behind =
@@ -104,10 +105,10 @@ DEVICE void box_places(u32 first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>
 
 /*
  * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; MOST:
- * runs of a whole box.  The lanes of a warp take 64 bytes each of runs side by side if there are
+ * runs of a whole box.  The lanes of a warp take TOGETHER bytes each of runs side by side if there are
  * enough: elements of one run may lie in few banks, those of neighbours lie in others.
  */
-template <int ES, int OUT, int THREADS, class RUNS, int MOST, class DIMS, class NEAR,
+template <int ES, int OUT, int THREADS, int TOGETHER, class RUNS, int MOST, class DIMS, class NEAR,
 		  typename Offset>
 DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
 {
@@ -115,7 +116,7 @@ DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
 	/* The words of a warp begin at a multiple of 128 bytes, which may be before the run. */
 	constexpr int align = RUNS::run * ES >= 1024 ? 128 : OUT;
 	constexpr u32 words = (RUNS::run * ES + align + OUT - ES - 1) / OUT, most = MOST;
-	constexpr u32 together = most >= 8 ? 64 / OUT : words;
+	constexpr u32 together = most >= 8 ? TOGETHER / OUT : words;
 	constexpr u32 parts = (words + together - 1) / together;
 #pragma unroll 2
 	for (u32 i = threadIdx.x; i < most * parts * together; i += THREADS) {
@@ -126,29 +127,27 @@ DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
 		u8 *const begin = y + static_cast<i64>(RUNS::template far<Offset>(run)) * ES;
 		const u8 *const from = box + RUNS::near(run);
 		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
-		if (first >= 0 && first + each <= length) {
-			u32 places[each], elements[each], packed[vec_words<OUT>];
-			box_places<each>(static_cast<u32>(first), DIMS{}, NEAR{}, places);
+		const bool whole = first >= 0 && first + each <= length;
+		u32 places[each], elements[each];
+		box_places<each>(first, DIMS{}, NEAR{}, places);
 #pragma unroll
-			for (int k = 0; k < each; k++)
+		for (int k = 0; k < each; k++)
+			if (whole || static_cast<u32>(first + k) < static_cast<u32>(length))
 				vec_load<ES>(from + places[k], elements + k);
-			if constexpr (ES == 4) {
-				vec_store<OUT>(begin + first * ES, elements);
-			} else {
-				constexpr int fill = 4 / ES;
-#pragma unroll
-				for (int w = 0; w < vec_words<OUT>; w++)
-					packed[w] =
-						vec_collect<ES, fill, 1>(elements, [=](int k) { return w * fill + k; });
-				vec_store<OUT>(begin + first * ES, packed);
-			}
-		} else {
+		if (!whole) {
 #pragma unroll
 			for (int k = 0; k < each; k++)
-				if (first + k >= 0 && first + k < length)
-					vec_copy<ES>(from +
-									 index_offset<u32>(static_cast<u32>(first + k), DIMS{}, NEAR{}),
-								 begin + (first + k) * ES);
+				if (static_cast<u32>(first + k) < static_cast<u32>(length))
+					vec_store<ES>(begin + (first + k) * ES, elements + k);
+		} else if constexpr (ES == 4) {
+			vec_store<OUT>(begin + first * ES, elements);
+		} else {
+			constexpr int fill = 4 / ES;
+			u32 packed[vec_words<OUT>];
+#pragma unroll
+			for (int w = 0; w < vec_words<OUT>; w++)
+				packed[w] = vec_collect<ES, fill, 1>(elements, [=](int k) { return w * fill + k; });
+			vec_store<OUT>(begin + first * ES, packed);
 		}
 	}
 }
@@ -160,8 +159,9 @@ DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
  * BY: the other dimensions; batch_x and batch_y are the strides of the slowest of all, or of a part
  * of it, of which there are outer_size elements.
  */
-template <int ES, int OUT, int THREADS, class PX, class PY, bool BOTH, class X, int RUNS_X, class Y,
-		  int RUNS_Y, class YD, class YN, class BD, class BX, class BY, typename Offset, bool LOOP>
+template <int ES, int OUT, int THREADS, int TOGETHER, class PX, class PY, bool BOTH, class X,
+		  int RUNS_X, class Y, int RUNS_Y, class YD, class YN, class BD, class BX, class BY,
+		  typename Offset, bool LOOP>
 __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 batch_x, i64 batch_y,
 												   u64 blocks, i64 outer_size)
 {
@@ -187,7 +187,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 									   X::run / PX::most * part_x * ES);
 		async_wait_all();
 		__syncthreads();
-		box_out<ES, OUT, THREADS, Y, RUNS_Y *(BOTH ? 1 : PX::most), YD, YN, Offset>(
+		box_out<ES, OUT, THREADS, TOGETHER, Y, RUNS_Y *(BOTH ? 1 : PX::most), YD, YN, Offset>(
 			reinterpret_cast<u8 *>(shared) + vec_beyond<16>(from), to, RUNS_Y * (BOTH ? 1 : part_x),
 			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
 		if constexpr (LOOP) {

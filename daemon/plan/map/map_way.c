@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MOST_WORDS 64 /* of loads that a thread has in flight */
+#define GENERIC_THREADS 256
 #define HELD_WORDS 64 /* of a row that a thread holds; map_most_words of ops/map.cuh */
 
 /* Words that a thread holds of one vector. */
@@ -128,7 +129,7 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 {
 	bool sum = map->reduce != MAP_PLAIN;
 	int count = 0, held = words_held(map, loops);
-	uint32_t share = 4;
+	uint32_t share;
 
 	memset(ways, 0, sizeof(*ways) * MAP_WAYS);
 	if (loops->stages > 0)
@@ -143,16 +144,8 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 		map_way_add_way(limits, 128, share, true, ways, &count);
 		return count;
 	}
-	/* Narrow vectors take more of them, and little work one, so that all can have some: no number
-	 * between, for then each size of a batch would have its kernel. */
-	if (loops->vector * (int)kernel_dtype_bytes(map->problem->tensors[map->output].dtype) < 16)
-		share = 8;
-	while (share > 1 && (int)share * held > MOST_WORDS)
-		share /= 2;
-	if (loops->elements / loops->vector / (256 * (int64_t)share) <
-		2 * (int64_t)limits->multiprocessors)
-		share = 1;
-	map_way_add_way(limits, 256, share, false, ways, &count);
+	/* Many small blocks that each move one vector a thread, or two that are narrow in memory. */
+	map_way_add_way(limits, 128, held < 4 ? 2 : 1, false, ways, &count);
 	for (uint32_t unroll = 1; unroll <= 8; unroll *= 2)
 		for (uint32_t threads = 128; threads <= 512; threads *= 2)
 			if ((int)unroll * held <= 2 * MOST_WORDS || unroll == 1)
@@ -160,8 +153,19 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	return count;
 }
 
-/* Takes the nearest split below that has a kernel, and as many vectors a thread as there are
- * registers for, or one where there is little work. */
+/* As many vectors a thread as there are registers for, so that they share what their indices cost,
+ * or one where there is little work. */
+static uint32_t generic_vectors(const struct map *map, const struct map_loops *loops,
+								const struct kernel_limits *limits)
+{
+	int64_t blocks = loops->elements / loops->vector / (GENERIC_THREADS * 4);
+
+	return blocks < 2 * (int64_t)limits->multiprocessors || 4 * words_held(map, loops) > MOST_WORDS
+			   ? 1
+			   : 4;
+}
+
+/* Takes the nearest split below that has a kernel. */
 struct map_way map_generic_way(const struct map *map, const struct map_loops *loops,
 							   const struct kernel_limits *limits)
 {
@@ -176,7 +180,10 @@ struct map_way map_generic_way(const struct map *map, const struct map_loops *lo
 	else if (map->reduce != MAP_PLAIN)
 		way.share = way.share >= most ? most : way.share >= middle ? middle : 1;
 	else
-		way.share = way.share >= 4 ? 4 : 1;
+		way = (struct map_way){.threads = GENERIC_THREADS,
+							   .share = generic_vectors(map, loops, limits)};
+	while (way.threads > limits->max_threads)
+		way.threads /= 2;
 	while (way.share > way.threads && loops->stages > 0)
 		way.share /= 2;
 	while (way.share > way.threads)

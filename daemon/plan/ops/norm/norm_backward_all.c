@@ -174,6 +174,9 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
 	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
 		offer(&search, 512, 1, 2, 0, false);
+	/* One warp holds a row, and waits for no other. */
+	for (uint32_t threads = 1024; vectors > 32 && vectors <= 64 && threads >= 512; threads -= 256)
+		offer(&search, threads, 1, 2, 0, false);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)

@@ -139,6 +139,9 @@ static int choose_named(const struct permute_form *form, const struct kernel_lim
 					   name);
 }
 
+/* Bytes of the shorter side of a tile of rows that begin anywhere, of which a box makes more. */
+#define NARROW_TILE 96
+
 /* The first that takes the form; a box if that one's vectors are narrow. */
 static const struct permute_variant *find_variant(const struct permute_form *form,
 												  const struct kernel_limits *limits,
@@ -151,7 +154,12 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 		list.variant = order[i];
 		list.variant->suggest(&list, why);
 	}
-	if (list.variant == &permute_shift || list.variant == &permute_stage ||
+	if (list.variant == &permute_shift) { /* as narrow as its tile */
+		uint32_t side = first->rows < first->columns ? first->rows : first->columns;
+		first->load = side * form->element < NARROW_TILE ? form->element : 16;
+		first->store = 0;
+	}
+	if (list.variant == &permute_stage ||
 		!permute_box_better(form, limits, first->load, first->store ? first->store : first->load))
 		return list.variant;
 	/* A box may decline what has narrow vectors. */

@@ -10,11 +10,9 @@
 
 #include <string.h>
 
-/* Of a run, wanted: the ends of one in y are parts of sectors, which cost more than those of x. */
-#define RUN_BYTES_X 128
-#define RUN_BYTES_Y 256
-#define LEAST_RUN 16 /* bytes */
-#define LONG_RUN 64  /* bytes */
+#define RUN_BYTES 256 /* of a run of y, wanted */
+#define LEAST_RUN 16  /* bytes */
+#define LONG_RUN 64   /* bytes */
 
 enum side { SIDE_X, SIDE_Y, SIDES };
 
@@ -136,10 +134,9 @@ static bool widen(struct box *box)
 }
 
 /* First until both runs are long enough, then until the box is full. */
-static void fill(struct box *box)
+static void fill(struct box *box, uint32_t run_x)
 {
-	const int64_t wanted[SIDES] = {RUN_BYTES_X / box->form->element,
-								   RUN_BYTES_Y / box->form->element};
+	const int64_t wanted[SIDES] = {run_x / box->form->element, RUN_BYTES / box->form->element};
 	int64_t before;
 
 	for (;;) {
@@ -155,7 +152,8 @@ static void fill(struct box *box)
 	do {
 		before = box->count;
 		grow_free(box);
-		if (box->part[SIDE_X] < 0 && box->part[SIDE_Y] < 0 && !box->ended[SIDE_Y])
+		if (box->part[SIDE_X] < 0 && box->part[SIDE_Y] < 0 && !box->ended[SIDE_Y] &&
+			next_of(box, SIDE_Y) >= 0 && !is_batch(box->form, next_of(box, SIDE_Y)))
 			grow(box, SIDE_Y, box->most);
 		grow_free(box);
 	} while (widen(box) || box->count > before);
@@ -241,14 +239,14 @@ static void find_batch(const struct box *box, struct permute_batch *batch)
 	}
 }
 
-static bool box_find(const struct permute_form *form, uint32_t kib, struct box *box,
-					 struct plan_text *why)
+static bool box_find(const struct permute_form *form, const struct permute_choice *c,
+					 struct box *box, struct plan_text *why)
 {
 	int fast = permute_fastest(form);
 	struct permute_batch batch;
 
 	*box = (struct box){.form = form,
-						.most = (int64_t)kib * 1024 / form->element,
+						.most = (int64_t)c->block * 1024 / form->element,
 						.length = {1, 1},
 						.part = {-1, -1},
 						.count = 1};
@@ -258,7 +256,7 @@ static bool box_find(const struct permute_form *form, uint32_t kib, struct box *
 				   form->element > 4 ? "elements are vectors" : "x has no neighbours");
 		return false;
 	}
-	fill(box);
+	fill(box, c->rows);
 	lay_out(box);
 	if (box->length[SIDE_X] * form->element < LEAST_RUN ||
 		box->length[SIDE_Y] * form->element < LEAST_RUN) {
@@ -348,6 +346,8 @@ static bool permute_box_fits(const struct permute_choice *c, const struct kernel
 
 	if (c->store != 4 && c->store != 8 && c->store != 16)
 		rule = "stores are 4, 8 or 16 bytes";
+	else if ((c->rows != 128 && c->rows != 256) || (c->columns != 64 && c->columns != 128))
+		rule = "runs are 128 or 256 bytes, 64 or 128 of them side by side";
 	else if (c->threads < 32 || c->threads % 32 || c->threads > limits->max_threads)
 		rule = "threads are whole warps, as many as a block may have";
 	else if (!c->block || c->block > 64 || box->shared > limits->shared_optin)
@@ -367,11 +367,11 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 	bool both, loop, outer;
 	uint64_t blocks;
 
-	if (!c->block || c->block > 64 || !box_find(form, c->block, &box, why) ||
+	if (!c->block || c->block > 64 || !box_find(form, c, &box, why) ||
 		!permute_box_fits(c, limits, &box, why))
 		return false;
 	both = box.part[SIDE_X] >= 0 && box.part[SIDE_X] == box.part[SIDE_Y];
-	plan_print(&id, "permute_box<%u, %u, %u", form->element, c->store, c->threads);
+	plan_print(&id, "permute_box<%u, %u, %u, %u", form->element, c->store, c->threads, c->columns);
 	print_part(&box, box.part[SIDE_X], &id);
 	print_part(&box, both ? -1 : box.part[SIDE_Y], &id);
 	plan_print(&id, ", %s", both ? "true" : "false");
@@ -400,8 +400,8 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 /* ---- Suggesting ---- */
 
 /* The box that the figures of an H200 speak for. */
-#define BOX_KIB 16
-#define BOX_THREADS 256
+static const struct permute_choice usual = {
+	.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512};
 
 /*
  * Halves and bytes one by one cost more instructions than a box, and so do 32-bit elements, on both
@@ -416,8 +416,8 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 	struct box box;
 
 	return (narrow == form->element || narrow <= 4) && narrow < 8 &&
-		   (form->element < 4 || wide < 8) && box_find(form, BOX_KIB, &box, &unsaid) &&
-		   box.shared <= limits->shared_optin && limits->max_threads >= BOX_THREADS &&
+		   (form->element < 4 || wide < 8) && box_find(form, &usual, &box, &unsaid) &&
+		   box.shared <= limits->shared_optin && limits->max_threads >= usual.threads &&
 		   box.length[SIDE_X] * form->element >= LONG_RUN &&
 		   box.length[SIDE_Y] * form->element >= LONG_RUN;
 }
@@ -425,27 +425,33 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 static void permute_box_suggest(struct permute_list *list, struct plan_text *why)
 {
 	static const struct permute_choice cuts[] = {
-		{.block = BOX_KIB, .store = 16, .threads = BOX_THREADS},
-		{.block = 16, .store = 8, .threads = 256},
-		{.block = 16, .store = 4, .threads = 256},
-		{.block = 8, .store = 16, .threads = 128},
-		{.block = 32, .store = 8, .threads = 256},
-		{.block = 32, .store = 8, .threads = 512},
-		{.block = 32, .store = 16, .threads = 256},
-		{.block = 16, .store = 8, .threads = 512},
-		{.block = 16, .store = 16, .threads = 128},
+		{.rows = 128, .columns = 64, .block = 32, .store = 8, .threads = 512},
+		{.rows = 256, .columns = 128, .block = 32, .store = 8, .threads = 512},
+		{.rows = 128, .columns = 128, .block = 32, .store = 8, .threads = 512},
+		{.rows = 256, .columns = 64, .block = 16, .store = 8, .threads = 256},
+		{.rows = 128, .columns = 64, .block = 16, .store = 8, .threads = 256},
+		{.rows = 256, .columns = 64, .block = 32, .store = 4, .threads = 512},
+		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 512},
+		{.rows = 256, .columns = 64, .block = 48, .store = 8, .threads = 512},
+		{.rows = 256, .columns = 64, .block = 64, .store = 8, .threads = 1024},
+		{.rows = 256, .columns = 128, .block = 64, .store = 8, .threads = 1024},
+		{.rows = 256, .columns = 64, .block = 16, .store = 4, .threads = 256},
+		{.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 128},
+		{.rows = 128, .columns = 64, .block = 8, .store = 16, .threads = 128},
+		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 256},
 	};
 	const struct permute_form *form = list->form;
 	int last = form->rank - 1, fast = permute_fastest(form);
 	struct box box;
 
-	if (!box_find(form, 16, &box, why))
+	if (!box_find(form, &usual, &box, why))
 		return;
 	if (permute_width(form, true, form->dim[fast].size, 1u << fast) == 16 &&
 		permute_width(form, false, form->dim[last].size, 1u << last) == 16) {
 		plan_print(why, "not box: vectors are 16 bytes; ");
 		return;
 	}
+	permute_suggest(list, &usual);
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 		permute_suggest(list, &cuts[i]);
 }
@@ -453,7 +459,7 @@ static void permute_box_suggest(struct permute_list *list, struct plan_text *why
 const struct permute_variant permute_box = {
 	.name = "box",
 	.source = "ops/permute_box.cuh",
-	.fields = "kst",
+	.fields = "xkst",
 	.suggest = permute_box_suggest,
 	.make = permute_box_make,
 };

@@ -76,11 +76,11 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 }
 
 /* Rows by way of shared memory: bytes of a row and of a block's piece, and candidates, at most. */
-#define STAGED_BYTES 2048
+#define STAGED_BYTES 512
 #define STAGED_PIECE 28672
 #define STAGED_SHAPES 8
 /* So short they are the first choice. */
-#define STAGED_FIRST 160
+#define STAGED_FIRST 256
 
 struct search {
 	const struct rows_form *form;
@@ -336,7 +336,7 @@ static void offer_staged(struct search *search)
 	search->base.skewed = false;
 	search->base.vector = element == 2 && columns % 2 == 0 ? 2 : 1;
 	search->vectors = vectors = columns / search->base.vector;
-	for (uint32_t most = 16; most >= 4; most = most == 16 ? 32 : most == 32 ? 8 : most / 2) {
+	for (uint32_t most = 20; most >= 4; most = most == 20 ? 32 : most / 2) {
 		uint32_t held = most / search->base.vector, size = rows_group(vectors, held);
 		held = (uint32_t)plan_divide_up(vectors, size);
 		for (uint32_t threads = 128; threads <= 256 && size <= 32; threads *= 2) {
