@@ -200,15 +200,18 @@ static void boxes_shape(const struct cli *cli, const struct cli_problem *problem
 }
 
 /* Sets the shape of what goes with the tokens of [.., tokens, heads, dim], or of [.., heads,
- * tokens, dim]: their positions, or rows of angles. */
+ * tokens, dim]: their positions, or rows of angles, of which the tokens name those from attribute
+ * start on. */
 static void tokens_shape(const struct cli_problem *problem, const struct op_operand *operand,
 						 kiln_tensor *tensor)
 {
 	const kiln_tensor *first = &problem->tensors[0];
 	bool inside = !strcmp(cli_problem_text(problem, "layout", "bshd"), "bhsd");
 	int at = first->rank - (inside ? 2 : 3);
+	bool angles = operand->shape == OP_ANGLES;
+	int64_t start = angles ? cli_problem_int(problem, "start", 0) : 0;
 
-	set_shape(tensor, operand->shape == OP_ANGLES ? 2 : 1, at < 0 ? 1 : first->shape[at],
+	set_shape(tensor, angles ? 2 : 1, (at < 0 ? 1 : first->shape[at]) + (start > 0 ? start : 0),
 			  first->rank ? first->shape[first->rank - 1] / 2 : 1);
 }
 

@@ -50,6 +50,7 @@ verified 1200 take_along_axis --shape 3x10x40
 verified 840 take_along_axis --shape 3x10x40 --axis 1 --last 7 --idx-dtype u16
 verified 1200 index_add --shape 30x40 --last 17 --alpha 0.5
 verified 1200 scatter_add --shape 3x10x40 --last 7 --idx-dtype u8
+verified 1200 index_add --shape 30x40 --last 300 --deterministic 0
 verified 280 index_select_backward --shape 30x40 --last 7 --dtype bf16
 verified 360 embedding_backward --shape 30x40 --last 9 --padding_idx 2
 verified 60 giou --shape 3x20x4

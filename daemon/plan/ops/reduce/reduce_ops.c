@@ -77,10 +77,10 @@ static int generics_norm(int index, struct kernel_problem *out)
 		"over", KILN_ATTR_INTS, "LIST", "the dimensions to reduce; all if there is none", NULL, \
 			.text = "the dimensions to reduce, from the end if below 0; all if there is none"   \
 	}
-#define KEEPDIM                                                                            \
-	{                                                                                      \
-		"keepdim", KILN_ATTR_INT, "N", "1 to keep the reduced dimensions, of size 1", "0", \
-			OP_BETWEEN, 0, 1                                                               \
+#define KEEPDIM                                                                                    \
+	{                                                                                              \
+		"keepdim", KILN_ATTR_INT, NULL, "the reduced dimensions stay, of size 1", "0", OP_BETWEEN, \
+			0, 1, .text = "1 to keep the reduced dimensions, of size 1"                            \
 	}
 #define REDUCTION(op, type, what, kernels, ...)                                                   \
 	{                                                                                             \
