@@ -97,7 +97,8 @@ struct Group {
 	/* The number of this thread in its row, and of the row in its block. */
 	static DEVICE int thread()
 	{
-		return static_cast<int>(threadIdx.x) % SIZE;
+		const int thread = static_cast<int>(threadIdx.x);
+		return ROWS == 1 ? thread : thread % SIZE;
 	}
 	static DEVICE int row()
 	{

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "common/element.cuh"
+#include "common/group.cuh"
 #include "common/types.cuh"
 
 /* ---- i8 as an element that is computed with in f32 ---- */
@@ -72,6 +73,25 @@ struct QuantizeMost {
 	}
 };
 
+/* What is not below 0 is in the order of its bits. */
+template <int WIDTH>
+DEVICE QuantizeMost group_butterfly(QuantizeMost mine)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	if constexpr (WIDTH == 32) {
+		u32 most;
+		asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;"
+					 : "=r"(most)
+					 : "r"(__float_as_uint(mine.most)));
+		return {__uint_as_float(most)};
+	}
+#endif
+#pragma unroll
+	for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2)
+		mine.merge(group_from(mine, lanes));
+	return mine;
+}
+
 /* 1 / the largest number of the type, toward zero, and what is missing; the least scale. */
 struct QuantizeLimits {
 	float share, more, least;
@@ -94,16 +114,6 @@ DEVICE void quantize_take(const ROW &row, Number n, const Compute (&values)[ROW:
 			mine.take(values[j]);
 }
 
-/* Scales that are divided by as they are; others go with x by a power of two before. */
-DEVICE bool quantize_usual(float size)
-{
-	return size >= 0x1p-80f && size <= 0x1p80f;
-}
-DEVICE float quantize_power(float size)
-{
-	return quantize_usual(size) ? 1.0f : size > 1 ? 0x1p-60f : 0x1p100f;
-}
-
 /* 1 / x but for one unit of the last place. */
 DEVICE float quantize_inverse(float x)
 {
@@ -116,10 +126,47 @@ DEVICE float quantize_inverse(float x)
 #endif
 }
 
+/* The compiler leaves what follows under its condition, rather than do it always and keep or drop
+ * the results. */
+DEVICE void quantize_seldom()
+{
+#if !KILN_CPU
+	asm volatile("nanosleep.u32 0;");
+#endif
+}
+
+/* A scale that is very large or small is divided by as divisor, when x was multiplied by a power of
+ * two before.  The inverse of 0, an infinity or NaN is such a power itself. */
+struct QuantizePower {
+	float power, divisor;
+
+	DEVICE explicit QuantizePower(float scale) : power(1), divisor(scale)
+	{
+		const u32 size = __float_as_uint(scale) & 0x7fffffffu;
+		constexpr u32 least = 47u << 23, most = 207u << 23, end = 0x7f800000u; /* 2^-80, 2^80 */
+
+		if (__builtin_expect(size - least > most - least, 0)) {
+			const bool number = size > 0 && size < end;
+			quantize_seldom();
+			power = !number ? quantize_inverse(scale) : size > most ? 0x1p-60f : 0x1p100f;
+			divisor = number ? scale * power : 1.0f;
+		}
+	}
+	template <int V>
+	DEVICE void prepare(float (&values)[V]) const
+	{
+		if (__builtin_expect(power != 1, 0)) {
+			quantize_seldom();
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				values[j] *= power;
+		}
+	}
+};
+
 /*
- * x / scale of numbers x of up to 11 bits, those of f16 and bf16, or such as are themselves off by
- * a rounding.  1 / scale is high + low, which is too large by less than 2^-44 of it, and x * high +
- * x * low is rounded once.
+ * x / scale of numbers x of up to 11 bits, those of f16 and bf16.  1 / scale is high + low, which is
+ * too large by less than 2^-44 of it, and x * high + x * low is rounded once.
  *
  * What is stored is as if the quotient were rounded to an f32 first.  It could differ where a
  * border of that rounding and one of the 8 bits meet, at B * 2^n +- 1 with B of j bits, n = 25 - j:
@@ -133,37 +180,26 @@ DEVICE float quantize_inverse(float x)
  */
 template <typename T>
 struct QuantizeScale {
-	float power, high, low;
+	QuantizePower by;
+	float high, low;
 
-	DEVICE explicit QuantizeScale(float scale)
+	DEVICE explicit QuantizeScale(float scale) : by(scale)
 	{
-		const float size = fabsf(scale);
-		power = quantize_power(size);
-		const float divisor = scale * power;
-		const float inverse = quantize_inverse(divisor);
-		float rest = fmaf(-inverse, divisor, 1.0f);
-		high = inverse;
+		float rest;
+
+		high = quantize_inverse(by.divisor);
+		rest = fmaf(-high, by.divisor, 1.0f);
 		if (rest < 0) {
-			high = __uint_as_float(__float_as_uint(inverse) - 1);
-			rest = fmaf(-high, divisor, 1.0f);
+			high = __uint_as_float(__float_as_uint(high) - 1);
+			rest = fmaf(-high, by.divisor, 1.0f);
 		}
-		rest += 0x1p-60f;
-		low = rest * high;
+		low = (rest + 0x1p-60f) * high;
 		low = fmaf(low, 0x1p-22f, low);
-		if (!(size > 0 && size < __uint_as_float(0x7f800000)))
-			high = low = inverse;
 	}
 	template <int V>
 	DEVICE void divide(float (&values)[V]) const
 	{
-		if (__builtin_expect(power != 1, 0)) {
-#if !KILN_CPU
-			asm volatile("nanosleep.u32 0;"); /* or all products would be made, under a predicate */
-#endif
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				values[j] *= power;
-		}
+		by.prepare(values);
 #pragma unroll
 		for (int j = 0; j < V; j++)
 			values[j] = fmaf(values[j], high, values[j] * low);
@@ -172,34 +208,45 @@ struct QuantizeScale {
 
 /*
  * Of any f32: the product with the inverse is mended by what it leaves (Markstein, "Computation of
- * elementary functions on the IBM RISC System/6000 processor", 1990).  0, an infinity and NaN are
- * multiplied by their inverse.
+ * elementary functions on the IBM RISC System/6000 processor", 1990).  What saturates anyway is
+ * not, nor is NaN.
  */
 template <>
 struct QuantizeScale<f32> {
-	float power, divisor, inverse, end;
+	QuantizePower by;
+	float inverse;
 
-	DEVICE explicit QuantizeScale(float scale)
+	DEVICE explicit QuantizeScale(float scale) : by(scale), inverse(1 / by.divisor)
 	{
-		const float size = fabsf(scale);
-
-		power = quantize_power(size);
-		divisor = scale * power;
-		inverse = 1 / divisor;
-		end = size > 0 && size < __uint_as_float(0x7f800000) ? 0x1p20f : 0; /* of what is mended */
 	}
 	template <int V>
 	DEVICE void divide(float (&values)[V]) const
 	{
-		if (power != 1) {
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				values[j] *= power;
-		}
+		by.prepare(values);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
-			const float near = values[j] * inverse, rest = fmaf(-near, divisor, values[j]);
-			values[j] = fabsf(near) < end ? fmaf(rest, inverse, near) : near;
+			const float near = values[j] * inverse, rest = fmaf(-near, by.divisor, values[j]);
+			values[j] = fabsf(near) < 0x1p20f && near != 0 ? fmaf(rest, inverse, near) : near;
 		}
+	}
+};
+
+/* Of numbers that were computed, and are off by more than the product with the inverse is. */
+struct QuantizeNear {
+	QuantizePower by;
+	float inverse;
+
+	DEVICE explicit QuantizeNear(float scale) : by(scale)
+	{
+		const float guess = quantize_inverse(by.divisor);
+		inverse = fmaf(fmaf(-guess, by.divisor, 1.0f), guess, guess);
+	}
+	template <int V>
+	DEVICE void divide(float (&values)[V]) const
+	{
+		by.prepare(values);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			values[j] *= inverse;
 	}
 };

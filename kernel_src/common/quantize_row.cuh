@@ -1,6 +1,6 @@
 /*
- * quantize_row.cuh: a row of numbers that are divided by a scale and stored in 8 bits.  The scale
- * is given, or the row's own, or each group of elements that lie side by side has its own.
+ * quantize_row.cuh: a row of numbers that were computed, divided by a scale and stored in 8 bits.
+ * The scale is given, or the row's own, or each group of elements that lie side by side has one.
  *
  * source.each(body) calls body(n, v) for every vector of the row that the thread has, n a Number.
  * All threads of a block come.
@@ -22,40 +22,69 @@ struct QuantizeRow {
 	bool here; /* the row is to be written */
 };
 
+/* Vector n of y, counted from vector 0: one address serves all. */
+template <typename OUT, class ROW, typename Number>
+DEVICE void quantize_store(const ROW &row, Number n, OUT *y, const float (&values)[ROW::length])
+{
+	if (ROW::length > 1 && row.inside(n)) {
+		u32 words[vec_words<ROW::length>];
+		element_pack<OUT>(values, words);
+		vec_store<ROW::length>(y + row.first + (row.column(n) - row.first), words);
+	} else {
+		row_store(row, n, y, values);
+	}
+}
+
+/* The largest of rows that the same threads have. */
+template <int ROWS>
+struct QuantizeMosts {
+	QuantizeMost row[ROWS];
+
+	static DEVICE QuantizeMosts none()
+	{
+		return {};
+	}
+};
+template <int WIDTH, int ROWS>
+DEVICE QuantizeMosts<ROWS> group_butterfly(QuantizeMosts<ROWS> mine)
+{
+#pragma unroll
+	for (int i = 0; i < ROWS; i++)
+		mine.row[i] = group_butterfly<WIDTH>(mine.row[i]);
+	return mine;
+}
+
+/* y of a row, and its scale. */
+template <typename Number, class ROW, typename OUT, class SOURCE>
+DEVICE void quantize_row_write(const ROW &row, const QuantizeRow<OUT> &to, const SOURCE &source,
+							   float found)
+{
+	if (!to.here)
+		return;
+	const QuantizeNear scale(found);
+	if (to.scales && to.lead)
+		*to.scales = found;
+	source.each([&](Number n, float(&v)[ROW::length]) {
+		scale.divide(v);
+		quantize_store(row, n, to.y, v);
+	});
+}
+
 /* One scale for all of the row; reduce(most) merges those of its threads. */
 template <typename Number, class ROW, typename OUT, class SOURCE, class REDUCE>
 DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const SOURCE &source,
 						 const REDUCE &reduce)
 {
-	constexpr int V = ROW::length;
 	float found;
 
 	if (to.given) {
 		found = *to.given;
 	} else {
 		QuantizeMost most = QuantizeMost::none();
-		source.each([&](Number n, float(&v)[V]) { quantize_take(row, n, v, most); });
+		source.each([&](Number n, float(&v)[ROW::length]) { quantize_take(row, n, v, most); });
 		found = to.limits.scale(reduce(most));
 	}
-	if (!to.here)
-		return;
-	const QuantizeScale<typename ROW::Element> scale(found);
-	if (to.scales && to.lead)
-		*to.scales = found;
-	source.each([&](Number n, float(&v)[V]) {
-		scale.divide(v);
-		row_store(row, n, to.y, v);
-	});
-}
-
-/* The largest of lanes that share their upper bits; all of a warp come. */
-template <int LANES>
-DEVICE QuantizeMost quantize_lanes(QuantizeMost mine)
-{
-#pragma unroll
-	for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
-		mine.merge({group_from(mine.most, lanes)});
-	return mine;
+	quantize_row_write<Number>(row, to, source, found);
 }
 
 /* A scale for each GROUP elements, which neighbouring lanes have in one vector each.
@@ -75,15 +104,15 @@ DEVICE void quantize_row_groups(const ROW &row, const QuantizeRow<OUT> &to, cons
 		source.get(n, v);
 		if (row.has(n))
 			quantize_take(row, n, v, most);
-		found[n] = to.limits.scale(quantize_lanes<lanes>(most));
+		found[n] = to.limits.scale(group_butterfly<lanes>(most));
 	}
 	if (!to.here)
 		return;
 	source.each([&](int n, float(&v)[V]) {
 		if (to.scales && threadIdx.x % lanes == 0)
 			to.scales[static_cast<i64>(row.column(n)) / GROUP * to.apart] = found[n];
-		QuantizeScale<typename ROW::Element>(found[n]).divide(v);
-		row_store(row, n, to.y, v);
+		QuantizeNear(found[n]).divide(v);
+		quantize_store(row, n, to.y, v);
 	});
 }
 
@@ -109,7 +138,7 @@ DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 gr
 		const float found = to.limits.scale(team.reduce(most));
 		if (!to.here || start >= columns)
 			continue;
-		const QuantizeScale<f32> scale(found);
+		const QuantizeNear scale(found);
 		if (to.scales && lane == 0)
 			to.scales[number * to.apart] = found;
 #pragma unroll 1

@@ -128,7 +128,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void act_mul_quantize_flat(ACT_QUANTIZE_OPERAN
 #pragma unroll
 		for (int j = 0; j < V; j++)
 			most.take(v[j]);
-		found = QuantizeLimits{share, more, least}.scale(quantize_lanes<lanes>(most));
+		found = QuantizeLimits{share, more, least}.scale(group_butterfly<lanes>(most));
 	}
 	if (!here)
 		return;
@@ -140,7 +140,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void act_mul_quantize_flat(ACT_QUANTIZE_OPERAN
 		if (GROUP == 0 && column == 0)
 			scales[number] = found;
 	}
-	QuantizeScale<T>(found).divide(v);
+	QuantizeNear(found).divide(v);
 	u32 out[vec_words<V>];
 	element_pack<OUT>(v, out);
 	vec_store<V>(y + e, out);

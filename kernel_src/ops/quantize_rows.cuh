@@ -13,7 +13,7 @@
  */
 #pragma once
 #include "common/index.cuh"
-#include "common/quantize.cuh"
+#include "common/quantize_row.cuh"
 #include "common/row.cuh"
 #include "common/row_any.cuh"
 #include "common/row_stream.cuh"
@@ -46,8 +46,16 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, 
 		typename SHAPE::template words<1> words(slots);
 		QuantizeMost mine = QuantizeMost::none();
 
-		words.fetch(row, from, step);
-		words.arrive();
+		if constexpr (V > 1 && SHAPE::slots == 0) {
+#pragma unroll
+			for (int n = 0; n < Row::held; n++)
+				if (row.has(n))
+					vec_load<Row::bytes>(from[0] + row.first + (row.column(n) - row.first),
+										 words.word[n][0]);
+		} else {
+			words.fetch(row, from, step);
+			words.arrive();
+		}
 		words.each(row,
 				   [&](int n, float(&values)[1][V]) { quantize_take(row, n, values[0], mine); });
 		mine = Group::template reduce<0>(mine);
@@ -60,7 +68,7 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void quantize_rows(const T *x, OUT *y, 
 				found;
 		words.each(row, [&](int n, float(&values)[1][V]) {
 			scale.divide(values[0]);
-			row_store(row, n, to, values[0]);
+			quantize_store(row, n, to, values[0]);
 		});
 	});
 }
@@ -98,7 +106,7 @@ DEVICE void quantize_steps(const ROW &row, typename ROW::Column steps, const T *
 			held.fetch(row, step, from, apart);
 		held.each(row, step, [&](Column n, int, float(&values)[1][V]) {
 			scale.divide(values[0]);
-			row_store(row, n, y, values[0]);
+			quantize_store(row, n, y, values[0]);
 		});
 	}
 }

@@ -116,43 +116,42 @@ static void act_quantize_form(const struct kernel_problem *problem, struct form 
 
 /* ---- Vectors that know no rows ---- */
 
-/* Elements of a vector, and threads of a block; 0 vectors: rows instead. */
-struct flat {
-	uint32_t vector, threads;
-};
-
-/* In the order of 16-byte vectors of x: the one that an H200 likes first. */
-static const struct flat flats[] = {{1, 256}, {2, 256}, {1, 128}, {2, 128}};
+/* Threads of a block, those that an H200 likes best first. */
+static const uint32_t flats[] = {128, 256};
 #define FLATS ((int)(sizeof(flats) / sizeof(flats[0])))
 
-static void flat_name(const struct flat *flat, char name[KERNEL_CHOICE_MAX])
+static void flat_name(uint32_t threads, char name[KERNEL_CHOICE_MAX])
 {
-	snprintf(name, KERNEL_CHOICE_MAX, "flat %ux%u", flat->vector, flat->threads);
+	snprintf(name, KERNEL_CHOICE_MAX, "flat %u", threads);
 }
 
-/* Those with which all of y is whole vectors, and lanes share groups, if no row has a scale. */
+/* Those there are if no row has a scale of its own, all of y is whole vectors of 16 bytes of x, and
+ * lanes share groups. */
 static int act_quantize_flats(const struct form *form, const struct kernel_limits *limits,
-							  struct flat out[FLATS])
+							  uint32_t out[FLATS])
 {
-	uint32_t wide = 16 / form->need.element;
-	int64_t elements = form->rows.rows * form->rows.columns;
-	bool given = plan_has(form->problem, SCALE);
+	uint32_t vector = 16 / form->need.element;
+	int64_t elements = form->rows.rows * form->rows.columns, lanes = form->group / vector;
 	int count = 0;
 
-	if ((!given && !form->group) || rows_vector(&form->rows, &form->need) != wide)
+	if ((!form->group && !plan_has(form->problem, SCALE)) ||
+		rows_vector(&form->rows, &form->need) != vector || form->group % vector || lanes > 32 ||
+		(lanes & (lanes - 1)))
 		return 0;
-	for (int i = 0; i < FLATS; i++) {
-		struct flat flat = {flats[i].vector * wide, flats[i].threads};
-		int64_t lanes = form->group / flat.vector;
-		if (form->rows.columns % flat.vector || form->group % flat.vector || lanes > 32 ||
-			(lanes & (lanes - 1)) || flat.threads > limits->max_threads ||
-			form->problem->tensors[Y].alignment < flat.vector ||
-			(uint64_t)plan_divide_up(elements, (int64_t)flat.vector * flat.threads) >
-				limits->grid_x)
-			continue;
-		out[count++] = flat;
-	}
+	for (int i = 0; i < FLATS; i++)
+		if (flats[i] <= limits->max_threads &&
+			(uint64_t)plan_divide_up(elements, (int64_t)vector * flats[i]) <= limits->grid_x)
+			out[count++] = flats[i];
 	return count;
+}
+
+/* Rows that threads share, where no groups have scales. */
+static int act_quantize_rows(const struct form *form, const struct kernel_limits *limits,
+							 struct rows_shape *out, int most)
+{
+	return form->group ? 0
+					   : quantize_shapes(&form->rows, &form->need, 0,
+										 form->problem->tensors[Y].alignment, limits, out, most);
 }
 
 /* ---- The plan ---- */
@@ -180,18 +179,20 @@ static void act_quantize_touch(const struct form *form, uint32_t vector, struct 
 
 static const char *const act_words[] = {"ACT_SILU", "ACT_GELU", "ACT_GELU_TANH", "ACT_RELU"};
 
-static int act_quantize_flat(const struct form *form, const struct flat *flat,
+static int act_quantize_flat(const struct form *form, uint32_t threads,
 							 const struct kernel_limits *limits, struct kernel_plan *out,
 							 char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	int64_t elements = form->rows.rows * form->rows.columns, block = flat->vector * flat->threads;
+	int64_t elements = form->rows.rows * form->rows.columns;
+	uint32_t vector = 16 / form->need.element;
 
-	(void)plan_launch(out, limits, (uint64_t)plan_divide_up(elements, block), flat->threads);
+	(void)plan_launch(out, limits, (uint64_t)plan_divide_up(elements, (int64_t)vector * threads),
+					  threads);
 	snprintf(out->source, sizeof(out->source), SOURCE);
-	flat_name(flat, out->choice);
+	flat_name(threads, out->choice);
 	plan_print(&id, "act_mul_quantize_flat<%s, %s, %u, %u, %s, %lld, %lld",
-			   plan_dtype_name(form->from), quantize_type(form->to), flat->vector, flat->threads,
+			   plan_dtype_name(form->from), quantize_type(form->to), vector, threads,
 			   act_words[form->act], (long long)form->group, (long long)form->rows.columns);
 	rows_print_sizes(&id, &form->rows);
 	for (int i = 0; i < 2; i++)
@@ -199,9 +200,9 @@ static int act_quantize_flat(const struct form *form, const struct flat *flat,
 	/* The last block goes beyond the last element. */
 	plan_print(&id, ", %s>", elements > INT32_MAX ? "i64" : "u32");
 	act_quantize_pass(form, out);
-	act_quantize_touch(form, 16 / form->need.element, out);
-	snprintf(out->note, sizeof(out->note), "vectors of %u elements, %u threads a block",
-			 flat->vector, flat->threads);
+	act_quantize_touch(form, vector, out);
+	snprintf(out->note, sizeof(out->note), "vectors of %u elements, %u threads a block", vector,
+			 threads);
 	return plan_check_name(&id, out, error);
 }
 
@@ -225,7 +226,7 @@ static int act_quantize_exact(const struct form *form, const struct rows_shape *
 		rows_print_strides(&id, &form->rows, i);
 	plan_print(&id, ", %s>", rows_index_type(&form->rows));
 	act_quantize_pass(form, out);
-	act_quantize_touch(form, shape->vector, out);
+	act_quantize_touch(form, shape->wide ? shape->vector / 2 : shape->vector, out);
 	rows_describe(&form->rows, &form->need, shape,
 				  shape->stream ? " at a time, read twice for a scale of the row" : "", out);
 	return plan_check_name(&id, out, error);
@@ -260,7 +261,7 @@ int act_mul_quantize_plan(const struct kernel_problem *problem, const struct ker
 {
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct form form;
-	struct flat flats_of[FLATS];
+	uint32_t flats_of[FLATS];
 	int status = act_quantize_check(problem, error), flat_count, count, chosen;
 
 	if (status)
@@ -275,16 +276,16 @@ int act_mul_quantize_plan(const struct kernel_problem *problem, const struct ker
 		return KILN_OK;
 	}
 	flat_count = act_quantize_flats(&form, limits, flats_of);
-	count = form.group ? 0 : rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	count = act_quantize_rows(&form, limits, shapes, PLAN_MAX_CHOICES);
 	if (plan_is_generic(choice) || (flat_count + count == 0 && !choice)) {
 		act_quantize_generic(&form, limits, out);
 		return KILN_OK;
 	}
 	for (int i = 0; i < flat_count; i++) {
 		char name[KERNEL_CHOICE_MAX];
-		flat_name(&flats_of[i], name);
+		flat_name(flats_of[i], name);
 		if (!choice || strcmp(choice, name) == 0)
-			return act_quantize_flat(&form, &flats_of[i], limits, out, error);
+			return act_quantize_flat(&form, flats_of[i], limits, out, error);
 	}
 	chosen = rows_shape_find(shapes, count, choice);
 	if (chosen < 0)
@@ -297,17 +298,15 @@ int act_mul_quantize_choices(const struct kernel_problem *problem,
 							 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
-	struct flat flats_of[FLATS];
+	uint32_t flats_of[FLATS];
 	struct form form;
 	int flat_count, count;
 
 	act_quantize_form(problem, &form);
 	flat_count = act_quantize_flats(&form, limits, flats_of);
-	count = form.group ? 0
-					   : rows_shapes(&form.rows, &form.need, limits, shapes,
-									 PLAN_MAX_CHOICES - flat_count);
+	count = act_quantize_rows(&form, limits, shapes, PLAN_MAX_CHOICES - flat_count);
 	for (int i = 0; i < flat_count; i++)
-		flat_name(&flats_of[i], names[i]);
+		flat_name(flats_of[i], names[i]);
 	if (flat_count && !count)
 		return flat_count;
 	return flat_count + quantize_shape_names(shapes, count, names + flat_count);

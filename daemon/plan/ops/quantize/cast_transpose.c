@@ -18,7 +18,9 @@ struct tile {
 
 /* The first is for matrices that fill the device with such tiles, the last for devices that have no
  * larger blocks. */
-static const struct tile tiles[] = {{128, 128, 256}, {64, 64, 64}, {128, 64, 128}, {32, 64, 32}};
+static const struct tile tiles[] = {{128, 128, 256}, {64, 64, 64},    {256, 256, 1024},
+									{256, 256, 512}, {128, 256, 512}, {256, 128, 512},
+									{128, 256, 256}, {128, 64, 128},  {32, 64, 32}};
 #define TILES ((int)(sizeof(tiles) / sizeof(tiles[0])))
 /* The generic kernels' own, for any number of threads up to this one. */
 static const struct tile tile_generic = {64, 64, 128};
@@ -147,7 +149,7 @@ static int cast_tiles(const struct form *form, const struct kernel_limits *limit
 	for (int i = 0; i < TILES; i++) {
 		const struct tile *tile = &tiles[i == 0 ? first : i == first ? 0 : i];
 		if (tile->threads <= limits->max_threads &&
-			tile->rows * tile->columns <= limits->shared_default)
+			tile->rows * tile->columns <= limits->shared_optin)
 			out[count++] = *tile;
 	}
 	return count;

@@ -9,6 +9,7 @@
 
 #define GENERIC_COUNT 2u /* vectors that a thread takes in a step */
 #define REGISTERS 96     /* words of a row that a thread keeps, and the numbers that they are */
+#define HELD 8           /* vectors of such a thread, of long rows */
 
 enum { X, GAMMA, BETA, RESIDUAL, SCALE, Y, SCALES, SUM, OPERANDS };
 
@@ -125,6 +126,63 @@ static void norm_quantize_form(const struct kernel_problem *problem, struct form
 			align_to(&form->affine, tensors[i].alignment);
 }
 
+/* Bytes of gamma and beta for each column. */
+static uint32_t bytes_along(const struct form *form)
+{
+	uint32_t bytes = 0;
+
+	for (int i = GAMMA; i <= BETA; i++)
+		if (plan_has(form->problem, i))
+			bytes += kernel_dtype_bytes(form->problem->tensors[i].dtype);
+	return bytes;
+}
+
+/* Behind the shapes, those whose threads hold several rows, and read gamma and beta for once. */
+static int offer_together(const struct form *form, struct rows_shape *shapes, int count, int most)
+{
+	int all = count;
+
+	for (int i = 0; i < count && bytes_along(form) && form->need.streams == 1; i++) {
+		for (uint32_t together = 2; together <= 4 && all < most; together *= 2) {
+			struct rows_shape shape = shapes[i];
+			uint32_t numbers = shape.held * shape.vector * together;
+			if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 || numbers > 64 ||
+				(numbers + 40) * shape.size * shape.rows > 65536)
+				continue;
+			shape.together = together;
+			shapes[all++] = shape;
+		}
+	}
+	return all;
+}
+
+/* Long rows without residual like few threads, whose blocks are a row each, or two where much is
+ * read along them; groups of wide vectors have half as many scales to make. */
+static int norm_quantize_shapes(const struct form *form, const struct kernel_limits *limits,
+								struct rows_shape *out, int most)
+{
+	struct rows_shape like = {.rows = 1};
+	uint64_t vectors;
+	int count = quantize_shapes(&form->rows, &form->need, form->group,
+								form->problem->tensors[Y].alignment, limits, out, most);
+
+	count = offer_together(form, out, count, most);
+	if (count == 0 || out[0].skewed || out[0].vector * form->need.element != 16)
+		return count;
+	vectors = (uint64_t)form->rows.columns / out[0].vector;
+	if (form->need.streams > 1 || vectors < 512)
+		return count;
+	like.size = rows_group(vectors, HELD);
+	quantize_prefer(out, count, &like);
+	like.wide = true;
+	if (form->group)
+		quantize_prefer(out, count, &like);
+	like = (struct rows_shape){.size = rows_group(vectors, HELD / 2), .rows = 1, .together = 2};
+	if (bytes_along(form) >= 8)
+		quantize_prefer(out, count, &like);
+	return count;
+}
+
 /* ---- The plan ---- */
 
 static const char *type_of(const struct form *form, int operand)
@@ -165,13 +223,14 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 
 	snprintf(out->source, sizeof(out->source), "ops/norm_quantize.cuh");
 	rows_shape_name(shape, out->choice);
-	plan_print(&id, "norm_quantize%s<", shape->stream ? "_stream" : "");
+	plan_print(&id, "norm_quantize%s<", shape->stream ? "_stream" : shape->slots ? "_slots" : "");
 	rows_print_shape(&id, form->from, &form->rows, shape);
 	plan_print(&id, ", %s, %s, %s, %u, %s, %u", quantize_type(form->to), type_of(form, GAMMA),
 			   type_of(form, BETA), shape->skewed ? 0 : form->affine, form->rms ? "true" : "false",
 			   form->need.streams);
-	if (!shape->stream)
-		plan_print(&id, ", %lld", (long long)form->group);
+	if (!shape->stream && !shape->slots)
+		plan_print(&id, ", %lld, %u", (long long)form->group,
+				   shape->together > 1 ? shape->together : 1);
 	plan_print(&id, ", %s", loop ? "true" : "false");
 	for (int i = 0; i < 2; i++)
 		rows_print_step(&id, &form->rows, i);
@@ -180,7 +239,7 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 		rows_print_strides(&id, &form->rows, i);
 	plan_print(&id, ", %s>", rows_index_type(&form->rows));
 	norm_quantize_pass(form, out);
-	norm_quantize_touch(form, shape->vector, form->affine, out);
+	norm_quantize_touch(form, shape->wide ? shape->vector / 2 : shape->vector, form->affine, out);
 	rows_describe(&form->rows, &form->need, shape,
 				  shape->stream ? " at a time, read three or four times" : "", out);
 	return plan_check_name(&id, out, error);
@@ -236,7 +295,7 @@ int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel
 		plan_no_elements(out);
 		return KILN_OK;
 	}
-	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
+	count = norm_quantize_shapes(&form, limits, shapes, PLAN_MAX_CHOICES);
 	if (plan_is_generic(choice) || (count == 0 && !choice)) {
 		norm_quantize_generic(&form, limits, out);
 		return KILN_OK;
@@ -255,6 +314,6 @@ int norm_quantize_choices(const struct kernel_problem *problem, const struct ker
 	int count;
 
 	norm_quantize_form(problem, &form);
-	count = quantize_shapes(&form.rows, &form.need, form.group, limits, shapes, PLAN_MAX_CHOICES);
+	count = norm_quantize_shapes(&form, limits, shapes, PLAN_MAX_CHOICES);
 	return quantize_shape_names(shapes, count, names);
 }

@@ -28,7 +28,7 @@ struct form {
 struct spread {
 	uint32_t count, threads;
 };
-static const struct spread spreads[] = {{1, 256}, {2, 256}, {4, 256}, {1, 128}, {2, 128}, {1, 512}};
+static const struct spread spreads[] = {{2, 128}, {2, 256}, {1, 128}}; /* the own choice first */
 #define SPREADS ((int)(sizeof(spreads) / sizeof(spreads[0])))
 
 /* ---- Rows ---- */
@@ -101,14 +101,13 @@ static void quantize_name_choice(const struct form *form, const struct spread *s
 			 spread->count);
 }
 
-/* The planner's own first: a thread of dequantize reads half as much in a vector as it writes. */
 static int quantize_spreads(const struct form *form, const struct kernel_limits *limits,
 							struct spread out[SPREADS])
 {
 	int count = 0;
 
 	for (int i = 0; i < SPREADS; i++) {
-		struct spread spread = spreads[form->back && i < 2 ? 1 - i : i];
+		struct spread spread = spreads[i];
 		bool known = false;
 		if (form->way != FLAT_WHOLE)
 			spread.count = 1;

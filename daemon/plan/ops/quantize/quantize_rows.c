@@ -79,6 +79,28 @@ static void quantize_find_form(const struct kernel_problem *problem, int64_t gro
 		form->need.alignment = y->alignment * element;
 }
 
+/* An H200 likes small groups whose threads have two vectors, in blocks of 256, and 256 threads for
+ * longer rows, which leave it with more blocks. */
+static int quantize_rows_shapes(const struct kernel_problem *problem, const struct form *form,
+								const struct kernel_limits *limits, struct rows_shape *out,
+								int most)
+{
+	int count = quantize_shapes(&form->rows, &form->need, 0, problem->tensors[Y].alignment, limits,
+								out, most);
+	uint64_t vectors;
+
+	if (count == 0 || out[0].skewed || out[0].vector * form->need.element != 16)
+		return count;
+	vectors = (uint64_t)form->rows.columns / out[0].vector;
+	if (vectors <= 32) {
+		uint32_t size = rows_group(vectors, 2);
+		quantize_prefer(out, count, &(struct rows_shape){.size = size, .rows = 256 / size});
+	} else if (vectors > 256) {
+		quantize_prefer(out, count, &(struct rows_shape){.size = 256, .rows = 1});
+	}
+	return count;
+}
+
 static void quantize_rows_pass(const struct form *form, struct kernel_plan *out)
 {
 	for (int i = X; i <= SCALE; i++)
@@ -116,7 +138,7 @@ static int quantize_rows_exact(const struct kernel_problem *problem, const struc
 	plan_print(&id, ", %s, %s, %lld>", rows_index_type(&form->rows), quantize_type(form->to),
 			   (long long)(form->groups ? form->groups : 1));
 	quantize_rows_pass(form, out);
-	quantize_rows_touch(problem, form, shape->vector, out);
+	quantize_rows_touch(problem, form, shape->wide ? shape->vector / 2 : shape->vector, out);
 	rows_describe(&form->rows, &form->need, shape, shape->stream ? " at a time, read twice" : "",
 				  out);
 	return plan_check_name(&id, out, error);
@@ -171,7 +193,7 @@ int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel
 	}
 	if (plan_is_generic(choice))
 		return quantize_rows_generic(problem, &form, limits, out, error);
-	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	count = quantize_rows_shapes(problem, &form, limits, shapes, PLAN_MAX_CHOICES);
 	chosen = rows_shape_find(shapes, count, choice);
 	if (chosen < 0)
 		return rows_no_candidate(problem, choice, &form.rows, limits, error);
@@ -190,7 +212,7 @@ int quantize_rows_choices(const struct kernel_problem *problem, const struct ker
 	if (quantize_check(problem, &group, error))
 		return 0;
 	quantize_find_form(problem, group, &form);
-	count = rows_shapes(&form.rows, &form.need, limits, shapes, PLAN_MAX_CHOICES);
+	count = quantize_rows_shapes(problem, &form, limits, shapes, PLAN_MAX_CHOICES);
 	for (int i = 0; i < count; i++)
 		rows_shape_name(&shapes[i], names[i]);
 	return count;
