@@ -165,8 +165,8 @@ struct QuantizePower {
 };
 
 /*
- * x / scale of numbers x of up to 11 bits, those of f16 and bf16.  1 / scale is high + low, which is
- * too large by less than 2^-44 of it, and x * high + x * low is rounded once.
+ * x / scale of numbers x of up to 11 bits, those of f16 and bf16.  1 / scale is high + low, which
+ * is too large by less than 2^-44 of it, and x * high + x * low is rounded once.
  *
  * What is stored is as if the quotient were rounded to an f32 first.  It could differ where a
  * border of that rounding and one of the 8 bits meet, at B * 2^n +- 1 with B of j bits, n = 25 - j:
