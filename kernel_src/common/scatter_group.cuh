@@ -4,36 +4,8 @@
  * elements of all of them.
  */
 #pragma once
-#include "common/summand.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
-
-/* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements
- * of dsrc that a thread stores at once. */
-template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V>
-struct ScatterGroup {
-	typedef T Element;
-	typedef I Index;
-	typedef typename summand<T>::Compute Compute;
-	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
-	static constexpr bool skew = SKEW;
-	static constexpr int element = static_cast<int>(sizeof(T));
-	static constexpr int rows = 16 / element;
-	/* Bytes and elements of a row that are loaded at once: what a thread holds of all rows leaves
-	 * registers for many threads. */
-	static constexpr int load = element == 2 ? 8 : 16, each = load / element;
-	static constexpr int loads = (MANY + each - 1) / each;
-	static constexpr int knots = (MANY + 31) / 32;
-	/* Shared memory: the elements of all rows at each k; for each k the next of its chain, and the
-	 * place that it names; for each p the first k of its chain. */
-	static constexpr int next_at = (loads * each + 7) / 8 * 128;
-	static constexpr int places_at = next_at + knots * 64;
-	static constexpr int heads_at = places_at + knots * 64;
-	static constexpr u16 end = 0xffff;                    /* of a chain */
-	static constexpr u16 opens = 0x8000, closes = 0x4000; /* the first, the last of a knot */
-	static constexpr u32 place = 0x3fff;                  /* what is left of a place for itself */
-	static_assert(FEW < 0x3fff && MANY < 0xffff && THREADS % 32 == 0, "sizes");
-};
 
 /* Returns where shared memory has the elements at k: eight k that meet in a bank lie apart. */
 DEVICE int scatter_group_at(int k)
@@ -41,7 +13,8 @@ DEVICE int scatter_group_at(int k)
 	return (k ^ (k >> 3 & 7)) * 16;
 }
 
-/* Loads vector n of all rows. */
+/* Loads vector n of all rows.  GROUP: `rows` rows of `many` elements of `element` bytes, of which
+ * `load` bytes are loaded at once; `skew`: they are not whole vectors. */
 template <class GROUP>
 DEVICE void scatter_group_load(const u8 *const (&row)[GROUP::rows], int n,
 							   u32 (&in)[GROUP::rows][GROUP::load / 4])

@@ -1,6 +1,10 @@
 /*
- * gather_backward_link.cuh: gather_backward_group.cuh, whose lists are chained by all threads at
- * once, and for several groups of rows.
+ * gather_backward_link.cuh: gather_backward.cuh for lists that many rows share: the same sums in
+ * the same order, but of several rows at a time.
+ *
+ * A block has one list of indices and as many of its rows as fill 16 bytes with an element of each,
+ * several times.  It transposes them on their way to shared memory, so that one access there finds
+ * the elements of all its rows at some k; a thread follows the chain of its p once for all of them.
  *
  * Threads link the k of each p in any order: the last that came stands first.  Then a thread puts
  * those of its p in order in registers, up to eight, and chains them; a warp that goes over all
@@ -15,21 +19,35 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* TURNS: groups of rows of a block. */
+/* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements
+ * of dsrc that a thread stores at once.  TURNS: groups of rows of a block. */
 template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V,
 		  int TURNS>
-struct ScatterLink : ScatterGroup<T, I, BOUNDS, FEW, MANY, THREADS, SKEW, V> {
-	typedef ScatterGroup<T, I, BOUNDS, FEW, MANY, THREADS, SKEW, V> group;
+struct ScatterLink {
+	typedef T Element;
+	typedef I Index;
+	typedef typename summand<T>::Compute Compute;
+	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
 	static constexpr int turns = TURNS;
-	static constexpr int some = 8; /* links that are put in order in registers */
+	static constexpr bool skew = SKEW;
+	static constexpr int element = static_cast<int>(sizeof(T));
+	static constexpr int rows = 16 / element;
+	/* Bytes and elements of a row that are loaded at once: what a thread holds of all rows leaves
+	 * registers for many threads. */
+	static constexpr int load = element == 2 ? 8 : 16, each = load / element;
+	static constexpr int loads = (MANY + each - 1) / each;
+	static constexpr int knots = (MANY + 31) / 32; /* indices, a warp at a time */
+	static constexpr int some = 8;                 /* links that are put in order in registers */
+	static constexpr u32 end = 0xffff;             /* of a chain */
 	/* Shared memory: the elements of all rows, by slots; for each slot the next of its chain; for
 	 * each k the next of its links; for each p the first link, then the first slot, and one more
 	 * for indices that name nothing; p that are left for warps. */
-	static constexpr int slots = (group::loads * group::each + 7) / 8 * 8;
+	static constexpr int slots = (loads * each + 7) / 8 * 8;
 	static constexpr int next_at = slots * 16;
 	static constexpr int links_at = next_at + slots * 2;
 	static constexpr int heads_at = links_at + (MANY + 8) / 8 * 16;
 	static constexpr int later_at = heads_at + (FEW + 4) / 4 * 16;
+	static_assert(FEW < 0x3fff && MANY < 0x3fff && THREADS % 32 == 0, "sizes");
 };
 
 template <class GROUP>
@@ -55,7 +73,7 @@ struct ScatterLinkMemory {
 	/* Where the elements at k are; that behind the last k is the end. */
 	static DEVICE u32 slot(u32 k)
 	{
-		return k == GROUP::many ? static_cast<u32>(GROUP::end) : k ^ (k >> 3 & 7);
+		return k == GROUP::many ? GROUP::end : k ^ (k >> 3 & 7);
 	}
 };
 
@@ -84,6 +102,7 @@ DEVICE u32 scatter_link_all(const ScatterLinkMemory<GROUP> &memory,
 				memory.links()[GROUP::many] = static_cast<u16>(GROUP::many);
 			__syncthreads();
 		}
+		u32 before[held];
 #pragma unroll
 		for (int i = 0; i < held; i++) {
 			const int k = (first + i) * GROUP::threads + thread;
@@ -91,8 +110,14 @@ DEVICE u32 scatter_link_all(const ScatterLinkMemory<GROUP> &memory,
 			if (k >= GROUP::many)
 				continue;
 			strays += place == indices_none<u32>;
-			memory.links()[k] = static_cast<u16>(atomicExch(
-				memory.heads() + (place < GROUP::few ? place : GROUP::few), static_cast<u32>(k)));
+			before[i] = atomicExch(memory.heads() + (place < GROUP::few ? place : GROUP::few),
+								   static_cast<u32>(k));
+		}
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			const int k = (first + i) * GROUP::threads + thread;
+			if (k < GROUP::many)
+				memory.links()[k] = static_cast<u16>(before[i]);
 		}
 	}
 	return strays;
@@ -169,28 +194,49 @@ DEVICE void scatter_link_order(const ScatterLinkMemory<GROUP> &memory,
 	__syncthreads();
 }
 
-/* Sums up all rows and stores them, `apart` elements from one to the next. */
+/* Sums up all rows and stores them, `apart` elements from one to the next.  A thread follows two
+ * chains at a time: of neighbours, which it stores at once, or of two p that lie apart. */
 template <class GROUP>
 DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i64 apart, int rows)
 {
 	typedef typename GROUP::Compute Compute;
-	constexpr int v = GROUP::vector, es = GROUP::element;
+	constexpr int v = GROUP::vector, es = GROUP::element, step = GROUP::threads * v;
+	constexpr int items = v > 1 || GROUP::few <= step ? v : 2;
 
 #pragma unroll 1
-	for (int p = static_cast<int>(threadIdx.x) * v; p < GROUP::few; p += GROUP::threads * v) {
-		Compute sum[GROUP::rows][v];
+	for (int first = static_cast<int>(threadIdx.x) * v; first < GROUP::few;
+		 first += items / v * step) {
+		Compute sum[GROUP::rows][items];
+		u32 slot[items], words[items][4];
+		bool any = false;
 #pragma unroll
-		for (int i = 0; i < v; i++) {
+		for (int i = 0; i < items; i++) {
+			const int p = v > 1 ? first + i : first + i * step;
+			slot[i] = p < GROUP::few ? memory.heads()[p] : GROUP::end;
+			any = any || slot[i] != GROUP::end;
 #pragma unroll
 			for (int g = 0; g < GROUP::rows; g++)
 				sum[g][i] = 0;
+		}
 #pragma unroll 1
-			for (u32 slot = memory.heads()[p + i]; slot != GROUP::end;) {
-				u32 words[4];
+		while (any) {
+			bool there[items];
+			any = false;
+#pragma unroll
+			for (int i = 0; i < items; i++) {
+				there[i] = slot[i] != GROUP::end;
+				if (!there[i])
+					continue;
+				vec_load<16>(memory.shared + slot[i] * 16, words[i]);
+				slot[i] = memory.next()[slot[i]];
+				any = any || slot[i] != GROUP::end;
+			}
+#pragma unroll
+			for (int i = 0; i < items; i++) {
 				Compute one[GROUP::rows];
-				vec_load<16>(memory.shared + slot * 16, words);
-				slot = memory.next()[slot];
-				summand<typename GROUP::Element>::unpack(words, one);
+				if (!there[i])
+					continue;
+				summand<typename GROUP::Element>::unpack(words[i], one);
 #pragma unroll
 				for (int g = 0; g < GROUP::rows; g++)
 					sum[g][i] += one[g];
@@ -198,10 +244,18 @@ DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i6
 		}
 #pragma unroll
 		for (int g = 0; g < GROUP::rows; g++) {
-			u32 words[vec_words<es * v>];
-			summand<typename GROUP::Element>::pack(sum[g], words);
-			if (g < rows)
-				vec_store<es * v>(to + (g * apart + p) * es, words);
+#pragma unroll
+			for (int n = 0; n < items / v; n++) {
+				const int p = first + n * step;
+				Compute some[v];
+				u32 out[vec_words<es * v>];
+#pragma unroll
+				for (int i = 0; i < v; i++)
+					some[i] = sum[g][n * v + i];
+				summand<typename GROUP::Element>::pack(some, out);
+				if (g < rows && p < GROUP::few)
+					vec_store<es * v>(to + (g * apart + p) * es, out);
+			}
 		}
 	}
 }

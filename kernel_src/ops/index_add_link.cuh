@@ -155,7 +155,8 @@ struct IndexAddLink {
 		constexpr int held = INDEX_ADD_LINK_HELD;
 		const i64 first = static_cast<i64>(block) * (held * SHAPE::threads) + threadIdx.x;
 		Index index[held];
-		u32 strays = 0;
+		u32 before[held], strays = 0;
+		bool there[held];
 
 #pragma unroll
 		for (int i = 0; i < held; i++) {
@@ -166,9 +167,14 @@ struct IndexAddLink {
 		for (int i = 0; i < held; i++) {
 			const i64 k = first + i * SHAPE::threads;
 			i64 place;
-			if (k < count && named(index[i], place, strays))
-				links.next[k] = atomicExch(links.heads + place, static_cast<u32>(k) + 1);
+			there[i] = k < count && named(index[i], place, strays);
+			if (there[i])
+				before[i] = atomicExch(links.heads + place, static_cast<u32>(k) + 1);
 		}
+#pragma unroll
+		for (int i = 0; i < held; i++)
+			if (there[i])
+				links.next[first + i * SHAPE::threads] = before[i];
 		return strays;
 	}
 

@@ -228,7 +228,7 @@ static void widths_follow_sizes_and_addresses(void **state)
 	p = gather(false, KILN_F16, KILN_I32, 100, 64, 256, 512);
 	p.tensors[0].stride[2] = 3;
 	plan = plan_on("sm_90", &p);
-	has(&plan, "128, 2, 8, 16>, GatherPlaces<false, 3, 1, ");
+	has(&plan, "64, 2, 8, 16>, GatherPlaces<false, 3, 1, ");
 	p = gather(false, KILN_F16, KILN_I32, 100, 64, 256, 512);
 	p.tensors[1].stride[1] = 2;
 	plan = plan_on("sm_90", &p);
@@ -245,8 +245,8 @@ static void widths_follow_sizes_and_addresses(void **state)
 	/* Rows that share a list go by it. */
 	p = gather(false, KILN_F16, KILN_I32, 100, 64, 256, 511);
 	plan = plan_on("sm_90", &p);
-	has(&plan, "gather_list<GatherList<2, i32, INDICES_CHECK, 256, 511, 16, 128, 8>");
-	assert_int_equal(plan.grid[0], 7 * 64);
+	has(&plan, "gather_list<GatherList<2, i32, INDICES_CHECK, 256, 511, 8, 128, 8>");
+	assert_int_equal(plan.grid[0], 13 * 64);
 }
 
 static void long_rows(void **state)
@@ -282,11 +282,14 @@ static void chains(void **state)
 	struct kernel_plan plan = plan_on("sm_90", &p);
 
 	(void)state;
-	has(&plan, "gather_backward_group<ScatterGroup<f32, u8, INDICES_TRUST, 256, 512, 128, false, "
-			   "1>");
-	assert_string_equal(plan.choice, "group 128 r4");
-	assert_int_equal(plan.grid[0], 512 / 4 * 64);
-	assert_int_equal(plan.shared_bytes, 4 * 512 * 4 + 256 * 2 + 2 * 512 * 2);
+	has(&plan, "gather_backward_link<ScatterLink<f32, u8, INDICES_TRUST, 256, 512, 128, false, "
+			   "1, 4>");
+	assert_string_equal(plan.choice, "link 128 r4x4");
+	assert_int_equal(plan.grid[0], 512 / 16 * 64);
+	assert_int_equal(plan.shared_bytes, 512 * 18 + 512 * 2 + 16 + 256 * 4 + 16 + 256 * 2);
+	/* Few blocks: one group of rows each. */
+	p = gather(true, KILN_F32, KILN_U8, 16, 64, 256, 512);
+	assert_string_equal(plan_on("sm_90", &p).choice, "link 128 r4x1");
 	/* Too few rows to fill 16 bytes. */
 	p = gather(true, KILN_F32, KILN_U8, 3, 64, 256, 512);
 	plan = plan_on("sm_90", &p);

@@ -203,6 +203,9 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	uint32_t staged = gather_find_rows(gather, limits, true),
 			 direct = gather_find_rows(gather, limits, false);
 	bool little = gather->many < gather->few / 8, whole = gather->many * gather->element % 16 == 0;
+	/* Where indices are most of what a block loads, small blocks are the best. */
+	bool small = staged > 1 && whole && gather->index_bytes >= gather->element &&
+				 staged / 2 * gather->few * gather->element % 16 == 0;
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
@@ -210,18 +213,15 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 		gather_add_list(gather, limits, 1, 128, ways, &count);
 	if (little)
 		gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
+	if (small)
+		gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
 	gather_add_way(problem, gather, limits, true, 2 * staged, 128, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
 	gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
-	gather_add_way(problem, gather, limits, true, staged, 256, ways, &count);
-	gather_add_way(problem, gather, limits, true, 4 * staged, 512, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 128, ways, &count);
-	gather_add_way(problem, gather, limits, false, 2 * direct, 256, ways, &count);
 	gather_add_list(gather, limits, little || whole ? 1 : 2, 128, ways, &count);
-	gather_add_list(gather, limits, 1, 256, ways, &count);
-	gather_add_list(gather, limits, 2, 64, ways, &count);
 	return count;
 }
 

@@ -7,7 +7,8 @@
  * than two for each multiprocessor.  There is nothing between: all batches have two kernels.
  *
  * Where at least so many rows share a list as fill 16 bytes with an element of each, a block sums
- * up these together: one access to shared memory does for all.
+ * up these together: one access to shared memory does for all.  It chains the list for several such
+ * groups, as long as there are blocks for all multiprocessors.
  */
 #include "gather.h"
 
@@ -20,14 +21,16 @@
 #define BLOCK_BYTES 16384 /* of ddst that a block has, at least if there are rows for it */
 #define MOST_ROWS 32
 #define FEW_ROWS 4
-#define GROUP_BYTES 40960 /* of shared memory, which leave a multiprocessor five blocks */
-#define GROUP_MOST 16383  /* elements of dsrc, and indices */
-#define LINKED 4          /* indices of an element that are put in order in registers */
+#define LINK_BYTES 40960 /* of shared memory, which leave a multiprocessor five blocks */
+#define LINK_MOST 16383  /* elements of dsrc, and indices */
+#define LINKED 8         /* indices of an element that are put in order in registers */
+#define LINK_BLOCKS 3    /* of a multiprocessor, at least */
+#define TURNS 4          /* groups of rows, usually */
 #define MOST_TURNS 8
 
 struct scatter_way {
-	bool group, skew; /* rows are summed up together; those of ddst are not whole vectors */
-	uint32_t turns;   /* groups of a block whose list all threads chain; 0: a warp does, for one */
+	bool skew;      /* rows of ddst are not whole vectors */
+	uint32_t turns; /* groups of rows that are summed up together; 0: rows are, each by itself */
 	uint32_t rows, threads;
 	uint32_t chunk, tile, load, vector;
 	uint32_t shared;
@@ -119,54 +122,42 @@ static void gather_backward_add_way(const struct kernel_problem *problem,
 	ways[(*count)++] = way;
 }
 
-/* Elements of as many rows as fill 16 bytes; ScatterGroup in ops/gather_backward_group.cuh computes
- * the same.  more: twice the threads.  false: a block has no room for them, or they have no list
- * together. */
-static bool make_group(const struct kernel_problem *problem, const struct gather_problem *gather,
-					   const struct kernel_limits *limits, bool more, struct scatter_way *way)
+/* Elements of as many rows as fill 16 bytes, so many times; ScatterLink in
+ * ops/gather_backward_link.cuh computes the same.  false: a block has no room for them, they have
+ * no list together, or it is long beside what it names. */
+static bool make_link(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct kernel_limits *limits, uint32_t turns, struct scatter_way *way)
 {
 	uint32_t element = gather->element, load = element == 2 ? 8 : 16;
-	int64_t loads = plan_divide_up(gather->many * element, load), units, knots;
+	int64_t loads = plan_divide_up(gather->many * element, load), units, slots;
 
 	if (problem->tensors[0].rank < 3 || element < 2 || gather->many < 1 ||
-		gather->outer < 16 / element || gather->many >= GROUP_MOST || gather->few >= GROUP_MOST ||
-		(gather->form.step[0] != 1 && gather->many > 1))
+		gather->outer < 16 / element || gather->many >= LINK_MOST || gather->few >= LINK_MOST ||
+		gather->many > LINKED * gather->few || (gather->form.step[0] != 1 && gather->many > 1))
 		return false;
-	*way = (struct scatter_way){.group = true, .rows = 16 / element, .threads = 64};
+	*way = (struct scatter_way){.turns = turns, .rows = 16 / element, .threads = 64};
 	way->load = find_load(problem, gather);
 	way->skew = way->load < load;
 	way->load = way->skew ? element : load;
 	way->vector = find_vector(problem, gather);
 	way->tile = (uint32_t)gather->many;
 	way->chunk = (uint32_t)gather->few;
-	knots = plan_divide_up(gather->many, 32);
-	way->shared = round_up((uint32_t)(plan_divide_up(loads * load / element, 8) * 128 +
-									  2 * knots * 64 + gather->few * 2));
+	slots = plan_divide_up(loads * load / element, 8) * 8;
+	way->shared = (uint32_t)slots * 18 + (way->tile + 8) / 8 * 16 + (way->chunk + 4) / 4 * 16;
+	way->shared = round_up(way->shared + way->chunk * 2);
 	units = loads > gather->few / way->vector / 2 ? loads : gather->few / way->vector / 2;
 	while (way->threads < 256 && way->threads < units)
 		way->threads *= 2;
-	if (more && way->threads < 256)
-		way->threads *= 2;
-	snprintf(way->name, sizeof(way->name), "group %u r%u", way->threads, way->rows);
+	snprintf(way->name, sizeof(way->name), "link %u r%ux%u", way->threads, way->rows, turns);
 	return way->shared <= limits->shared_optin && way->threads <= limits->max_threads;
 }
 
-/* The same for several groups of rows; ScatterLink in ops/gather_backward_link.cuh computes the
- * same. */
-static bool make_link(const struct kernel_problem *problem, const struct gather_problem *gather,
-					  const struct kernel_limits *limits, uint32_t turns, struct scatter_way *way)
+/* Groups of rows for which a block chains its list: some, where that leaves enough blocks. */
+static uint32_t find_turns(const struct gather_problem *gather, const struct kernel_limits *limits)
 {
-	uint32_t element = gather->element, load = element == 2 ? 8 : 16, slots;
+	int64_t groups = gather->outer / (16 / gather->element) * gather->lists;
 
-	if (!make_group(problem, gather, limits, false, way) || gather->many > LINKED * gather->few ||
-		gather->outer < way->rows * turns)
-		return false;
-	slots = (uint32_t)plan_divide_up(plan_divide_up(way->tile * element, load) * load / element, 8);
-	way->shared = slots * 8 * 18 + (way->tile + 8) / 8 * 16 + (way->chunk + 4) / 4 * 16;
-	way->shared += round_up(way->chunk * 2);
-	way->turns = turns;
-	snprintf(way->name, sizeof(way->name), "link %u r%ux%u", way->threads, way->rows, turns);
-	return way->shared <= limits->shared_optin;
+	return groups / TURNS >= LINK_BLOCKS * (int64_t)limits->multiprocessors ? TURNS : 1;
 }
 
 /* The planner's own first. */
@@ -177,8 +168,9 @@ static int scatter_ways(const struct kernel_problem *problem, const struct gathe
 			row = gather->many * gather->element;
 	int64_t blocks = 2 * (int64_t)limits->multiprocessors;
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
-	struct scatter_way group;
-	bool grouped = make_group(problem, gather, limits, false, &group);
+	uint32_t own = find_turns(gather, limits);
+	struct scatter_way link;
+	bool linked = make_link(problem, gather, limits, own, &link);
 	int count = 0;
 
 	/* A row has a list of its own if there are no leading dimensions. */
@@ -187,20 +179,18 @@ static int scatter_ways(const struct kernel_problem *problem, const struct gathe
 	if (rows > FEW_ROWS && plan_divide_up(gather->outer, rows) * gather->lists * chunks < blocks)
 		rows = FEW_ROWS;
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
-	if (grouped && group.shared <= GROUP_BYTES)
-		ways[count++] = group;
+	if (linked && link.shared <= LINK_BYTES)
+		ways[count++] = link;
 	gather_backward_add_way(problem, gather, limits, threads, rows, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads, rows / 2, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads, rows * 2, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads * 2, rows, ways, &count);
 	gather_backward_add_way(problem, gather, limits, threads * 2, rows * 2, ways, &count);
-	if (grouped && group.shared > GROUP_BYTES)
-		ways[count++] = group;
-	if (grouped && group.threads < 256 && make_group(problem, gather, limits, true, &group))
-		ways[count++] = group;
+	if (linked && link.shared > LINK_BYTES)
+		ways[count++] = link;
 	for (uint32_t turns = 1; turns <= MOST_TURNS; turns *= 2)
-		if (count < MAX_WAYS && make_link(problem, gather, limits, turns, &group))
-			ways[count++] = group;
+		if (turns != own && count < MAX_WAYS && make_link(problem, gather, limits, turns, &link))
+			ways[count++] = link;
 	return count;
 }
 
@@ -215,18 +205,13 @@ static const char *element_name(const struct gather_problem *gather)
 										: words[gather->element == 2 ? 1 : gather->element - 1];
 }
 
-static void print_group(const struct gather_problem *gather, const struct scatter_way *way,
-						struct plan_text *id)
+static void print_link(const struct gather_problem *gather, const struct scatter_way *way,
+					   struct plan_text *id)
 {
-	const char *kind = way->turns ? "link<ScatterLink" : "group<ScatterGroup";
-
-	plan_print(id, "gather_backward_%s<%s, %s, %s, %lld, %lld, %u, %s, %u", kind,
+	plan_print(id, "gather_backward_link<ScatterLink<%s, %s, %s, %lld, %lld, %u, %s, %u, %u>",
 			   element_name(gather), gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, way->threads,
-			   way->skew ? "true" : "false", way->vector);
-	if (way->turns)
-		plan_print(id, ", %u", way->turns);
-	plan_print(id, ">");
+			   way->skew ? "true" : "false", way->vector, way->turns);
 }
 
 static void print_rows(const struct gather_problem *gather, const struct scatter_way *way,
@@ -244,7 +229,7 @@ static void gather_backward_print_kernel(const struct gather_problem *gather,
 										 const struct scatter_way *way, bool leads,
 										 const char *number, bool loop, struct plan_text *id)
 {
-	(way->group ? print_group : print_rows)(gather, way, id);
+	(way->turns ? print_link : print_rows)(gather, way, id);
 	plan_print(id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
 			   (long long)gather->index_step);
 	rows_print_sizes(id, &gather->form);
@@ -269,9 +254,7 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
 	loop = plan_launch(out, limits, items, way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/gather_backward%s.cuh",
-			 way->turns   ? "_link"
-			 : way->group ? "_group"
-						  : "");
+			 way->turns ? "_link" : "");
 	out->shared_bytes = way->shared;
 	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
 								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
@@ -290,11 +273,11 @@ static void gather_backward_describe(const struct gather_problem *gather,
 									 const struct scatter_way *way, struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	if (way->group)
+	if (way->turns)
 		snprintf(out->note, sizeof(out->note),
-				 "a list of %lld indices is chained for %u of its rows, which are summed up "
-				 "together",
-				 (long long)gather->many, way->rows);
+				 "a list of %lld indices is chained for %u times %u of its rows, which are summed "
+				 "up together",
+				 (long long)gather->many, way->turns, way->rows);
 	else if (gather->many > way->tile)
 		snprintf(out->note, sizeof(out->note),
 				 "lists of %lld indices are chained %u at a time, for each row",
@@ -397,7 +380,7 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 	}
 	count = scatter_ways(problem, &gather, limits, ways);
 	if (plan_is_generic(choice))
-		return gather_backward_plan_generic(problem, &gather, &ways[ways[0].group], limits, out,
+		return gather_backward_plan_generic(problem, &gather, &ways[ways[0].turns > 0], limits, out,
 											error);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;

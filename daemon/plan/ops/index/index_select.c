@@ -195,9 +195,9 @@ static int select_find_ways(const struct kernel_problem *problem,
 	int count = 0;
 
 	/* Two vectors that are cut out at once leave registers for fewer threads. */
-	select_add_way(limits, skew, THREADS, skew ? 1 : 2, ways, &count);
-	select_add_way(limits, skew, THREADS, skew ? 2 : 1, ways, &count);
 	select_add_way(limits, skew, THREADS / 2, skew ? 1 : 2, ways, &count);
+	select_add_way(limits, skew, THREADS, skew ? 1 : 2, ways, &count);
+	select_add_way(limits, skew, THREADS / 2, skew ? 2 : 1, ways, &count);
 	select_add_way(limits, skew, THREADS / 2, 4, ways, &count);
 	if (skew)
 		select_add_way(limits, false, THREADS, 2, ways, &count);
