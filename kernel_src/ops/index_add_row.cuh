@@ -1,12 +1,14 @@
 /*
- * index_add_row.cuh: few[o, p] = base[o, p] + the sum of many[o, k] over the k with idx[o, k] = p,
- * one after another by rising k, where the elements of a row lie side by side.
+ * index_add_row.cuh: few[o, p, i] = base[o, p, i] + the sum of many[o, k, i] over the k with
+ * idx[o, k, i] = p, one after another by rising k, where elements lie side by side along k, or
+ * along i.
  *
- * A block has a row o.  Shared memory holds the elements of many, and for each place the last index
- * that came, for each index the one before: links, in any order.  A thread follows the links of its
- * places and puts up to four of them in order in registers; that is enough for nearly all.  The
- * others are left for later: a thread looks again and again for the next of some, a warp goes over
- * all indices for many.
+ * A block has the WIDE columns i of a slice o that lie side by side; one, where k runs along the
+ * lines of memory.  Their elements are numbered by k, then by i, and the sums by p, then by i.
+ * Shared memory holds the elements of many, and for each sum the last element that came, for each
+ * element the one before: links, in any order.  A thread follows the links of its sums and puts up
+ * to four of them in order in registers, or eight.  The few sums that have more are left for later:
+ * a warp goes over all indices for each.
  */
 #pragma once
 #include "common/async.cuh"
@@ -17,34 +19,54 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* PLACES elements of a row of few, COUNT of many; V of either are side by side in one thread, W
- * bytes of many are copied at once. */
-template <typename T, typename I, int BOUNDS, int PLACES, int COUNT, int V, int W, int THREADS>
+/* PLACES places and COUNT indices of COLUMNS columns, of which WIDE are a block's.  V sums, and V
+ * indices, are a thread's at once; W bytes of many are copied at once. */
+template <typename T, typename I, int BOUNDS, int PLACES, int COUNT, i64 COLUMNS, int WIDE, int V,
+		  int W, int THREADS>
 struct IndexAddRow {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int element = static_cast<int>(sizeof(T)), bounds = BOUNDS, vector = V;
-	static constexpr int places = PLACES, count = COUNT, threads = THREADS, load = W;
+	static constexpr int places = PLACES, count = COUNT, wide = WIDE, threads = THREADS, load = W;
+	static constexpr int elements = COUNT * WIDE, sums = PLACES * WIDE;
+	static constexpr i64 columns = COLUMNS;
+	static constexpr u32 blocks_of = static_cast<u32>((COLUMNS + WIDE - 1) / WIDE);
 	static constexpr int index_load =
 		V * static_cast<int>(sizeof(I)) < 16 ? V * static_cast<int>(sizeof(I)) : 16;
-	static constexpr int stored = V * element < 16 ? V * element : 16;
-	/* Links are the numbers of indices, times four; behind the last one is the end. */
-	static constexpr u32 end = COUNT * 4;
-	static constexpr int few = 4;   /* links that are put in order in registers */
-	static constexpr int some = 12; /* that a thread looks for */
-	/* Shared memory: elements; links; heads, the last for indices that name nothing; places that
-	 * are left for later. */
-	static constexpr int links_at = (COUNT * element + element + 15) / 16 * 16;
-	static constexpr int heads_at = links_at + (COUNT * 4 + 4 + 15) / 16 * 16;
-	static constexpr int later_at = heads_at + (PLACES * 4 + 4 + 15) / 16 * 16;
+	static constexpr int stored = V * element;
+	/* Links are the numbers of elements, times four; behind the last one is the end. */
+	static constexpr u32 end = static_cast<u32>(elements) * 4;
+	static constexpr int few = 4, some = 8; /* links that are put in order in registers */
+	/* Shared memory: elements; links; heads, the last for indices that name nothing; sums that are
+	 * left for later. */
+	static constexpr int links_at = (elements * element + element + 15) / 16 * 16;
+	static constexpr int heads_at = links_at + (elements * 4 + 4 + 15) / 16 * 16;
+	static constexpr int later_at = heads_at + (sums * 4 + 4 + 15) / 16 * 16;
 	/* Of a multiprocessor at once, by registers. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
-	static constexpr int blocks = (element == 8 ? 1024 : THREADS < 512 ? 1280 : 1536) / THREADS;
+	static constexpr int at_once = element == 8 || THREADS < 512 || WIDE > 1 ? 1024 : 1536;
+	static constexpr int blocks = THREADS > 512 ? 1 : at_once / THREADS;
 #endif
-	static constexpr u32 long_list = 0x80000000u; /* of a place that is left for a warp */
+	static_assert(stored <= 16 && (WIDE == 1 || (WIDE % V == 0 && WIDE * element % W == 0)),
+				  "vectors are side by side");
+};
+
+/* AXIS elements from one k, or p, to the next; DIMS number the slices, all but the slowest. */
+template <i64 AXIS, class DIMS, class STRIDES>
+struct IndexAddAlong {
+	static DEVICE i64 slice(i64 number)
+	{
+		return index_offset<i64>(number, DIMS{}, STRIDES{});
+	}
+	/* Element, or sum, number n of a block. */
+	template <int WIDE>
+	static DEVICE i64 at(int n)
+	{
+		return WIDE == 1 ? n * AXIS : n / WIDE * AXIS + n % WIDE;
+	}
 };
 
 template <class ROW>
@@ -76,7 +98,7 @@ struct IndexAddRowMemory {
 	/* Adding the element at the end leaves any sum as it is, also that of -0. */
 	DEVICE void put_end() const
 	{
-		u8 *const at = shared + ROW::count * ROW::element;
+		u8 *const at = shared + ROW::elements * ROW::element;
 		const bool real = static_cast<Compute>(0.5f) != Compute(0);
 #pragma unroll
 		for (int i = 0; i < ROW::element; i++)
@@ -85,26 +107,33 @@ struct IndexAddRowMemory {
 	}
 };
 
-/* Starts to copy the elements of a row. */
-template <class ROW>
-DEVICE void index_add_row_stage(u8 *shared, const u8 *many)
+/* Starts to copy the elements of `left` columns. */
+template <class ROW, class MANY>
+DEVICE void index_add_row_stage(u8 *shared, const u8 *many, int left)
 {
 	constexpr int w = ROW::load, each = w / ROW::element;
 
 #pragma unroll 4
-	for (int k = static_cast<int>(threadIdx.x) * each; k < ROW::count; k += ROW::threads * each)
+	for (int n = static_cast<int>(threadIdx.x) * each; n < ROW::elements;
+		 n += ROW::threads * each) {
+		const u8 *const from = many + MANY::template at<ROW::wide>(n) * ROW::element;
+		if (ROW::wide > 1 && n % ROW::wide >= left)
+			continue;
 		if constexpr (w == 16)
-			async_copy16(shared + k * ROW::element, many + k * ROW::element);
+			async_copy16(shared + n * ROW::element, from);
 		else
-			vec_copy<w>(many + k * ROW::element, shared + k * ROW::element);
+			vec_copy<w>(from, shared + n * ROW::element);
+	}
 }
 
-/* Links the indices of a row; returns how many name nothing. */
-template <class ROW>
-DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typename ROW::Index *idx)
+/* Links the indices; returns how many name nothing.  ask(): what else is to be asked for. */
+template <class ROW, class IDX, typename Ask>
+DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typename ROW::Index *idx,
+							  int left, Ask ask)
 {
-	constexpr int v = ROW::vector, turns = (ROW::count + ROW::threads * v - 1) / (ROW::threads * v);
-	constexpr int most = turns * v < 16 ? turns : 16 / v; /* turns whose indices a thread holds */
+	constexpr int v = ROW::vector, step = ROW::threads * v;
+	constexpr int turns = (ROW::elements + step - 1) / step;
+	constexpr int most = turns * v < 8 ? turns : 8 / v; /* turns whose indices a thread holds */
 	const int thread = static_cast<int>(threadIdx.x);
 	u32 strays = 0;
 
@@ -112,218 +141,221 @@ DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typena
 	for (int first = 0; first < turns; first += most) {
 		typename ROW::Index index[most][v];
 #pragma unroll
-		for (int n = 0; n < most; n++) {
-			const int k = ((first + n) * ROW::threads + thread) * v;
-			if (k < ROW::count)
-				indices_load<ROW::index_load>(idx + k, index[n]);
+		for (int t = 0; t < most; t++) {
+			const int n = (first + t) * step + thread * v;
+			if (n < ROW::elements && (ROW::wide == 1 || n % ROW::wide < left))
+				indices_load<ROW::index_load>(idx + IDX::template at<ROW::wide>(n), index[t]);
 		}
-		if (first == 0)
+		if (first == 0) {
+			ask();
 			__syncthreads(); /* the heads are empty */
+		}
 #pragma unroll
-		for (int n = 0; n < most; n++) {
-			const int k = ((first + n) * ROW::threads + thread) * v;
+		for (int t = 0; t < most; t++) {
+			const int n = (first + t) * step + thread * v;
 			u32 links[v];
-			if (k >= ROW::count)
+			if (n >= ROW::elements || (ROW::wide > 1 && n % ROW::wide >= left))
 				continue;
 #pragma unroll
 			for (int i = 0; i < v; i++) {
-				const u32 place = indices_place<ROW::bounds, ROW::places, u32>(index[n][i]);
-				const u32 to = place < ROW::places ? place : ROW::places;
+				const u32 place = indices_place<ROW::bounds, ROW::places, u32>(index[t][i]);
+				const u32 to =
+					place < ROW::places ? place * ROW::wide + (n + i) % ROW::wide : ROW::sums;
 				strays += place == indices_none<u32>;
-				links[i] = atomicExch(memory.heads() + to, static_cast<u32>(k + i) * 4);
+				links[i] = atomicExch(memory.heads() + to, static_cast<u32>(n + i) * 4);
 			}
-			vec_store<4 * v>(memory.link(static_cast<u32>(k) * 4), links);
+			vec_store<4 * v>(memory.link(static_cast<u32>(n) * 4), links);
 		}
 	}
 	return strays;
 }
 
-/* The sum of what one place's links name, up to four; false: there are more. */
-template <class ROW>
-DEVICE bool index_add_row_sum(const IndexAddRowMemory<ROW> &memory, u32 head,
-							  typename ROW::Compute &sum)
+/* Adds what V sums' links name, up to eight each; done: of which there are no more. */
+template <class ROW, int V>
+DEVICE void index_add_row_sum(const IndexAddRowMemory<ROW> &memory, const u32 (&head)[V],
+							  typename ROW::Compute (&sum)[V], bool (&done)[V])
 {
-	u32 link[ROW::few];
+	constexpr int few = ROW::few;
+	u32 link[V][few], rest[V];
 
-	link[0] = head;
 #pragma unroll
-	for (int i = 1; i < ROW::few; i++)
-		link[i] = *memory.link(link[i - 1]);
-	const bool all = *memory.link(link[ROW::few - 1]) == ROW::end;
-	links_sort(link);
+	for (int i = 0; i < V; i++)
+		link[i][0] = head[i];
 #pragma unroll
-	for (int i = 0; i < ROW::few; i++)
-		sum += memory.value(link[i]);
-	return all;
-}
-
-/* Adds up a place that is left for later: the next of its links by rising k, until there is none.
- * false: there are too many. */
-template <class ROW>
-DEVICE bool index_add_row_some(const IndexAddRowMemory<ROW> &memory, u32 place,
-							   typename ROW::Compute &sum)
-{
-	const u32 head = memory.heads()[place];
-	u32 least = 0, n = 0;
-
-#pragma unroll 1
-	for (u32 link = head; link != ROW::end; link = *memory.link(link))
-		if (++n > ROW::some)
-			return false;
-#pragma unroll 1
-	for (; n > 0; n--) {
-		u32 next = ROW::end;
-#pragma unroll 1
-		for (u32 link = head; link != ROW::end; link = *memory.link(link))
-			next = link >= least && link < next ? link : next;
-		sum += memory.value(next);
-		least = next + 4;
+	for (int n = 1; n < few; n++) {
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			link[i][n] = *memory.link(link[i][n - 1]);
 	}
-	return true;
-}
-
-/* The same by a warp that goes over all indices. */
-template <class ROW>
-DEVICE void index_add_row_all(const IndexAddRowMemory<ROW> &memory, const typename ROW::Index *idx,
-							  u32 place, typename ROW::Compute &sum)
-{
-	const int lane = static_cast<int>(threadIdx.x % 32);
-
-#pragma unroll 4
-	for (int first = 0; first < ROW::count; first += 32) {
-		const int k = first + lane;
-		const bool mine = k < ROW::count && indices_place<ROW::bounds, ROW::places, u32>(
-												idx[k < ROW::count ? k : 0]) == place;
-		u32 marks = __ballot_sync(0xffffffffu, mine);
-#pragma unroll 1
-		for (; marks != 0; marks &= marks - 1)
-			sum += memory.value(static_cast<u32>(first + __ffs(static_cast<int>(marks)) - 1) * 4);
+#pragma unroll
+	for (int i = 0; i < V; i++)
+		rest[i] = *memory.link(link[i][few - 1]);
+#pragma unroll
+	for (int i = 0; i < V; i++) {
+		done[i] = true;
+		if (rest[i] == ROW::end) {
+			links_sort(link[i]);
+#pragma unroll
+			for (int n = 0; n < few; n++)
+				sum[i] += memory.value(link[i][n]);
+		} else {
+			u32 all[ROW::some];
+#pragma unroll
+			for (int n = 0; n < few; n++)
+				all[n] = link[i][n];
+			all[few] = rest[i];
+#pragma unroll
+			for (int n = few + 1; n < ROW::some; n++)
+				all[n] = *memory.link(all[n - 1]);
+			done[i] = *memory.link(all[ROW::some - 1]) == ROW::end;
+			links_sort(all);
+#pragma unroll
+			for (int n = 0; n < ROW::some; n++)
+				sum[i] += memory.value(all[n]);
+		}
 	}
 }
 
-/* The places of a row that are left for later.  All threads come. */
-template <class ROW>
+/* The sums that are left for later: a warp goes over all indices of their columns. */
+template <class ROW, class BASE, class IDX>
 DEVICE void index_add_row_later(const IndexAddRowMemory<ROW> &memory, u32 count, const u8 *base,
 								const typename ROW::Index *idx, u8 *few)
 {
 	typedef typename ROW::Element T;
 	constexpr int es = ROW::element;
-	u32 words[vec_words<es>];
-	typename ROW::Compute sum[1];
+	const int lane = static_cast<int>(threadIdx.x % 32);
 
 #pragma unroll 1
-	for (u32 i = threadIdx.x; i < count; i += ROW::threads) {
-		const u32 place = memory.later()[i];
-		sum[0] = summand<T>::get(base + place * es);
-		if (!index_add_row_some(memory, place, sum[0])) {
-			memory.later()[i] = place | ROW::long_list;
-			continue;
+	for (u32 n = threadIdx.x / 32; n < count; n += ROW::threads / 32) {
+		const int number = static_cast<int>(memory.later()[n]);
+		const int place = number / ROW::wide, column = number % ROW::wide;
+		typename ROW::Compute sum[1] = {
+			summand<T>::get(base + BASE::template at<ROW::wide>(number) * es)};
+		u32 words[vec_words<es>];
+#pragma unroll 2
+		for (int first = 0; first < ROW::count; first += 32) {
+			const int k = first + lane < ROW::count ? first + lane : 0;
+			const u32 named = indices_place<ROW::bounds, ROW::places, u32>(
+				idx[IDX::template at<ROW::wide>(k * ROW::wide + column)]);
+			u32 marks = __ballot_sync(0xffffffffu, named == static_cast<u32>(place) &&
+													   first + lane < ROW::count);
+#pragma unroll 1
+			for (; marks != 0; marks &= marks - 1)
+				sum[0] += memory.value(static_cast<u32>(
+					((first + __ffs(static_cast<int>(marks)) - 1) * ROW::wide + column) * 4));
 		}
 		summand<T>::pack(sum, words);
-		vec_store<es>(few + place * es, words);
-	}
-	__syncthreads();
-#pragma unroll 1
-	for (u32 i = threadIdx.x / 32; i < count; i += ROW::threads / 32) {
-		const u32 place = memory.later()[i] & ~ROW::long_list;
-		if (memory.later()[i] == place)
-			continue;
-		sum[0] = summand<T>::get(base + place * es);
-		index_add_row_all(memory, idx, place, sum[0]);
-		summand<T>::pack(sum, words);
-		if (threadIdx.x % 32 == 0)
-			vec_store<es>(few + place * es, words);
+		if (lane == 0)
+			vec_store<es>(few + (place * ROW::columns + column) * es, words);
 	}
 }
 
-/* DIMS number the rows, all but the slowest dimension. */
-template <class ROW, class DIMS, class MANY, class BASE, class IDX, bool LOOP>
+/* Stores V sums, or those that are done, and notes the others. */
+template <class ROW>
+DEVICE void index_add_row_store(const IndexAddRowMemory<ROW> &memory, int number,
+								const typename ROW::Compute (&sum)[ROW::vector],
+								const bool (&done)[ROW::vector], u8 *to, u32 *left)
+{
+	typedef typename ROW::Element T;
+	constexpr int es = ROW::element, v = ROW::vector;
+	u32 out[vec_words<es * v>];
+	bool all = true;
+
+#pragma unroll
+	for (int i = 0; i < v; i++)
+		all = all && done[i];
+	summand<T>::pack(sum, out);
+	if (all) {
+		vec_store<es * v>(to, out);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < v; i++) {
+		const typename ROW::Compute one[1] = {sum[i]};
+		u32 word[vec_words<es>];
+		summand<T>::pack(one, word);
+		if (done[i])
+			vec_store<es>(to + i * es, word);
+		else
+			memory.later()[atomicAdd(left, 1u)] = static_cast<u32>(number + i);
+	}
+}
+
+template <class ROW, class MANY, class BASE, class IDX, bool LOOP>
 __global__ __launch_bounds__(ROW::threads,
 							 ROW::blocks) void index_add_row(const void *many,
 															 const typename ROW::Index *idx,
-															 const void *base, void *few, i64 rows,
+															 const void *base, void *few, i64 items,
 															 u64 *report)
 {
 	typedef typename ROW::Element T;
-	constexpr int es = ROW::element, v = ROW::vector, bytes = ROW::stored;
-	constexpr int turns = (ROW::places + ROW::threads * v - 1) / (ROW::threads * v);
-	constexpr int most = turns * v * es < 64 ? turns : 64 / (v * es); /* whose base it holds */
+	typedef IndexAddAlong<ROW::columns, List<>, List<0>> Few;
+	constexpr int es = ROW::element, v = ROW::vector, step = ROW::threads * v;
+	constexpr int turns = (ROW::sums + step - 1) / step;
+	constexpr int most = turns < 2 ? turns : 2; /* whose beginnings a thread holds */
 	DYN_SHARED(b128, dynamic);
-	__shared__ u32 left; /* places for later */
+	__shared__ u32 later; /* sums that are left for it */
 	const IndexAddRowMemory<ROW> memory{reinterpret_cast<u8 *>(dynamic)};
 	const int thread = static_cast<int>(threadIdx.x);
-	i64 row = blockIdx.x;
+	i64 item = blockIdx.x;
 	u32 strays = 0;
 
 	do {
-		const u8 *const from =
-			static_cast<const u8 *>(many) + index_offset<i64>(row, DIMS{}, MANY{}) * es;
-		const u8 *const begin =
-			static_cast<const u8 *>(base) + index_offset<i64>(row, DIMS{}, BASE{}) * es;
-		const typename ROW::Index *const list = idx + index_offset<i64>(row, DIMS{}, IDX{});
-		u8 *const to = static_cast<u8 *>(few) + row * (ROW::places * es);
+		const i64 slice = item / ROW::blocks_of,
+				  first = (item - slice * ROW::blocks_of) * ROW::wide;
+		const i64 below = ROW::columns - first;
+		const int left = below < ROW::wide ? static_cast<int>(below) : ROW::wide;
+		const u8 *const from = static_cast<const u8 *>(many) + (MANY::slice(slice) + first) * es;
+		const u8 *const begin = static_cast<const u8 *>(base) + (BASE::slice(slice) + first) * es;
+		const typename ROW::Index *const list = idx + IDX::slice(slice) + first;
+		u8 *const to = static_cast<u8 *>(few) + (slice * (ROW::places * ROW::columns) + first) * es;
+		u32 in[most][vec_words<es * v>];
+		const auto ask = [&](int turn) {
+#pragma unroll
+			for (int t = 0; t < most; t++) {
+				const int n = (turn + t) * step + thread * v;
+				if (n < ROW::sums && (ROW::wide == 1 || n % ROW::wide < left))
+					vec_load<es * v>(begin + BASE::template at<ROW::wide>(n) * es, in[t]);
+			}
+		};
 
-		index_add_row_stage<ROW>(memory.shared, from);
-		for (int p = thread; p < ROW::places; p += ROW::threads)
-			memory.heads()[p] = ROW::end;
+		index_add_row_stage<ROW, MANY>(memory.shared, from, left);
+		for (int n = thread; n < ROW::sums; n += ROW::threads)
+			memory.heads()[n] = ROW::end;
 		if (thread == 0) {
 			memory.put_end();
-			left = 0;
+			later = 0;
 		}
-		strays += index_add_row_link(memory, list);
+		strays += index_add_row_link<ROW, IDX>(memory, list, left, [&] { ask(0); });
+		async_wait_all();
+		__syncthreads();
 #pragma unroll 1
-		for (int first = 0; first < turns; first += most) {
-			u32 in[most][vec_words<es * v>];
+		for (int turn = 0; turn < turns; turn += most) {
+			if (turn > 0)
+				ask(turn);
 #pragma unroll
-			for (int n = 0; n < most; n++) {
-				const int p = ((first + n) * ROW::threads + thread) * v;
-				if (p < ROW::places)
-					vec_load<bytes>(begin + p * es, in[n]);
-			}
-			if (first == 0) {
-				async_wait_all();
-				__syncthreads();
-			}
-#pragma unroll
-			for (int n = 0; n < most; n++) {
-				const int p = ((first + n) * ROW::threads + thread) * v;
+			for (int t = 0; t < most; t++) {
+				const int n = (turn + t) * step + thread * v;
 				typename ROW::Compute sum[v];
-				u32 head[v], out[vec_words<es * v>];
-				bool all = true, done[v];
-				if (p >= ROW::places)
+				bool done[v];
+				u32 head[v];
+				if (n >= ROW::sums || (ROW::wide > 1 && n % ROW::wide >= left))
 					continue;
-				summand<T>::unpack(in[n], sum);
-				vec_load<4 * v>(memory.heads() + p, head);
-#pragma unroll
-				for (int i = 0; i < v; i++) {
-					done[i] = index_add_row_sum(memory, head[i], sum[i]);
-					all = all && done[i];
-				}
-				summand<T>::pack(sum, out);
-				if (all) {
-					vec_store<bytes>(to + p * es, out);
-					continue;
-				}
-#pragma unroll
-				for (int i = 0; i < v; i++) {
-					const typename ROW::Compute one[1] = {sum[i]};
-					u32 word[vec_words<es>];
-					summand<T>::pack(one, word);
-					if (done[i])
-						vec_store<es>(to + (p + i) * es, word);
-					else
-						memory.later()[atomicAdd(&left, 1u)] = static_cast<u32>(p + i);
-				}
+				summand<T>::unpack(in[t], sum);
+				vec_load<4 * v>(memory.heads() + n, head);
+				index_add_row_sum(memory, head, sum, done);
+				index_add_row_store(memory, n, sum, done, to + Few::template at<ROW::wide>(n) * es,
+									&later);
 			}
 		}
 		__syncthreads();
-		if (left > 0)
-			index_add_row_later(memory, left, begin, list, to);
+		if (later > 0)
+			index_add_row_later<ROW, BASE, IDX>(memory, later, begin, list, to);
 		if constexpr (LOOP) {
-			__syncthreads(); /* the next row goes where this one was */
-			row += gridDim.x;
+			__syncthreads(); /* the next elements go where these were */
+			item += gridDim.x;
 		}
-	} while (LOOP && row < rows);
+	} while (LOOP && item < items);
 	if constexpr (ROW::bounds == INDICES_CHECK)
 		indices_report(report, strays);
 }

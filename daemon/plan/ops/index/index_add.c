@@ -17,7 +17,8 @@
 #define PART 256u     /* vectors of a row that a block sums up, at most */
 #define NAME "chain " /* of candidates, before their threads */
 #define CHOICES (5 + INDEX_ADD_LINKS + INDEX_ADD_ROWS)
-#define SCAN_PART 8 /* lists are so much of all that is moved, at most */
+#define LINKED_PLACES 256 /* so many and more: columns are linked, not added up one by one */
+#define SCAN_PART 8       /* lists are so much of all that is moved, at most */
 #define MOST_PLACES 4096
 #define MOST_ROOM 512 /* entries of a warp */
 #define MOST_GROUP 64 /* slices of a block */
@@ -177,13 +178,18 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 	struct index_panel panel;
 	bool panels = index_add_panel(&add->index, limits, &panel);
 	bool atomic = index_add_is_atomic(add, limits), first = index_add_atomic_pays(add, limits);
+	bool pays = index_add_link_pays(add);
 	int count = 0;
 
 	if (first)
 		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
-	if (panels && panel.usual)
+	if (panels && panel.usual && add->end < LINKED_PLACES)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
 	count += index_add_rows(add, limits, names + count);
+	if (panels && panel.usual && add->end >= LINKED_PLACES)
+		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
+	if (pays)
+		count += index_add_links(add, limits, names + count);
 	snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", own);
 	for (uint32_t threads = THREADS; threads <= AT_ONCE && threads <= limits->max_threads;
 		 threads *= 2)
@@ -191,7 +197,8 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 			snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", threads);
 	if (panels && !panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
-	count += index_add_links(add, limits, names + count);
+	if (!pays)
+		count += index_add_links(add, limits, names + count);
 	if (atomic && !first)
 		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
 	return count;
@@ -225,14 +232,15 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 		return index_add_atomic_plan(problem, &add, limits, out, error);
 	if (strncmp(names[chosen], "li", 2) == 0)
 		return index_add_link_plan(problem, &add, names[chosen], limits, out, error);
-	threads = (uint32_t)strtoul(strchr(names[chosen], ' '), NULL, 10);
-	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0)
-		return index_add_row_plan(problem, &add, threads, limits, out, error);
+	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0 ||
+		strncmp(names[chosen], INDEX_ADD_COLUMNS, strlen(INDEX_ADD_COLUMNS)) == 0)
+		return index_add_row_plan(problem, &add, names[chosen], limits, out, error);
 	if (strncmp(names[chosen], NAME, strlen(NAME)) != 0) {
 		(void)index_add_panel(&add.index, limits, &panel);
 		return index_add_panel_plan(problem, &add.index, &panel, index_add_element(add.index.dtype),
 									limits, out, error);
 	}
+	threads = (uint32_t)strtoul(names[chosen] + strlen(NAME), NULL, 10);
 	return plan_exact(problem, &add, threads, limits, out, error);
 }
 

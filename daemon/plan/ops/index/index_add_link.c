@@ -11,11 +11,12 @@
 #define HELD 4u         /* indices that a thread links; ops/index_add_link.cuh has it, too */
 #define STATE_BYTES 512 /* before the heads; likewise */
 #define MOST_SCRATCH (64 << 20)
-#define SHORT_LIST 8192 /* indices that each block may read */
-#define MOST_EACH 4     /* indices of a place, on average, that are worth linking */
-#define LEAST_COUNT 512 /* indices, likewise */
-#define ENTRIES 1024u   /* of the places of a block */
-#define LEAST_ROOM 16u  /* entries of a place */
+#define SHORT_LIST 16384 /* bytes of indices that each block may read */
+#define MOST_EACH 4      /* indices of a place, on average, that are worth linking */
+#define LEAST_COUNT 512  /* indices, likewise */
+#define LEAST_ROW 64     /* bytes, likewise */
+#define ENTRIES 1024u    /* of the places of a block */
+#define LEAST_ROOM 16u   /* entries of a place */
 #define MOST_ROOM 32u
 #define MAX_WAYS INDEX_ADD_LINKS
 
@@ -56,22 +57,39 @@ static bool make_way(const struct index_add *add, const struct kernel_limits *li
 	return !link || counter_bytes(add, way) + (uint64_t)add->count * 4 <= MOST_SCRATCH;
 }
 
+/* Is it the likely best one?  Blocks that share a place count those that have looked at it. */
+static bool is_usual(const struct index_add *add, const struct link_way *way)
+{
+	int64_t vectors = add->form.columns / add->vector;
+
+	if (!way->link)
+		return way->threads == 256 && way->each == 1;
+	return way->threads == (vectors > 512 ? 512u : 256u) && way->each == (vectors > 256 ? 2u : 1u);
+}
+
 static int link_ways(const struct index_add *add, const struct kernel_limits *limits,
 					 struct link_way ways[MAX_WAYS])
 {
 	static const struct {
 		uint32_t threads, each;
-	} shapes[] = {{256, 1}, {256, 2}, {128, 2}, {512, 1}, {512, 2}, {128, 4}};
-	bool small = add->count <= SHORT_LIST;
+	} shapes[] = {{256, 1}, {256, 2}, {512, 1}, {512, 2}, {128, 2}};
+	bool small = add->count * add->index.index_bytes <= SHORT_LIST;
 	int count = 0;
 
 	if (add->index.op.each || add->count < 1 || add->count > INT32_MAX || add->end > INT32_MAX)
 		return 0;
-	for (int i = 0; i < (int)(sizeof(shapes) / sizeof(shapes[0])); i++)
-		for (int link = 0; link < 2 && count < MAX_WAYS; link++)
-			if ((link || (small && i < 4)) &&
-				make_way(add, limits, link, shapes[i].threads, shapes[i].each, &ways[count]))
-				count++;
+	for (int i = 0; i < 2 * (int)(sizeof(shapes) / sizeof(shapes[0])) && count < MAX_WAYS; i++) {
+		struct link_way way;
+		bool link = i % 2 == 1;
+		if ((!link && !small) ||
+			!make_way(add, limits, link, shapes[i / 2].threads, shapes[i / 2].each, &way))
+			continue;
+		ways[count++] = way;
+		if (is_usual(add, &way) && (ways[0].link == link || !small)) {
+			ways[count - 1] = ways[0];
+			ways[0] = way;
+		}
+	}
 	return count;
 }
 
@@ -84,6 +102,12 @@ int index_add_links(const struct index_add *add, const struct kernel_limits *lim
 	for (int i = 0; i < count; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
 	return count;
+}
+
+bool index_add_link_pays(const struct index_add *add)
+{
+	return add->count >= LEAST_COUNT && add->count / MOST_EACH <= add->end &&
+		   add->form.columns * add->index.element >= LEAST_ROW;
 }
 
 int index_add_link_plan(const struct kernel_problem *problem, const struct index_add *add,
