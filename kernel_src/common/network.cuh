@@ -6,14 +6,6 @@
 #include "common/group.cuh"
 #include "common/types.cuh"
 
-template <typename Word>
-DEVICE void network_order(Word &first, Word &second)
-{
-	const Word a = first, b = second;
-	const bool turned = b < a;
-	first = turned ? b : a;
-	second = turned ? a : b;
-}
 DEVICE void network_order(u32 &first, u32 &second)
 {
 	const u32 a = first, b = second;
@@ -22,8 +14,8 @@ DEVICE void network_order(u32 &first, u32 &second)
 }
 
 /* Merges the words from LOW on that are STEP apart: those at even places with those at odd ones. */
-template <int LOW, int COUNT, int STEP, typename Word>
-DEVICE void network_merge(Word *words)
+template <int LOW, int COUNT, int STEP>
+DEVICE void network_merge(u32 *words)
 {
 	if constexpr (2 * STEP < COUNT) {
 		network_merge<LOW, COUNT, 2 * STEP>(words);
@@ -37,8 +29,8 @@ DEVICE void network_merge(Word *words)
 }
 
 /* Any words. */
-template <int LOW, int COUNT, typename Word>
-DEVICE void network_sort(Word *words)
+template <int LOW, int COUNT>
+DEVICE void network_sort(u32 *words)
 {
 	if constexpr (COUNT > 1) {
 		network_sort<LOW, COUNT / 2>(words);
@@ -48,8 +40,8 @@ DEVICE void network_sort(Word *words)
 }
 
 /* Words that rise and then fall, or the other way. */
-template <int COUNT, typename Word>
-DEVICE void network_bitonic(Word *words)
+template <int COUNT>
+DEVICE void network_bitonic(u32 *words)
 {
 	if constexpr (COUNT > 1) {
 #pragma unroll
@@ -61,8 +53,8 @@ DEVICE void network_bitonic(Word *words)
 }
 
 /* Of two lists in order, the first COUNT. */
-template <int COUNT, typename Word>
-DEVICE void network_first(Word (&list)[COUNT], const Word (&other)[COUNT])
+template <int COUNT>
+DEVICE void network_first(u32 (&list)[COUNT], const u32 (&other)[COUNT])
 {
 #pragma unroll
 	for (int i = 0; i < COUNT; i++)
@@ -71,16 +63,15 @@ DEVICE void network_first(Word (&list)[COUNT], const Word (&other)[COUNT])
 }
 
 /* Of a thread's words, the first COUNT, in order. */
-template <int COUNT, int EACH, typename Word>
-DEVICE void network_list(const Word (&words)[EACH], Word (&list)[COUNT])
+template <int COUNT, int EACH>
+DEVICE void network_list(const u32 (&words)[EACH], u32 (&list)[COUNT])
 {
 #pragma unroll
 	for (int begin = 0; begin < EACH; begin += COUNT) {
-		Word part[COUNT];
+		u32 part[COUNT];
 #pragma unroll
 		for (int i = 0; i < COUNT; i++)
-			part[i] =
-				begin + i < EACH ? words[begin + i < EACH ? begin + i : 0] : ~static_cast<Word>(0);
+			part[i] = begin + i < EACH ? words[begin + i < EACH ? begin + i : 0] : ~0u;
 		network_sort<0, COUNT>(part);
 		if (begin > 0) {
 			network_first(list, part);
@@ -92,27 +83,16 @@ DEVICE void network_list(const Word (&words)[EACH], Word (&list)[COUNT])
 	}
 }
 
-DEVICE u32 network_from(u32 mine, int lanes)
-{
-	return group_from(mine, lanes);
-}
-DEVICE u64 network_from(u64 mine, int lanes)
-{
-	const u32 low = group_from(static_cast<u32>(mine), lanes);
-	const u32 high = group_from(static_cast<u32>(mine >> 32), lanes);
-	return static_cast<u64>(high) << 32 | low;
-}
-
 /* Of the lists of LANES lanes, the first COUNT, for all of them. */
-template <int LANES, int COUNT, typename Word>
-DEVICE void network_list_lanes(Word (&list)[COUNT])
+template <int LANES, int COUNT>
+DEVICE void network_list_lanes(u32 (&list)[COUNT])
 {
 #pragma unroll
 	for (int far = 1; far < LANES; far *= 2) {
-		Word other[COUNT];
+		u32 other[COUNT];
 #pragma unroll
 		for (int i = 0; i < COUNT; i++)
-			other[i] = network_from(list[i], far);
+			other[i] = group_from(list[i], far);
 		network_first(list, other);
 	}
 }

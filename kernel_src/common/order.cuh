@@ -126,6 +126,31 @@ DEVICE u32 order_pair(u32 pair, bool greatest)
 #endif
 }
 
+/* The elements of two such keys. */
+template <typename T>
+DEVICE u32 order_pair_value(u32 keys, bool greatest)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	u32 spread;
+	keys ^= greatest ? 0xffffffffu : 0;
+	asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(spread) : "r"(keys));
+	return keys ^ ~(spread & 0x7fff7fffu);
+#else
+	return Order<T>::value(keys & 0xffff, greatest) | Order<T>::value(keys >> 16, greatest) << 16;
+#endif
+}
+
+/* Is each of two keys that of one element, and neither of 0 nor of NaN? */
+template <typename T>
+DEVICE bool order_unique(u32 keys, bool greatest)
+{
+	const u32 zero = Order<T>::key(0, greatest);
+	const u32 nan = Order<T>::key(Order<T>::sign - 1, greatest);
+
+	return (keys & 0xffff) != zero && (keys & 0xffff) != nan && keys >> 16 != zero &&
+		   keys >> 16 != nan;
+}
+
 /* Keys of up to 32 bits, and below them the place, its first bit next to the key's last. */
 template <typename Word>
 struct Entry {

@@ -25,6 +25,7 @@ struct topk_form {
 enum topk_kind {
 	TOPK_LIST,    /* a part of a warp: each lane keeps the first of its elements */
 	TOPK_NETWORK, /* a part of a warp sorts all of them */
+	TOPK_SAMPLED, /* a block, which collects what a sample says */
 	TOPK_ROWS,    /* a warp or a block, by way of shared memory */
 };
 
@@ -34,8 +35,11 @@ struct topk_way {
 	uint32_t vector;        /* elements that are read at once */
 	/* LIST, NETWORK */
 	uint32_t lanes, each; /* of a row, and entries of a lane */
-	/* ROWS: entries are of so many bytes */
+	/* SAMPLED, ROWS: entries are of so many bytes */
 	uint32_t held, sorted, room, entry;
+	/* SAMPLED: batches in shared memory, a thread's vectors in the sample, entries of it that are
+	 * wanted, and bins in which entries are put in order */
+	uint32_t stages, sample, want, bins;
 	bool whole;
 	bool scratch; /* entries are in scratch memory: a block has too little of its own */
 };
@@ -53,8 +57,8 @@ int topk_find_ways(const struct topk_form *form, const struct kernel_limits *lim
 /* The one for any problem, by the generic kernel. */
 void topk_generic_way(const struct topk_form *form, const struct kernel_limits *limits,
 					  struct topk_way *way);
-/* Bytes that a block of rows needs for its entries. */
-uint32_t topk_rows_bytes(const struct topk_way *way);
+/* Bytes that a block of SAMPLED or ROWS needs for its entries. */
+uint32_t topk_way_bytes(const struct topk_way *way);
 /* Unique among the ways of a problem. */
 void topk_way_name(const struct topk_way *way, char name[KERNEL_CHOICE_MAX]);
 

@@ -25,10 +25,9 @@ static const char *flag_text(bool value)
 	return value ? "true" : "false";
 }
 
-static void print_rows(struct plan_text *id, const struct rows_form *rows)
+/* The template-id's end: where rows begin. */
+static void print_places(struct plan_text *id, const struct rows_form *rows)
 {
-	for (int i = 0; i < 2; i++)
-		rows_print_step(id, rows, i);
 	rows_print_sizes(id, rows);
 	for (int i = 0; i < 2; i++)
 		rows_print_strides(id, rows, i);
@@ -51,6 +50,14 @@ static void print_kernel(const struct topk_form *form, const struct topk_way *wa
 				   way->kind == TOPK_LIST ? way->sorted : way->threads, greatest,
 				   (long long)form->rows.columns, (long long)form->k, form->out);
 		break;
+	case TOPK_SAMPLED:
+		plan_print(id, "topk_sampled<%s, %u, %u, %u, %u, %u, %u, %u, %u, %s, %lld, %lld", dtype,
+				   way->held, way->stages, way->threads, way->sample, way->want, way->bins,
+				   way->room, way->sorted, greatest, (long long)form->rows.columns,
+				   (long long)form->k);
+		rows_print_step(id, &form->rows, 1);
+		print_places(id, &form->rows);
+		return;
 	case TOPK_ROWS:
 		plan_print(id, "topk_rows%s<%s, %s, %u, %u", generic ? "_generic" : "", dtype,
 				   entries[way->entry], way->vector, way->held);
@@ -63,7 +70,9 @@ static void print_kernel(const struct topk_form *form, const struct topk_way *wa
 				   (long long)form->rows.columns);
 		break;
 	}
-	print_rows(id, &form->rows);
+	for (int i = 0; i < 2; i++)
+		rows_print_step(id, &form->rows, i);
+	print_places(id, &form->rows);
 }
 
 static void pass_arguments(const struct topk_form *form, const struct topk_way *way, bool generic,
@@ -98,7 +107,7 @@ static void pass_arguments(const struct topk_form *form, const struct topk_way *
 static void touch_operands(const struct kernel_problem *problem, const struct topk_form *form,
 						   const struct topk_way *way, struct kernel_plan *out)
 {
-	bool rows = way->kind == TOPK_ROWS;
+	bool rows = way->kind >= TOPK_SAMPLED;
 
 	plan_touch(problem, TOPK_X, rows ? form->element : way->vector * form->element, out);
 	plan_touch(problem, TOPK_VALUES, (rows ? 1 : form->out) * form->element, out);
@@ -109,8 +118,10 @@ static void touch_operands(const struct kernel_problem *problem, const struct to
 static void describe(const struct topk_form *form, const struct topk_way *way, bool generic,
 					 struct kernel_plan *out)
 {
-	static const char *const variants[] = {
-		[TOPK_LIST] = "list", [TOPK_NETWORK] = "network", [TOPK_ROWS] = "filtered"};
+	static const char *const variants[] = {[TOPK_LIST] = "list",
+										   [TOPK_NETWORK] = "network",
+										   [TOPK_SAMPLED] = "sampled",
+										   [TOPK_ROWS] = "filtered"};
 	char how[96];
 
 	if (!generic) {
@@ -122,6 +133,8 @@ static void describe(const struct topk_form *form, const struct topk_way *way, b
 		snprintf(how, sizeof(how), "each keeps the first of its elements");
 	else if (way->kind == TOPK_NETWORK)
 		snprintf(how, sizeof(how), "they sort all in registers");
+	else if (way->kind == TOPK_SAMPLED)
+		snprintf(how, sizeof(how), "a sample says what is collected, up to %u", way->room);
 	else
 		snprintf(how, sizeof(how), "%s%u entries are sorted",
 				 way->whole ? "" : "what may be among them is collected, and ", way->sorted);
@@ -136,17 +149,20 @@ static int plan_way(const struct kernel_problem *problem, const struct topk_form
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	uint64_t blocks = (uint64_t)plan_divide_up(form->rows.rows, way->rows);
-	bool rows = way->kind == TOPK_ROWS;
+	static const char *const sources[] = {[TOPK_LIST] = "ops/topk_short.cuh",
+										  [TOPK_NETWORK] = "ops/topk_short.cuh",
+										  [TOPK_SAMPLED] = "ops/topk_sampled.cuh",
+										  [TOPK_ROWS] = "ops/topk.cuh"};
+	bool shared = way->kind >= TOPK_SAMPLED;
 
 	/* As many as run at once take the rows in turn. */
-	if (rows && way->scratch && blocks > 2 * limits->multiprocessors)
+	if (way->scratch && blocks > 2 * limits->multiprocessors)
 		blocks = 2 * limits->multiprocessors;
-	plan_generic_launch(out, limits, rows ? "ops/topk.cuh" : "ops/topk_short.cuh", blocks,
-						way->threads);
-	if (rows && way->scratch)
-		out->scratch.bytes = out->grid[0] * topk_rows_bytes(way);
-	else if (rows)
-		out->shared_bytes = topk_rows_bytes(way);
+	plan_generic_launch(out, limits, sources[way->kind], blocks, way->threads);
+	if (way->scratch)
+		out->scratch.bytes = out->grid[0] * topk_way_bytes(way);
+	else if (shared)
+		out->shared_bytes = topk_way_bytes(way);
 	print_kernel(form, way, generic, &id);
 	pass_arguments(form, way, generic, out);
 	touch_operands(problem, form, way, out);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define BESIDE 1040u /* TOPK_BESIDE */
+#define SAMPLED_BESIDE 192u
 
 void topk_find_form(const struct kernel_problem *problem, struct topk_form *form)
 {
@@ -40,6 +41,17 @@ void topk_find_form(const struct kernel_problem *problem, struct topk_form *form
 						(indices->dtype == KILN_DTYPE_NONE || indices->alignment >= 16)
 					? 2
 					: 1;
+}
+
+uint32_t topk_way_bytes(const struct topk_way *way)
+{
+	uint32_t entries = way->room * way->entry + (way->whole ? 0 : BESIDE), ring, bins;
+
+	if (way->kind != TOPK_SAMPLED)
+		return way->rows * entries;
+	ring = way->threads * way->held * way->stages * 16;
+	bins = way->bins * 4 + (way->sorted + SAMPLED_BESIDE) * 8;
+	return entries + (ring > bins ? ring : bins);
 }
 
 /* ---- Short rows, in registers ---- */
@@ -103,12 +115,80 @@ static int find_short(const struct topk_form *form, const struct kernel_limits *
 	return count;
 }
 
-/* ---- Rows by way of shared memory ---- */
+/* ---- Long rows: a sample of each says what is collected ---- */
 
-uint32_t topk_rows_bytes(const struct topk_way *way)
+#define SAMPLED_COLUMNS 16384
+
+static uint32_t root_above(uint64_t square)
 {
-	return way->rows * (way->room * way->entry + (way->whole ? 0 : BESIDE));
+	uint32_t root = 0;
+
+	while ((uint64_t)root * root < square)
+		root++;
+	return root;
 }
+
+/*
+ * Of a sample of so many entries, how many are wanted so that k or more are collected of all rows
+ * in a random order but one in 100 000; and how many there must be room for, likewise.  Their
+ * number scatters as its root.
+ */
+static void fill_want(const struct topk_form *form, uint32_t entries, struct topk_way *out)
+{
+	uint64_t columns = (uint64_t)form->rows.columns, upto;
+	uint64_t least = ((uint64_t)form->k * entries + columns - 1) / columns;
+
+	out->want = (uint32_t)least + 1;
+	while (4 * (out->want - least) * (out->want - least) < 81 * (uint64_t)out->want)
+		out->want++;
+	upto = out->want + out->want / 8;
+	upto = (upto + 4 * root_above(upto)) * columns / entries;
+	if (upto < entries)
+		upto = entries;
+	if (upto < out->sorted)
+		upto = out->sorted;
+	out->room = (uint32_t)(upto + 255) / 256 * 256;
+}
+
+static bool fill_sampled(const struct topk_form *form, uint32_t threads, uint32_t held,
+						 uint32_t stages, const struct kernel_limits *limits, struct topk_way *out)
+{
+	uint32_t entries;
+
+	*out = (struct topk_way){.kind = TOPK_SAMPLED, .threads = threads, .rows = 1, .entry = 8};
+	out->vector = 16 / form->element;
+	out->held = held;
+	out->stages = stages;
+	out->sorted = plan_power_of_two(form->k, TOPK_COLUMNS_MOST);
+	out->bins = out->sorted > 256 ? 4096 : 1024;
+	entries = out->sorted > 256 ? 4096 : 2048;
+	out->sample = entries / (threads * out->vector);
+	if (out->sample == 0)
+		out->sample = 1;
+	entries = out->sample * threads * out->vector;
+	fill_want(form, entries, out);
+	return form->rows.columns >= 4 * (int64_t)entries && out->room <= form->rows.columns / 4 &&
+		   threads <= limits->max_threads && topk_way_bytes(out) <= limits->shared_optin;
+}
+
+static int find_sampled(const struct topk_form *form, const struct kernel_limits *limits,
+						struct topk_way *ways)
+{
+	static const uint32_t shapes[][3] = {{256, 2, 3}, {256, 2, 4}, {256, 4, 2},  {512, 2, 3},
+										 {512, 2, 4}, {512, 4, 2}, {1024, 2, 2}, {1024, 2, 3}};
+	int count = 0;
+
+	if (form->element > 4 || form->rows.step[0] != 1 || form->rows.columns < SAMPLED_COLUMNS)
+		return 0;
+	/* Two blocks at once have room for many entries, and four for few. */
+	for (int i = 0; i < 8; i++) {
+		const uint32_t *shape = shapes[form->k > 256 ? (i + 3) % 8 : i];
+		count += fill_sampled(form, shape[0], shape[1], shape[2], limits, &ways[count]);
+	}
+	return count;
+}
+
+/* ---- Rows by way of shared memory ---- */
 
 /* Fills in the shape of a block of so many threads. */
 static void fill_rows(const struct topk_form *form, bool generic, uint32_t threads, uint32_t rows,
@@ -131,9 +211,9 @@ static void fill_rows(const struct topk_form *form, bool generic, uint32_t threa
 		if (out->room > columns)
 			out->room = (columns + 3) / 4 * 4;
 	}
-	if (topk_rows_bytes(out) > limits->shared_optin && out->room > 2 * out->sorted)
+	if (topk_way_bytes(out) > limits->shared_optin && out->room > 2 * out->sorted)
 		out->room = 2 * out->sorted;
-	out->scratch = topk_rows_bytes(out) > limits->shared_optin;
+	out->scratch = topk_way_bytes(out) > limits->shared_optin;
 }
 
 /* A warp has a short row, and a block a long one. */
@@ -180,6 +260,7 @@ int topk_find_ways(const struct topk_form *form, const struct kernel_limits *lim
 {
 	int count = find_short(form, limits, ways);
 
+	count += find_sampled(form, limits, ways + count);
 	return count + find_rows(form, limits, ways + count);
 }
 
@@ -188,6 +269,9 @@ void topk_way_name(const struct topk_way *way, char name[KERNEL_CHOICE_MAX])
 	if (way->kind == TOPK_ROWS)
 		snprintf(name, KERNEL_CHOICE_MAX, "%s %u", way->rows > 1 ? "warps" : "block",
 				 way->rows > 1 ? way->rows : way->threads);
+	else if (way->kind == TOPK_SAMPLED)
+		snprintf(name, KERNEL_CHOICE_MAX, "sampled %ux%u s%u", way->threads, way->held,
+				 way->stages);
 	else
 		snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", way->kind == TOPK_LIST ? "list" : "network",
 				 way->lanes, way->each);

@@ -1,0 +1,370 @@
+/*
+ * topk_sampled.cuh: the first k of long rows in order, with their places; a block has a row.
+ *
+ *   1. A sample, sectors that lie evenly over the row, says which entries are to be collected:
+ *      somewhat more than k, and all of them fit in shared memory.
+ *   2. The row is read once.  Each thread looks at vectors that lie in shared memory, where others
+ *      arrive meanwhile, and no thread waits for another.
+ *   3. What was collected is spread over bins in order of the entries; a bin has few of them, and
+ *      each finds its rank by looking at the others.
+ *
+ * Where the sample misled, so that fewer than k were collected or too many, the row is read once
+ * more as topk.cuh does; where many share a bin, it sorts them.
+ */
+#pragma once
+#include "common/async.cuh"
+#include "common/group.cuh"
+#include "common/index.cuh"
+#include "common/topk.cuh"
+
+/* Entries of a bin, at most; each is compared with all of them. */
+#define SAMPLED_BIN_MOST 96
+/* Entries that are put in order beyond the first k: they share a bin with those. */
+#define SAMPLED_BESIDE (2 * SAMPLED_BIN_MOST)
+
+/* On sm_90, 1024 threads are to run at once. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define SAMPLED_BOUNDS(threads) __launch_bounds__(threads, 1024 / (threads))
+#else
+#define SAMPLED_BOUNDS(threads) LAUNCH_BOUNDS(threads)
+#endif
+
+/* ---- Which elements pass ---- */
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+DEVICE u32 sampled_beyond(u32 pair, u32 bound, bool greatest, f16)
+{
+	u32 out;
+	if (greatest)
+		asm("set.gtu.u32.f16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(bound));
+	else
+		asm("set.ltu.u32.f16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(bound));
+	return out;
+}
+DEVICE u32 sampled_beyond(u32 pair, u32 bound, bool greatest, bf16)
+{
+	u32 out;
+	if (greatest)
+		asm("set.gtu.u32.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(bound));
+	else
+		asm("set.ltu.u32.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(pair), "r"(bound));
+	return out;
+}
+#else
+template <typename T>
+DEVICE u32 sampled_beyond(u32 pair, u32 bound, bool greatest, T)
+{
+	u32 out = 0;
+#pragma unroll
+	for (int v = 0; v < 2; v++) {
+		typedef TopkValue<T> Value;
+		if (!(Value::at(&pair, v, greatest) >= Value::at(&bound, 0, greatest)))
+			out |= 0xffffu << v * 16;
+	}
+	return out;
+}
+#endif
+
+/* The bound as elements are compared with it: all of its bits, twice those of 16. */
+template <typename T>
+DEVICE u32 sampled_word(typename Order<T>::Key key, bool greatest)
+{
+	const u32 bits = Order<T>::value(key, greatest);
+	return sizeof(T) == 2 ? bits * 0x10001u : bits;
+}
+
+/* Bits of those of HELD vectors' elements that come before the bound; sampled_element() says which
+ * each is. */
+template <typename T, int HELD>
+DEVICE u32 sampled_passing(const u32 (&words)[HELD][4], u32 bound, bool greatest)
+{
+	u32 passing = 0;
+
+#pragma unroll
+	for (int h = 0; h < HELD; h++) {
+#pragma unroll
+		for (int w = 0; w < 4; w++) {
+			if constexpr (sizeof(T) == 2) {
+				passing |= sampled_beyond(words[h][w], bound, greatest, T{}) & 0x10001u
+																				   << (4 * h + w);
+			} else {
+				typedef TopkValue<T> Value;
+				/* NaN passes, and anything passes a bound of NaN: entries know better. */
+				if (!(Value::at(words[h], w, greatest) >= Value::at(&bound, 0, greatest)))
+					passing |= 1u << (4 * h + w);
+			}
+		}
+	}
+	return passing;
+}
+
+/* The vector of a bit, and the element in it. */
+DEVICE int sampled_vector(int bit)
+{
+	return (bit & 15) / 4;
+}
+template <typename T>
+DEVICE int sampled_element(int bit)
+{
+	return sizeof(T) == 2 ? 2 * (bit & 3) + bit / 16 : bit & 3;
+}
+
+/* ---- A row ---- */
+
+/* The last entry that is to be collected, of a sample in which WANT or a few more are no later. */
+template <int EACH, int WANT, typename T, int V>
+DEVICE Entry<u64> sampled_bound(const TopkRow<Entry<u64>> &row, const TopkVectors<V, 1, T> &vectors)
+{
+	typedef Entry<u64> E;
+	u32 words[EACH][4];
+	int number[EACH];
+
+#pragma unroll
+	for (int i = 0; i < EACH; i++) {
+		const u32 pair = static_cast<u32>(i * row.threads + row.thread) / 2;
+		const u32 pairs = static_cast<u32>(EACH * row.threads) / 2;
+		number[i] =
+			static_cast<int>(static_cast<u64>(pair) * static_cast<u32>(vectors.count / 2) / pairs) *
+				2 +
+			row.thread % 2;
+		vectors.load(number[i], words[i]);
+	}
+#pragma unroll
+	for (int i = 0; i < EACH; i++) {
+		const u32 there = vectors.there(number[i]);
+#pragma unroll
+		for (int v = 0; v < V; v++) {
+			const u32 bits = sizeof(T) == 4 ? words[i][v] : words[i][v / 2] >> v % 2 * 16 & 0xffff;
+			const E entry =
+				E::of<T>(Order<T>::key(bits, row.greatest),
+						 static_cast<u32>(vectors.column(number[i]) + v), row.place_bits);
+			row.entries[(i * V + v) * row.threads + row.thread] =
+				there >> v & 1 ? entry : E::last();
+		}
+	}
+	__syncthreads();
+	const E bound = topk_bound<true>(row, EACH * V * row.threads, WANT, WANT + WANT / 8);
+	__syncthreads();
+	return bound;
+}
+
+/* Collects what is no later than `last`; more may be counted than there is room for. */
+template <int HELD, int STAGES, bool GREATEST, typename T, int V>
+DEVICE void sampled_collect(const TopkRow<Entry<u64>> &row, const TopkVectors<V, 1, T> &vectors,
+							Entry<u64> last, b128 *ring)
+{
+	typedef Entry<u64> E;
+	typedef Order<T> O;
+	const typename O::Key key = last.template key<T>();
+	const u32 last_place = last.template place<T>(row.place_bits);
+	/* Equals of the bound's key pass up to its place: then as if the next key were the bound.  That
+	 * of -0 is no element's. */
+	typename O::Key next = key == O::all ? key : key + 1;
+	if (O::key(O::value(next, GREATEST), GREATEST) != next)
+		next++;
+	const u32 bounds[] = {sampled_word<T>(next, GREATEST), sampled_word<T>(key, GREATEST)};
+	b128 *slot = ring + row.thread;
+
+#pragma unroll 1
+	for (int begin = 0; begin < vectors.count; begin += HELD * row.threads) {
+		const int first = begin + row.thread;
+		const int ahead = first + (STAGES - 1) * HELD * row.threads;
+		b128 *const behind = slot == ring + row.thread ? slot + (STAGES - 1) * HELD * row.threads
+													   : slot - HELD * row.threads;
+#pragma unroll
+		for (int h = 0; h < HELD; h++)
+			if (ahead + h * row.threads < vectors.count)
+				async_copy16(behind + h * row.threads,
+							 vectors.x + static_cast<i64>(ahead + h * row.threads) * V);
+		async_batch();
+		async_wait_but<STAGES - 1>();
+		u32 words[HELD][4];
+#pragma unroll
+		for (int h = 0; h < HELD; h++)
+			vec_load<16>(slot + h * row.threads, words[h]);
+		const bool later = static_cast<u32>(vectors.column(first)) > last_place && first > 0;
+		u32 pending = sampled_passing<T>(words, later ? bounds[1] : bounds[0], GREATEST);
+#pragma unroll 1
+		for (; pending; pending &= pending - 1) {
+			const int bit = __ffs(static_cast<int>(pending)) - 1;
+			const int h = sampled_vector(bit), v = sampled_element<T>(bit);
+			const int number = first + h * row.threads;
+			const u32 column = static_cast<u32>(vectors.column(number) + v);
+			const E entry = E::of<T>(
+				O::key(O::load(reinterpret_cast<const T *>(slot + h * row.threads) + v), GREATEST),
+				column, row.place_bits);
+			/* Beyond the row's ends lies anything, at a column that is none. */
+			if (number < vectors.count && column < static_cast<u32>(row.columns) &&
+				!last.before(entry)) {
+				const u32 at = atomicAdd(row.count, 1u);
+				if (at < static_cast<u32>(row.room))
+					row.entries[at] = entry;
+			}
+		}
+		slot = slot == ring + row.thread + (STAGES - 1) * HELD * row.threads
+				   ? ring + row.thread
+				   : slot + HELD * row.threads;
+	}
+	async_wait_all();
+}
+
+/* How many are in bins before, for each of BINS; false where one has too many that are in question.
+ */
+template <int BINS, int THREADS>
+DEVICE bool sampled_scan(u32 *bins, u32 *sums, u32 k)
+{
+	constexpr int each = BINS / THREADS;
+	const int thread = static_cast<int>(threadIdx.x);
+	u32 mine[each + 1], upto = 0;
+	bool few = true;
+
+#pragma unroll
+	for (int i = 0; i < each; i++) {
+		mine[i] = upto;
+		upto += bins[thread * each + i];
+	}
+	mine[each] = upto;
+#pragma unroll
+	for (int far = 1; far < 32; far *= 2) {
+		const u32 other = __shfl_up_sync(0xffffffffu, upto, far);
+		upto += thread % 32 >= far ? other : 0;
+	}
+	if (thread % 32 == 31)
+		sums[thread / 32] = upto;
+	__syncthreads();
+	u32 before = upto - mine[each];
+	for (int warp = 0; warp < thread / 32; warp++)
+		before += sums[warp];
+#pragma unroll
+	for (int i = 0; i < each; i++) {
+		bins[thread * each + i] = before + mine[i];
+		few &= before + mine[i] >= k || mine[i + 1] - mine[i] <= SAMPLED_BIN_MOST;
+	}
+	return __syncthreads_and(few) != 0;
+}
+
+/* Writes the first k of `count` entries, all of them up to `last`; false: too many share a bin. */
+template <int BINS, int THREADS, int CAPACITY, bool GREATEST, typename T>
+DEVICE bool sampled_write(const TopkRow<Entry<u64>> &row, int count, Entry<u64> last, u32 *bins,
+						  Entry<u64> *placed, const T *x, T *values, i64 *indices, i64 y_step)
+{
+	typedef Entry<u64> E;
+	typedef Order<T> O;
+	u32 least = ~0u;
+
+	for (int i = row.thread; i < BINS; i += THREADS)
+		bins[i] = 0;
+	for (int i = row.thread; i < count; i += THREADS) {
+		const u32 high = static_cast<u32>(row.entries[i].word >> 32);
+		least = high < least ? high : least;
+	}
+#pragma unroll
+	for (int far = 16; far > 0; far /= 2) {
+		const u32 other = group_from(least, far);
+		least = other < least ? other : least;
+	}
+	if (row.thread % 32 == 0)
+		row.bins[row.thread / 32] = least;
+	__syncthreads();
+	for (int warp = 0; warp < THREADS / 32; warp++)
+		least = row.bins[warp] < least ? row.bins[warp] : least;
+	const u64 base = static_cast<u64>(least) << 32;
+	const int bits = 64 - __clzll(static_cast<i64>(last.word - base));
+	constexpr int bin_bits = BINS == 4096 ? 12 : BINS == 2048 ? 11 : 10;
+	const int shift = bits > bin_bits ? bits - bin_bits : 0;
+	static_assert(BINS == 1 << bin_bits, "a power of two");
+
+	for (int i = row.thread; i < count; i += THREADS)
+		atomicAdd(&bins[(row.entries[i].word - base) >> shift], 1u);
+	__syncthreads();
+	if (!sampled_scan<BINS, THREADS>(bins, row.bins + 32, static_cast<u32>(row.k)))
+		return false;
+	/* A bin's number becomes that of the first entry behind it. */
+	for (int i = row.thread; i < count; i += THREADS) {
+		const E entry = row.entries[i];
+		const u32 at = atomicAdd(&bins[(entry.word - base) >> shift], 1u);
+		if (at < CAPACITY)
+			placed[at] = entry;
+	}
+	__syncthreads();
+	for (int i = row.thread; i < count && i < row.k + SAMPLED_BIN_MOST; i += THREADS) {
+		const E entry = placed[i];
+		const u32 bin = static_cast<u32>((entry.word - base) >> shift);
+		const u32 end = bins[bin];
+		u32 rank = bin ? bins[bin - 1] : 0;
+		for (u32 other = rank; other < end; other++)
+			rank += placed[other].before(entry);
+		if (rank >= static_cast<u32>(row.k))
+			continue;
+		const typename O::Key key = entry.template key<T>();
+		const u32 place = entry.template place<T>(row.place_bits);
+		/* A key tells of 0 and NaN no more than that. */
+		if (key == O::key(0, GREATEST) || key == O::key(O::sign - 1, GREATEST)) {
+			vec_copy<sizeof(T)>(x + place, values + rank * y_step);
+		} else {
+			const u32 value = O::value(key, GREATEST);
+			vec_store<sizeof(T)>(values + rank * y_step, &value);
+		}
+		if (indices)
+			indices[rank * y_step] = place;
+	}
+	return true;
+}
+
+/*
+ * HELD vectors of 16 bytes are looked at by a thread at once, and STAGES times as many have a place
+ * in shared memory.  The sample has SAMPLE vectors a thread, and WANT of its entries are to be
+ * collected.  ROOM: entries that may be.
+ */
+template <typename T, int HELD, int STAGES, int THREADS, int SAMPLE, int WANT, int BINS, int ROOM,
+		  int SORTED, bool GREATEST, int COLUMNS, int FIRST, i64 Y_STEP, class DIMS, class X,
+		  class Y, typename Index>
+__global__ SAMPLED_BOUNDS(THREADS) void topk_sampled(const T *x, T *values, i64 *indices, i64 rows)
+{
+	typedef Entry<u64> E;
+	constexpr int V = 16 / sizeof(T);
+	constexpr int capacity = FIRST + SAMPLED_BESIDE;
+	static_assert(SAMPLE * V * THREADS <= ROOM && SORTED <= ROOM, "room");
+	DYN_SHARED(b128, shared);
+	constexpr int beside = (ROOM * 8 + TOPK_BESIDE) / 16;
+	const TopkSizes sizes = {1, Y_STEP, COLUMNS, FIRST, SORTED, ROOM, GREATEST, false};
+	/* Bins lie where the ring was. */
+	b128 *const ring = shared + beside;
+	u32 *const bins = reinterpret_cast<u32 *>(ring);
+	E *const placed = reinterpret_cast<E *>(bins + BINS);
+	const int thread = static_cast<int>(threadIdx.x);
+	const TopkRow<E> row = topk_begin<E>(sizes, thread, THREADS, shared);
+
+	for (i64 number = blockIdx.x; number < rows; number += gridDim.x) {
+		const T *const from = x + index_offset<i64>(static_cast<Index>(number), DIMS{}, X{});
+		const i64 to = index_offset<i64>(static_cast<Index>(number), DIMS{}, Y{});
+		i64 *const places = indices ? indices + to : nullptr;
+		const TopkVectors<V, 1, T> vectors(from, 1, COLUMNS);
+
+#pragma unroll
+		for (int stage = 0; stage < STAGES - 1; stage++) {
+#pragma unroll
+			for (int h = 0; h < HELD; h++) {
+				const int at = (stage * HELD + h) * THREADS + thread;
+				if (at < vectors.count)
+					async_copy16(ring + at, vectors.x + static_cast<i64>(at) * V);
+			}
+			async_batch();
+		}
+		if (thread == 0)
+			*row.count = 0;
+		const E last = sampled_bound<SAMPLE, WANT>(row, vectors);
+		sampled_collect<HELD, STAGES, GREATEST>(row, vectors, last, ring);
+		__syncthreads();
+		const int count = static_cast<int>(*row.count);
+		if (count < FIRST || count > ROOM) {
+			__syncthreads();
+			topk_row<true, V, 4>(row, from, values + to, places, sizes);
+		} else if (!sampled_write<BINS, THREADS, capacity, GREATEST>(
+					   row, count, last, bins, placed, from, values + to, places, Y_STEP)) {
+			topk_order<true>(row, count, SORTED);
+			topk_write(row, from, values + to, places, sizes);
+		}
+		__syncthreads();
+	}
+}
