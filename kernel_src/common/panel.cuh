@@ -8,6 +8,9 @@
  * so that they need no barrier.  What is left it reads twice, the second time from the end: the L2
  * cache has much of that still.
  *
+ * Skewed panels have rows that begin anywhere, column by column: vectors are put together out of the
+ * two around them as they come, and results go by way of the slots, which hold all columns then.
+ *
  * Parts of a row meet in pairs of neighbours, then pairs of such pairs: the same bits however many
  * lanes there are.
  */
@@ -19,10 +22,11 @@
 
 /* BLOCKS: of a multiprocessor, wanted. */
 template <typename T, i64 COLUMNS, int V, int LANES, int SPLIT, int CLUSTER, int KEPT, int SLOTS,
-		  int BLOCKS, i64 INNER>
-struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> {
-	typedef StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> strided;
+		  int BLOCKS, bool SKEWED, i64 INNER>
+struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> {
+	typedef StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> strided;
 	static constexpr int cluster = CLUSTER, blocks = BLOCKS;
+	static constexpr bool skewed = SKEWED;
 	static constexpr int parts = SPLIT * CLUSTER;
 	static constexpr int rows = LANES * V;
 	static constexpr int warps = strided::threads / 32;
@@ -33,6 +37,7 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER> {
 	static constexpr int turn = V == 1 ? 8 : 16 / V;
 	static_assert(strided::threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
 	static_assert(static_cast<i64>(KEPT) * parts <= COLUMNS, "all threads have what they keep");
+	static_assert(!SKEWED || (KEPT == 0 && !more), "results go by way of slots");
 
 	static DEVICE u32 block()
 	{
@@ -66,21 +71,22 @@ struct PanelHeld {
 	u8 *const own;
 	const Element *const *const start;
 	const i64 *const apart;
-	const int count, held;
+	const int count, held, left; /* rows from this thread's first on, two vectors at most */
 	u32 word[kept ? kept : 1][STREAMS][SHAPE::words];
 
 	/* Columns begin at start[s], and `apart` elements further on, column by column. */
 	DEVICE PanelHeld(void *shared, const Element *const (&start)[STREAMS],
-					 const i64 (&apart)[STREAMS], int count)
+					 const i64 (&apart)[STREAMS], int count, i64 left)
 		: own(static_cast<u8 *>(shared) + threadIdx.x * bytes), start(start), apart(apart),
-		  count(count), held(SHAPE::more && count > SHAPE::room ? SHAPE::room : count)
+		  count(count), held(SHAPE::more && count > SHAPE::room ? SHAPE::room : count),
+		  left(left < 2 * length ? static_cast<int>(left) : 2 * length)
 	{
 	}
 
 	/* Starts to bring in what is held. */
 	DEVICE void fetch()
 	{
-		if constexpr (bytes == 16) {
+		if constexpr (bytes == 16 && !SHAPE::skewed) {
 #pragma unroll 4
 			for (int i = kept; i < held; i++) {
 #pragma unroll
@@ -88,7 +94,7 @@ struct PanelHeld {
 					async_copy16(slot(i, s), at(i, s));
 			}
 		} else {
-			constexpr int once = 8 / STREAMS;
+			constexpr int once = (SHAPE::skewed ? 4 : 8) / STREAMS;
 #pragma unroll 1
 			for (int i = kept; i < held; i += once) {
 				u32 raw[once][STREAMS][SHAPE::words];
@@ -97,7 +103,7 @@ struct PanelHeld {
 #pragma unroll
 					for (int s = 0; s < STREAMS; s++)
 						if (i + b < held)
-							vec_load<bytes>(at(i + b, s), raw[b][s]);
+							load(at(i + b, s), raw[b][s]);
 				}
 #pragma unroll
 				for (int b = 0; b < once; b++) {
@@ -119,7 +125,7 @@ struct PanelHeld {
 	/* Waits for what comes to slots. */
 	DEVICE void arrive() const
 	{
-		if constexpr (bytes == 16)
+		if constexpr (bytes == 16 && !SHAPE::skewed)
 			async_wait_all();
 	}
 	/* Calls body(i, raw) for each column that is held; put(i, raw) changes it. */
@@ -187,12 +193,63 @@ struct PanelHeld {
 		}
 	}
 
+	/* Writes results that were put into slots of stream 0.  All threads of the block come. */
+	DEVICE void store_skewed(Element *to, i64 step) const
+	{
+		constexpr int each = static_cast<int>(sizeof(Element)), words = SHAPE::words;
+		const int lane = SHAPE::lane();
+
+		__syncthreads(); /* the neighbour's results are there */
+#pragma unroll 2
+		for (int i = 0; i < held; i++) {
+			Element *const here = to + column(i) * step;
+			const int beyond = vec_beyond<bytes>(here), head = length - beyond / each;
+			/* A vector that has all of its elements goes out whole, and others by elements. */
+			const bool whole = lane > 0 ? left >= head : beyond == 0 && left >= length;
+			const bool next = lane + 1 < SHAPE::lanes && left - length >= head;
+			u32 pair[2 * words], mine[words], out[words];
+			vec_load<bytes>(slot(i, 0), mine);
+			vec_load<bytes>(slot(i, 0) - (beyond && lane > 0 ? bytes : 0), pair);
+#pragma unroll
+			for (int w = 0; w < words; w++)
+				pair[words + w] = mine[w];
+			vec_window<each, bytes>(pair, (bytes - beyond) % bytes, out);
+			if (whole)
+				vec_store<bytes>(reinterpret_cast<u8 *>(here) - beyond, out);
+			if (whole && (next || beyond == 0))
+				continue;
+#pragma unroll
+			for (int j = 0; j < length; j++) {
+				u32 one[vec_words<each>];
+				if (each == 8) {
+					one[0] = mine[j * each / 4];
+					one[vec_words<each> - 1] = mine[j * each / 4 + (each == 8)];
+				} else {
+					one[0] = mine[j * each / 4] >> j * each % 4 * 8;
+				}
+				if (j < left && (j < head ? !whole : !next))
+					vec_store<each>(here + j, one);
+			}
+		}
+	}
+
 	static DEVICE int column(int i)
 	{
 		return SHAPE::first() + i * SHAPE::parts;
 	}
 
   private:
+	DEVICE void load(const Element *from, u32 (&words)[SHAPE::words]) const
+	{
+		if constexpr (SHAPE::skewed) {
+			constexpr int each = static_cast<int>(sizeof(Element));
+			const int beyond = vec_beyond<bytes>(from);
+			vec_load_skewed<each, bytes>(reinterpret_cast<const u8 *>(from) - beyond, beyond,
+										 left * each, words);
+		} else {
+			vec_load<bytes>(from, words);
+		}
+	}
 	DEVICE const Element *at(int i, int stream) const
 	{
 		return start[stream] + column(i) * apart[stream];
@@ -202,6 +259,18 @@ struct PanelHeld {
 		return own + ((i - kept) * STREAMS + stream) * (SHAPE::threads * bytes);
 	}
 };
+
+/* Column i of the results, of which raw goes back into its slot. */
+template <class SHAPE, int STREAMS>
+DEVICE void panel_result(const PanelHeld<SHAPE, STREAMS> &, int i, u32 (&raw)[SHAPE::words],
+						 typename SHAPE::Element *to, i64 step,
+						 const typename SHAPE::Compute (&values)[SHAPE::length])
+{
+	if constexpr (SHAPE::skewed)
+		element_pack<typename SHAPE::Element>(values, raw);
+	else
+		strided_store<SHAPE>(to, step, PanelHeld<SHAPE, STREAMS>::column(i), values);
+}
 
 /* Blocks of a cluster begin: later, their neighbours will write to them. */
 template <class SHAPE>

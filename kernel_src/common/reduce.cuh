@@ -193,16 +193,17 @@ struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 	/* Is b to be taken instead of a, which came before? */
 	static DEVICE bool above(Taken a, Taken b)
 	{
-		return (LEAST ? b < a : b > a) || (b != b && a == a);
+		return (LEAST ? b < a : b > a) | ((b != b) & (a == a));
 	}
 	struct Value {
 		Taken most;
 		Where where;
 		DEVICE void merge(const Value &other)
 		{
-			const bool tie = other.most == most || (other.most != other.most && most != most);
-			if (above(most, other.most) || (tie && other.where < where))
-				*this = other;
+			const bool tie = (other.most == most) | ((other.most != other.most) & (most != most));
+			const bool takes = above(most, other.most) | (tie & (other.where < where));
+			most = takes ? other.most : most;
+			where = takes ? other.where : where;
 		}
 		static DEVICE Value none()
 		{
@@ -212,7 +213,7 @@ struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 	template <typename Number>
 	static DEVICE void take_one(Value &value, Taken x, Number index, Number, Real, Real)
 	{
-		if (above(value.most, x) || value.where == reduce_infinity(Where()))
+		if (above(value.most, x) | (value.where == reduce_infinity(Where())))
 			value = {x, static_cast<Where>(index)};
 	}
 	/* Where it is in a vector is looked for only if the vector has it. */
@@ -223,12 +224,12 @@ struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 #pragma unroll
 		for (int i = 1; i < N; i++)
 			most = reduce_better<LEAST>(most, in[i]);
-		if (above(value.most, most) || value.where == reduce_infinity(Where())) {
+		if (above(value.most, most) | (value.where == reduce_infinity(Where()))) {
 			int at = 0;
 #pragma unroll
 			for (int i = N - 1; i > 0; i--)
-				at = in[i] == most || in[i] != in[i] ? i : at;
-			at = in[0] == most || in[0] != in[0] ? 0 : at;
+				at = (in[i] == most) | (in[i] != in[i]) ? i : at;
+			at = (in[0] == most) | (in[0] != in[0]) ? 0 : at;
 			value = {most, static_cast<Where>(index + at)};
 		}
 	}

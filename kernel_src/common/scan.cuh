@@ -234,21 +234,24 @@ DEVICE void scan_write(const ScanOut<S, V> &out, const ScanOperands &to, i64 at,
 			if (here)
 				scan_store(static_cast<Z *>(to.z) + at, out.z);
 		} else {
+			/* First the vector of the even lane, then that of the odd one. */
 			const bool odd = threadIdx.x % 2;
-			const i64 from = scan_from_beside(here ? at : i64(-1));
+			const i64 mine = here ? at : i64(-1), other = scan_from_beside(mine);
+			const i64 even = odd ? other : mine, next = odd ? mine : other;
 #pragma unroll
 			for (int i = 0; i < parts; i += 2) {
-				i64 mine[half], other[half];
+				i64 one[half], two[half];
 #pragma unroll
 				for (int k = 0; k < half; k++) {
 					const i64 first = out.z[i * half + k], second = out.z[(i + 1) * half + k];
-					mine[k] = odd ? second : first;
-					other[k] = scan_from_beside(odd ? first : second);
+					const i64 given = scan_from_beside(odd ? first : second);
+					one[k] = odd ? given : first;
+					two[k] = odd ? second : given;
 				}
-				if (here)
-					scan_store(static_cast<Z *>(to.z) + at + (i + odd) * half, mine);
-				if (from >= 0)
-					scan_store(static_cast<Z *>(to.z) + from + (i + odd) * half, other);
+				if (even >= 0)
+					scan_store(static_cast<Z *>(to.z) + even + (i + odd) * half, one);
+				if (next >= 0)
+					scan_store(static_cast<Z *>(to.z) + next + (i + odd) * half, two);
 			}
 		}
 	}

@@ -54,17 +54,19 @@ DEVICE SoftmaxSum<Compute> softmax_merge(const SoftmaxSum<Compute> &a, const Sof
 	return {most, rises ? fma(a.sum, fading, b.sum) : fma(b.sum, fading, a.sum)};
 }
 
-/* The V rows of a lane: x and y are their columns 0.  All threads of the block come. */
+/* The V rows of a lane: x and y are their columns 0.  left: rows from the first of
+ * them on.  All threads of the block come. */
 template <class SHAPE, bool LOG, typename T, typename Compute>
 DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
-							   const SoftmaxScale<Compute> &scale, bool here, void *shared)
+							   const SoftmaxScale<Compute> &scale, bool here, i64 left,
+							   void *shared)
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
 	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute), halves = sizeof(T) < 4;
 	typedef PanelHeld<SHAPE, 1> Held;
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
-	Held held(shared, from, apart, here ? SHAPE::count() : 0);
+	Held held(shared, from, apart, here ? SHAPE::count() : 0, left);
 	typename Held::Batch next;
 	SoftmaxSum<Compute> all[V];
 	Compute mine[V], rest[V];
@@ -152,7 +154,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		rest[v] = LOG      ? softmax_log(all[v].sum)
 				  : halves ? -softmax_log(all[v].sum) * Compute(SOFTMAX_LOG2E)
 						   : softmax_inverse(all[v].sum);
-	const auto finish = [&](int i, const u32(&raw)[1][words]) {
+	const auto finish = [&](int i, u32(&raw)[1][words]) {
 		Compute value[V];
 		element_unpack<T>(raw[0], value);
 #pragma unroll
@@ -167,10 +169,10 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 			else
 				out = softmax_exp2(apart * scale.exponent) * rest[v];
 		}
-		strided_store<SHAPE>(y, y_step, Held::column(i), value);
+		panel_result(held, i, raw[0], y, y_step, value);
 	};
 	if constexpr (SHAPE::more)
-		held.template each_batch<true>(next, [&](int i, const typename Held::Batch &raw) {
+		held.template each_batch<true>(next, [&](int i, typename Held::Batch &raw) {
 #pragma unroll
 			for (int b = Held::batch - 1; b >= 0; b--)
 				if (i + b < held.count)
@@ -180,32 +182,35 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 #pragma unroll
 		for (int v = 0; v < V; v++)
 			rest[v] *= all[v].fading(all[v].largest, mine[v], scale.exponent);
-		const auto scaled = [&](int i, const u32(&raw)[1][words]) {
+		const auto scaled = [&](int i, u32(&raw)[1][words]) {
 			Compute value[V];
 			element_unpack<T>(raw[0], value);
 #pragma unroll
 			for (int v = 0; v < V; v++)
 				value[v] *= rest[v];
-			strided_store<SHAPE>(y, y_step, Held::column(i), value);
+			panel_result(held, i, raw[0], y, y_step, value);
 		};
 		if (held.count > 0)
 			held.each_kept(scaled);
-		held.template each_slot<false>(scaled);
+		held.template each_slot<SHAPE::skewed>(scaled);
 	} else {
 		if (held.count > 0)
 			held.each_kept(finish);
-		held.template each_slot<false>(finish);
+		held.template each_slot<SHAPE::skewed>(finish);
 	}
+	if constexpr (SHAPE::skewed)
+		held.store_skewed(y, y_step);
 }
 
 /* Does so for the backward: from[0] is y, from[1] is dy. */
 template <class SHAPE, bool LOG, typename T, typename Compute>
 DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&apart)[2], T *dx,
-										i64 dx_step, Compute scale, bool here, void *shared)
+										i64 dx_step, Compute scale, bool here, i64 left,
+										void *shared)
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
 	typedef PanelHeld<SHAPE, 2> Held;
-	Held held(shared, from, apart, here ? SHAPE::count() : 0);
+	Held held(shared, from, apart, here ? SHAPE::count() : 0, left);
 	typename Held::Batch next;
 	Compute sum[V] = {};
 
@@ -234,16 +239,16 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 		if (held.held < held.count)
 			held.read(held.last(), next);
 	panel_meet<SHAPE, 0>(sum, [](Compute a, Compute b) { return a + b; });
-	const auto finish = [&](int i, const u32(&raw)[2][words]) {
+	const auto finish = [&](int i, u32(&raw)[2][words]) {
 		Compute out[V];
 #pragma unroll
 		for (int v = 0; v < V; v++)
 			out[v] = softmax_derivative<LOG>(element_at<T, Compute>(raw[0], v),
 											 element_at<T, Compute>(raw[1], v), sum[v], scale);
-		strided_store<SHAPE>(dx, dx_step, Held::column(i), out);
+		panel_result(held, i, raw[0], dx, dx_step, out);
 	};
 	if constexpr (SHAPE::more)
-		held.template each_batch<true>(next, [&](int i, const typename Held::Batch &raw) {
+		held.template each_batch<true>(next, [&](int i, typename Held::Batch &raw) {
 #pragma unroll
 			for (int b = Held::batch - 1; b >= 0; b--)
 				if (i + b < held.count)
@@ -251,5 +256,7 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 		});
 	if (held.count > 0)
 		held.each_kept(finish);
-	held.template each_slot<false>(finish);
+	held.template each_slot<SHAPE::skewed>(finish);
+	if constexpr (SHAPE::skewed)
+		held.store_skewed(dx, dx_step);
 }

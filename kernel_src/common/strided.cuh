@@ -12,8 +12,9 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* INNER: rows that lie side by side. */
-template <typename T, i64 COLUMNS, int V, int HELD, int LANES, int SPLIT, int TILES, i64 INNER>
+/* INNER: rows that lie side by side.  SKEWED: the last vector of them may not be whole. */
+template <typename T, i64 COLUMNS, int V, int HELD, int LANES, int SPLIT, int TILES, i64 INNER,
+		  bool SKEWED = false>
 struct StridedShape {
 	typedef T Element;
 	typedef typename element<T>::compute Compute;
@@ -28,7 +29,7 @@ struct StridedShape {
 	static constexpr i64 chunks = (INNER + LANES * V - 1) / (LANES * V);
 	static constexpr Column steps =
 		static_cast<Column>((COLUMNS + HELD * SPLIT - 1) / (HELD * SPLIT));
-	static_assert(INNER % V == 0, "whole vectors lie side by side");
+	static_assert(SKEWED || INNER % V == 0, "whole vectors lie side by side");
 
 	static DEVICE int lane()
 	{

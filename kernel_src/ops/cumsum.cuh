@@ -73,8 +73,8 @@ struct ScanBest : ScanPlain<T, typename reduce_type<T>::Taken> {
 		Place place;
 		DEVICE void merge(const Value &next)
 		{
-			const bool takes = next.best != next.best ||
-							   (best == best && (LEAST ? next.best <= best : next.best >= best));
+			const bool takes =
+				(next.best != next.best) | (LEAST ? next.best <= best : next.best >= best);
 			best = takes ? next.best : best;
 			place = takes ? next.place : place;
 		}

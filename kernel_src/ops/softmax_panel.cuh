@@ -20,7 +20,7 @@ DEVICE void softmax_panels(const T *x, T *y, Compute before, Compute exponent, C
 		softmax_panel_rows<SHAPE, LOG>(
 			x + index_offset<i64>(outer, DIMS{}, X{}) + side * X_SIDE, X_STEP,
 			y + index_offset<i64>(outer, DIMS{}, Y{}) + side * Y_SIDE, Y_STEP,
-			SoftmaxScale<Compute>{before, exponent, after}, here, slots);
+			SoftmaxScale<Compute>{before, exponent, after}, here, SHAPE::inner - side, slots);
 	});
 }
 
@@ -62,7 +62,7 @@ DEVICE void softmax_backward_panels(const T *y, const T *dy, T *dx, Compute scal
 								  dy + index_offset<i64>(outer, DIMS{}, DY{}) + side * DY_SIDE};
 		softmax_backward_panel_rows<SHAPE, LOG>(
 			from, step, dx + index_offset<i64>(outer, DIMS{}, DX{}) + side * DX_SIDE, DX_STEP,
-			scale, here, slots);
+			scale, here, SHAPE::inner - side, slots);
 	});
 }
 

@@ -220,6 +220,9 @@ static int column_shapes(const struct reduce_form *form, const struct kernel_lim
 	while (threads > limits->max_threads)
 		threads /= 2;
 	lanes = plan_power_of_two(plan_divide_up(form->inner, form->vector), 32);
+	/* Many accumulators are many registers. */
+	if (form->element == 2 || form->kind == REDUCE_VAR)
+		keep_unrolled(form, limits, lanes, shapes, &count);
 	keep(shapes, &count, column_shape(form, lanes, 4, threads), form, limits);
 	keep(shapes, &count, column_shape(form, lanes, 2, threads), form, limits);
 	if (threads > 128)

@@ -112,7 +112,7 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 {
 	uint32_t most = form->heavy ? 2 : 4, threads = form->heavy || form->element == 2 ? 512 : 1024;
 	bool one = form->heavy || (form->skewed && form->element == 4);
-	uint32_t usual = one ? 1 : vectors > 1024 || form->element == 2 ? 4 : 2;
+	uint32_t usual = one ? 1 : vectors > (form->element == 2 ? 512 : 1024) ? 4 : 2;
 	struct shape best = {0};
 	int64_t least = INT64_MAX;
 
@@ -138,12 +138,12 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 static void scan_keep_steps(const struct scan_form *form, const struct kernel_limits *limits,
 							struct shape *shapes, int *count)
 {
-	static const uint32_t steps[][3] = {{512, 4, 0}, {256, 4, 0}, {128, 4, 0}, {1024, 2, 0},
-										{256, 2, 0}, {512, 2, 0}, {256, 4, 1}, {128, 4, 1},
-										{512, 2, 1}, {512, 4, 1}, {256, 2, 1}, {1024, 1, 1}};
+	static const uint32_t steps[][3] = {{512, 4, 1}, {256, 4, 1}, {1024, 1, 1}, {512, 2, 1},
+										{128, 4, 1}, {256, 2, 1}, {512, 4, 0},  {256, 4, 0},
+										{128, 4, 0}, {256, 2, 0}, {512, 2, 0},  {256, 1, 1}};
 	int64_t most = form->rows.columns / form->vector;
 
-	for (int i = 0; i < 12; i++) {
+	for (int i = form->element == 2; i < 12; i++) {
 		uint32_t held = form->heavy && steps[i][1] > 2 ? 2 : steps[i][1];
 		if ((!form->heavy || steps[i][0] <= 512) && (!steps[i][2] || most > steps[i][0] * held))
 			scan_keep(shapes, count,
@@ -158,7 +158,7 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 {
 	uint32_t more = form->skewed ? 2 * form->vector - 2 : form->vector - 1;
 	int64_t vectors = (form->rows.columns + more) / form->vector;
-	uint32_t most = form->heavy ? 2 : 5;
+	uint32_t most = form->heavy || !form->skewed ? 2 : 5;
 	int count = 0;
 
 	if (vectors <= 32 * most) {
@@ -171,7 +171,7 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 		scan_keep_blocks(form, vectors, limits, shapes, &count);
 		scan_keep_steps(form, limits, shapes, &count);
 	}
-	if (vectors > 160 && vectors <= 288 && form->element == 4 && !form->heavy)
+	if (vectors > 64 && vectors <= 160)
 		scan_keep(shapes, &count,
 				  (struct shape){form->vector, (uint32_t)plan_divide_up(vectors, 32), 32, 4, 0},
 				  limits);
@@ -185,25 +185,30 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 	return count;
 }
 
-/* A thread's columns of a step and the threads that share a row decide the order of merging: they
- * follow from the columns.  A batch does not count: it may be of any size. */
+/* Few threads with many columns each are best, as long as blocks are enough for the device.  A
+ * batch does not count: it may be of any size. */
 static int side_shapes(const struct scan_form *form, const struct kernel_limits *limits,
 					   struct shape shapes[SHAPES_MOST])
 {
-	static const uint32_t ways[][4] = {{16, 16, 4, 1}, {64, 2, 8, 0}, {64, 4, 4, 0}, {32, 8, 8, 0},
-									   {8, 16, 4, 1},  {8, 32, 4, 1}, {16, 8, 4, 1}, {32, 8, 4, 1},
-									   {64, 4, 4, 1},  {32, 4, 4, 1}, {16, 8, 8, 1}, {8, 16, 8, 1},
-									   {8, 32, 8, 1},  {32, 8, 4, 0}, {16, 8, 8, 0}, {16, 16, 8, 0},
-									   {8, 16, 8, 0},  {8, 32, 8, 0}, {8, 16, 2, 1}, {8, 32, 2, 1},
-									   {16, 16, 2, 1}, {4, 32, 8, 1}, {4, 64, 4, 1}, {32, 4, 8, 1}};
+	static const uint32_t ways[][4] = {
+		{64, 2, 8, 0},  {16, 16, 4, 1}, {8, 32, 4, 1}, {8, 16, 8, 1}, {32, 4, 8, 1}, {64, 2, 8, 1},
+		{16, 16, 2, 1}, {8, 32, 2, 1},  {16, 8, 8, 1}, {32, 4, 4, 1}, {8, 16, 4, 1}, {32, 8, 4, 1},
+		{64, 2, 4, 1},  {32, 4, 8, 0},  {16, 8, 4, 1}, {8, 64, 4, 1}, {8, 16, 8, 0}, {32, 8, 4, 0}};
+	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
+	int64_t enough = form->rows.rank > 1 ? 16 : limits->multiprocessors * 3 / 2;
+	size_t first = 0;
 	int count = 0;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		uint32_t held = form->heavy && ways[i][2] > 4 ? 4 : ways[i][2];
-		struct shape shape = {form->vector, held, 1, plan_power_of_two(inner, ways[i][0]),
-							  ways[i][3]};
-		shape.size = plan_power_of_two(plan_divide_up(form->rows.columns, held), ways[i][1]);
+	if (form->rows.rank == 1)
+		first = inner / 16 >= enough ? 1 : 2;
+	else if (inner / 64 < enough)
+		first = 3;
+	for (size_t i = 0; i < MOST; i++) {
+		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
+		uint32_t held = form->heavy && way[2] > 4 ? 4 : way[2];
+		struct shape shape = {form->vector, held, 1, plan_power_of_two(inner, way[0]), way[3]};
+		shape.size = plan_power_of_two(plan_divide_up(form->rows.columns, held), way[1]);
 		while (shape.size * shape.side < 128)
 			shape.side *= 2;
 		if (form->rows.columns <= shape.size * held)

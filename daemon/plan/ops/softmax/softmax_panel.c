@@ -36,7 +36,7 @@ static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax
 /* What a thread keeps in registers beside its columns. */
 static uint32_t registers_beside(const struct softmax_form *form)
 {
-	return form->dtype == KILN_F64 ? 88 : form->need.element == 2 ? 72 : 56;
+	return form->dtype == KILN_F64 ? 88 : form->need.element == 2 ? 80 : 56;
 }
 
 /*
@@ -46,14 +46,15 @@ static uint32_t registers_beside(const struct softmax_form *form)
  */
 static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
 						uint32_t cluster, uint32_t split, uint32_t bytes, uint32_t blocks, bool few,
-						struct softmax_tile *out, int most, int *count)
+						bool skewed, struct softmax_tile *out, int most, int *count)
 {
 	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
 	struct softmax_tile tile;
 
 	memset(&tile, 0, sizeof(tile));
-	tile.vector = softmax_tile_vector(form);
+	tile.vector = skewed ? 16 / element : softmax_tile_vector(form);
+	tile.skewed = skewed;
 	tile.lanes = tile.tiles = 1;
 	tile.split = split;
 	tile.cluster = cluster;
@@ -71,6 +72,8 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		room < meet_bytes(form, &tile) + RESERVED + (uint64_t)threads * each)
 		return;
 	all = (uint32_t)((room - meet_bytes(form, &tile) - RESERVED) / (threads * each));
+	if (all < tile.held && skewed)
+		return;
 	if (all < tile.held) {
 		uint32_t registers = REGISTERS / (threads * blocks), full, needed;
 		registers = registers < REGISTERS_MOST ? registers : REGISTERS_MOST;
@@ -91,25 +94,52 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
+/* Do rows that lie side by side begin where no vector does, but in aligned memory? */
+static bool is_skewed(const struct softmax_form *form)
+{
+	const struct rows_form *rows = &form->rows;
+	int last = rows->rank - 1;
+
+	for (int i = 0; i < rows->operands; i++)
+		if (rows->stride[i][last] != 1)
+			return false;
+	return softmax_tile_vector(form) * form->need.element < 16 && form->need.alignment >= 16 &&
+		   rows->size[last] * form->need.element >= 32;
+}
+
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
 	static const struct {
 		uint32_t bytes, split, blocks;
 		bool few;
-	} tries[] = {{128, 32, 2, false}, {128, 32, 1, true}, {128, 32, 2, true},  {128, 64, 2, false},
-				 {128, 64, 1, true},  {128, 64, 2, true}, {64, 32, 2, false},  {64, 64, 2, false},
-				 {64, 32, 1, false},  {64, 32, 4, false}, {256, 32, 1, false}, {128, 16, 2, false},
-				 {128, 16, 1, false}};
+	} tries[] = {{128, 16, 2, false}, {128, 32, 2, false}, {128, 32, 1, true}, {128, 32, 2, true},
+				 {128, 16, 3, false}, {128, 16, 2, true},  {128, 8, 2, false}, {128, 8, 3, false},
+				 {256, 16, 1, false}, {256, 8, 1, false},  {256, 8, 2, false}, {128, 16, 1, true},
+				 {64, 32, 2, false},  {64, 16, 4, false},  {64, 16, 2, false}};
+	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
 	uint64_t bytes = (uint64_t)form->rows.columns * PANEL_BYTES * form->need.streams;
-	uint32_t clusters = 1;
+	/* Halves are more work a byte, and want more threads. */
+	size_t first = form->need.element == 2 && form->need.streams == 1;
+	uint32_t cluster = 1;
+	int last;
 
 	if (form->rows.columns < 64)
 		return;
-	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin)
-		clusters = PANEL_CLUSTER;
-	for (uint32_t cluster = 1; cluster <= clusters; cluster *= 2)
-		for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++)
-			offer_panel(form, limits, cluster, tries[i].split, tries[i].bytes, tries[i].blocks,
-						tries[i].few, out, most, count);
+	for (size_t i = 0; i < 4 && is_skewed(form); i++) {
+		static const uint32_t ways[][2] = {{16, 32}, {16, 16}, {8, 32}, {8, 16}};
+		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, 1, true, true, out, most, count);
+	}
+	/* What two blocks of a multiprocessor have no room for is a cluster's, but for little. */
+	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin / 4 * 5)
+		while (cluster < PANEL_CLUSTER && bytes / cluster > limits->shared_optin / 4 * 3)
+			cluster *= 2;
+	last = bytes > limits->shared_optin / 2 ? 3 : 1;
+	for (int turn = 0; turn < last; turn++, cluster = cluster == 1 ? 2 : cluster / 2)
+		for (size_t i = 0; i < MOST; i++) {
+			size_t at = i == 0 ? first : i <= first ? i - 1 : i;
+			if (cluster <= 1 || rows_clusters(&form->rows, PANEL_CLUSTER, limits))
+				offer_panel(form, limits, cluster, tries[at].split, tries[at].bytes,
+							tries[at].blocks, tries[at].few, false, out, most, count);
+		}
 }

@@ -129,8 +129,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	}
 	panels = count;
 	softmax_panels(form, limits, out, most, &count);
-	/* A cluster's panel has to be timed first: it is a candidate. */
-	if (panels < count && out[0].twice && out[panels].cluster == 1)
+	if (panels < count && (out[0].twice || out[panels].skewed))
 		first_is(out, panels);
 	return count;
 }
@@ -143,6 +142,8 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 		plan_print(&text, "panel");
 		if (tile->cluster > 1)
 			plan_print(&text, "-cluster%u", tile->cluster);
+		if (tile->skewed)
+			plan_print(&text, "-skewed");
 		plan_print(&text, " %ux%ux%u", tile->lanes, tile->split, tile->held);
 		if (tile->kept)
 			plan_print(&text, " k%u", tile->kept);
@@ -161,8 +162,8 @@ void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 	plan_print(text, "%sShape<%s, %lld, %u, ", tile->cluster ? "Panel" : "Strided",
 			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector);
 	if (tile->cluster)
-		plan_print(text, "%u, %u, %u, %u, %u, %u", tile->lanes, tile->split, tile->cluster,
-				   tile->kept, tile->slots, tile->blocks);
+		plan_print(text, "%u, %u, %u, %u, %u, %u, %s", tile->lanes, tile->split, tile->cluster,
+				   tile->kept, tile->slots, tile->blocks, tile->skewed ? "true" : "false");
 	else
 		plan_print(text, "%u, %u, %u, %u", tile->held, tile->lanes, tile->split, tile->tiles);
 	plan_print(text, ", %lld>", (long long)inner_of(form));
