@@ -195,7 +195,7 @@ struct ScanLogGradient : ScanGradient<T> {
 		DEVICE void merge(const Value &next)
 		{
 			/* The difference of equal infinities would be a NaN. */
-			const Real fading = next.y == y ? Real(1) : reduce_exp(next.y - y);
+			const Real fading = next.y == y ? Real(1) : reduce_exp_flush(next.y - y);
 			sum = sum == 0 ? next.sum : fma(sum, fading, next.sum);
 			y = next.y;
 		}
