@@ -126,9 +126,11 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 
 	if (form->rows.columns < 64)
 		return;
-	for (size_t i = 0; i < 4 && is_skewed(form); i++) {
-		static const uint32_t ways[][2] = {{16, 32}, {16, 16}, {8, 32}, {8, 16}};
-		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, 1, true, true, out, most, count);
+	for (size_t i = 0; i < 6 && is_skewed(form); i++) {
+		static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
+										   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
+		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], true, true, out, most,
+					count);
 	}
 	/* What two blocks of a multiprocessor have no room for is a cluster's, but for little. */
 	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin / 4 * 5)
