@@ -8,8 +8,8 @@
  * so that they need no barrier.  What is left it reads twice, the second time from the end: the L2
  * cache has much of that still.
  *
- * Skewed panels have rows that begin anywhere, column by column: vectors are put together out of the
- * two around them as they come, and results go by way of the slots, which hold all columns then.
+ * Skewed panels have rows that begin anywhere, column by column: vectors are put together out of
+ * the two around them as they come, and results go by way of the slots, which hold all columns.
  *
  * Parts of a row meet in pairs of neighbours, then pairs of such pairs: the same bits however many
  * lanes there are.
