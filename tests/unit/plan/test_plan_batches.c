@@ -13,6 +13,7 @@ enum second {
 	ONE,    /* it has none */
 	WIDE,   /* of 2^31 elements and more: numbers of 64 bits */
 	ROWS,   /* gather_backward: few rows, one each for a block */
+	MANY,   /* sums by indices in any order: many for each place */
 	CACHED, /* giou_loss: more pairs than caches hold */
 	UNROLL, /* map: little work, one vector for a thread */
 	APART,  /* permute: a batch of one of what is interleaved */
@@ -90,6 +91,8 @@ static const struct row rows[] = {
 	{"take_along_axis src=f32:Nx32 idx=i32:Nx7 dst=f32:Nx7", ONE},
 	{"index_select_backward ddst=f32:Nx64 idx=i32:N dsrc=f32:99x64", ONE},
 	{"embedding_backward ddst=f16:Nx64 idx=i64:N dweight=f16:99x64", ONE},
+	{"embedding_backward ddst=i32:Nx64 idx=i64:N dweight=i32:99x64", ONE},
+	{"embedding_backward ddst=f16:Nx64 idx=i64:N dweight=f16:99x64 deterministic=0", MANY},
 	{"scatter_add x=f32:Nx64 idx=i32:Nx7 src=f32:Nx7 y=f32:Nx64", ONE},
 	{"index_add x=f32:Nx9x64 idx=i32:7 src=f32:Nx7x64 y=f32:Nx9x64 axis=1", ONE},
 	{"take_along_axis src=f32:9x32 idx=i32:Nx32 dst=f32:Nx32 axis=0", ONE},

@@ -30,7 +30,7 @@ bool index_add_atomic_pays(const struct index_add *add, const struct kernel_limi
 			   !__builtin_mul_overflow(sums, add->form.columns / add->vector, &sums) &&
 			   sums < (int64_t)limits->multiprocessors * THREADS;
 
-	return index_add_is_atomic(add, limits) &&
+	return add->any_order && index_add_is_atomic(add, limits) &&
 		   (add->count / PAYS_INDICES >= add->end || (few && add->count >= THREADS));
 }
 
