@@ -235,7 +235,7 @@ static void touch(const struct kernel_problem *problem, const struct form *form,
 		plan_over(problem, DOTHER, OTHER, out);
 }
 
-static void describe(const struct form *form, uint32_t threads, struct kernel_plan *out)
+static void act_mul_describe(const struct form *form, uint32_t threads, struct kernel_plan *out)
 {
 	snprintf(out->note, sizeof(out->note), "a vector of %u bytes a thread, %u threads a block%s%s",
 			 form->vector * form->element, threads,
@@ -257,7 +257,7 @@ static int act_mul_plan_exact(const struct kernel_problem *problem, const struct
 	act_mul_print_kernel(form, threads, loop, &id);
 	pass_operands(form, out);
 	touch(problem, form, out);
-	describe(form, threads, out);
+	act_mul_describe(form, threads, out);
 	return plan_check_name(&id, out, error);
 }
 
@@ -288,7 +288,7 @@ static int act_mul_plan_generic(const struct kernel_problem *problem, struct for
 	for (int i = 0; i < form->rows.operands; i++)
 		rows_pass_strides(out, &form->rows, i);
 	touch(problem, form, out);
-	describe(form, out->block[0], out);
+	act_mul_describe(form, out->block[0], out);
 	return KILN_OK;
 }
 

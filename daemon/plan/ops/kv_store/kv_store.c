@@ -121,8 +121,8 @@ static bool has_vectors(const struct kernel_problem *problem, const struct form 
 }
 
 /* Threads have more to do where there are enough of them. */
-static int find_ways(const struct kernel_problem *problem, const struct form *form,
-					 const struct kernel_limits *limits, struct way ways[WAYS_MOST])
+static int kv_store_ways(const struct kernel_problem *problem, const struct form *form,
+						 const struct kernel_limits *limits, struct way ways[WAYS_MOST])
 {
 	/* vector: times the least. */
 	static const struct way all[] = {
@@ -162,7 +162,7 @@ int kv_store_choices(const struct kernel_problem *problem, const struct kernel_l
 
 	if (kv_store_check(problem, &form, error))
 		return 0;
-	count = find_ways(problem, &form, limits, ways);
+	count = kv_store_ways(problem, &form, limits, ways);
 	for (int i = 0; i < count; i++)
 		name_way(&form, &ways[i], names[i]);
 	return count;
@@ -280,7 +280,7 @@ int kv_store_plan(const struct kernel_problem *problem, const struct kernel_limi
 		kv_store_generic(problem, &form, limits, out);
 		return KILN_OK;
 	}
-	count = find_ways(problem, &form, limits, ways);
+	count = kv_store_ways(problem, &form, limits, ways);
 	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
 		name_way(&form, &ways[i], name);

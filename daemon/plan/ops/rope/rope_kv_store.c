@@ -162,7 +162,7 @@ static void rope_kv_finish(const struct kernel_problem *problem, const struct fo
 			 form->items.table_access, form->store);
 }
 
-static int find_ways(const struct kernel_limits *limits, struct way ways[WAYS_MOST])
+static int rope_kv_ways(const struct kernel_limits *limits, struct way ways[WAYS_MOST])
 {
 	static const struct way all[WAYS_MOST] = {{256, 0}, {256, 5},  {256, 6}, {128, 0},
 											  {512, 0}, {128, 12}, {32, 0}};
@@ -194,7 +194,7 @@ int rope_kv_choices(const struct kernel_problem *problem, const struct kernel_li
 
 	if (rope_kv_check(problem, &form, error))
 		return 0;
-	count = find_ways(limits, ways);
+	count = rope_kv_ways(limits, ways);
 	for (int i = 0; i < count; i++)
 		name_way(&form, &ways[i], names[i]);
 	return count;
@@ -272,7 +272,7 @@ int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limit
 	}
 	if (plan_is_generic(choice))
 		return rope_kv_generic(problem, &form, limits, out, error);
-	count = find_ways(limits, ways);
+	count = rope_kv_ways(limits, ways);
 	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
 		name_way(&form, &ways[i], name);
