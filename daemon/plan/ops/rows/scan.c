@@ -105,17 +105,26 @@ static void scan_keep(struct shape *shapes, int *count, struct shape shape,
 		shapes[(*count)++] = shape;
 }
 
+/* Vectors that a thread may hold at a time. */
+static uint32_t held_most(const struct scan_form *form)
+{
+	return form->heavy && (form->element != 4 || form->inputs > 1) ? 2 : 4;
+}
+
 /* Blocks that hold a row, the one with the fewest idle threads first; of those that are about equal
  * the one in which a thread holds the usual number of vectors. */
 static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 							 const struct kernel_limits *limits, struct shape *shapes, int *count)
 {
-	uint32_t most = form->heavy ? 2 : 4, threads = form->heavy || form->element == 2 ? 512 : 1024;
-	bool one = form->heavy || (form->skewed && form->element == 4);
-	uint32_t usual = one ? 1 : vectors > (form->element == 2 ? 512 : 1024) ? 4 : 2;
+	uint32_t most = held_most(form), threads = form->heavy || form->element == 2 ? 512 : 1024;
+	uint32_t usual = vectors > (form->element == 2 ? 512 : 1024) ? 4 : 2;
 	struct shape best = {0};
 	int64_t least = INT64_MAX;
 
+	if (form->skewed && form->element == 4)
+		usual = 1;
+	else if (form->heavy) /* where threads meet, each takes a while */
+		usual = most;
 	for (int turn = 0; turn < 2; turn++) {
 		for (uint32_t held = 1; held <= most; held++) {
 			int64_t size = plan_divide_up(plan_divide_up(vectors, held), 32) * 32;
@@ -144,7 +153,7 @@ static void scan_keep_steps(const struct scan_form *form, const struct kernel_li
 	int64_t most = form->rows.columns / form->vector;
 
 	for (int i = form->element == 2; i < 12; i++) {
-		uint32_t held = form->heavy && steps[i][1] > 2 ? 2 : steps[i][1];
+		uint32_t held = steps[i][1] < held_most(form) ? steps[i][1] : held_most(form);
 		if ((!form->heavy || steps[i][0] <= 512) && (!steps[i][2] || most > steps[i][0] * held))
 			scan_keep(shapes, count,
 					  (struct shape){form->vector, held, steps[i][0], 1, steps[i][2]}, limits);
