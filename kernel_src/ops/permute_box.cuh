@@ -105,8 +105,8 @@ DEVICE void box_places(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>
 
 /*
  * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; MOST:
- * runs of a whole box.  The lanes of a warp take TOGETHER bytes each of runs side by side if there are
- * enough: elements of one run may lie in few banks, those of neighbours lie in others.
+ * runs of a whole box.  The lanes of a warp take TOGETHER bytes each of runs side by side if there
+ * are enough: elements of one run may lie in few banks, those of neighbours lie in others.
  */
 template <int ES, int OUT, int THREADS, int TOGETHER, class RUNS, int MOST, class DIMS, class NEAR,
 		  typename Offset>

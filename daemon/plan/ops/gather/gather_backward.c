@@ -79,8 +79,9 @@ static uint32_t find_vector(const struct kernel_problem *problem,
 	return vector;
 }
 
-static void make_way(const struct kernel_problem *problem, const struct gather_problem *gather,
-					 const struct kernel_limits *limits, struct scatter_way *way)
+static void backward_make_way(const struct kernel_problem *problem,
+							  const struct gather_problem *gather,
+							  const struct kernel_limits *limits, struct scatter_way *way)
 {
 	while (way->threads > limits->max_threads / 32 * 32)
 		way->threads /= 2;
@@ -115,7 +116,7 @@ static void gather_backward_add_way(const struct kernel_problem *problem,
 
 	if (rows < 1 || rows > MOST_ROWS)
 		return;
-	make_way(problem, gather, limits, &way);
+	backward_make_way(problem, gather, limits, &way);
 	for (int i = 0; i < *count; i++)
 		if (strcmp(ways[i].name, way.name) == 0)
 			return;

@@ -143,7 +143,8 @@ static int kv_store_ways(const struct kernel_problem *problem, const struct form
 	return count;
 }
 
-static void name_way(const struct form *form, const struct way *way, char name[KERNEL_CHOICE_MAX])
+static void kv_store_name_way(const struct form *form, const struct way *way,
+							  char name[KERNEL_CHOICE_MAX])
 {
 	if (form->caches.copy)
 		snprintf(name, KERNEL_CHOICE_MAX, "copy %ux%u", way->threads, way->held);
@@ -164,7 +165,7 @@ int kv_store_choices(const struct kernel_problem *problem, const struct kernel_l
 		return 0;
 	count = kv_store_ways(problem, &form, limits, ways);
 	for (int i = 0; i < count; i++)
-		name_way(&form, &ways[i], names[i]);
+		kv_store_name_way(&form, &ways[i], names[i]);
 	return count;
 }
 
@@ -227,7 +228,7 @@ static int kv_store_exact(const struct kernel_problem *problem, const struct for
 			   form->caches.slot_bytes, plan_bounds_name(form->caches.bounds), way->threads,
 			   way->held, form->wide ? "u64" : "u32", loop ? "true" : "false");
 	pass_call(problem, form, (uint64_t)form->tokens, out);
-	name_way(form, way, out->choice);
+	kv_store_name_way(form, way, out->choice);
 	kv_store_finish(problem, form, way->vector, out);
 	snprintf(out->note, sizeof(out->note), "vectors a thread: %u, of %u bytes; %u threads a block",
 			 way->held, way->vector * form->unit, way->threads);
@@ -283,7 +284,7 @@ int kv_store_plan(const struct kernel_problem *problem, const struct kernel_limi
 	count = kv_store_ways(problem, &form, limits, ways);
 	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
-		name_way(&form, &ways[i], name);
+		kv_store_name_way(&form, &ways[i], name);
 		if (!choice || strcmp(choice, name) == 0)
 			return kv_store_exact(problem, &form, &ways[i], limits, out, error);
 	}
