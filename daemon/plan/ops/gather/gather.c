@@ -314,8 +314,9 @@ int gather_plan_rows(const struct kernel_problem *problem, const struct gather_p
 	int count = find_ways(problem, gather, limits, ways), chosen = 0, status;
 	int grouped = gather_groups(problem, gather, limits, groups);
 
-	for (int i = 0; choice && i < grouped; i++)
-		if (strcmp(choice, groups[i].name) == 0)
+	for (int i = 0; i < grouped; i++)
+		if (choice ? strcmp(choice, groups[i].name) == 0
+				   : i == 0 && gather_group_pays(gather, &groups[0]))
 			return gather_group_plan(problem, gather, &groups[i], limits, out, error);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
@@ -358,10 +359,12 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 	int count = find_ways(problem, gather, limits, ways);
 	int grouped = gather_groups(problem, gather, limits, groups);
 
+	bool first = grouped && gather_group_pays(gather, &groups[0]);
+
 	for (int i = 0; i < count; i++)
-		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
+		memcpy(names[i + (first ? grouped : 0)], ways[i].name, KERNEL_CHOICE_MAX);
 	for (int i = 0; i < grouped; i++)
-		memcpy(names[count + i], groups[i].name, KERNEL_CHOICE_MAX);
+		memcpy(names[i + (first ? 0 : count)], groups[i].name, KERNEL_CHOICE_MAX);
 	return count + grouped;
 }
 

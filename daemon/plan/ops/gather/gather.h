@@ -67,6 +67,8 @@ struct gather_group {
 /* The candidates, the widest stores first; how many. */
 int gather_groups(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_group out[GATHER_GROUPS]);
+/* Is it the likely best of all candidates? */
+bool gather_group_pays(const struct gather_problem *gather, const struct gather_group *group);
 int gather_group_plan(const struct kernel_problem *problem, const struct gather_problem *gather,
 					  const struct gather_group *group, const struct kernel_limits *limits,
 					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);

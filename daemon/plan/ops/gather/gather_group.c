@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEAST_PART 1024 /* indices of a block, if there are so many */
-#define LEAST_TIMES 2   /* indices for each element of a row of src, likewise */
-#define MOST 0x7fffffff /* elements of a row and indices are numbers of 32 bits */
+#define LEAST_PART 1024  /* indices of a block, if there are so many */
+#define LEAST_TIMES 2    /* indices for each element of a row of src, likewise */
+#define PAYS_TIMES 4     /* indices for each element of a row of src that make it pay */
+#define PAYS_BYTES 65536 /* of shared memory, likewise: a multiprocessor has three blocks */
+#define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
 
 /* The most bytes, to `most`, with which the rows of an operand of the form are aligned. */
 static uint32_t aligned(const struct gather_problem *gather, int operand, uint32_t element,
@@ -74,6 +76,13 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 			make_group(problem, gather, limits, bytes, &out[count]))
 			count++;
 	return count;
+}
+
+bool gather_group_pays(const struct gather_problem *gather, const struct gather_group *group)
+{
+	/* An index is read once for several rows, and a small element once with its neighbours. */
+	return gather->many / PAYS_TIMES >= gather->few && group->shared <= PAYS_BYTES &&
+		   (gather->element <= 2 || gather->index_bytes >= gather->element);
 }
 
 int gather_group_plan(const struct kernel_problem *problem, const struct gather_problem *gather,
