@@ -251,7 +251,7 @@ template <typename T>
 constexpr int short_areas = sizeof(T) == 4 ? 2 : 1;
 
 /* Where the entry of a rank lies: lanes that write theirs, or read one rank each, find it in
- * different banks. */
+ * different banks.  short_at(a + b) is short_at(a) ^ short_at(b) for ranks that share no bits. */
 DEVICE int short_at(int rank)
 {
 	return rank ^ (rank / 32 & 31);
@@ -261,9 +261,11 @@ DEVICE int short_at(int rank)
 template <int EACH>
 DEVICE void short_put(u32 *places, const u32 (&entries)[EACH], int lane)
 {
+	const int own = short_at(lane * EACH);
+
 #pragma unroll
 	for (int i = 0; i < EACH; i++)
-		places[short_at(lane * EACH + i)] = entries[i];
+		places[own ^ short_at(i)] = entries[i];
 	__syncwarp();
 }
 
@@ -442,15 +444,15 @@ __global__ __launch_bounds__(THREADS, 512 / THREADS) void topk_network(const T *
 			index_offset<i64>(static_cast<Index>(number), DIMS{}, Y{}) + lane * (OUT * Y_STEP);
 		T *const values_to = values + to;
 		i64 *const indices_to = indices ? indices + to : nullptr;
+		const int own = short_at(lane * OUT);
 #pragma unroll 4
 		for (int begin = 0; begin < FIRST; begin += LANES * OUT) {
 			u32 mine[OUT];
-			const int first = begin + lane * OUT;
-			if (first >= FIRST || here >= rows)
+			if (begin + lane * OUT >= FIRST || here >= rows)
 				break;
 #pragma unroll
 			for (int i = 0; i < OUT; i++)
-				mine[i] = places[short_at(first + i)] & (Row::exact ? ~0u : Row::places);
+				mine[i] = places[own ^ short_at(begin + i)] & (Row::exact ? ~0u : Row::places);
 			if constexpr (Row::exact) {
 				short_write<T, GREATEST, OUT, X_STEP>(
 					row.x, values_to + begin * Y_STEP,
