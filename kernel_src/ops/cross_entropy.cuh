@@ -209,10 +209,11 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 				return;
 			}
 		}
-		/* Looked at when it has had time to come. */
-		if (first && at.column >= 0)
-			vec_load<sizeof(T)>(x + at.column * X_STEP, hit_raw);
 		const Compute mine = held.largest();
+		/* Behind the row's elements, which mine is made of: the target's number has to come first.
+		 * It is looked at when it has had time to come, too. */
+		if (first && at.column >= 0 && mine >= SoftmaxNumber<Compute>::lowest())
+			vec_load<sizeof(T)>(x + at.column * X_STEP, hit_raw);
 		if constexpr (SMOOTH)
 			total = held.total();
 		SoftmaxSum<Compute> all = {mine, held.sum(mine)};
