@@ -32,6 +32,14 @@ struct RopeElements {
 		for (int i = 0; i < V; i++)
 			out[i] = element_at<T, Compute>(words[i / each], i % each);
 	}
+	template <typename Index>
+	DEVICE void store(T *to, Index left) const
+	{
+#pragma unroll
+		for (int n = 0; n < V / each; n++)
+			if (static_cast<Index>(n * each) < left)
+				vec_store<W>(to + n * each, words[n]);
+	}
 };
 
 template <int W, int V, typename T, typename Compute, typename Index>

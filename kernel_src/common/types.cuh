@@ -26,11 +26,8 @@ struct alignas(16) b128 {
  */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 #define LAUNCH_BOUNDS(threads) __launch_bounds__(threads, 1)
-#define LAUNCH_BOUNDS_OF(threads, blocks) __launch_bounds__(threads, 1)
 #else
 #define LAUNCH_BOUNDS(threads) __launch_bounds__(threads)
-/* blocks: that a multiprocessor of sm_90 has room for; 0: as ptxas likes. */
-#define LAUNCH_BOUNDS_OF(threads, blocks) __launch_bounds__(threads, blocks)
 #endif
 
 #if !KILN_CPU

@@ -48,37 +48,48 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 #pragma unroll
 		for (int p = 0; p < PER; p++)
 			raw[h][p].fetch(from[h] + column[p], here[h] ? left[p] : 0);
-		here[h] = here[h] || (head < sizes.heads && !named);
 	}
-	if (rotated && named)
-		call.angles(batch, row, static_cast<Index>(item * ANGLES), raw_c, raw_s);
+	/* Each way by itself: elements that are no numbers yet take half the registers. */
+	if (!named) {
+		constexpr Compute nothing[V] = {};
+#pragma unroll
+		for (int h = 0; h < HELD; h++) {
+#pragma unroll
+			for (int p = 0; p < PER; p++)
+				rope_store<W>(to[h] + column[p], group * HELD + h < sizes.heads ? left[p] : 0,
+							  nothing);
+		}
+		return group == 0 && item == 0;
+	}
+	if (!rotated) {
+#pragma unroll
+		for (int h = 0; h < HELD; h++) {
+#pragma unroll
+			for (int p = 0; p < PER; p++)
+				raw[h][p].store(to[h] + column[p], here[h] ? left[p] : 0);
+		}
+		return 0;
+	}
+	call.angles(batch, row, static_cast<Index>(item * ANGLES), raw_c, raw_s);
 #pragma unroll
 	for (int h = 0; h < HELD; h++) {
 #pragma unroll
 		for (int p = 0; p < PER; p++)
 			raw[h][p].open(x[h][p]);
 	}
-	if (rotated && named) {
-		raw_c.open(c);
-		raw_s.open(s);
+	raw_c.open(c);
+	raw_s.open(s);
 #pragma unroll
-		for (int i = 0; i < ANGLES; i++)
-			s[i] *= call.sign;
-#pragma unroll
-		for (int h = 0; h < HELD; h++)
-			rope_rotate<INTERLEAVED>(x[h], c, s);
-	}
+	for (int i = 0; i < ANGLES; i++)
+		s[i] *= call.sign;
 #pragma unroll
 	for (int h = 0; h < HELD; h++) {
+		rope_rotate<INTERLEAVED>(x[h], c, s);
 #pragma unroll
-		for (int p = 0; p < PER; p++) {
-#pragma unroll
-			for (int v = 0; v < V; v++)
-				x[h][p][v] = named ? x[h][p][v] : Compute(0);
+		for (int p = 0; p < PER; p++)
 			rope_store<W>(to[h] + column[p], here[h] ? left[p] : 0, x[h][p]);
-		}
 	}
-	return !named && group == 0 && item == 0;
+	return 0;
 }
 
 /* ---- Kernels ---- */

@@ -40,39 +40,59 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 #pragma unroll
 	for (int p = 0; p < PER; p++)
 		raw[p].fetch(from + column[p], left[p]);
-	if (rotated && named && !value)
-		call.angles(batch, row, static_cast<Index>(item * ANGLES), raw_c, raw_s);
 	const bool found = caches.has(slot, stray);
 	const u32 strays =
 		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
 	if (!query && !(found && named))
 		return strays;
+	/* Before the angles come, so that what it is made of needs no registers beside them. */
+	void *const to =
+		query ? static_cast<void *>(call.q_out + call.q_out_is.at(batch, token, head))
+			  : blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;
+	const auto open = [&]() {
 #pragma unroll
-	for (int p = 0; p < PER; p++)
-		raw[p].open(x[p]);
-	if (rotated && named && !value) {
+		for (int p = 0; p < PER; p++)
+			raw[p].open(x[p]);
+	};
+	const auto put = [&]() {
+#pragma unroll
+		for (int p = 0; p < PER; p++) {
+			if (query) {
+				rope_store<W>(static_cast<T *>(to) + column[p], left[p], x[p]);
+				continue;
+			}
+			if constexpr (sizeof(To) == 1)
+				QuantizeScale<T>(scale).divide(x[p]);
+			rope_store<STORE_W>(static_cast<To *>(to) + column[p], left[p], x[p]);
+		}
+	};
+	/* Each way by itself: elements that are no numbers yet take half the registers. */
+	if (!named) {
+#pragma unroll
+		for (int p = 0; p < PER; p++) {
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				x[p][v] = 0;
+		}
+		put();
+		return strays;
+	}
+	if (rotated && !value) {
+		call.angles(batch, row, static_cast<Index>(item * ANGLES), raw_c, raw_s);
+		open();
 		raw_c.open(c);
 		raw_s.open(s);
 		rope_rotate<INTERLEAVED>(x, c, s);
-	}
-	if (query) {
-		T *const to = call.q_out + call.q_out_is.at(batch, token, head);
-		constexpr Compute nothing[V] = {};
-#pragma unroll
-		for (int p = 0; p < PER; p++)
-			if (named)
-				rope_store<W>(to + column[p], left[p], x[p]);
-			else
-				rope_store<W>(to + column[p], left[p], nothing);
+		put();
 		return strays;
 	}
-	To *const to =
-		blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;
+	if constexpr (sizeof(To) == sizeof(T)) {
 #pragma unroll
-	for (int p = 0; p < PER; p++) {
-		if constexpr (sizeof(To) == 1)
-			QuantizeScale<T>(scale).divide(x[p]);
-		rope_store<STORE_W>(to + column[p], left[p], x[p]);
+		for (int p = 0; p < PER; p++)
+			raw[p].store(static_cast<T *>(to) + column[p], left[p]);
+	} else {
+		open();
+		put();
 	}
 	return strays;
 }
@@ -81,9 +101,8 @@ DEVICE u32 rope_kv_item(const RopeCall<T, Table, Index> &call, const KvCaches<To
 
 template <typename T, typename Table, bool INTERLEAVED, int V, int W, int TABLE_W, typename To,
 		  i64 HALF, i64 DIM, i64 Q_HEADS, i64 KV_HEADS, i64 ROTATED, i64 ITEMS, i64 BLOCK,
-		  int THREADS, int BLOCKS, int POSITION_BYTES, int SLOT_BYTES, u32 BOUNDS, typename Index,
-		  bool LOOP>
-__global__ LAUNCH_BOUNDS_OF(THREADS, BLOCKS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAMS)
+		  int THREADS, int POSITION_BYTES, int SLOT_BYTES, u32 BOUNDS, typename Index, bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAMS)
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
 	const KvCaches<To> caches KV_CACHES;

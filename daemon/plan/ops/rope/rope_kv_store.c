@@ -21,11 +21,7 @@ static const struct kv_operands operands = {
 /* The operands of rope; that of k_out is v, which lies anywhere. */
 static const int places[ROPE_OPERANDS] = {Q, COS, SIN, K, POSITIONS, Q_OUT, V};
 
-/* Threads of a block, and blocks that a multiprocessor is to have room for (0: any). */
-struct way {
-	uint32_t threads, blocks;
-};
-#define WAYS_MOST 7
+#define THREADS_TRIED 4
 
 struct form {
 	struct kernel_problem as_rope;
@@ -162,60 +158,56 @@ static void rope_kv_finish(const struct kernel_problem *problem, const struct fo
 			 form->items.table_access, form->store);
 }
 
-static int rope_kv_ways(const struct kernel_limits *limits, struct way ways[WAYS_MOST])
+/* Threads of a block; how many choices of them there are. */
+static int rope_kv_threads(const struct kernel_limits *limits, uint32_t threads[THREADS_TRIED])
 {
-	static const struct way all[WAYS_MOST] = {{256, 0}, {256, 5},  {256, 6}, {128, 0},
-											  {512, 0}, {128, 12}, {32, 0}};
+	static const uint32_t all[THREADS_TRIED] = {256, 128, 512, 32};
 	int count = 0;
 
-	for (int i = 0; i < WAYS_MOST; i++)
-		/* The smallest is for devices that have no other. */
-		if (all[i].threads <= limits->max_threads && !(all[i].threads == 32 && count))
-			ways[count++] = all[i];
+	for (int i = 0; i < THREADS_TRIED; i++)
+		/* The fewest are for devices that have no more. */
+		if (all[i] <= limits->max_threads && !(all[i] == 32 && count))
+			threads[count++] = all[i];
 	return count;
 }
 
-static void name_way(const struct form *form, const struct way *way, char name[KERNEL_CHOICE_MAX])
+static void name_way(const struct form *form, uint32_t threads, char name[KERNEL_CHOICE_MAX])
 {
-	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
-
-	plan_print(&text, "%s %u", form->rope.interleaved ? "interleaved" : "halves", way->threads);
-	if (way->blocks)
-		plan_print(&text, " b%u", way->blocks);
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %u", form->rope.interleaved ? "interleaved" : "halves",
+			 threads);
 }
 
 int rope_kv_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
-	struct way ways[WAYS_MOST];
+	uint32_t threads[THREADS_TRIED];
 	char error[KERNEL_ERROR_MAX];
 	struct form form;
 	int count;
 
 	if (rope_kv_check(problem, &form, error))
 		return 0;
-	count = rope_kv_ways(limits, ways);
+	count = rope_kv_threads(limits, threads);
 	for (int i = 0; i < count; i++)
-		name_way(&form, &ways[i], names[i]);
+		name_way(&form, threads[i], names[i]);
 	return count;
 }
 
 static int rope_kv_exact(const struct kernel_problem *problem, const struct form *form,
-						 const struct way *way, const struct kernel_limits *limits,
+						 uint32_t threads, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct rope_problem *rope = &form->rope;
-	bool loop =
-		plan_launch(out, limits, (uint64_t)plan_divide_up(form->work, way->threads), way->threads);
+	bool loop = plan_launch(out, limits, (uint64_t)plan_divide_up(form->work, threads), threads);
 
 	snprintf(out->source, sizeof(out->source), SOURCE);
-	name_way(form, way, out->choice);
+	name_way(form, threads, out->choice);
 	print_types(form, &id);
-	plan_print(&id, ", %lld, %lld, %lld, %lld, %lld, %lld, %lld, %u, %u", (long long)rope->half,
+	plan_print(&id, ", %lld, %lld, %lld, %lld, %lld, %lld, %lld, %u", (long long)rope->half,
 			   (long long)rope->dim, (long long)rope->q_heads, (long long)rope->k_heads / 2,
 			   (long long)form->items.rotated, (long long)form->items.all,
-			   (long long)form->caches.block_size, way->threads, way->blocks);
+			   (long long)form->caches.block_size, threads);
 	plan_print(&id, ", %u, %u, %s, %s, %s>", rope->position_bytes, form->caches.slot_bytes,
 			   plan_bounds_name(rope->bounds), form->items.wide ? "u64" : "u32",
 			   loop ? "true" : "false");
@@ -260,7 +252,7 @@ static int rope_kv_generic(const struct kernel_problem *problem, struct form *fo
 int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct way ways[WAYS_MOST];
+	uint32_t threads[THREADS_TRIED];
 	struct form form;
 	int status = rope_kv_check(problem, &form, error), count;
 
@@ -272,12 +264,12 @@ int rope_kv_plan(const struct kernel_problem *problem, const struct kernel_limit
 	}
 	if (plan_is_generic(choice))
 		return rope_kv_generic(problem, &form, limits, out, error);
-	count = rope_kv_ways(limits, ways);
+	count = rope_kv_threads(limits, threads);
 	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
-		name_way(&form, &ways[i], name);
+		name_way(&form, threads[i], name);
 		if (!choice || strcmp(choice, name) == 0)
-			return rope_kv_exact(problem, &form, &ways[i], limits, out, error);
+			return rope_kv_exact(problem, &form, threads[i], limits, out, error);
 	}
 	return plan_refuse(error, KILN_EINVAL, "%s: there is no candidate \"%s\" on %s", problem->op,
 					   choice, limits->target);
