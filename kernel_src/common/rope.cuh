@@ -153,7 +153,6 @@ template <i64 HALF, i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, i
 struct RopeSizes {
 	static constexpr Index half = HALF, dim = DIM, q_heads = Q_HEADS, heads = Q_HEADS + K_HEADS;
 	static constexpr Index rotated = ROTATED; /* items that are; the others are copied */
-	static constexpr Index copied = ITEMS - ROTATED;
 
 	DEVICE void split(Index number, Index &token, Index &group, Index &item) const
 	{
@@ -171,7 +170,7 @@ template <typename Index>
 struct RopeAnySizes {
 	Index half, dim, q_heads, rotated;
 	Divisor<Index> heads_of, items;
-	Index heads, copied;
+	Index heads;
 
 	DEVICE void split(Index number, Index &token, Index &group, Index &item) const
 	{
@@ -184,17 +183,17 @@ struct RopeAnySizes {
 
 /* ---- What a thread does ---- */
 
-/* The columns of an item's vectors, and how many elements there are from each on.  The first
- * vectors of items that are copied lie side by side, as do the second ones. */
+/* The columns of an item's vectors, and how many elements there are from each on.  Items that are
+ * copied have one. */
 template <int V, int PER, class Sizes, typename Index>
 DEVICE void rope_columns(const Sizes &sizes, Index item, bool rotated, Index (&column)[PER],
 						 Index (&left)[PER])
 {
 #pragma unroll
 	for (int p = 0; p < PER; p++) {
-		column[p] = rotated ? item * V + p * sizes.half
-							: 2 * sizes.half + (item - sizes.rotated + p * sizes.copied) * V;
-		left[p] = rotated ? V : column[p] < sizes.dim ? sizes.dim - column[p] : 0;
+		column[p] =
+			rotated ? item * V + p * sizes.half : 2 * sizes.half + (item - sizes.rotated) * V;
+		left[p] = rotated ? V : p == 0 ? sizes.dim - column[p] : 0;
 	}
 }
 

@@ -120,14 +120,9 @@ __global__ void rope_generic(ROPE_PARAMS, DIVIDE_PARAMS(Index, heads), DIVIDE_PA
 							 u32 position_bytes, u32 bounds)
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
-	const RopeAnySizes<Index> sizes{half,
-									dim,
-									q_heads,
-									rotated,
-									DIVIDE_MADE(Index, heads),
-									DIVIDE_MADE(Index, items),
-									heads_size,
-									items_size - rotated};
+	const RopeAnySizes<Index> sizes{
+		half,      dim, q_heads, rotated, DIVIDE_MADE(Index, heads), DIVIDE_MADE(Index, items),
+		heads_size};
 	Index number = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
 	u32 strays = 0;
 

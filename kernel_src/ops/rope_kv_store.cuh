@@ -159,8 +159,8 @@ DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> 
 		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
 	if (!query && !(found && named))
 		return strays;
-	const u64 first = rotated && !interleaved ? item : 2 * item;
-	const u64 second = rotated && !interleaved ? item + sizes.half : first + 1;
+	const u64 first = interleaved ? 2 * item : rotated ? item : item + sizes.half;
+	const u64 second = interleaved ? first + 1 : rotated ? item + sizes.half : sizes.dim;
 	const u64 kv_head = head - (value ? values : sizes.q_heads);
 	const T *const from = query   ? call.q + call.q_is.at(batch, token, head)
 						  : value ? call.k_out + call.k_out_is.at(batch, token, kv_head)
@@ -203,14 +203,8 @@ __global__ void rope_kv_store_generic(ROPE_PARAMS_OF(u64), KV_CACHE_PARAMS_OF(u8
 	const RopeCall<T, Table, u64> call ROPE_CALL;
 	const u32 bounds = ways & 0xff;
 	const KvCaches<u8> caches KV_CACHES;
-	const RopeAnySizes<u64> sizes{half,
-								  dim,
-								  q_heads,
-								  half,
-								  DIVIDE_MADE(u64, heads),
-								  DIVIDE_MADE(u64, items),
-								  heads_size,
-								  items_size - half};
+	const RopeAnySizes<u64> sizes{
+		half, dim, q_heads, half, DIVIDE_MADE(u64, heads), DIVIDE_MADE(u64, items), heads_size};
 	const KvBlocksAny blocks{DIVIDE_MADE(u64, block)};
 	u64 number = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
 	u32 strays = 0;

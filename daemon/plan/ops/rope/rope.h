@@ -36,7 +36,7 @@ struct rope_problem {
 	struct rope_strides strides[ROPE_OPERANDS];
 };
 
-/* Threads of a head: each has one item, of one vector or one in each half. */
+/* Threads of a head: each has one item, of one vector or, if halves are rotated, one in each. */
 struct rope_items {
 	uint32_t vector;               /* elements that an item has side by side */
 	uint32_t access, table_access; /* bytes that are read or written at once */

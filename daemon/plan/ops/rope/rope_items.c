@@ -58,13 +58,14 @@ int64_t rope_work(const struct rope_problem *rope, const struct rope_items *item
 	return work;
 }
 
+/* An item that is copied is one vector, so that those of threads lie side by side. */
 static bool count_items(const struct kernel_problem *problem, const struct rope_problem *rope,
 						struct rope_items *out)
 {
 	int64_t each = rope->interleaved ? out->vector : 2 * (int64_t)out->vector, work;
 
 	out->rotated = 2 * rope->half / each;
-	out->all = out->rotated + plan_divide_up(rope->dim - 2 * rope->half, each);
+	out->all = out->rotated + plan_divide_up(rope->dim - 2 * rope->half, out->vector);
 	work = rope_work(rope, out, 1);
 	out->wide = work > INT32_MAX / 2 || !fits_narrow(problem);
 	return work >= 0;
