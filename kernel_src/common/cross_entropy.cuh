@@ -16,6 +16,7 @@
  * they do not, a block that has waited long enough counts by itself.
  */
 #pragma once
+#include "common/async.cuh"
 #include "common/indices.cuh"
 #include "common/softmax_vector.cuh"
 #include "common/total.cuh"
@@ -159,7 +160,7 @@ struct CrossEntropy {
 	Compute sum, by;
 	u32 valid;
 	u32 strays;
-	bool known;
+	bool known, left, last; /* has the block left its part; was it last */
 
 	DEVICE void begin()
 	{
@@ -168,6 +169,10 @@ struct CrossEntropy {
 		valid = 0;
 		strays = 0;
 		known = !grad || reduction != CROSS_ENTROPY_MEAN;
+		left = last = false;
+		/* Most blocks begin when it is known already, and need not ask when they know their row. */
+		if (!known && threadIdx.x == 0)
+			async_copy16(counted(), scratch);
 	}
 
 	/* Counts the rows that are not ignored, in block 0.  target(row) says the target of one.  All
@@ -193,12 +198,11 @@ struct CrossEntropy {
 	template <typename Of>
 	DEVICE Compute factor(Of target)
 	{
-		__shared__ u64 counted;
-
 		if (known)
 			return by;
 		if (threadIdx.x == 0) {
-			u64 seen = 0;
+			async_wait_all();
+			u64 seen = counted()[1];
 #pragma unroll 1
 			for (int look = 0; seen == 0 && look < CROSS_ENTROPY_LOOKS; look++)
 				seen = atomicAdd(known_at(), 0ull);
@@ -208,10 +212,10 @@ struct CrossEntropy {
 				for (i64 row = 0; row < rows; row++)
 					seen += static_cast<i64>(target(row)) != ignore;
 			}
-			counted = seen - 1;
+			counted()[1] = seen;
 		}
 		__syncthreads();
-		by = softmax_inverse(static_cast<Compute>(counted));
+		by = softmax_inverse(static_cast<Compute>(counted()[1] - 1));
 		known = true;
 		return by;
 	}
@@ -242,13 +246,31 @@ struct CrossEntropy {
 		strays += target.stray;
 	}
 
-	/* All threads of all blocks come. */
-	template <int MOST>
+	/* If the first thread has all that the block found.  Before gradients are stored, or it would
+	 * wait for them too. */
+	DEVICE void leave()
+	{
+		if (scratch && threadIdx.x == 0 && !left)
+			last = total_leave(sum, valid, scratch);
+		left = true;
+	}
+
+	/* All threads of all blocks come.  ALONE: leave() may be called. */
+	template <int MOST, bool ALONE = false>
 	DEVICE void end(int threads)
 	{
 		if (report)
 			indices_report(report, strays);
-		if (!scratch || !total_of<MOST>(sum, valid, threads, scratch) || threadIdx.x != 0)
+		if (!scratch)
+			return;
+		if constexpr (ALONE) {
+			leave();
+			if (!total_gather<MOST>(sum, valid, last, threads, scratch))
+				return;
+		} else if (!total_of<MOST>(sum, valid, threads, scratch)) {
+			return;
+		}
+		if (threadIdx.x != 0)
 			return;
 		if (reduction != CROSS_ENTROPY_NONE)
 			*loss = reduction == CROSS_ENTROPY_MEAN ? sum / static_cast<Compute>(valid) : sum;
@@ -257,6 +279,12 @@ struct CrossEntropy {
 		*known_at() = 0;
 	}
 
+	/* The first 16 bytes of scratch, as this block has seen them. */
+	static DEVICE u64 *counted()
+	{
+		__shared__ b128 bytes;
+		return reinterpret_cast<u64 *>(&bytes);
+	}
 	DEVICE u64 *known_at() const
 	{
 		return reinterpret_cast<u64 *>(scratch + CROSS_ENTROPY_KNOWN);
@@ -280,5 +308,5 @@ struct CrossEntropy {
 	CrossEntropy<T, Compute>                                                                       \
 	{                                                                                              \
 		x, loss, lse, count, grad, report, scratch, rows, columns, ignore, smoothing, square, cap, \
-			reduction, 0, 0, 0, 0, false                                                           \
+			reduction, 0, 0, 0, 0, false, false, false                                             \
 	}

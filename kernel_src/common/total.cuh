@@ -57,6 +57,38 @@ DEVICE void total_join(Compute &sum, Count &count, const int warps)
 	}
 }
 
+/* Leaves the part of a block, by one thread of it.  True in the block that is last to do so. */
+template <typename Compute>
+DEVICE bool total_leave(Compute sum, u32 count, u8 *scratch)
+{
+	TotalPart<Compute> *const parts = reinterpret_cast<TotalPart<Compute> *>(scratch + 256);
+
+	parts[blockIdx.x] = TotalPart<Compute>{sum, count};
+	return last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
+}
+
+/* All threads of a block come; last: one of them has left its part last.  True in that block, whose
+ * first thread has the totals then. */
+template <int MOST, typename Compute, typename Count>
+DEVICE bool total_gather(Compute &sum, Count &count, bool last, const int threads,
+						 const u8 *scratch)
+{
+	const TotalPart<Compute> *const parts =
+		reinterpret_cast<const TotalPart<Compute> *>(scratch + 256);
+
+	if (!__syncthreads_or(last))
+		return false;
+	sum = 0;
+	count = 0;
+#pragma unroll 1
+	for (u32 i = threadIdx.x; i < gridDim.x; i += static_cast<u32>(threads)) {
+		sum += parts[i].sum;
+		count += parts[i].count;
+	}
+	total_join<MOST>(sum, count, threads / 32);
+	return true;
+}
+
 /*
  * All threads of all blocks come, each with its sum and how many it counted; MOST of a block, which
  * has `threads`.  scratch: 256 bytes for the counter, and a part for each block.  True in the block

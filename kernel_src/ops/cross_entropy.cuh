@@ -177,6 +177,7 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 	typedef typename SHAPE::group Group;
 	typedef typename SHAPE::row Row;
 	constexpr i64 columns = Row::columns;
+	constexpr bool alone = SHAPE::rows == 1 && !LOOP;
 	DYN_SHARED(b128, slots);
 
 	const auto target_of = [&](i64 number) {
@@ -231,6 +232,8 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum,
 												   call.factor(target_of), call.smoothing,
 												   call.square, Compute(1) / columns);
+			if constexpr (alone)
+				call.leave();
 			__syncwarp(); /* the target's element is read */
 			if (here && at.live)
 				held.store_slope(to, mine, all, slope);
@@ -238,7 +241,7 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 				held.store_nothing(to);
 		}
 	});
-	call.template end<SHAPE::threads>(SHAPE::threads);
+	call.template end<SHAPE::threads, alone>(SHAPE::threads);
 }
 
 template <class SHAPE, bool GRAD, bool SMOOTH, bool LOOP, typename Target, i64 X_STEP, class DIMS,

@@ -274,6 +274,8 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 												   call.factor(target_of), smoothing, square,
 												   Compute(1) / columns);
 			const Compute rest = softmax_inverse(all.sum) * slope.power;
+			if constexpr (!LOOP)
+				call.leave();
 #pragma unroll 1
 			for (Column step = ROW::steps(); step-- > 0;) {
 				held.fetch(step, from, X_STEP);
@@ -281,5 +283,5 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 			}
 		}
 	});
-	call.template end<ROW::threads>(ROW::threads);
+	call.template end<ROW::threads, !LOOP>(ROW::threads);
 }
