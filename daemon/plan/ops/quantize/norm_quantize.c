@@ -137,17 +137,36 @@ static uint32_t bytes_along(const struct form *form)
 	return bytes;
 }
 
-/* Behind the shapes, those whose threads hold several rows, and read gamma and beta for once. */
-static int offer_together(const struct form *form, struct rows_shape *shapes, int count, int most)
+/* Behind the shapes, those whose threads read gamma and beta in whole vectors, though these have
+ * twice the bytes of x. */
+static int offer_narrow(const struct form *form, struct rows_shape *shapes, int count, int most)
 {
 	int all = count;
 
-	for (int i = 0; i < count && bytes_along(form) && form->need.streams == 1; i++) {
+	for (int i = 0; i < count && all < most; i++) {
+		struct rows_shape shape = shapes[i];
+		if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 || shape.wide ||
+			shape.vector * form->need.element != 16)
+			continue;
+		shape.narrow = true;
+		shape.vector /= 2;
+		shape.held *= 2;
+		shapes[all++] = shape;
+	}
+	return all;
+}
+
+/* Behind the shapes, those whose threads hold several rows, and read gamma and beta for once. */
+static int offer_together(struct rows_shape *shapes, int count, int most)
+{
+	int all = count;
+
+	for (int i = 0; i < count; i++) {
 		for (uint32_t together = 2; together <= 4 && all < most; together *= 2) {
 			struct rows_shape shape = shapes[i];
 			uint32_t numbers = shape.held * shape.vector * together;
-			if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 || numbers > 64 ||
-				(numbers + 40) * shape.size * shape.rows > 65536)
+			if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 ||
+				shape.rows > 2 || numbers > 64 || (numbers + 40) * shape.size * shape.rows > 65536)
 				continue;
 			shape.together = together;
 			shapes[all++] = shape;
@@ -163,10 +182,14 @@ static int norm_quantize_shapes(const struct form *form, const struct kernel_lim
 {
 	struct rows_shape like = {.rows = 1};
 	uint64_t vectors;
-	int count = quantize_shapes(&form->rows, &form->need, form->group,
-								form->problem->tensors[Y].alignment, limits, out, most);
+	uint32_t y_alignment = form->group ? form->problem->tensors[Y].alignment : 1;
+	int count =
+		quantize_shapes(&form->rows, &form->need, form->group, y_alignment, limits, out, most);
 
-	count = offer_together(form, out, count, most);
+	if (form->need.streams == 1 && bytes_along(form) >= 4 * form->need.element)
+		count = offer_narrow(form, out, count, most);
+	if (form->need.streams == 1 && bytes_along(form))
+		count = offer_together(out, count, most);
 	if (count == 0 || out[0].skewed || out[0].vector * form->need.element != 16)
 		return count;
 	vectors = (uint64_t)form->rows.columns / out[0].vector;

@@ -81,6 +81,7 @@ struct rows_shape {
 	bool skewed;       /* rows begin between two aligned vectors */
 	bool stream;       /* held at a time: a block goes over its row as often as it needs */
 	bool wide;         /* vectors are of 32 bytes, which move as two of 16 */
+	bool narrow;       /* vectors are of 8 bytes, for what is read along the row has 16 then */
 	uint32_t together; /* rows that the same threads hold, if more than 1 */
 	bool staged;       /* the rows of a block come and go as one piece, by way of shared memory */
 };

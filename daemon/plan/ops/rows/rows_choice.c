@@ -410,6 +410,7 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 				   : shape->slots  ? "slots"
 				   : shape->skewed ? "skewed"
 				   : shape->wide   ? "wide"
+				   : shape->narrow ? "narrow"
 								   : "rows",
 				   shape->size, shape->held);
 	if (shape->slots)
