@@ -259,11 +259,12 @@ DEVICE void scan_write(const ScanOut<S, V> &out, const ScanOperands &to, i64 at,
 
 /* ---- Rows ---- */
 
-/* Reads a vector of a row that begins at scan position `position`: the elements before position 0
- * lie beyond the row's end, or before its beginning, and are cleared. */
+/* Reads a vector of a row that begins at scan position `position`: the elements before position 0,
+ * in the first vector alone, lie beyond the row's end, or before its beginning, and are cleared. */
 template <class S, bool SKEW, bool REVERSE, int V, typename Number>
 DEVICE void scan_read_row(ScanHeld<S, V> &held, const ScanOperands &from, const ScanPlace &row,
-						  const ScanSteps &steps, Number columns, Number position, bool exclusive)
+						  const ScanSteps &steps, Number columns, Number position, bool first,
+						  bool exclusive)
 {
 	typedef typename S::B B;
 	const Number at = REVERSE ? columns - V - position : position;
@@ -292,7 +293,7 @@ DEVICE void scan_read_row(ScanHeld<S, V> &held, const ScanOperands &from, const 
 		}
 	}
 	if constexpr (SKEW) {
-		if (position < 0) {
+		if (first && position < 0) {
 #pragma unroll
 			for (int i = 0; i < V - 1; i++)
 				if (position + i < 0)
@@ -311,10 +312,10 @@ DEVICE i64 scan_index(Number columns, Number position)
 /* Writes the elements of a vector that are inside the row; the vectors of all lanes, as above. */
 template <class S, bool SKEW, bool REVERSE, int V, typename Number>
 DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64 begin,
-						   Number columns, Number position, bool here)
+						   Number columns, Number position, bool first, bool here)
 {
 	const i64 at = begin + static_cast<i64>(REVERSE ? columns - V - position : position);
-	const bool whole = !SKEW || (position >= 0 && position + V <= columns);
+	const bool whole = !SKEW || (!(first && position < 0) && position + V <= columns);
 
 	if constexpr (scan_has<typename S::Z>)
 		scan_write(out, to, at, here && whole);
@@ -325,7 +326,7 @@ DEVICE void scan_write_row(const ScanOut<S, V> &out, const ScanOperands &to, i64
 #pragma unroll
 	for (int v = 0; v < V; v++) {
 		const Number place = position + (REVERSE ? V - 1 - v : v);
-		if (place < 0 || place >= columns)
+		if ((first && place < 0) || place >= columns)
 			continue;
 		const typename S::Result y[1] = {out.y[v]};
 		scan_store(static_cast<typename S::Y *>(to.y) + at + v, y);
@@ -377,7 +378,7 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 				const Number position = step + (warp * HELD * WIDTH + lane) * V + h * WIDTH * V;
 				if (here && position < columns)
 					scan_read_row<S, SKEW, REVERSE>(into[h], operands, row, steps, columns,
-													position, exclusive);
+													position, h == 0, exclusive);
 				else
 					scan_clear(into[h]);
 			}
@@ -450,7 +451,7 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 					S::result(out, held[h], v, last, next, exclusive);
 					last = next;
 				}
-				scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position,
+				scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position, h == 0,
 												 here && position < columns);
 				before.merge(lanes_all);
 			}
