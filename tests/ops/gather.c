@@ -211,7 +211,7 @@ static void add_sizes(void)
 		int64_t outer, lists, few, many;
 	} sizes[] = {
 		{1, 1, 1, 1},       {1, 1, 1, 2},       {7, 1, 2, 1},       {5, 7, 3, 3},
-		{1, 64, 256, 512},  {3, 2, 256, 512},   {2, 3, 128, 4096},  {2, 3, 17, 4097},
+		{1, 64, 256, 512},  {3, 2, 256, 512},   {17, 3, 31, 1024},  {5, 3, 17, 4098},
 		{1, 2, 100, 40000}, {2, 1, 99, 33333},  {1, 3, 20000, 16},  {2, 2, 20001, 33},
 		{1, 2, 5000, 9000}, {2, 1, 12288, 64},  {1, 1, 60000, 777}, {1, 2, 70001, 5},
 		{70000, 1, 5, 3},   {700, 101, 3, 2},   {40, 64, 16, 32},   {3, 5, 1000, 1},
@@ -271,9 +271,12 @@ static void add_strays(void)
 		}
 	}
 	for (int i = 0; i < 4; i++) {
-		struct cases_case *c =
-			add(i % 2 ? &gather_backward_op : &gather_op, KILN_F16, indices[i], 3, 5, 40, 48, 0);
+		bool back = i % 2 == 1;
+		struct cases_case *c = add(back ? &gather_backward_op : &gather_op, KILN_F16, indices[i],
+								   back ? 3 : 9, 5, 40, back ? 48 : 192, 0);
 		make_word(c, "bounds", i < 2 ? "trust" : "check");
+		if (i == 2)
+			c->operand[1].fill = CASES_STRAY;
 		name(c);
 	}
 	/* No index of these can be out of range. */
