@@ -14,8 +14,14 @@
 template <typename Compute>
 struct CrossEntropyBack {
 	const Compute *lse, *dloss;
+	const i64 *count; /* of rows that share dloss; nullptr: each has its own, or all of it */
 	i64 columns, ignore;
-	Compute smoothing, square, share, part; /* of dloss that a row has, of a row that a column */
+	Compute smoothing, square, part; /* part: of a row that a column has */
+
+	DEVICE i64 shares() const
+	{
+		return count ? *count : 1;
+	}
 };
 
 /* target(row) says the target of a row, at(row, lse, dloss) where these two are. */
@@ -30,29 +36,32 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 
 	flat_each<V, LOOP>(elements, [&](Number e) {
 		const FlatPlace<ROWS, V> place(rows, e, elements);
-		Compute value[V] = {};
 		if (place.single) {
-			Compute z[V];
-			/* Before it is known whether the row is ignored, so that loads do not wait. */
+			Compute value[V], z[V];
+			/* All is read, and made, before it is known whether the row is ignored: nothing waits. */
 			i64 lse_at, dloss_at;
+			u32 words[vec_words<V * sizeof(T)>];
 			at(place.row, lse_at, dloss_at);
 			const auto named = target(place.row);
+			const i64 shares = back.shares();
 			const Compute lse = back.lse[lse_at], dloss = back.dloss[dloss_at];
 			flat_load<WAY>(rows, place, x, elements, z);
 			const CrossEntropyTarget mine = cross_entropy_target(named, back.ignore, back.columns);
 			strays += mine.stray && place.column == 0;
-			if (mine.live) {
-				const CrossEntropySlope<Compute> slope(mine, lse, dloss * back.share,
-													   back.smoothing, back.square, back.part);
+			const CrossEntropySlope<Compute> slope(
+				mine, lse, dloss * softmax_inverse(static_cast<Compute>(shares)), back.smoothing,
+				back.square, back.part);
 #pragma unroll
-				for (int j = 0; j < V; j++) {
-					z[j] = mask.term(0, 0, z[j], Compute(1));
-					value[j] =
-						softmax_exp2_flush((z[j] - lse) * Compute(SOFTMAX_LOG2E)) * slope.power;
-				}
-				slope.template apply<true>(place.column, mask, z, value);
+			for (int j = 0; j < V; j++) {
+				z[j] = mask.term(0, 0, z[j], Compute(1));
+				value[j] = softmax_exp2_flush((z[j] - lse) * Compute(SOFTMAX_LOG2E)) * slope.power;
 			}
-			flat_store(dx, e, elements, value);
+			slope.template apply<true>(place.column, mask, z, value);
+			element_pack<T>(value, words);
+#pragma unroll
+			for (int w = 0; w < vec_words<V * sizeof(T)>; w++)
+				words[w] = mine.live ? words[w] : 0;
+			vec_store<V * sizeof(T)>(dx + e, words);
 			return;
 		}
 #pragma unroll 1
@@ -63,8 +72,10 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 			i64 lse_at, dloss_at;
 			at(row, lse_at, dloss_at);
 			const Compute lse = back.lse[lse_at];
-			const CrossEntropySlope<Compute> slope(mine, lse, back.dloss[dloss_at] * back.share,
-												   back.smoothing, back.square, back.part);
+			const CrossEntropySlope<Compute> slope(
+				mine, lse,
+				back.dloss[dloss_at] * softmax_inverse(static_cast<Compute>(back.shares())),
+				back.smoothing, back.square, back.part);
 			const Compute z[1] = {
 				mask.term(0, 0, element_load<Compute>(x.start + x.at(row, column)), Compute(1))};
 			Compute one[1] = {softmax_exp2_flush((z[0] - lse) * Compute(SOFTMAX_LOG2E)) *
@@ -83,13 +94,11 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 	const T *x, const Target *target, const Compute *lse, const i64 *count, const Compute *dloss, \
 		T *dx, u64 *report, i64 elements, i64 ignore, Compute smoothing, Compute square,          \
 		Compute cap, u32 reduction
-#define CROSS_ENTROPY_BACK_MADE(Compute, columns)                                                 \
-	CrossEntropyBack<Compute>                                                                     \
-	{                                                                                             \
-		lse, dloss, columns, ignore, smoothing, square,                                           \
-			(reduction & 3) == CROSS_ENTROPY_MEAN ? softmax_inverse(static_cast<Compute>(*count)) \
-												  : 1,                                            \
-			1 / static_cast<Compute>(columns)                                                     \
+#define CROSS_ENTROPY_BACK_MADE(Compute, columns)                                             \
+	CrossEntropyBack<Compute>                                                                 \
+	{                                                                                         \
+		lse, dloss, (reduction & 3) == CROSS_ENTROPY_MEAN ? count : nullptr, columns, ignore, \
+			smoothing, square, 1 / static_cast<Compute>(columns)                              \
 	}
 
 template <typename T, int V, int WAY, bool CAP, int THREADS, bool LOOP, typename Target,
