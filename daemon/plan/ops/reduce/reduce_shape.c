@@ -200,14 +200,22 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		struct reduce_shape shape = {.vector = form->vector, .held = ways[i][2]};
+		int64_t leaves;
 		shape.lanes = most < ways[i][0] ? most : ways[i][0];
 		shape.split = ways[i][1] / shape.lanes;
 		shape.unroll = ways[i][3];
 		shape.chunk = ways[i][4];
-		if (form->columns >= 2 * shape.chunk &&
-			form->columns >= shape.split * shape.held * shape.unroll &&
-			(!shape.chunk || plan_divide_up(form->columns, shape.chunk) <= COLUMNS_CHUNKS))
-			keep(shapes, count, shape, form, limits);
+		leaves = shape.split * shape.held;
+		/* Where the columns are a batch, one kernel takes any number of them. */
+		if (!form->open &&
+			(form->columns < leaves * shape.unroll || form->columns < 2 * shape.chunk))
+			continue;
+		if (form->columns < 2 * shape.chunk)
+			shape.chunk = 0;
+		else if (shape.chunk && form->columns > shape.chunk * COLUMNS_CHUNKS)
+			shape.chunk =
+				plan_divide_up(plan_divide_up(form->columns, COLUMNS_CHUNKS), leaves) * leaves;
+		keep(shapes, count, shape, form, limits);
 	}
 }
 
