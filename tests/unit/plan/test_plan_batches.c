@@ -12,13 +12,12 @@
 enum second {
 	ONE,    /* it has none */
 	WIDE,   /* of 2^31 elements and more: numbers of 64 bits */
-	ROWS,   /* gather_backward: few rows, one each for a block */
+	ROWS,   /* gather_backward: few rows, one group each for a block */
 	MANY,   /* sums by indices in any order: many for each place */
 	CACHED, /* giou_loss: more pairs than caches hold */
-	UNROLL, /* map: little work, one vector for a thread */
 	APART,  /* permute: a batch of one of what is interleaved */
 	/* An operand of size 1 there is repeated for all: a batch of one is apart, for it could be one
-	 * of a batch.  Of map that comes on top. */
+	 * of a batch. */
 	REPEATED,
 };
 
@@ -102,17 +101,17 @@ static const struct row rows[] = {
 	{"giou_loss pred=f32:Nx300x4 target=f32:Nx300x4", CACHED},
 	{"giou_loss_backward pred=f32:Nx300x4 target=f32:Nx300x4 count=i64:scalar dloss=f32:scalar",
 	 ONE},
-	{"map x=f32:Nx64 s=2.0 statement=\"y[i,j] = x[i,j] * s\" names=\"x,y\"", UNROLL},
+	{"map x=f32:Nx64 s=2.0 statement=\"y[i,j] = x[i,j] * s\" names=\"x,y\"", ONE},
 	{"map x=f32:Nx20x6 statement=\"y[n,j] += x[n,i,j]\" names=\"x,y\"", ONE},
-	{"map x=f32:Nx64 b=f32:64 statement=\"y[i,j] = x[i,j] + b[j]\" names=\"x,b,y\"", UNROLL},
-	{"map x=f32:Nx64 k=i32:10 statement=\"y[i,j] = x[i,k[j]]\" names=\"x,k,y\"", UNROLL},
-	{"map x=f32:Nx8 statement=\"y[i,j] = x[i,j] + i\" names=\"x,y\"", UNROLL},
+	{"map x=f32:Nx64 b=f32:64 statement=\"y[i,j] = x[i,j] + b[j]\" names=\"x,b,y\"", ONE},
+	{"map x=f32:Nx64 k=i32:10 statement=\"y[i,j] = x[i,k[j]]\" names=\"x,k,y\"", ONE},
+	{"map x=f32:Nx8 statement=\"y[i,j] = x[i,j] + i\" names=\"x,y\"", ONE},
 	{"map x=f32:Nx64 b=f32:1x64 statement=\"y[i,j] = x[i,j] + b[i,j]\" names=\"x,b,y\"", REPEATED},
-	{"map x=f32:N statement=\"y[i] = -x[i]\" names=\"x,y\"", UNROLL},
-	{"map x=f32:Nx64/100x1 statement=\"y[i,j] = x[i,j] + 1\" names=\"x,y\"", UNROLL},
+	{"map x=f32:N statement=\"y[i] = -x[i]\" names=\"x,y\"", ONE},
+	{"map x=f32:Nx64/100x1 statement=\"y[i,j] = x[i,j] + 1\" names=\"x,y\"", ONE},
 	{"map x=f32:Nx5x64 m=bool:5x64 statement=\"y[n,i,j] = m[i,j] ? 0 : x[n,i,j]\" names=\"x,m,y\"",
-	 UNROLL},
-	{"map x=f32:Nx7x9 statement=\"y[i,k,j] = x[i,j,k]\" names=\"x,y\"", UNROLL},
+	 ONE},
+	{"map x=f32:Nx7x9 statement=\"y[i,k,j] = x[i,j,k]\" names=\"x,y\"", ONE},
 };
 
 static void read_row(const char *line, int64_t batch, struct kernel_problem *problem)
@@ -165,11 +164,6 @@ static bool is_wide(const struct kernel_problem *problem)
 	return false;
 }
 
-static bool is_map(const struct row *row)
-{
-	return strncmp(row->line, "map ", 4) == 0;
-}
-
 static void count_kernels(const struct row *row, const char *target)
 {
 	static struct kernels kernels;
@@ -184,7 +178,7 @@ static void count_kernels(const struct row *row, const char *target)
 		assert_int_equal(plan.kind, KERNEL_LAUNCH);
 		note(&kernels, &plan, size);
 	}
-	int most = row->second == ONE ? 1 : row->second == REPEATED && is_map(row) ? 3 : 2;
+	int most = row->second == ONE ? 1 : 2;
 	if (kernels.count > most) {
 		for (int i = 0; i < kernels.count; i++)
 			print_message("  from batch %lld: %s\n", (long long)kernels.first[i], kernels.name[i]);

@@ -133,7 +133,7 @@ static bool make_link(const struct kernel_problem *problem, const struct gather_
 	int64_t loads = plan_divide_up(gather->many * element, load), units, slots;
 
 	if (problem->tensors[0].rank < 3 || element < 2 || gather->many < 1 ||
-		gather->outer < 16 / element || gather->many >= LINK_MOST || gather->few >= LINK_MOST ||
+		gather->many >= LINK_MOST || gather->few >= LINK_MOST ||
 		gather->many > LINKED * gather->few || (gather->form.step[0] != 1 && gather->many > 1))
 		return false;
 	*way = (struct scatter_way){.turns = turns, .rows = 16 / element, .threads = 64};

@@ -90,7 +90,8 @@ void masked_form(struct masked_problem *masked)
 	/* Few threads a row for those that end early. */
 	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;
 	/* A piece is read whole, whatever of it is live. */
-	masked->form.need.staged = !masked->form.need.along;
+	masked->form.need.staged =
+		!masked->form.need.along && masked->form.rows.columns * masked->form.need.element % 16 != 0;
 }
 
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape)
