@@ -30,6 +30,7 @@ struct ScatterLink {
 	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
 	static constexpr int turns = TURNS;
 	static constexpr bool skew = SKEW;
+	static constexpr int blocks = (SKEW ? 640 : 1024) / THREADS; /* of a multiprocessor */
 	static constexpr int element = static_cast<int>(sizeof(T));
 	static constexpr int rows = 16 / element;
 	/* Bytes and elements of a row that are loaded at once: what a thread holds of all rows leaves
@@ -262,7 +263,7 @@ DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i6
 
 /* LISTS: how many lists there are, each for `outer` rows, which are numbered list by list. */
 template <class GROUP, class PLACES, i64 LISTS, typename Number, bool LOOP>
-__global__ __launch_bounds__(GROUP::threads, 1024 / GROUP::threads) void gather_backward_link(
+__global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward_link(
 	const void *ddst, const typename GROUP::Index *idx, void *dsrc, i64 outer, i64 items,
 	u64 *report)
 {
