@@ -72,13 +72,14 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 enum { CROSS_ENTROPY_UNCAPPED, CROSS_ENTROPY_CAPPED, CROSS_ENTROPY_BOUNDED };
 
 /*
- * The sum of exp(cap * tanh(x / cap)), with few instructions of those that are slow.  With i = 1 /
- * (1 + 2^(rate * x)), which is (1 + tanh(x / cap)) / 2, an element's power is 2^(reach * i +
- * middle); middle is a whole number, and the powers of +-cap lie about as far from 1.
+ * The sum of exp(cap * tanh(x / cap)), with few instructions of those that are slow.  With t =
+ * 2^(rate * x), 1 / (1 + t) is (1 + tanh(x / cap)) / 2, so an element's power is that of 2 to the
+ * exponent reach / (1 + t) + middle; middle is a whole number, and the powers of +-cap lie about as
+ * far from 1.
  *
- * Four inverses are made of one: 1 / a = 1 / (a * b) * b.  Where the product is too large, or no
- * number, each is made alone.  The first POLYNOMIALS elements of a vector are raised by a
- * polynomial through the Chebyshev nodes from -1/2 to 1/2, wrong by 2e-7.
+ * Four inverses are made of one: 1 / a = 1 / (a * b) * b, b = 1 + t.  Where the product is too
+ * large, or no number, each is made alone.  The first POLYNOMIALS powers of a vector come by a
+ * polynomial, wrong by 3e-6 here and there: that is for long rows.
  */
 template <class ROW, int POLYNOMIALS>
 struct CrossEntropyBounded {
@@ -87,12 +88,11 @@ struct CrossEntropyBounded {
 	static constexpr int V = ROW::length, count = ROW::count;
 	static constexpr int together = V < 4 ? V : 4, groups = V / together;
 
-	float rate, reach, middle, cap;
+	float rate, reach, middle;
 	u32 word[count][ROW::words];
 
 	DEVICE explicit CrossEntropyBounded(float cap)
-		: rate(-2.88539008f / cap), reach(2.88539008f * cap), middle(-rintf(1.44269504f * cap)),
-		  cap(cap)
+		: rate(-2.88539008f / cap), reach(2.88539008f * cap), middle(-rintf(1.44269504f * cap))
 	{
 	}
 
@@ -119,87 +119,85 @@ struct CrossEntropyBounded {
 #pragma unroll
 		for (int u = 0; u < count; u++) {
 			const Column n = step * count + u;
-			float value[V], product[groups], inverse[V];
+			float t[V], low[groups], high[groups], exponent[V];
 			if (!row.has(n))
 				continue;
-			element_unpack<T>(word[u], value);
+			element_unpack<T>(word[u], t);
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				value[j] = 1 + softmax_exp2_flush(value[j] * rate);
-			if (multiply(value, product) && row.inside(n)) {
-				invert(value, product, inverse);
+				t[j] = softmax_exp2_flush(t[j] * rate);
+			if (multiply(t, low, high) && row.inside(n)) {
+				divide(t, low, high, exponent);
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					sum += j < POLYNOMIALS ? polynomial(inverse[j]) : power(inverse[j]);
+					sum +=
+						j < POLYNOMIALS ? polynomial(exponent[j]) : softmax_exp2_flush(exponent[j]);
 			} else {
 #pragma unroll
 				for (int j = 0; j < V; j++) {
-					inverse[j] = softmax_inverse(value[j]);
-					sum += row.live(n, j) ? power(inverse[j]) : 0;
+					exponent[j] = fmaf(reach, softmax_inverse(1 + t[j]), middle);
+					sum += row.live(n, j) ? softmax_exp2_flush(exponent[j]) : 0;
 				}
 			}
 			if constexpr (SMOOTH) {
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					total += row.live(n, j) ? fmaf(2 * cap, inverse[j], -cap) : 0;
+					total += row.live(n, j) ? fmaf(exponent[j], 0.693147181f, shift()) : 0;
 			}
 		}
 		return sum;
 	}
 
   private:
-	DEVICE float power(float inverse) const
+	static DEVICE float polynomial(float exponent)
 	{
-		return softmax_exp2_flush(fmaf(reach, inverse, middle));
-	}
-	DEVICE float polynomial(float inverse) const
-	{
-		const float round = middle + 0x1.8p23f, shifted = fmaf(reach, inverse, round);
-		const float rest = fmaf(reach, inverse, round - shifted);
-		float p = 0x1.5f0890p-10f;
+		const float shifted = exponent + 0x1.8p23f, rest = exponent - (shifted - 0x1.8p23f);
+		float p = 0x1.3997d6p-7f;
 
-		p = fmaf(p, rest, 0x1.3d1070p-7f);
-		p = fmaf(p, rest, 0x1.c6af6cp-5f);
-		p = fmaf(p, rest, 0x1.ebf906p-3f);
-		p = fmaf(p, rest, 0x1.62e430p-1f);
-		p = fmaf(p, rest, 0x1.000002p0f);
+		p = fmaf(p, rest, 0x1.ca1440p-5f);
+		p = fmaf(p, rest, 0x1.ec06dap-3f);
+		p = fmaf(p, rest, 0x1.62e0dcp-1f);
+		p = fmaf(p, rest, 0x1.ffffe8p-1f);
 		return __uint_as_float((__float_as_uint(shifted) << 23) + __float_as_uint(p));
 	}
-	/* Values of at least 1, in groups.  False: a product is too large, or no number. */
-	static DEVICE bool multiply(const float (&value)[V], float (&product)[groups])
+	/* The products of pairs of 1 + t.  False: one of a group is too large, or no number. */
+	static DEVICE bool multiply(const float (&t)[V], float (&low)[groups], float (&high)[groups])
 	{
 		bool usual = true;
 
 #pragma unroll
 		for (int g = 0; g < groups; g++) {
-			const float *const at = value + g * together;
-			product[g] = at[0];
-			if constexpr (together == 4)
-				product[g] = at[0] * at[1] * (at[2] * at[3]);
-			else if constexpr (together == 2)
-				product[g] = at[0] * at[1];
-			usual = usual && product[g] < 0x1p120f;
+			const float *const at = t + g * together;
+			low[g] = 1 + at[0];
+			high[g] = 1;
+			if constexpr (together > 1)
+				low[g] = fmaf(low[g], at[1], low[g]);
+			if constexpr (together == 4) {
+				high[g] = 1 + at[2];
+				high[g] = fmaf(high[g], at[3], high[g]);
+			}
+			usual = usual && low[g] * high[g] < 0x1p120f;
 		}
 		return usual;
 	}
-	static DEVICE void invert(const float (&value)[V], const float (&product)[groups],
-							  float (&out)[V])
+	DEVICE void divide(const float (&t)[V], const float (&low)[groups], const float (&high)[groups],
+					   float (&out)[V]) const
 	{
 #pragma unroll
 		for (int g = 0; g < groups; g++) {
-			const float *const at = value + g * together, all = softmax_inverse(product[g]);
+			const float *const at = t + g * together;
+			const float all = softmax_inverse(low[g] * high[g]) * reach, a = all * high[g];
 			float *const to = out + g * together;
-			if constexpr (together == 4) {
-				const float low = all * (at[2] * at[3]), high = all * (at[0] * at[1]);
-				to[0] = low * at[1];
-				to[1] = low * at[0];
-				to[2] = high * at[3];
-				to[3] = high * at[2];
-			} else if constexpr (together == 2) {
-				to[0] = all * at[1];
-				to[1] = all * at[0];
+			if constexpr (together == 1) {
+				to[0] = a + middle;
 			} else {
-				to[0] = all;
+				to[0] = fmaf(a, at[1], a + middle);
+				to[1] = fmaf(a, at[0], a + middle);
+			}
+			if constexpr (together == 4) {
+				const float b = all * low[g];
+				to[2] = fmaf(b, at[3], b + middle);
+				to[3] = fmaf(b, at[2], b + middle);
 			}
 		}
 	}

@@ -18,7 +18,8 @@
 #define READ_HELD 4u
 
 #define BOUNDED_CAP 64.0 /* up to that, sums of powers under a soft cap need no largest term */
-#define BOUNDED_POLYNOMIALS 3u /* of a vector of 8 elements */
+#define BOUNDED_POLYNOMIALS 4u /* of a vector of 8 elements */
+#define BOUNDED_COLUMNS 4096   /* of longer rows */
 
 /* ---- Candidates ---- */
 
@@ -64,7 +65,7 @@ static bool is_bounded(const struct cross_entropy *call)
 static int find_candidates(const struct cross_entropy *call, const struct kernel_limits *limits,
 						   struct candidate candidates[PLAN_MAX_CHOICES])
 {
-	static const uint32_t others[] = {0, 2, 4, 5};
+	static const uint32_t others[] = {0, 2, 3, 5};
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
@@ -76,7 +77,7 @@ static int find_candidates(const struct cross_entropy *call, const struct kernel
 	if (count && !call->grad && call->columns / shapes[0].vector >= READ_VECTORS)
 		prefer(shapes, count, READ_THREADS, READ_HELD);
 	for (int i = 0; i < count; i++) {
-		bool can = is_bounded(call) && shapes[i].vector == 8;
+		bool can = is_bounded(call) && shapes[i].vector == 8 && call->columns > BOUNDED_COLUMNS;
 		candidates[i] = (struct candidate){shapes[i], can ? BOUNDED_POLYNOMIALS : 0, can};
 	}
 	for (int i = 0; i < 4 && count && candidates[0].can && count < PLAN_MAX_CHOICES; i++)
