@@ -219,19 +219,6 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 	}
 }
 
-/* One of them for any number of rows, which an argument says. */
-static struct reduce_shape open_shape(const struct reduce_form *form, uint32_t lanes,
-									  uint32_t threads)
-{
-	struct reduce_shape shape = {.vector = form->vector, .held = 1, .unroll = 8, .lanes = lanes};
-	uint32_t chunk = (uint32_t)plan_divide_up((uint64_t)form->columns, COLUMNS_CHUNKS);
-
-	shape.split = threads / lanes;
-	if (form->columns >= 1024)
-		shape.chunk = chunk > 512 ? chunk : 512;
-	return shape;
-}
-
 static int column_shapes(const struct reduce_form *form, const struct kernel_limits *limits,
 						 struct reduce_shape shapes[REDUCE_SHAPES])
 {
@@ -242,10 +229,8 @@ static int column_shapes(const struct reduce_form *form, const struct kernel_lim
 		threads /= 2;
 	lanes = plan_power_of_two(plan_divide_up(form->inner, form->vector), 32);
 	/* Many accumulators are many registers. */
-	if ((form->element == 2 || form->kind == REDUCE_VAR) && !form->open)
+	if (form->element == 2 || form->kind == REDUCE_VAR)
 		keep_unrolled(form, limits, lanes, shapes, &count);
-	else if (form->element == 2 || form->kind == REDUCE_VAR)
-		keep(shapes, &count, open_shape(form, lanes, threads), form, limits);
 	keep(shapes, &count, column_shape(form, lanes, 4, threads), form, limits);
 	keep(shapes, &count, column_shape(form, lanes, 2, threads), form, limits);
 	if (threads > 128)
