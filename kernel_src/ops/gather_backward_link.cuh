@@ -20,15 +20,13 @@
 #include "common/vec.cuh"
 
 /* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements
- * of dsrc that a thread stores at once.  TURNS: groups of rows of a block. */
-template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V,
-		  int TURNS>
+ * of dsrc that a thread stores at once. */
+template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V>
 struct ScatterLink {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
-	static constexpr int turns = TURNS;
 	static constexpr bool skew = SKEW;
 	static constexpr int blocks = (SKEW ? 640 : 1024) / THREADS; /* of a multiprocessor */
 	static constexpr int element = static_cast<int>(sizeof(T));
@@ -261,14 +259,16 @@ DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i6
 	}
 }
 
-/* LISTS: how many lists there are, each for `outer` rows, which are numbered list by list. */
+/* LISTS: how many lists there are, each for `outer` rows, which are numbered list by list.  turns:
+ * groups of rows of a block. */
 template <class GROUP, class PLACES, i64 LISTS, typename Number, bool LOOP>
 __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward_link(
 	const void *ddst, const typename GROUP::Index *idx, void *dsrc, i64 outer, i64 items,
-	u64 *report)
+	u64 *report, u32 turns)
 {
 	constexpr Number apart = static_cast<Number>(LISTS);
-	constexpr int es = GROUP::element, block = GROUP::rows * GROUP::turns;
+	constexpr int es = GROUP::element;
+	const int block = GROUP::rows * static_cast<int>(turns);
 	DYN_SHARED(b128, dynamic);
 	__shared__ u32 later; /* p that are left for warps */
 	const ScatterLinkMemory<GROUP> memory{reinterpret_cast<u8 *>(dynamic)};
@@ -277,7 +277,8 @@ __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward
 	Number item = static_cast<Number>(blockIdx.x);
 
 	do {
-		const Number number = item / apart, list = item - number * apart, n = number * block;
+		const Number number = item / apart, list = item - number * apart,
+					 n = number * static_cast<Number>(block);
 		const i64 below = outer - static_cast<i64>(n);
 		const int all = below < block ? static_cast<int>(below) : block;
 		const typename GROUP::Index *const indices = idx + PLACES::idx(list);

@@ -12,7 +12,8 @@
 enum second {
 	ONE,    /* it has none */
 	WIDE,   /* of 2^31 elements and more: numbers of 64 bits */
-	ROWS,   /* gather_backward: few rows, one group each for a block */
+	ROWS,   /* gather_backward of long lists: few rows, one each for a block */
+	SHARED, /* gather of long lists: rows that share one are taken together */
 	MANY,   /* sums by indices in any order: many for each place */
 	CACHED, /* giou_loss: more pairs than caches hold */
 	APART,  /* permute: a batch of one of what is interleaved */
@@ -81,8 +82,9 @@ static const struct row rows[] = {
 	{"gather src=f16:Nx1x300 idx=i64:1x40", ONE},
 	{"gather src=f32:Nx4x1000 idx=i32:4x7", ONE},
 	{"gather src=u8:Nx50 idx=i32:Nx50", ONE},
-	{"gather_backward ddst=f32:Nx8x16 idx=i32:8x16 dsrc=f32:Nx8x32", ROWS},
-	{"gather_backward ddst=f16:Nx1x40 idx=i64:1x40 dsrc=f16:Nx1x300", ROWS},
+	{"gather src=f32:Nx8x32 idx=i32:8x256", SHARED},
+	{"gather_backward ddst=f32:Nx8x16 idx=i32:8x16 dsrc=f32:Nx8x32", ONE},
+	{"gather_backward ddst=f16:Nx1x400 idx=i64:1x400 dsrc=f16:Nx1x30", ROWS},
 	{"index_select src=f32:64x32 idx=i32:N dst=f32:Nx32", ONE},
 	{"index_select src=f16:64 idx=i64:N dst=f16:N", ONE},
 	{"index_select src=f32:Nx8x32 idx=i32:4 dst=f32:Nx4x32 axis=1", ONE},

@@ -283,18 +283,21 @@ static void chains(void **state)
 
 	(void)state;
 	has(&plan, "gather_backward_link<ScatterLink<f32, u8, INDICES_TRUST, 256, 512, 128, false, "
-			   "1, 4>");
+			   "1>");
 	assert_string_equal(plan.choice, "link 128 r4x4");
 	assert_int_equal(plan.grid[0], 512 / 16 * 64);
 	assert_int_equal(plan.shared_bytes, 512 * 18 + 512 * 2 + 16 + 256 * 4 + 16 + 256 * 2);
 	/* Few blocks: one group of rows each. */
 	p = gather(true, KILN_F32, KILN_U8, 16, 64, 256, 512);
 	assert_string_equal(plan_on("sm_90", &p).choice, "link 128 r4x1");
-	/* Too few rows to fill 16 bytes. */
-	p = gather(true, KILN_F32, KILN_U8, 3, 64, 256, 512);
+	/* Many indices for each element. */
+	p = gather(true, KILN_F32, KILN_U8, 3, 64, 40, 512);
 	plan = plan_on("sm_90", &p);
-	assert_string_equal(plan.choice, "link 128 r4x1");
+	has(&plan, "gather_backward_rows<ScatterShape<f32, u8, INDICES_CHECK, 40, 512, 40, 512, 4, "
+			   "128, 16, 1>");
+	assert_string_equal(plan.choice, "chain 128 r4");
 	assert_int_equal(plan.grid[0], 64);
+	assert_int_equal(plan.shared_bytes, 4 * 512 * 4 + 40 * 2 + 512 * 2);
 	p = gather(true, KILN_I16, KILN_I32, 2, 3, 100000, 20000);
 	plan = plan_on("sm_90", &p);
 	/* Signs are of no account; chunks and tiles. */

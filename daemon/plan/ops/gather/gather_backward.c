@@ -156,9 +156,12 @@ static bool make_link(const struct kernel_problem *problem, const struct gather_
 /* Groups of rows for which a block chains its list: some, where that leaves enough blocks. */
 static uint32_t find_turns(const struct gather_problem *gather, const struct kernel_limits *limits)
 {
-	int64_t groups = gather->outer / (16 / gather->element) * gather->lists;
+	int64_t groups = plan_divide_up(gather->outer, 16 / gather->element) * gather->lists;
+	uint32_t turns = 1;
 
-	return groups / TURNS >= LINK_BLOCKS * (int64_t)limits->multiprocessors ? TURNS : 1;
+	while (turns < TURNS && groups / (2 * turns) >= LINK_BLOCKS * (int64_t)limits->multiprocessors)
+		turns *= 2;
+	return turns;
 }
 
 /* The planner's own first. */
@@ -209,10 +212,10 @@ static const char *element_name(const struct gather_problem *gather)
 static void print_link(const struct gather_problem *gather, const struct scatter_way *way,
 					   struct plan_text *id)
 {
-	plan_print(id, "gather_backward_link<ScatterLink<%s, %s, %s, %lld, %lld, %u, %s, %u, %u>",
+	plan_print(id, "gather_backward_link<ScatterLink<%s, %s, %s, %lld, %lld, %u, %s, %u>",
 			   element_name(gather), gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, way->threads,
-			   way->skew ? "true" : "false", way->vector, way->turns);
+			   way->skew ? "true" : "false", way->vector);
 }
 
 static void print_rows(const struct gather_problem *gather, const struct scatter_way *way,
@@ -265,6 +268,8 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
 	plan_arg_scalar(out, 8, (uint64_t)items);
 	gather_report_arg(gather, out);
+	if (way->turns)
+		plan_arg_scalar(out, 4, way->turns);
 	gather_extents(problem, gather, way->load, gather->index_bytes, way->vector * gather->element,
 				   out);
 	return plan_check_name(&id, out, error);
