@@ -8,6 +8,8 @@
  *   take_one(value, x, index, count, inverse, real)   number `count` of those that the value has,
  *                                                     with inverse = 1 / count
  *   counted(value, count)                 after all calls of take_one: how many there were
+ *   located                               take says of several elements where the first is: that of
+ *                                         the result is looked for in the end
  *   pivoted                               take and take_one are given the row's first element as
  *                                         `real`
  *   finish(value, real)                   the result, before it is rounded
@@ -66,7 +68,7 @@ template <class R, typename T>
 struct ReduceBase {
 	typedef typename reduce_type<T>::Taken Taken;
 	typedef typename element<T>::compute Real;
-	static constexpr bool pivoted = false;
+	static constexpr bool pivoted = false, located = false;
 
 	template <class Value, int N, typename Number>
 	static DEVICE void take(Value &value, const Taken (&in)[N], Number index, Real real)
@@ -190,6 +192,7 @@ template <typename T, bool LEAST, typename Where>
 struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 	typedef typename reduce_type<T>::Taken Taken;
 	typedef typename element<T>::compute Real;
+	static constexpr bool located = true;
 	/* Is b to be taken instead of a, which came before? */
 	static DEVICE bool above(Taken a, Taken b)
 	{
@@ -216,7 +219,6 @@ struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 		if (above(value.most, x) | (value.where == reduce_infinity(Where())))
 			value = {x, static_cast<Where>(index)};
 	}
-	/* Where it is in a vector is looked for only if the vector has it. */
 	template <int N, typename Number>
 	static DEVICE void take(Value &value, const Taken (&in)[N], Number index, Real)
 	{
@@ -224,14 +226,12 @@ struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 #pragma unroll
 		for (int i = 1; i < N; i++)
 			most = reduce_better<LEAST>(most, in[i]);
-		if (above(value.most, most) | (value.where == reduce_infinity(Where()))) {
-			int at = 0;
-#pragma unroll
-			for (int i = N - 1; i > 0; i--)
-				at = (in[i] == most) | (in[i] != in[i]) ? i : at;
-			at = (in[0] == most) | (in[0] != in[0]) ? 0 : at;
-			value = {most, static_cast<Where>(index + at)};
-		}
+		take_one(value, most, index, Number(0), Real(0), Real(0));
+	}
+	/* Is x what the value was taken for? */
+	static DEVICE bool is(const Value &value, Taken x)
+	{
+		return (x == value.most) | (x != x);
 	}
 	static DEVICE i64 finish(const Value &value, Real)
 	{

@@ -90,6 +90,27 @@ DEVICE void reduce_take(const IN &in, const ReduceLine<Number> (&line)[TIMES], N
 	}
 }
 
+/* The value of a row whose place is that of the vector it is in, or its own. */
+template <class R, class IN, typename Number, class AT>
+DEVICE void reduce_locate(const IN &in, const ReduceLine<Number> &line, Number columns,
+						  const AT &at, typename R::Value &value)
+{
+	const Number length = in.length(), where = static_cast<Number>(value.where);
+	const Number number = (where + line.past) / length;
+	const Number inside = where + line.past - number * length;
+	const u8 *const from = line.start + (at.column(number) - line.past + inside) * in.bytes();
+	Number found = 0;
+
+#pragma unroll
+	for (Number i = length - 1; i > 0; i--)
+		if (inside + i < length && where + i < columns &&
+			R::is(value, in.at(from + i * in.bytes())))
+			found = i;
+	if (R::is(value, in.at(from)))
+		found = 0;
+	value.where += found;
+}
+
 /* Puts together what the chunks of a row left, in the block that finds itself the last of them.
  * true: `value` is that of the whole row. */
 template <int SIZE, class Value>
@@ -173,8 +194,12 @@ DEVICE void reduce_rows_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number col
 				if (chunks > 1 &&
 					!reduce_last<SIZE>(value[t], scratch, rows, first / chunks, part, chunks))
 					continue;
-			if (Threads::thread() == 0 && first + t * side + mine < pieces)
-				out.store(y, target[t], R::finish(value[t], real));
+			if (Threads::thread() != 0 || first + t * side + mine >= pieces)
+				continue;
+			if constexpr (R::located)
+				if (columns > 0)
+					reduce_locate<R>(in, line[t], columns, at, value[t]);
+			out.store(y, target[t], R::finish(value[t], real));
 		}
 		if (SIZE > 32 && first + static_cast<i64>(gridDim.x) * side * TIMES < pieces)
 			__syncthreads(); /* the group's memory is used again */
