@@ -26,6 +26,18 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	using Rows::words;
 	typedef typename SHAPE::row Row;
 
+	/* As that of softmax, but that vectors lie at constant distances from the first. */
+	DEVICE void fetch(const T *x, i64 step)
+	{
+		if constexpr (V == 1) {
+			Rows::fetch(x, step);
+		} else {
+			this->fetch_part(Distances{row}, x + row.column(0), step);
+			if constexpr (kept < held)
+				words.arrive();
+		}
+	}
+
 	/* The largest term of this thread: of halves, two at a time. */
 	DEVICE Compute largest()
 	{
@@ -139,6 +151,19 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	}
 
   private:
+	struct Distances {
+		const Row &row;
+
+		DEVICE bool has(int n) const
+		{
+			return row.has(n);
+		}
+		DEVICE i64 column(int n) const
+		{
+			return static_cast<i64>(n) * (SHAPE::group::threads / SHAPE::rows * V);
+		}
+	};
+
 	/* Calls body(n) for every vector in a slot: two at a time, so long as all threads have one. */
 	template <typename Body>
 	DEVICE void each_slot(Body body) const
