@@ -173,7 +173,7 @@ static void variants_are_chosen(void **state)
 		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
 		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
 		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "vector", "permute_vector<16, 256, "},
-		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<1, 8, 512, 64, "},
+		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<1, 16, 256, 64, "},
 		{KILN_F32,
 		 4,
 		 {64, 3, 512, 512},

@@ -156,7 +156,8 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 	}
 	if (list.variant == &permute_shift) { /* as narrow as its tile */
 		uint32_t side = first->rows < first->columns ? first->rows : first->columns;
-		first->load = side * form->element < NARROW_TILE ? form->element : 16;
+		first->load =
+			side * form->element < NARROW_TILE && permute_box_many(form) ? form->element : 16;
 		first->store = 0;
 	}
 	if (list.variant == &permute_stage ||

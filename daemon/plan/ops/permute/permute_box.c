@@ -133,6 +133,16 @@ static bool widen(struct box *box)
 	return whole;
 }
 
+/* May a run of y take from the next dimension?  From batches where a box is small without, for a
+ * batch of one has another kernel then. */
+static bool may_go_on(const struct box *box)
+{
+	int dim = next_of(box, SIDE_Y);
+
+	return !box->ended[SIDE_Y] &&
+		   (dim < 0 || !is_batch(box->form, dim) || box->most / box->count >= 2);
+}
+
 /* First until both runs are long enough, then until the box is full. */
 static void fill(struct box *box, uint32_t run_x)
 {
@@ -152,8 +162,7 @@ static void fill(struct box *box, uint32_t run_x)
 	do {
 		before = box->count;
 		grow_free(box);
-		if (box->part[SIDE_X] < 0 && box->part[SIDE_Y] < 0 && !box->ended[SIDE_Y] &&
-			next_of(box, SIDE_Y) >= 0 && !is_batch(box->form, next_of(box, SIDE_Y)))
+		if (box->part[SIDE_X] < 0 && box->part[SIDE_Y] < 0 && may_go_on(box))
 			grow(box, SIDE_Y, box->most);
 		grow_free(box);
 	} while (widen(box) || box->count > before);
@@ -399,9 +408,22 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 
 /* ---- Suggesting ---- */
 
-/* The box that the figures of an H200 speak for. */
-static const struct permute_choice usual = {
+/* The boxes that the figures of an H200 speak for: of runs of y that are taken side by side, and of
+ * a few long ones. */
+static const struct permute_choice large = {
 	.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512};
+static const struct permute_choice small = {
+	.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 256};
+#define MANY_RUNS 8
+
+bool permute_box_many(const struct permute_form *form)
+{
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+	struct box box;
+
+	return box_find(form, &large, &box, &unsaid) && box.count / box.length[SIDE_Y] >= MANY_RUNS;
+}
 
 /*
  * Halves and bytes one by one cost more instructions than a box, and so do 32-bit elements, on both
@@ -413,11 +435,12 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	uint32_t narrow = load < store ? load : store, wide = load < store ? store : load;
+	const struct permute_choice *usual = permute_box_many(form) ? &large : &small;
 	struct box box;
 
 	return (narrow == form->element || narrow <= 4) && narrow < 8 &&
-		   (form->element < 4 || wide < 8) && box_find(form, &usual, &box, &unsaid) &&
-		   box.shared <= limits->shared_optin && limits->max_threads >= usual.threads &&
+		   (form->element < 4 || wide < 8) && box_find(form, usual, &box, &unsaid) &&
+		   box.shared <= limits->shared_optin && limits->max_threads >= usual->threads &&
 		   box.length[SIDE_X] * form->element >= LONG_RUN &&
 		   box.length[SIDE_Y] * form->element >= LONG_RUN;
 }
@@ -425,33 +448,30 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 static void permute_box_suggest(struct permute_list *list, struct plan_text *why)
 {
 	static const struct permute_choice cuts[] = {
-		{.rows = 128, .columns = 64, .block = 32, .store = 8, .threads = 512},
-		{.rows = 256, .columns = 128, .block = 32, .store = 8, .threads = 512},
+		{.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512},
+		{.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 256},
 		{.rows = 128, .columns = 128, .block = 32, .store = 8, .threads = 512},
-		{.rows = 256, .columns = 64, .block = 16, .store = 8, .threads = 256},
-		{.rows = 128, .columns = 64, .block = 16, .store = 8, .threads = 256},
-		{.rows = 256, .columns = 64, .block = 32, .store = 4, .threads = 512},
-		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 512},
-		{.rows = 256, .columns = 64, .block = 48, .store = 8, .threads = 512},
-		{.rows = 256, .columns = 64, .block = 64, .store = 8, .threads = 1024},
-		{.rows = 256, .columns = 128, .block = 64, .store = 8, .threads = 1024},
-		{.rows = 256, .columns = 64, .block = 16, .store = 4, .threads = 256},
-		{.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 128},
-		{.rows = 128, .columns = 64, .block = 8, .store = 16, .threads = 128},
 		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 256},
+		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 512},
+		{.rows = 128, .columns = 64, .block = 32, .store = 8, .threads = 512},
+		{.rows = 256, .columns = 64, .block = 48, .store = 8, .threads = 512},
+		{.rows = 256, .columns = 128, .block = 64, .store = 8, .threads = 1024},
+		{.rows = 256, .columns = 64, .block = 16, .store = 8, .threads = 256},
+		{.rows = 256, .columns = 64, .block = 16, .store = 4, .threads = 256},
+		{.rows = 128, .columns = 64, .block = 8, .store = 16, .threads = 128},
 	};
 	const struct permute_form *form = list->form;
 	int last = form->rank - 1, fast = permute_fastest(form);
 	struct box box;
 
-	if (!box_find(form, &usual, &box, why))
+	if (!box_find(form, &small, &box, why))
 		return;
 	if (permute_width(form, true, form->dim[fast].size, 1u << fast) == 16 &&
 		permute_width(form, false, form->dim[last].size, 1u << last) == 16) {
 		plan_print(why, "not box: vectors are 16 bytes; ");
 		return;
 	}
-	permute_suggest(list, &usual);
+	permute_suggest(list, permute_box_many(form) ? &large : &small);
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 		permute_suggest(list, &cuts[i]);
 }
