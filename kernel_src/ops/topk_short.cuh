@@ -17,8 +17,7 @@
 
 /* Threads of lists have `each` elements; on sm_90, ptxas is told how few registers that takes. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-#define LIST_BOUNDS(threads, each) \
-	__launch_bounds__(threads, ((each) > 32 ? 384 : (each) > 16 ? 512 : 768) / (threads))
+#define LIST_BOUNDS(threads, each) __launch_bounds__(threads, ((each) > 16 ? 384 : 768) / (threads))
 #else
 #define LIST_BOUNDS(threads, each) LAUNCH_BOUNDS(threads)
 #endif

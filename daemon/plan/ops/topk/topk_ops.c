@@ -157,6 +157,7 @@ const struct plan_op plan_ops_topk[] = {
 						OP_BETWEEN, 0, 1, .text = "1 (default) for the greatest, 0 for the least"}},
 		.summary = "values = the k greatest of x along an axis in order, or the least, and their "
 				   "places; equals by place, and NaN is greater than any number",
+		.gains = {{"list", 11, 11}, {"network", 4.5, 4.5}, {"sampled", 1.5, 1.5}, {NULL, 1.2, 1.2}},
 		.plan = topk_plan,
 		.infer = topk_infer,
 		.choices = topk_choices,
@@ -172,6 +173,7 @@ const struct plan_op plan_ops_topk[] = {
 						1, .text = "1 to begin with the greatest"}},
 		.summary = "values = x in order along an axis, and where each was; equals by place, and "
 				   "NaN is greater than any number",
+		.gains = {{"network", 4.5, 4.5}, {NULL, 1.2, 1.2}},
 		.plan = topk_plan,
 		.infer = topk_infer,
 		.choices = topk_choices,

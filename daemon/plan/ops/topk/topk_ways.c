@@ -88,36 +88,29 @@ static bool fill_network(const struct topk_form *form, uint32_t each, struct top
 	return each >= vector && out->lanes <= 32 && (each <= 8 || all >= each);
 }
 
-/* The first way comes first: few lanes, for they merge less. */
+/* Few lanes merge less; with more than `wanted` elements each, too few threads run at once. */
 static int find_short(const struct topk_form *form, const struct kernel_limits *limits,
 					  struct topk_way ways[TOPK_MAX_WAYS])
 {
+	static const uint32_t each[] = {16, 32, 8};
+	uint32_t wanted = form->element == 2 ? 32 : 16;
 	int count = 0;
 
 	if (form->element > 4 || form->rows.columns > SHORT_COLUMNS ||
 		limits->max_threads < SHORT_THREADS)
 		return 0;
-	if (form->k <= LIST_MOST) {
-		uint32_t wanted = form->element == 2 ? 32 : 16;
-		for (uint32_t lanes = 1; lanes <= 32; lanes *= 2) {
-			if (!fill_list(form, lanes, &ways[count]))
-				continue;
-			if (ways[count].each <= wanted && count > 0 && ways[0].each > wanted) {
-				struct topk_way first = ways[count];
-				ways[count] = ways[0];
-				ways[0] = first;
-			}
+	for (uint32_t lanes = 1; lanes <= 32 && count < 2 && form->k <= LIST_MOST; lanes *= 2)
+		if (fill_list(form, lanes, &ways[count]) && (ways[count].each <= wanted || lanes == 32))
 			count++;
-		}
-	}
-	for (uint32_t each = 32; each >= 8; each /= 2)
-		count += fill_network(form, each, &ways[count]);
+	for (int i = 0; i < 3; i++)
+		count += fill_network(form, each[i], &ways[count]);
 	return count;
 }
 
 /* ---- Long rows: a sample of each says what is collected ---- */
 
 #define SAMPLED_COLUMNS 16384
+#define SAMPLED_SMALL (1 << 17) /* bytes of a row */
 
 static uint32_t root_above(uint64_t square)
 {
@@ -150,15 +143,15 @@ static void fill_want(const struct topk_form *form, uint32_t entries, struct top
 	out->room = (uint32_t)(upto + 255) / 256 * 256;
 }
 
-static bool fill_sampled(const struct topk_form *form, uint32_t threads, uint32_t held,
-						 uint32_t stages, const struct kernel_limits *limits, struct topk_way *out)
+static bool fill_sampled(const struct topk_form *form, uint32_t threads,
+						 const struct kernel_limits *limits, struct topk_way *out)
 {
 	uint32_t entries;
 
 	*out = (struct topk_way){.kind = TOPK_SAMPLED, .threads = threads, .rows = 1, .entry = 8};
 	out->vector = 16 / form->element;
-	out->held = held;
-	out->stages = stages;
+	out->held = 4;
+	out->stages = 2;
 	out->sorted = plan_power_of_two(form->k, TOPK_COLUMNS_MOST);
 	out->bins = out->sorted > 256 ? 4096 : 1024;
 	entries = out->sorted > 256 ? 4096 : 2048;
@@ -174,18 +167,14 @@ static bool fill_sampled(const struct topk_form *form, uint32_t threads, uint32_
 static int find_sampled(const struct topk_form *form, const struct kernel_limits *limits,
 						struct topk_way *ways)
 {
-	static const uint32_t shapes[][3] = {{256, 2, 3}, {256, 2, 4}, {256, 4, 2},  {512, 2, 3},
-										 {512, 2, 4}, {512, 4, 2}, {1024, 2, 2}, {1024, 2, 3}};
+	/* Two large blocks at once; the few vectors of a shorter row are enough for a small one. */
+	uint32_t first = form->rows.columns * form->element < SAMPLED_SMALL ? 256 : 512;
 	int count = 0;
 
 	if (form->element > 4 || form->rows.step[0] != 1 || form->rows.columns < SAMPLED_COLUMNS)
 		return 0;
-	/* Two blocks at once have room for many entries, and four for few. */
-	for (int i = 0; i < 8; i++) {
-		const uint32_t *shape = shapes[form->k > 256 ? (i + 3) % 8 : i];
-		count += fill_sampled(form, shape[0], shape[1], shape[2], limits, &ways[count]);
-	}
-	return count;
+	count += fill_sampled(form, first, limits, &ways[count]);
+	return count + fill_sampled(form, 768 - first, limits, &ways[count]);
 }
 
 /* ---- Rows by way of shared memory ---- */
@@ -270,8 +259,7 @@ void topk_way_name(const struct topk_way *way, char name[KERNEL_CHOICE_MAX])
 		snprintf(name, KERNEL_CHOICE_MAX, "%s %u", way->rows > 1 ? "warps" : "block",
 				 way->rows > 1 ? way->rows : way->threads);
 	else if (way->kind == TOPK_SAMPLED)
-		snprintf(name, KERNEL_CHOICE_MAX, "sampled %ux%u s%u", way->threads, way->held,
-				 way->stages);
+		snprintf(name, KERNEL_CHOICE_MAX, "sampled %u", way->threads);
 	else
 		snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", way->kind == TOPK_LIST ? "list" : "network",
 				 way->lanes, way->each);
