@@ -193,64 +193,78 @@ DEVICE void scatter_link_order(const ScatterLinkMemory<GROUP> &memory,
 	__syncthreads();
 }
 
+/* Adds the elements of all rows along the chains that begin at N slots, which it follows at once. */
+template <class GROUP, int N, typename Compute>
+DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 (&slot)[N],
+								Compute (&sum)[N][GROUP::rows])
+{
+	bool any = false;
+
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		any = any || slot[i] != GROUP::end;
+#pragma unroll 1
+	while (any) {
+		u32 words[N][4];
+		bool there[N];
+		any = false;
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			there[i] = slot[i] != GROUP::end;
+			if (!there[i])
+				continue;
+			vec_load<16>(memory.shared + slot[i] * 16, words[i]);
+			slot[i] = memory.next()[slot[i]];
+			any = any || slot[i] != GROUP::end;
+		}
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			Compute one[GROUP::rows];
+			if (!there[i])
+				continue;
+			summand<typename GROUP::Element>::unpack(words[i], one);
+#pragma unroll
+			for (int g = 0; g < GROUP::rows; g++)
+				sum[i][g] += one[g];
+		}
+	}
+}
+
 /* Sums up all rows and stores them, `apart` elements from one to the next.  A thread follows two
- * chains at a time: of neighbours, which it stores at once, or of two p that lie apart. */
+ * chains at a time that lie apart, or one after another those that it stores at once. */
 template <class GROUP>
 DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i64 apart, int rows)
 {
 	typedef typename GROUP::Compute Compute;
 	constexpr int v = GROUP::vector, es = GROUP::element, step = GROUP::threads * v;
-	constexpr int items = v > 1 || GROUP::few <= step ? v : 2;
+	constexpr int pairs = v == 1 && GROUP::few > step ? 2 : 1;
 
 #pragma unroll 1
-	for (int first = static_cast<int>(threadIdx.x) * v; first < GROUP::few;
-		 first += items / v * step) {
-		Compute sum[GROUP::rows][items];
-		u32 slot[items], words[items][4];
-		bool any = false;
+	for (int first = static_cast<int>(threadIdx.x) * v; first < GROUP::few; first += pairs * step) {
+		Compute sum[v][pairs][GROUP::rows];
 #pragma unroll
-		for (int i = 0; i < items; i++) {
-			const int p = v > 1 ? first + i : first + i * step;
-			slot[i] = p < GROUP::few ? memory.heads()[p] : GROUP::end;
-			any = any || slot[i] != GROUP::end;
+		for (int i = 0; i < v; i++) {
+			u32 slot[pairs];
 #pragma unroll
-			for (int g = 0; g < GROUP::rows; g++)
-				sum[g][i] = 0;
-		}
-#pragma unroll 1
-		while (any) {
-			bool there[items];
-			any = false;
-#pragma unroll
-			for (int i = 0; i < items; i++) {
-				there[i] = slot[i] != GROUP::end;
-				if (!there[i])
-					continue;
-				vec_load<16>(memory.shared + slot[i] * 16, words[i]);
-				slot[i] = memory.next()[slot[i]];
-				any = any || slot[i] != GROUP::end;
-			}
-#pragma unroll
-			for (int i = 0; i < items; i++) {
-				Compute one[GROUP::rows];
-				if (!there[i])
-					continue;
-				summand<typename GROUP::Element>::unpack(words[i], one);
+			for (int n = 0; n < pairs; n++) {
+				const int p = first + n * step + i;
+				slot[n] = p < GROUP::few ? memory.heads()[p] : GROUP::end;
 #pragma unroll
 				for (int g = 0; g < GROUP::rows; g++)
-					sum[g][i] += one[g];
+					sum[i][n][g] = 0;
 			}
+			scatter_link_follow(memory, slot, sum[i]);
 		}
 #pragma unroll
 		for (int g = 0; g < GROUP::rows; g++) {
 #pragma unroll
-			for (int n = 0; n < items / v; n++) {
+			for (int n = 0; n < pairs; n++) {
 				const int p = first + n * step;
 				Compute some[v];
 				u32 out[vec_words<es * v>];
 #pragma unroll
 				for (int i = 0; i < v; i++)
-					some[i] = sum[g][n * v + i];
+					some[i] = sum[i][n][g];
 				summand<typename GROUP::Element>::pack(some, out);
 				if (g < rows && p < GROUP::few)
 					vec_store<es * v>(to + (g * apart + p) * es, out);

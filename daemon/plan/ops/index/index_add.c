@@ -17,8 +17,7 @@
 #define PART 256u     /* vectors of a row that a block sums up, at most */
 #define NAME "chain " /* of candidates, before their threads */
 #define CHOICES (5 + INDEX_ADD_LINKS + INDEX_ADD_ROWS)
-#define LINKED_PLACES 256 /* so many and more: columns are linked, not added up one by one */
-#define SCAN_PART 8       /* lists are so much of all that is moved, at most */
+#define SCAN_PART 8 /* lists are so much of all that is moved, at most */
 #define MOST_PLACES 4096
 #define MOST_ROOM 512 /* entries of a warp */
 #define MOST_GROUP 64 /* slices of a block */
@@ -183,11 +182,9 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 
 	if (first)
 		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
-	if (panels && panel.usual && add->end < LINKED_PLACES)
+	if (panels && panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
 	count += index_add_rows(add, limits, names + count);
-	if (panels && panel.usual && add->end >= LINKED_PLACES)
-		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
 	if (pays)
 		count += index_add_links(add, limits, names + count);
 	snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", own);
