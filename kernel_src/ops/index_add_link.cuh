@@ -4,11 +4,9 @@
  *
  * The first blocks link the indices of each place in scratch memory: a place has the last one that
  * came, and each index has the one before.  They come in any order.  The blocks behind them have
- * ROWS places each, of one slice, and WIDE vectors of their columns.  They ask for what the sums
- * begin with, wait for the links, put the indices of their places in order, and add.  A place with
+ * ROWS places each, of one slice, and WIDE vectors of their columns.  They wait for the links and
+ * put the indices of their places in order; then they add, some vectors at a time.  A place with
  * more than ROOM indices reads the list instead.
- *
- * Without LINK there are no such first blocks: each block reads the list, which is short.
  *
  * A block waits for those that are numbered before it and wait for nobody.  Devices begin blocks by
  * their numbers; on the cpu device blocks are numbered when they begin.
@@ -27,25 +25,23 @@
 #define INDEX_ADD_LINK_STATE 128 /* words before the heads */
 #define INDEX_ADD_LINK_HELD 4    /* indices that a thread links */
 
-/* A block has ROWS places, WIDE vectors of V elements of each; a thread has EACH of these. */
-template <typename T, typename I, int BOUNDS, int V, bool LINK, u32 WIDE, u32 ROWS, u32 ROOM,
-		  u32 THREADS, int EACH>
+/* A block has ROWS places, WIDE vectors of V elements of each; a thread has EACH of these at a
+ * time. */
+template <typename T, typename I, int BOUNDS, int V, u32 WIDE, u32 ROWS, u32 ROOM, u32 THREADS,
+		  int EACH>
 struct IndexAddLinkShape {
 	typedef T Element;
 	typedef I Index;
 	static constexpr int bounds = BOUNDS, vector = V, each = EACH;
-	static constexpr bool link = LINK;
 	static constexpr u32 wide = WIDE, rows = ROWS, room = ROOM, threads = THREADS;
+	static constexpr u32 step = THREADS * EACH;
 	/* Of a multiprocessor at once: of the threads' registers, most are for rare lists. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
-	static constexpr int blocks = (EACH == 1 ? 1280
-								   : LINK    ? 1024
-											 : 768) /
-								  static_cast<int>(THREADS);
+	static constexpr int blocks = (EACH == 1 ? 1280 : 1024) / static_cast<int>(THREADS);
 #endif
-	static_assert(WIDE * ROWS <= THREADS * EACH && ROWS <= THREADS, "a thread for each");
+	static_assert(ROWS <= THREADS, "a thread for each");
 };
 
 /* Scratch memory.  All of it but `next` is 0 between launches. */
@@ -199,12 +195,14 @@ struct IndexAddLink {
 		return n;
 	}
 
-	/* Asks for what the sums begin with. */
-	DEVICE void ask(const IndexSlice &slice, i64 first, i64 end, u32 part, Sums &sums) const
+	/* Asks for what the sums from number i to `last` begin with, of places with few indices, or
+	 * with many. */
+	DEVICE void ask(const IndexSlice &slice, i64 first, i64 end, u32 part, u32 i, u32 last,
+					const u32 *counts, bool full, Sums &sums) const
 	{
+		i += threadIdx.x;
 #pragma unroll
-		for (int j = 0; j < each; j++) {
-			const u32 i = threadIdx.x + static_cast<u32>(j) * SHAPE::threads;
+		for (int j = 0; j < each; j++, i += SHAPE::threads) {
 			const u32 row = i / SHAPE::wide, vector = part * SHAPE::wide + (i - row * SHAPE::wide);
 			const i64 place = first + row, column = static_cast<i64>(vector) * v;
 			sums.row[j] = row;
@@ -212,7 +210,8 @@ struct IndexAddLink {
 #pragma unroll
 			for (int w = 0; w < words; w++)
 				sums.in[j][w] = 0;
-			if (row >= SHAPE::rows || vector >= vectors || place >= end)
+			if (i >= last || vector >= vectors || place >= end ||
+				(counts[row] > SHAPE::room) != full)
 				continue;
 			sums.from[j] = many + (slice[0] + column) * es;
 			sums.to[j] = few + (slice[3] + place * PLACES::few_axis + column) * es;
@@ -237,19 +236,18 @@ struct IndexAddLink {
 			sum[i] += alpha * one[i];
 	}
 
-	/* Adds what is listed for the places. */
+	/* Begins the sums, and adds what is listed for their places. */
 	DEVICE void add_keys(const u32 *keys, const u32 *counts, Sums &sums) const
 	{
-		u32 left[each], most = 0;
+		u32 left[each], most = 0, n = 0;
 
 #pragma unroll
 		for (int j = 0; j < each; j++) {
 			left[j] = sums.from[j] ? counts[sums.row[j]] : 0;
-			left[j] = left[j] > SHAPE::room ? 0 : left[j];
 			most = left[j] > most ? left[j] : most;
 		}
 #pragma unroll 1
-		for (u32 n = 0; n < most; n += ahead) {
+		do {
 			u32 more[each][ahead][words];
 #pragma unroll
 			for (int j = 0; j < each; j++) {
@@ -259,6 +257,8 @@ struct IndexAddLink {
 						load(sums.from[j], keys[sums.row[j] * SHAPE::room + left[j] - 1 - n - a],
 							 more[j][a]);
 			}
+			if (n == 0)
+				sums.begin();
 #pragma unroll
 			for (int j = 0; j < each; j++) {
 #pragma unroll
@@ -266,7 +266,8 @@ struct IndexAddLink {
 					if (n + a < left[j])
 						add(more[j][a], sums.sum[j]);
 			}
-		}
+			n += ahead;
+		} while (n < most);
 	}
 
 	/* Adds what the marked indices from `first` on name, to the sums of a row of the block. */
@@ -294,11 +295,11 @@ struct IndexAddLink {
 	}
 
 	/* Adds what any index of the list names for a place, which is a row of the block.  All threads
-	 * come.  Returns how many indices name nothing. */
-	DEVICE u32 add_list(i64 list, i64 place, u32 row, u32 *vote, Sums &sums) const
+	 * come. */
+	DEVICE void add_list(i64 list, i64 place, u32 row, u32 *vote, Sums &sums) const
 	{
 		const u32 warp = threadIdx.x / 32;
-		u32 strays = 0;
+		u32 unseen = 0;
 
 #pragma unroll 1
 		for (i64 first = 0; first < count; first += looked * SHAPE::threads) {
@@ -313,7 +314,7 @@ struct IndexAddLink {
 			for (u32 i = 0; i < looked; i++) {
 				const i64 k = first + i * SHAPE::threads + threadIdx.x;
 				i64 to = -1;
-				const bool hit = k < count && named(index[i], to, strays) && to == place;
+				const bool hit = k < count && named(index[i], to, unseen) && to == place;
 				const u32 marks = __ballot_sync(0xffffffffu, hit);
 				mine |= marks;
 				if (threadIdx.x % 32 == 0)
@@ -326,7 +327,6 @@ struct IndexAddLink {
 			}
 			__syncthreads();
 		}
-		return strays;
 	}
 
 	DEVICE void store(const Sums &sums) const
@@ -351,8 +351,7 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 {
 	typedef IndicesFind<typename SHAPE::Index, SHAPE::bounds, Place> Find;
 	typedef IndexAddLink<SHAPE, PLACES, Find> Add;
-	__shared__ u32 keys[SHAPE::link ? SHAPE::rows * SHAPE::room : 1];
-	__shared__ u32 counts[SHAPE::rows], vote[Add::votes];
+	__shared__ u32 keys[SHAPE::rows * SHAPE::room], counts[SHAPE::rows], vote[Add::votes];
 	const u32 thread = threadIdx.x,
 			  chunks = static_cast<u32>((end + SHAPE::rows - 1) / SHAPE::rows);
 	const u32 uses = static_cast<u32>(slices) * Add::parts;
@@ -365,49 +364,57 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 				  padding,
 				  alpha,
 				  Find{end}};
-	const u32 block = SHAPE::link ? links.block() : blockIdx.x;
+	const u32 block = links.block();
 	const PLACES at{end};
 	u32 strays = 0;
 
-	if (SHAPE::link && block < linkers) {
+	if (block < linkers) {
 		IndexSlice offset;
 		at(0, offset);
 		strays = add.link(links, offset[2], block);
 		links.done();
 	} else {
+		constexpr u32 all = SHAPE::rows * SHAPE::wide;
 		const u32 item = block - linkers, chunk = item / Add::parts, slice = chunk / chunks;
 		const u32 part = item - chunk * Add::parts;
 		const i64 first = static_cast<i64>(chunk - slice * chunks) * SHAPE::rows;
 		const i64 place = first + thread;
-		const bool walks = SHAPE::link && thread < SHAPE::rows && place < end;
+		const bool walks = thread < SHAPE::rows && place < end;
 		typename Add::Sums sums;
 		IndexSlice offset;
 		u32 passed = 0;
 
 		at(slice, offset);
-		add.ask(offset, first, end, part, sums);
-		if (thread < SHAPE::rows)
-			counts[thread] = SHAPE::link || place >= end ? 0 : SHAPE::room + 1;
 		if (walks) {
 			links.wait(linkers);
 			counts[thread] = add.walk(links, keys + thread * SHAPE::room, place);
 			if (uses == 1)
 				links.heads[place] = 0;
 		}
-		if (SHAPE::link && thread == 0) /* it has waited */
+		if (thread == 0) /* it has waited */
 			passed = atomicAdd(links.passed, 1u) + 1;
-		const bool full = __syncthreads_or(thread < SHAPE::rows && counts[thread] > SHAPE::room);
-		sums.begin();
-		add.add_keys(keys, counts, sums);
-		for (u32 row = 0; full && row < SHAPE::rows; row++)
-			if (counts[row] > SHAPE::room)
-				strays += add.add_list(offset[2], first + row, row, vote, sums);
-		add.store(sums);
-		if (SHAPE::link || item != 0)
-			strays = 0; /* they are counted elsewhere */
+		const bool full = __syncthreads_or(walks && counts[thread] > SHAPE::room);
+#pragma unroll 1
+		for (u32 i = 0; i < all; i += SHAPE::step) {
+			add.ask(offset, first, end, part, i, all, counts, false, sums);
+			add.add_keys(keys, counts, sums);
+			add.store(sums);
+		}
+#pragma unroll 1
+		for (u32 row = 0; full && row < SHAPE::rows && first + row < end; row++) {
+			const u32 last = (row + 1) * SHAPE::wide;
+#pragma unroll 1
+			for (u32 i = row * SHAPE::wide; counts[row] > SHAPE::room && i < last;
+				 i += SHAPE::step) {
+				add.ask(offset, first, end, part, i, last, counts, true, sums);
+				sums.begin();
+				add.add_list(offset[2], first + row, row, vote, sums);
+				add.store(sums);
+			}
+		}
 		if (walks && uses > 1 && last_of(links.used + place, uses))
 			links.heads[place] = 0;
-		if (SHAPE::link && passed == gridDim.x - linkers)
+		if (passed == gridDim.x - linkers)
 			links.clear();
 	}
 	if constexpr (SHAPE::bounds == INDICES_CHECK)

@@ -14,6 +14,7 @@ enum second {
 	WIDE,   /* of 2^31 elements and more: numbers of 64 bits */
 	ROWS,   /* gather_backward of long lists: few rows, one each for a block */
 	SHARED, /* gather of long lists: rows that share one are taken together */
+	LINKED, /* sums by indices: some for each place, or few, are linked */
 	MANY,   /* sums by indices in any order: many for each place */
 	CACHED, /* giou_loss: more pairs than caches hold */
 	APART,  /* permute: a batch of one of what is interleaved */
@@ -90,9 +91,9 @@ static const struct row rows[] = {
 	{"index_select src=f32:Nx8x32 idx=i32:4 dst=f32:Nx4x32 axis=1", ONE},
 	{"embedding weight=bf16:1000x63 idx=i64:N dst=bf16:Nx63", ONE},
 	{"take_along_axis src=f32:Nx32 idx=i32:Nx7 dst=f32:Nx7", ONE},
-	{"index_select_backward ddst=f32:Nx64 idx=i32:N dsrc=f32:99x64", ONE},
-	{"embedding_backward ddst=f16:Nx64 idx=i64:N dweight=f16:99x64", ONE},
-	{"embedding_backward ddst=i32:Nx64 idx=i64:N dweight=i32:99x64", ONE},
+	{"index_select_backward ddst=f32:Nx64 idx=i32:N dsrc=f32:1000x64", LINKED},
+	{"embedding_backward ddst=f16:Nx64 idx=i64:N dweight=f16:1000x64", LINKED},
+	{"embedding_backward ddst=i32:Nx64 idx=i64:N dweight=i32:1000x64", LINKED},
 	{"embedding_backward ddst=f16:Nx64 idx=i64:N dweight=f16:99x64 deterministic=0", MANY},
 	{"scatter_add x=f32:Nx64 idx=i32:Nx7 src=f32:Nx7 y=f32:Nx64", ONE},
 	{"index_add x=f32:Nx9x64 idx=i32:7 src=f32:Nx7x64 y=f32:Nx9x64 axis=1", ONE},

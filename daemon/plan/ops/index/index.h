@@ -106,8 +106,9 @@ int index_add_atomic_generic(const struct kernel_problem *problem, const struct 
 							 const struct kernel_limits *limits, struct kernel_plan *out,
 							 char error[KERNEL_ERROR_MAX]);
 
-/* Small blocks for which the list is linked, or which read it (index_add_link.c). */
-#define INDEX_ADD_LINKS 10
+/* Blocks for which the list is linked (index_add_link.c). */
+#define INDEX_ADD_LINK "link " /* of candidates */
+#define INDEX_ADD_LINKS 3
 /* The names of the candidates, the likely best first; how many. */
 int index_add_links(const struct index_add *add, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX]);

@@ -227,7 +227,7 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 		return index_no_candidate(problem, choice, limits, error);
 	if (strcmp(names[chosen], INDEX_ADD_ATOMIC) == 0)
 		return index_add_atomic_plan(problem, &add, limits, out, error);
-	if (strncmp(names[chosen], "li", 2) == 0)
+	if (strncmp(names[chosen], INDEX_ADD_LINK, strlen(INDEX_ADD_LINK)) == 0)
 		return index_add_link_plan(problem, &add, names[chosen], limits, out, error);
 	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0 ||
 		strncmp(names[chosen], INDEX_ADD_COLUMNS, strlen(INDEX_ADD_COLUMNS)) == 0)

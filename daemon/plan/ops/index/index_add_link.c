@@ -1,7 +1,6 @@
 /*
- * index_add_link.c: sums of rows by indices in small blocks, for which the list of indices is
- * linked once in scratch memory, or which read a short list: how many places and vectors of their
- * rows a block has.
+ * index_add_link.c: sums of rows by indices in blocks for which the list of indices is linked once
+ * in scratch memory: how many places and vectors of their rows a block has.
  */
 #include "index.h"
 
@@ -11,17 +10,16 @@
 #define HELD 4u         /* indices that a thread links; ops/index_add_link.cuh has it, too */
 #define STATE_BYTES 512 /* before the heads; likewise */
 #define MOST_SCRATCH (64 << 20)
-#define SHORT_LIST 16384 /* bytes of indices that each block may read */
-#define MOST_EACH 4      /* indices of a place, on average, that are worth linking */
-#define LEAST_COUNT 512  /* indices, likewise */
-#define LEAST_ROW 64     /* bytes, likewise */
-#define ENTRIES 1024u    /* of the places of a block */
-#define LEAST_ROOM 16u   /* entries of a place */
-#define MOST_ROOM 32u
+#define MOST_EACH 8     /* indices of a place, on average, that are worth linking */
+#define LEAST_COUNT 512 /* indices, likewise */
+#define LEAST_ROW 64    /* bytes, likewise */
+#define TURNS 16u       /* of the threads of a block, about */
+#define BLOCKS 16       /* of a multiprocessor, at least, where there are places for them */
+#define ENTRIES 8192u   /* of the places of a block, at most */
+#define ROOM 48u        /* entries of a place: few have more, if MOST_EACH is the average */
 #define MAX_WAYS INDEX_ADD_LINKS
 
 struct link_way {
-	bool link; /* else blocks read the list */
 	uint32_t threads, each;
 	uint32_t wide, rows, room; /* vectors of a row; places; entries of each */
 	int64_t linkers, blocks, uses;
@@ -33,63 +31,46 @@ static uint64_t counter_bytes(const struct index_add *add, const struct link_way
 	return STATE_BYTES + (uint64_t)add->end * (way->uses > 1 ? 8 : 4);
 }
 
-static bool make_way(const struct index_add *add, const struct kernel_limits *limits, bool link,
+static bool make_way(const struct index_add *add, const struct kernel_limits *limits,
 					 uint32_t threads, uint32_t each, struct link_way *way)
 {
-	int64_t vectors = add->form.columns / add->vector, parts, chunks;
-	uint32_t room;
+	int64_t vectors = add->form.columns / add->vector, parts, chunks, most;
+	uint32_t turn = threads * each;
 
-	*way = (struct link_way){.link = link, .threads = threads, .each = each};
-	way->wide = vectors < threads * each ? (uint32_t)vectors : threads * each;
-	way->rows = link ? threads * each / way->wide : 1;
-	way->rows = way->rows < threads ? way->rows : threads;
-	room = ENTRIES / way->rows;
-	way->room = room < LEAST_ROOM ? LEAST_ROOM : room < MOST_ROOM ? room : MOST_ROOM;
-	way->linkers = link ? plan_divide_up(add->count, (int64_t)HELD * threads) : 0;
+	*way = (struct link_way){.threads = threads, .each = each};
+	way->wide = vectors < turn * TURNS ? (uint32_t)vectors : turn * TURNS;
 	parts = plan_divide_up(vectors, way->wide);
+	most = add->end / (BLOCKS * (int64_t)limits->multiprocessors);
+	way->rows = turn * TURNS / way->wide;
+	way->rows = way->rows < most ? way->rows : most > 1 ? (uint32_t)most : 1;
+	way->room = ROOM;
+	most = ENTRIES / ROOM < threads ? ENTRIES / ROOM : threads;
+	way->rows = way->rows < most ? way->rows : (uint32_t)most;
+	way->linkers = plan_divide_up(add->count, (int64_t)HELD * threads);
 	chunks = plan_divide_up(add->end, way->rows);
-	if (threads > limits->max_threads || (!link && vectors < threads) ||
+	if (threads > limits->max_threads ||
 		__builtin_mul_overflow(add->form.rows, parts, &way->uses) ||
 		__builtin_mul_overflow(way->uses, chunks, &way->blocks) || way->uses > UINT32_MAX ||
 		way->blocks + way->linkers > INT32_MAX || way->blocks + way->linkers > limits->grid_x)
 		return false;
-	snprintf(way->name, sizeof(way->name), "%s %ux%u", link ? "link" : "list", threads, each);
-	return !link || counter_bytes(add, way) + (uint64_t)add->count * 4 <= MOST_SCRATCH;
+	snprintf(way->name, sizeof(way->name), INDEX_ADD_LINK "%ux%u", threads, each);
+	return counter_bytes(add, way) + (uint64_t)add->count * 4 <= MOST_SCRATCH;
 }
 
-/* Is it the likely best one?  Blocks that share a place count those that have looked at it. */
-static bool is_usual(const struct index_add *add, const struct link_way *way)
-{
-	int64_t vectors = add->form.columns / add->vector;
-
-	if (!way->link)
-		return way->threads == 256 && way->each == 1;
-	return way->threads == (vectors > 512 ? 512u : 256u) && way->each == (vectors > 256 ? 2u : 1u);
-}
-
+/* The likely best one first. */
 static int link_ways(const struct index_add *add, const struct kernel_limits *limits,
 					 struct link_way ways[MAX_WAYS])
 {
 	static const struct {
 		uint32_t threads, each;
-	} shapes[] = {{256, 1}, {256, 2}, {512, 1}, {512, 2}, {128, 2}};
-	bool small = add->count * add->index.index_bytes <= SHORT_LIST;
+	} shapes[MAX_WAYS] = {{256, 1}, {256, 2}, {512, 1}};
 	int count = 0;
 
 	if (add->index.op.each || add->count < 1 || add->count > INT32_MAX || add->end > INT32_MAX)
 		return 0;
-	for (int i = 0; i < 2 * (int)(sizeof(shapes) / sizeof(shapes[0])) && count < MAX_WAYS; i++) {
-		struct link_way way;
-		bool link = i % 2 == 1;
-		if ((!link && !small) ||
-			!make_way(add, limits, link, shapes[i / 2].threads, shapes[i / 2].each, &way))
-			continue;
-		ways[count++] = way;
-		if (is_usual(add, &way) && (ways[0].link == link || !small)) {
-			ways[count - 1] = ways[0];
-			ways[0] = way;
-		}
-	}
+	for (int i = 0; i < MAX_WAYS; i++)
+		if (make_way(add, limits, shapes[i].threads, shapes[i].each, &ways[count]))
+			count++;
 	return count;
 }
 
@@ -125,26 +106,23 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 	plan_launch(out, limits, (uint64_t)(way->blocks + way->linkers), way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/index_add_link.cuh");
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %s, %u, %u, %u, %u, %u>",
+	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %u, %u, %u, %u, %u>",
 			   index_add_element(index->dtype), plan_dtype_name(index->index),
-			   plan_bounds_name(index->bounds), add->vector, way->link ? "true" : "false",
-			   way->wide, way->rows, way->room, way->threads, way->each);
+			   plan_bounds_name(index->bounds), add->vector, way->wide, way->rows, way->room,
+			   way->threads, way->each);
 	index_add_print_places(add, &id);
 	plan_print(&id, ">");
 	index_add_pass_operands(add, out);
 	plan_arg_scalar(out, 4, (uint64_t)way->linkers);
-	if (way->link) {
-		out->scratch.counters = counter_bytes(add, way);
-		out->scratch.bytes = out->scratch.counters + (uint64_t)add->count * 4;
-		plan_arg_scratch(out);
-	} else {
-		plan_arg_scalar(out, 8, 0);
-	}
+	out->scratch.counters = counter_bytes(add, way);
+	out->scratch.bytes = out->scratch.counters + (uint64_t)add->count * 4;
+	plan_arg_scratch(out);
 	index_add_alpha(add, out);
 	index_add_extents(problem, add, add->vector, index->index_bytes, out);
-	snprintf(out->note, sizeof(out->note),
-			 "%s; a block has %u of %lld places, %u vector%s of %u elements of each",
-			 way->link ? "some blocks link the list of indices" : "blocks read the list of indices",
-			 way->rows, (long long)add->end, way->wide, way->wide == 1 ? "" : "s", add->vector);
+	snprintf(
+		out->note, sizeof(out->note),
+		"some blocks link the list of indices; others have %u of %lld places, %u vector%s of %u "
+		"elements of each",
+		way->rows, (long long)add->end, way->wide, way->wide == 1 ? "" : "s", add->vector);
 	return plan_check_name(&id, out, error);
 }
