@@ -193,7 +193,7 @@ DEVICE void scatter_link_order(const ScatterLinkMemory<GROUP> &memory,
 	__syncthreads();
 }
 
-/* Adds the elements of all rows along the chains that begin at N slots, which it follows at once. */
+/* Adds the elements of all rows along the chains that begin at N slots, and follows all at once. */
 template <class GROUP, int N, typename Compute>
 DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 (&slot)[N],
 								Compute (&sum)[N][GROUP::rows])
