@@ -64,6 +64,24 @@ struct CrossEntropyPlain : SoftmaxAll<Compute> {
 	}
 };
 
+/* ---- Logarithms ---- */
+
+/* Of a sum of powers: wrong by 2^-22 of itself, or of 1 where it is near 0. */
+DEVICE float cross_entropy_log(float x)
+{
+#if KILN_CPU
+	return logf(x);
+#else
+	float y;
+	asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y * 0.693147181f;
+#endif
+}
+DEVICE double cross_entropy_log(double x)
+{
+	return log(x);
+}
+
 /* ---- Targets ---- */
 
 struct CrossEntropyTarget {
@@ -246,25 +264,25 @@ struct CrossEntropy {
 		strays += target.stray;
 	}
 
-	/* If the first thread has all that the block found.  Before gradients are stored, or it would
-	 * wait for them too. */
-	DEVICE void leave()
+	/* If one thread has all that the block found.  Before gradients are stored, or it would wait for
+	 * them too. */
+	DEVICE void leave(bool mine)
 	{
-		if (scratch && threadIdx.x == 0 && !left)
+		if (scratch && mine && !left)
 			last = total_leave(sum, valid, scratch);
 		left = true;
 	}
 
-	/* All threads of all blocks come.  ALONE: leave() may be called. */
-	template <int MOST, bool ALONE = false>
+	/* All threads of all blocks come.  THREAD: the one that leave() takes; -1: there is none. */
+	template <int MOST, int THREAD = -1>
 	DEVICE void end(int threads)
 	{
 		if (report)
 			indices_report(report, strays);
 		if (!scratch)
 			return;
-		if constexpr (ALONE) {
-			leave();
+		if constexpr (THREAD >= 0) {
+			leave(threadIdx.x == THREAD);
 			if (!total_gather<MOST>(sum, valid, last, threads, scratch))
 				return;
 		} else if (!total_of<MOST>(sum, valid, threads, scratch)) {

@@ -202,6 +202,9 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 	typedef typename SHAPE::group Group;
 	typedef typename SHAPE::row Row;
 	constexpr i64 columns = Row::columns;
+	/* Of a block's threads the one that makes the loss of its row: in the warp that has the fewest
+	 * elements, for the others wait for it. */
+	constexpr int leader = SHAPE::rows == 1 ? SHAPE::group::threads - 32 : 0;
 	constexpr bool alone = SHAPE::rows == 1 && !LOOP;
 	DYN_SHARED(b128, slots);
 
@@ -215,7 +218,8 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 		const Target named = target_of(static_cast<i64>(number));
 		const T *const x = call.x + index_offset<i64>(number, DIMS{}, X{});
 		T *const to = call.grad + static_cast<i64>(number) * columns;
-		const bool first = here && Group::thread() == 0 && Group::slice() == 0;
+		const bool first =
+			here && Group::thread() == leader && Group::slice() == SHAPE::cluster - 1;
 		CrossEntropyRows<SHAPE, GRAD, SMOOTH> held(
 			Row(x, Group::thread(), Group::slice()),
 			SoftmaxScale<Compute>{1, Compute(SOFTMAX_LOG2E), 1},
@@ -248,7 +252,7 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 			total = Group::template reduce<1>(SoftmaxTotal<Compute>{total}).sum;
 		Compute log_sum = 0;
 		if (first || (GRAD && call.square != 0))
-			log_sum = softmax_log(all.sum);
+			log_sum = cross_entropy_log(all.sum);
 		if (first) {
 			element_unpack<T>(hit_raw, hit);
 			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit[0]);
@@ -258,7 +262,7 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 												   call.factor(target_of), call.smoothing,
 												   call.square, Compute(1) / columns);
 			if constexpr (alone)
-				call.leave();
+				call.leave(threadIdx.x == leader);
 			__syncwarp(); /* the target's element is read */
 			if (here && at.live)
 				held.store_slope(to, mine, all, slope);
@@ -266,7 +270,7 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 				held.store_nothing(to);
 		}
 	});
-	call.template end<SHAPE::threads, alone>(SHAPE::threads);
+	call.template end<SHAPE::threads, alone ? leader : -1>(SHAPE::threads);
 }
 
 template <class SHAPE, bool GRAD, bool SMOOTH, bool LOOP, typename Target, i64 X_STEP, class DIMS,

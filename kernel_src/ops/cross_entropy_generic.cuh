@@ -113,7 +113,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 		all = group.reduce(all, held.scale.exponent);
 		if (smoothing != 0)
 			total = group.reduce(SoftmaxTotal<Compute>{total}).sum;
-		const Compute log_sum = softmax_log(all.sum);
+		const Compute log_sum = cross_entropy_log(all.sum);
 		if (here && group.thread() == 0)
 			call.end_row(number, mine, log_sum, all.largest, total, hit);
 		if (!grad)

@@ -264,7 +264,7 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		all = ROW::group::template reduce<0>(all, held.scale.exponent);
 		if constexpr (SMOOTH)
 			total = ROW::group::template reduce<1>(SoftmaxTotal<Compute>{total}).sum;
-		const Compute log_sum = softmax_log(all.sum);
+		const Compute log_sum = cross_entropy_log(all.sum);
 		if (first)
 			call.end_row(static_cast<i64>(number), at, log_sum, all.largest, total, hit);
 		if constexpr (GRAD) {
@@ -273,7 +273,7 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 												   Compute(1) / columns);
 			const Compute rest = softmax_inverse(all.sum) * slope.power;
 			if constexpr (!LOOP)
-				call.leave();
+				call.leave(first);
 #pragma unroll 1
 			for (Column step = ROW::steps(); step-- > 0;) {
 				held.fetch(step, from, X_STEP);
@@ -281,5 +281,5 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 			}
 		}
 	});
-	call.template end<ROW::threads, !LOOP>(ROW::threads);
+	call.template end<ROW::threads, LOOP ? -1 : 0>(ROW::threads);
 }
