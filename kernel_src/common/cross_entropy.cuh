@@ -310,10 +310,11 @@ struct CrossEntropy {
 };
 
 /* Left to itself, ptxas spills a few words to make room for a block more.  On sm_90 it does so for
- * skewed rows and f64 alone, and others are faster its own way. */
+ * skewed rows, several rows a block and f64 alone, and others are faster its own way. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 #define CROSS_ENTROPY_BOUNDS(SHAPE, skewed) \
-	__launch_bounds__(SHAPE::threads, (skewed) || sizeof(typename SHAPE::Element) == 8 ? 1 : 0)
+	__launch_bounds__(SHAPE::threads,       \
+					  (skewed) || SHAPE::rows > 1 || sizeof(typename SHAPE::Element) == 8 ? 1 : 0)
 #else
 #define CROSS_ENTROPY_BOUNDS(SHAPE, skewed) __launch_bounds__(SHAPE::threads, 1)
 #endif

@@ -146,9 +146,8 @@ struct RopeCall {
 	}
 
 /* Sizes that are known when the kernel is compiled: of half the elements that are rotated, of all,
- * of heads; items: what the threads of a head number; SPAN: tokens whose threads stand side by side
- * for each head. */
-template <i64 HALF, i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD, int SPAN,
+ * of heads; items: what the threads of a head number. */
+template <i64 HALF, i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD,
 		  typename Index>
 struct RopeSizes {
 	static constexpr Index half = HALF, dim = DIM, q_heads = Q_HEADS, heads = Q_HEADS + K_HEADS;
@@ -157,11 +156,10 @@ struct RopeSizes {
 	DEVICE void split(Index number, Index &token, Index &group, Index &item) const
 	{
 		constexpr Index groups = (Q_HEADS + K_HEADS + HELD - 1) / HELD;
-		const Index row = number / static_cast<Index>(ITEMS), rows = row / SPAN;
+		const Index row = number / static_cast<Index>(ITEMS);
 		item = number - row * static_cast<Index>(ITEMS);
-		token = rows / groups;
-		group = rows - token * groups;
-		token = token * SPAN + (row - rows * SPAN);
+		token = row / groups;
+		group = row - token * groups;
 	}
 };
 

@@ -95,12 +95,12 @@ DEVICE u32 rope_item(const RopeCall<T, Table, Index> &call, const Sizes &sizes, 
 /* ---- Kernels ---- */
 
 template <typename T, typename Table, bool INTERLEAVED, int V, int W, int TABLE_W, i64 HALF,
-		  i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD, int SPAN,
-		  int THREADS, int POSITION_BYTES, u32 BOUNDS, typename Index, bool LOOP>
+		  i64 DIM, i64 Q_HEADS, i64 K_HEADS, i64 ROTATED, i64 ITEMS, int HELD, int THREADS,
+		  int POSITION_BYTES, u32 BOUNDS, typename Index, bool LOOP>
 __global__ LAUNCH_BOUNDS(THREADS) void rope(ROPE_PARAMS)
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
-	const RopeSizes<HALF, DIM, Q_HEADS, K_HEADS, ROTATED, ITEMS, HELD, SPAN, Index> sizes;
+	const RopeSizes<HALF, DIM, Q_HEADS, K_HEADS, ROTATED, ITEMS, HELD, Index> sizes;
 	Index number = static_cast<Index>(blockIdx.x) * THREADS + threadIdx.x;
 	u32 strays = 0;
 

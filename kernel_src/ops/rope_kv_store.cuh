@@ -106,7 +106,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void rope_kv_store(ROPE_PARAMS, KV_CACHE_PARAM
 {
 	const RopeCall<T, Table, Index> call ROPE_CALL;
 	const KvCaches<To> caches KV_CACHES;
-	const RopeSizes<HALF, DIM, Q_HEADS, 2 * KV_HEADS, ROTATED, ITEMS, 1, 1, Index> sizes;
+	const RopeSizes<HALF, DIM, Q_HEADS, 2 * KV_HEADS, ROTATED, ITEMS, 1, Index> sizes;
 	const KvBlocks<BLOCK, Index> blocks;
 	Index number = static_cast<Index>(blockIdx.x) * THREADS + threadIdx.x;
 	u32 strays = 0;

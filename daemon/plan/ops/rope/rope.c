@@ -7,44 +7,31 @@
 #include <string.h>
 
 #define SOURCE "ops/rope.cuh"
-#define WAYS_MOST 12
+#define WAYS_MOST 5
 #define FULL_THREADS 2048 /* of a multiprocessor */
 
 struct way {
 	uint32_t threads, held; /* of a block; heads that a thread has */
-	uint32_t span;          /* tokens whose threads stand side by side for each head */
 };
 
 /* ---- How threads share the work ---- */
-
-/* Do the heads of a token lie further apart than tokens do? */
-static bool heads_apart(const struct rope_problem *rope)
-{
-	const struct rope_strides *q = &rope->strides[ROPE_Q_OUT];
-
-	return rope->tokens > 1 && rope->q_heads > 1 && q->head > q->token;
-}
 
 /* Pairs that are interleaved give a thread one vector a head, so two heads make as much of it as
  * two halves do, where threads are enough for that. */
 static int rope_find_ways(const struct rope_problem *rope, const struct rope_items *items,
 						  const struct kernel_limits *limits, struct way ways[WAYS_MOST])
 {
-	static const struct way all[] = {{256, 1, 1},  {256, 2, 1}, {128, 1, 1}, {128, 2, 1},
-									 {512, 1, 1},  {256, 4, 1}, {256, 1, 8}, {256, 1, 4},
-									 {256, 1, 16}, {256, 2, 8}, {32, 1, 1}};
+	static const struct way all[] = {{128, 1}, {128, 2}, {256, 1}, {256, 2}, {32, 1}};
 	bool many = rope_work(rope, items, 2) >= 2 * (int64_t)limits->multiprocessors * FULL_THREADS;
-	bool second = rope->interleaved && many && limits->max_threads >= 256 &&
+	bool second = rope->interleaved && many && limits->max_threads >= 128 &&
 				  rope->q_heads + rope->k_heads > 1;
 	int count = 0;
 
 	if (second)
 		ways[count++] = all[1];
-	for (int i = 0; i < 11; i++) {
+	for (int i = 0; i < 5; i++) {
 		bool fits = all[i].threads <= limits->max_threads &&
-					(all[i].held == 1 || all[i].held <= rope->q_heads + rope->k_heads) &&
-					(all[i].span == 1 ||
-					 (heads_apart(rope) && rope->batch * rope->tokens % all[i].span == 0));
+					(all[i].held == 1 || all[i].held <= rope->q_heads + rope->k_heads);
 		/* The smallest is for devices that have no other. */
 		if (fits && !(second && i == 1) && !(all[i].threads == 32 && count))
 			ways[count++] = all[i];
@@ -55,12 +42,8 @@ static int rope_find_ways(const struct rope_problem *rope, const struct rope_ite
 static void name_way(const struct rope_problem *rope, const struct way *way,
 					 char name[KERNEL_CHOICE_MAX])
 {
-	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
-
-	plan_print(&text, "%s %ux%u", rope->interleaved ? "interleaved" : "halves", way->threads,
-			   way->held);
-	if (way->span > 1)
-		plan_print(&text, " s%u", way->span);
+	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%u", rope->interleaved ? "interleaved" : "halves",
+			 way->threads, way->held);
 }
 
 int rope_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -174,10 +157,9 @@ static int plan_way(const struct kernel_problem *problem, const struct rope_prob
 
 	snprintf(out->source, sizeof(out->source), SOURCE);
 	print_shape(rope, items, false, &id);
-	plan_print(&id, ", %lld, %lld, %lld, %lld, %lld, %lld, %u, %u, %u", (long long)rope->half,
+	plan_print(&id, ", %lld, %lld, %lld, %lld, %lld, %lld, %u, %u", (long long)rope->half,
 			   (long long)rope->dim, (long long)rope->q_heads, (long long)rope->k_heads,
-			   (long long)items->rotated, (long long)items->all, way->held, way->span,
-			   way->threads);
+			   (long long)items->rotated, (long long)items->all, way->held, way->threads);
 	plan_print(&id, ", %u, %s, %s, %s>", rope->position_bytes,
 			   rope->position_bytes ? plan_bounds_name(rope->bounds) : "INDICES_TRUST",
 			   items->wide ? "u64" : "u32", loop ? "true" : "false");

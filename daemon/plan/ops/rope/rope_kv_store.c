@@ -21,7 +21,7 @@ static const struct kv_operands operands = {
 /* The operands of rope; that of k_out is v, which lies anywhere. */
 static const int places[ROPE_OPERANDS] = {Q, COS, SIN, K, POSITIONS, Q_OUT, V};
 
-#define THREADS_TRIED 4
+#define THREADS_TRIED 3
 
 struct form {
 	struct kernel_problem as_rope;
@@ -161,7 +161,7 @@ static void rope_kv_finish(const struct kernel_problem *problem, const struct fo
 /* Threads of a block; how many choices of them there are. */
 static int rope_kv_threads(const struct kernel_limits *limits, uint32_t threads[THREADS_TRIED])
 {
-	static const uint32_t all[THREADS_TRIED] = {256, 128, 512, 32};
+	static const uint32_t all[THREADS_TRIED] = {128, 256, 32};
 	int count = 0;
 
 	for (int i = 0; i < THREADS_TRIED; i++)
