@@ -289,7 +289,7 @@ DEVICE void panel_meet(Value (&mine)[SHAPE::length], Merge merge)
 {
 	constexpr int V = SHAPE::length, rows = SHAPE::rows, warps = SHAPE::warps;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads;
-	__shared__ Value partial[warps][rows];
+	__shared__ Value partial[warps][rows + 1]; /* warps beside one another in other banks */
 	__shared__ Value total[cluster][rows];
 	const int thread = static_cast<int>(threadIdx.x), first = SHAPE::lane() * V;
 

@@ -16,6 +16,7 @@
 #define COLUMNS_THREADS 256u /* of a block */
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
+#define WHOLE_COLUMNS 1024 /* that one block takes */
 
 uint32_t reduce_value_bytes(const struct reduce_form *form)
 {
@@ -192,15 +193,18 @@ static struct reduce_shape column_shape(const struct reduce_form *form, uint32_t
 static void keep_unrolled(const struct reduce_form *form, const struct kernel_limits *limits,
 						  uint32_t most, struct reduce_shape *shapes, int *count)
 {
-	static const uint32_t ways[][5] = {
-		/* lanes, threads, held, unroll, chunk */
-		{32, 256, 1, 8, 512},  {32, 256, 1, 8, 1024}, {32, 256, 2, 4, 512},  {16, 256, 1, 8, 512},
-		{16, 256, 1, 8, 1024}, {16, 256, 1, 8, 0},    {8, 256, 1, 8, 0},     {8, 256, 1, 8, 1024},
-		{32, 128, 1, 8, 512},  {32, 256, 1, 4, 512},  {32, 256, 1, 16, 1024}};
+	static const uint32_t ways[][5] = {/* lanes, threads, held, unroll, chunk */
+									   {16, 256, 1, 8, 0},   {32, 256, 1, 8, 1024},
+									   {32, 256, 1, 8, 512}, {16, 256, 1, 8, 1024},
+									   {16, 256, 1, 8, 512}, {8, 256, 1, 8, 0}};
+	/* Where others number rows besides those side by side, blocks are enough without chunks. */
+	bool many = form->kept.rank > 1 && form->columns <= WHOLE_COLUMNS && !form->open;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		struct reduce_shape shape = {.vector = form->vector, .held = ways[i][2]};
 		int64_t leaves;
+		if (!ways[i][4] && !many)
+			continue;
 		shape.lanes = most < ways[i][0] ? most : ways[i][0];
 		shape.split = ways[i][1] / shape.lanes;
 		shape.unroll = ways[i][3];
@@ -228,14 +232,11 @@ static int column_shapes(const struct reduce_form *form, const struct kernel_lim
 	while (threads > limits->max_threads)
 		threads /= 2;
 	lanes = plan_power_of_two(plan_divide_up(form->inner, form->vector), 32);
-	/* Many accumulators are many registers. */
-	if (form->element == 2 || form->kind == REDUCE_VAR)
-		keep_unrolled(form, limits, lanes, shapes, &count);
+	keep_unrolled(form, limits, lanes, shapes, &count);
 	keep(shapes, &count, column_shape(form, lanes, 4, threads), form, limits);
 	keep(shapes, &count, column_shape(form, lanes, 2, threads), form, limits);
 	if (threads > 128)
 		keep(shapes, &count, column_shape(form, lanes, 4, 128), form, limits);
-	keep_unrolled(form, limits, lanes, shapes, &count);
 	return count;
 }
 

@@ -108,7 +108,7 @@ static void scan_keep(struct shape *shapes, int *count, struct shape shape,
 /* Vectors that a thread may hold at a time. */
 static uint32_t held_most(const struct scan_form *form)
 {
-	return form->heavy && (form->element != 4 || form->inputs > 1) ? 2 : 4;
+	return form->heavy && (form->element != 4 || form->outputs == 1) ? 2 : 4;
 }
 
 /* Blocks that hold a row, the one with the fewest idle threads first; of those that are about equal
@@ -199,10 +199,9 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 static int side_shapes(const struct scan_form *form, const struct kernel_limits *limits,
 					   struct shape shapes[SHAPES_MOST])
 {
-	static const uint32_t ways[][4] = {
-		{64, 2, 8, 0},  {16, 16, 4, 1}, {8, 32, 4, 1}, {8, 16, 8, 1}, {32, 4, 8, 1}, {64, 2, 8, 1},
-		{16, 16, 2, 1}, {8, 32, 2, 1},  {16, 8, 8, 1}, {32, 4, 4, 1}, {8, 16, 4, 1}, {32, 8, 4, 1},
-		{64, 2, 4, 1},  {32, 4, 8, 0},  {16, 8, 4, 1}, {8, 64, 4, 1}, {8, 16, 8, 0}, {32, 8, 4, 0}};
+	static const uint32_t ways[][4] = {{64, 2, 4, 1}, {16, 16, 4, 1}, {8, 32, 4, 1}, {16, 8, 8, 1},
+									   {8, 16, 4, 1}, {64, 2, 8, 0},  {8, 16, 8, 1}, {64, 2, 8, 1},
+									   {32, 4, 8, 0}, {32, 8, 4, 1},  {8, 32, 2, 1}, {8, 64, 4, 1}};
 	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
 	int64_t enough = form->rows.rank > 1 ? 16 : limits->multiprocessors * 3 / 2;
@@ -212,7 +211,7 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 	if (form->rows.rank == 1)
 		first = inner / 16 >= enough ? 1 : 2;
 	else if (inner / 64 < enough)
-		first = 3;
+		first = form->heavy ? 4 : 3;
 	for (size_t i = 0; i < MOST; i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
 		uint32_t held = form->heavy && way[2] > 4 ? 4 : way[2];

@@ -30,7 +30,8 @@ static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax
 	uint32_t number = form->dtype == KILN_F64 ? 8 : 4, values = form->need.streams > 1 ? 1 : 2;
 	uint32_t warps = tile->lanes * tile->split / 32;
 
-	return (uint64_t)values * (warps + tile->cluster) * tile->lanes * tile->vector * number;
+	return (uint64_t)values * number *
+		   (warps + (uint64_t)(warps + tile->cluster) * tile->lanes * tile->vector);
 }
 
 /* What a thread keeps in registers beside its columns. */
@@ -94,7 +95,8 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
-/* Do rows that lie side by side begin where no vector does, but in aligned memory? */
+/* Do halves that lie side by side begin where no vector does, but in aligned memory?  Larger elements
+ * may as well move one by one. */
 static bool is_skewed(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
@@ -103,8 +105,8 @@ static bool is_skewed(const struct softmax_form *form)
 	for (int i = 0; i < rows->operands; i++)
 		if (rows->stride[i][last] != 1)
 			return false;
-	return softmax_tile_vector(form) * form->need.element < 16 && form->need.alignment >= 16 &&
-		   rows->size[last] * form->need.element >= 32;
+	return form->need.element == 2 && softmax_tile_vector(form) < 8 && form->need.alignment >= 16 &&
+		   rows->size[last] >= 16;
 }
 
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
@@ -113,14 +115,14 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	static const struct {
 		uint32_t bytes, split, blocks;
 		bool few;
-	} tries[] = {{128, 16, 2, false}, {128, 32, 2, false}, {128, 32, 1, true}, {128, 32, 2, true},
-				 {128, 16, 3, false}, {128, 16, 2, true},  {128, 8, 2, false}, {128, 8, 3, false},
-				 {256, 16, 1, false}, {256, 8, 1, false},  {256, 8, 2, false}, {128, 16, 1, true},
-				 {64, 32, 2, false},  {64, 16, 4, false},  {64, 16, 2, false}};
+	} tries[] = {{128, 16, 2, false}, {128, 16, 2, true},  {128, 32, 1, true},
+				 {128, 32, 2, true},  {128, 32, 2, false}, {128, 16, 1, true},
+				 {128, 8, 2, false},  {256, 8, 1, false},  {64, 32, 2, false}};
 	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
 	uint64_t bytes = (uint64_t)form->rows.columns * PANEL_BYTES * form->need.streams;
-	/* Halves are more work a byte, and want more threads. */
-	size_t first = form->need.element == 2 && form->need.streams == 1;
+	/* Halves are more work a byte, for which registers are better; two tensors fill a
+	 * multiprocessor. */
+	size_t first = form->need.streams > 1 ? 2 : form->need.element == 2 ? 1 : 0;
 	uint32_t cluster = 1;
 	int last;
 
