@@ -95,8 +95,8 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
-/* Do halves that lie side by side begin where no vector does, but in aligned memory?  Larger elements
- * may as well move one by one. */
+/* Do halves that lie side by side begin where no vector does, but in aligned memory?  Larger
+ * elements may as well move one by one. */
 static bool is_skewed(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
