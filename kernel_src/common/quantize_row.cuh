@@ -35,41 +35,6 @@ DEVICE void quantize_store(const ROW &row, Number n, OUT *y, const float (&value
 	}
 }
 
-/* The largest of rows that the same threads have. */
-template <int ROWS>
-struct QuantizeMosts {
-	QuantizeMost row[ROWS];
-
-	static DEVICE QuantizeMosts none()
-	{
-		return {};
-	}
-};
-template <int WIDTH, int ROWS>
-DEVICE QuantizeMosts<ROWS> group_butterfly(QuantizeMosts<ROWS> mine)
-{
-#pragma unroll
-	for (int i = 0; i < ROWS; i++)
-		mine.row[i] = group_butterfly<WIDTH>(mine.row[i]);
-	return mine;
-}
-
-/* y of a row, and its scale. */
-template <typename Number, class ROW, typename OUT, class SOURCE>
-DEVICE void quantize_row_write(const ROW &row, const QuantizeRow<OUT> &to, const SOURCE &source,
-							   float found)
-{
-	if (!to.here)
-		return;
-	const QuantizeNear scale(found);
-	if (to.scales && to.lead)
-		*to.scales = found;
-	source.each([&](Number n, float(&v)[ROW::length]) {
-		scale.divide(v);
-		quantize_store(row, n, to.y, v);
-	});
-}
-
 /* One scale for all of the row; reduce(most) merges those of its threads. */
 template <typename Number, class ROW, typename OUT, class SOURCE, class REDUCE>
 DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const SOURCE &source,
@@ -84,7 +49,15 @@ DEVICE void quantize_row(const ROW &row, const QuantizeRow<OUT> &to, const SOURC
 		source.each([&](Number n, float(&v)[ROW::length]) { quantize_take(row, n, v, most); });
 		found = to.limits.scale(reduce(most));
 	}
-	quantize_row_write<Number>(row, to, source, found);
+	if (!to.here)
+		return;
+	const QuantizeNear scale(found);
+	if (to.scales && to.lead)
+		*to.scales = found;
+	source.each([&](Number n, float(&v)[ROW::length]) {
+		scale.divide(v);
+		quantize_store(row, n, to.y, v);
+	});
 }
 
 /* A scale for each GROUP elements, which neighbouring lanes have in one vector each.

@@ -125,10 +125,8 @@ DEVICE void cast_tile(const CastFrom<T> &from, const float *scale, OUT *y, OUT *
 #define CAST_THREADS 128 /* of a block of the generic kernels, at most */
 
 /* scale: null for 1.  y, turned: null where they are not wanted.  Blocks walk along the columns
- * first, so that those that follow each other read and write y next to each other; DOWN: along the
- * rows, so that they write turned so. */
-template <typename T, typename OUT, int TR, int TC, int V, int STORE, int THREADS, bool DOWN,
-		  bool LOOP>
+ * first, so that those that follow each other read and write y next to each other. */
+template <typename T, typename OUT, int TR, int TC, int V, int STORE, int THREADS, bool LOOP>
 __global__ LAUNCH_BOUNDS(THREADS ? THREADS : CAST_THREADS) void cast_transpose(
 	const T *x, const float *scale, OUT *y, OUT *turned, u64 rows, u64 columns, i64 x_row,
 	i64 x_column, DIVIDE_PARAMS(u64, row_tiles), DIVIDE_PARAMS(u64, column_tiles), u64 blocks,
@@ -142,11 +140,9 @@ __global__ LAUNCH_BOUNDS(THREADS ? THREADS : CAST_THREADS) void cast_transpose(
 
 	u64 block = blockIdx.x;
 	do {
-		const Divisor<u64> &first = DOWN ? down : along, &second = DOWN ? along : down;
-		const u64 strip = first.quotient(block), matrix = second.quotient(strip);
-		const u64 in_strip = block - strip * first.size, in_matrix = strip - matrix * second.size;
-		const u64 row0 = (DOWN ? in_strip : in_matrix) * TR;
-		const u64 column0 = (DOWN ? in_matrix : in_strip) * TC;
+		const u64 strip = along.quotient(block), matrix = down.quotient(strip);
+		const u64 row0 = (strip - matrix * down.size) * TR;
+		const u64 column0 = (block - strip * along.size) * TC;
 		const u64 before = matrix * rows * columns;
 		i64 offset[1];
 		space.at(matrix, offset);

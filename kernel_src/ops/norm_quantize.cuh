@@ -3,7 +3,7 @@
  * stored in 8 bits: v = (s - mean) * rstd * gamma + beta over each row of s = x + residual, y = v /
  * scale.  The scale is given, or the row's own, or each group of GROUP columns has its own.
  *
- *   norm_quantize           a group of threads holds each row in registers, or several rows
+ *   norm_quantize           a group of threads holds each row in registers
  *   norm_quantize_slots     and keeps a part of a row in shared memory
  *   norm_quantize_stream    a block reads each row again whenever it needs it
  *   norm_quantize_generic   does so for sizes, strides and types of gamma and beta that are known
@@ -215,14 +215,11 @@ struct NormQuantizeNumbers {
 	}
 };
 
-/* A row beside others that the same threads hold.  The pivot of a full row is the mean of the first
- * vectors of its threads alone: the mean of a part p of the elements is no more than sqrt((1 - p) /
- * p) deviations off. */
-template <class SHAPE, class WITH, class PLACE, int TOGETHER>
-struct NormQuantizeHeld
-	: NormHeld<SHAPE, WITH, PLACE, TOGETHER, TOGETHER * SHAPE::row::held * SHAPE::row::length> {
-	typedef NormHeld<SHAPE, WITH, PLACE, TOGETHER, TOGETHER * SHAPE::row::held * SHAPE::row::length>
-		Base;
+/* The pivot of a full row is the mean of the first vectors of its threads alone: the mean of a part
+ * p of the elements is no more than sqrt((1 - p) / p) deviations off. */
+template <class SHAPE, class WITH, class PLACE>
+struct NormQuantizeHeld : NormHeld<SHAPE, WITH, PLACE, 1, SHAPE::row::held * SHAPE::row::length> {
+	typedef NormHeld<SHAPE, WITH, PLACE, 1, SHAPE::row::held * SHAPE::row::length> Base;
 	typedef typename SHAPE::row Row;
 
 	DEVICE float total(const Row &row)
@@ -237,31 +234,25 @@ struct NormQuantizeHeld
 	}
 };
 
-/* TOGETHER rows that the same threads hold in registers, and read gamma and beta for once. */
-template <class SHAPE, class WITH, class PLACE, i64 GROUP, int TOGETHER, typename T, typename OUT>
-DEVICE void
-norm_quantize_held(const typename SHAPE::row &row, const T *const (&from)[TOGETHER][WITH::inputs],
-				   const NormQuantizeRow<T, OUT> (&out)[TOGETHER], const NormOperands<WITH, T> &at)
+/* A row that threads hold in registers. */
+template <class SHAPE, class WITH, class PLACE, i64 GROUP, typename T, typename OUT>
+DEVICE void norm_quantize_held(const typename SHAPE::row &row, const T *const (&from)[WITH::inputs],
+							   const NormQuantizeRow<T, OUT> &out, const NormOperands<WITH, T> &at)
 {
 	typedef typename SHAPE::row Row;
-	typedef NormQuantizeHeld<SHAPE, WITH, PLACE, TOGETHER> Held;
+	typedef typename SHAPE::group Group;
+	typedef NormQuantizeHeld<SHAPE, WITH, PLACE> Held;
 	constexpr int V = Row::length;
-	Held held[TOGETHER];
+	Held held[1];
+	const NormQuantizeNumbers<Held> source = {row, held[0]};
 
-#pragma unroll
-	for (int i = 0; i < TOGETHER; i++) {
-		held[i].template fetch<0>(row, from[i][0]);
-		if constexpr (WITH::residual)
-			held[i].template fetch<1>(row, from[i][1]);
-	}
-#pragma unroll
-	for (int i = 0; i < TOGETHER; i++) {
-		held[i].widen();
-		if (out[i].sum && out[i].to.here)
-			NormQuantizeNumbers<Held>{row, held[i]}.each(
-				[&](int n, float(&s)[V]) { norm_store(row, n, out[i].sum + row.first, s); });
-	}
-	norm_measure<SHAPE, WITH>(held, row, out[0].eps);
+	held[0].template fetch<0>(row, from[0]);
+	if constexpr (WITH::residual)
+		held[0].template fetch<1>(row, from[1]);
+	held[0].widen();
+	if (out.sum && out.to.here)
+		source.each([&](int n, float(&s)[V]) { norm_store(row, n, out.sum + row.first, s); });
+	norm_measure<SHAPE, WITH>(held, row, out.eps);
 #pragma unroll
 	for (int n = 0; n < Row::held; n++) {
 		float gamma[V], beta[V];
@@ -269,32 +260,15 @@ norm_quantize_held(const typename SHAPE::row &row, const T *const (&from)[TOGETH
 			continue;
 		norm_affine(at, row, n, gamma, beta);
 #pragma unroll
-		for (int i = 0; i < TOGETHER; i++) {
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				held[i].s[n * V + j] =
-					norm_apply<WITH>(held[i].answer, held[i].s[n * V + j], gamma[j], beta[j]);
-		}
+		for (int j = 0; j < V; j++)
+			held[0].s[n * V + j] =
+				norm_apply<WITH>(held[0].answer, held[0].s[n * V + j], gamma[j], beta[j]);
 	}
-	if constexpr (GROUP > 0) {
-#pragma unroll
-		for (int i = 0; i < TOGETHER; i++)
-			quantize_row_groups<GROUP>(row, out[i].to, NormQuantizeNumbers<Held>{row, held[i]});
-	} else {
-		QuantizeMosts<TOGETHER> most = QuantizeMosts<TOGETHER>::none();
-		if (!out[0].to.given) {
-#pragma unroll
-			for (int i = 0; i < TOGETHER; i++)
-				NormQuantizeNumbers<Held>{row, held[i]}.each(
-					[&](int n, float(&v)[V]) { quantize_take(row, n, v, most.row[i]); });
-			most = SHAPE::group::template reduce<2>(most);
-		}
-#pragma unroll
-		for (int i = 0; i < TOGETHER; i++)
-			quantize_row_write<int>(row, out[i].to, NormQuantizeNumbers<Held>{row, held[i]},
-									out[0].to.given ? *out[0].to.given
-													: out[i].to.limits.scale(most.row[i]));
-	}
+	if constexpr (GROUP > 0)
+		quantize_row_groups<GROUP>(row, out.to, source);
+	else
+		quantize_row<int>(row, out.to, source,
+						  [](const QuantizeMost &most) { return Group::template reduce<2>(most); });
 }
 
 /* A row of which threads hold the words, some in slots. */
@@ -388,8 +362,8 @@ struct NormQuantizeGroupAny {
 	}
 
 template <class SHAPE, typename OUT, class GAMMA, class BETA, int BYTES, bool RMS, int STREAMS,
-		  i64 GROUP, int TOGETHER, bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X,
-		  class RESIDUAL, class Y, typename Index, typename T = typename SHAPE::Element>
+		  i64 GROUP, bool LOOP, i64 X_STEP, i64 RESIDUAL_STEP, class DIMS, class X, class RESIDUAL,
+		  class Y, typename Index, typename T = typename SHAPE::Element>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_quantize(NORM_QUANTIZE_OPERANDS(T, GAMMA, BETA,
 																				   OUT))
 {
@@ -399,24 +373,16 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_quantize(NORM_QUANTIZE_OPERAN
 		With;
 	typedef NormPlace<DIMS, X, RESIDUAL, List<>, List<X_STEP>, List<RESIDUAL_STEP>, i64> Place;
 
-	row_each<SHAPE, LOOP, Index>((rows + TOGETHER - 1) / TOGETHER, [&](Index numbers, bool all) {
-		const Index first = numbers * TOGETHER;
-		const T *from[TOGETHER][STREAMS];
-		NormQuantizeRow<T, OUT> out[TOGETHER];
-#pragma unroll
-		for (int i = 0; i < TOGETHER; i++) {
-			/* The first one of them in the place of one that is not there. */
-			const bool here = all && (i == 0 || first + i < static_cast<Index>(rows));
-			const Index number = here ? first + i : first;
-			const i64 y_at = index_offset<i64>(number, DIMS{}, Y{});
-			out[i] = NORM_QUANTIZE_ROW(y_at, Group::thread() == 0);
-			from[i][0] = x + Place::template row<0>(number);
-			if constexpr (STREAMS == 2)
-				from[i][1] = residual + Place::template row<1>(number);
-		}
-		norm_quantize_held<SHAPE, With, Place, GROUP>(
-			Row(from[0][0], Group::thread(), Group::slice()), from, out,
-			NormOperands<With, T>{nullptr, gamma, beta});
+	row_each<SHAPE, LOOP, Index>(rows, [&](Index number, bool here) {
+		const i64 y_at = index_offset<i64>(number, DIMS{}, Y{});
+		const T *from[STREAMS];
+		from[0] = x + Place::template row<0>(number);
+		if constexpr (STREAMS == 2)
+			from[1] = residual + Place::template row<1>(number);
+		norm_quantize_held<SHAPE, With, Place, GROUP>(Row(from[0], Group::thread(), Group::slice()),
+													  from,
+													  NORM_QUANTIZE_ROW(y_at, Group::thread() == 0),
+													  NormOperands<With, T>{nullptr, gamma, beta});
 	});
 }
 

@@ -178,7 +178,7 @@ static void add_shapes(void)
 	for (int i = 0; i < 2 * MAKE_COUNT(shapes); i++)
 		add(i % 2, i, &shapes[i / 2], (unsigned)(i * 5 % 16),
 			shapes[i / 2].size[1] == 70000 ? CASES_SLOW : 0);
-	/* Rows that the same threads hold, and one beside none. */
+	/* Narrow vectors, for gamma and beta have twice the bytes of x. */
 	add(false, 3, &(struct make_shape){2, {5, 4096}}, WITH_GAMMA | WITH_BETA, 0);
 	for (int i = 0; i < 2; i++)
 		add(i, i, &nothing[i], i ? WITH_RESIDUAL : NO_SCALES, 0);

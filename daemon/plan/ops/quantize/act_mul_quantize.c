@@ -149,9 +149,7 @@ static int act_quantize_flats(const struct form *form, const struct kernel_limit
 static int act_quantize_rows(const struct form *form, const struct kernel_limits *limits,
 							 struct rows_shape *out, int most)
 {
-	return form->group ? 0
-					   : quantize_shapes(&form->rows, &form->need, 0,
-										 form->problem->tensors[Y].alignment, limits, out, most);
+	return form->group ? 0 : rows_shapes(&form->rows, &form->need, limits, out, most);
 }
 
 /* ---- The plan ---- */
@@ -226,7 +224,7 @@ static int act_quantize_exact(const struct form *form, const struct rows_shape *
 		rows_print_strides(&id, &form->rows, i);
 	plan_print(&id, ", %s>", rows_index_type(&form->rows));
 	act_quantize_pass(form, out);
-	act_quantize_touch(form, shape->wide ? shape->vector / 2 : shape->vector, out);
+	act_quantize_touch(form, shape->vector, out);
 	rows_describe(&form->rows, &form->need, shape,
 				  shape->stream ? " at a time, read twice for a scale of the row" : "", out);
 	return plan_check_name(&id, out, error);

@@ -14,18 +14,15 @@ enum { X, SCALE, Y, TRANSPOSED };
 
 struct tile {
 	uint32_t rows, columns, threads;
-	bool down; /* blocks walk down the rows first */
 };
 
 /* The first is for matrices that fill the device with such tiles, the last for devices that have no
  * larger blocks. */
 static const struct tile tiles[] = {
-	{128, 128, 256, false}, {64, 64, 64, false},    {256, 256, 1024, false}, {256, 256, 512, false},
-	{256, 256, 512, true},  {128, 256, 512, false}, {256, 128, 512, false},  {128, 256, 256, false},
-	{128, 128, 256, true},  {128, 64, 128, false},  {32, 64, 32, false}};
+	{256, 128, 512}, {64, 64, 64}, {128, 128, 256}, {128, 64, 128}, {32, 64, 32}};
 #define TILES ((int)(sizeof(tiles) / sizeof(tiles[0])))
 /* The generic kernels' own, for any number of threads up to this one. */
-static const struct tile tile_generic = {64, 64, 128, false};
+static const struct tile tile_generic = {64, 64, 128};
 
 struct form {
 	struct rows_form batch; /* of x: a matrix is a row, of which nothing but its place is asked */
@@ -136,8 +133,7 @@ static void cast_form(const struct kernel_problem *problem, struct form *form)
 
 static void cast_name(const struct tile *tile, char name[KERNEL_CHOICE_MAX])
 {
-	snprintf(name, KERNEL_CHOICE_MAX, "tile %ux%u t%u%s", tile->rows, tile->columns, tile->threads,
-			 tile->down ? " down" : "");
+	snprintf(name, KERNEL_CHOICE_MAX, "tile %ux%u t%u", tile->rows, tile->columns, tile->threads);
 }
 
 /* The tiles that fit the device, the planner's own first.  Matrices of less than two of the first
@@ -152,7 +148,7 @@ static int cast_tiles(const struct form *form, const struct kernel_limits *limit
 	for (int i = 0; i < TILES; i++) {
 		const struct tile *tile = &tiles[i == 0 ? first : i == first ? 0 : i];
 		if (tile->threads <= limits->max_threads &&
-			tile->rows * tile->columns <= limits->shared_optin)
+			tile->rows * tile->columns <= limits->shared_default)
 			out[count++] = *tile;
 	}
 	return count;
@@ -189,10 +185,9 @@ static int cast_make(const struct kernel_problem *problem, const struct form *fo
 		cast_name(tile, out->choice);
 	}
 	out->shared_bytes = tile->rows * tile->columns;
-	plan_print(&id, "cast_transpose<%s, %s, %u, %u, %u, %u, %u, %s, %s>",
-			   plan_dtype_name(form->from), quantize_type(form->to), tile->rows, tile->columns,
-			   form->vector, form->store, generic ? 0 : tile->threads,
-			   tile->down ? "true" : "false", loop ? "true" : "false");
+	plan_print(&id, "cast_transpose<%s, %s, %u, %u, %u, %u, %u, %s>", plan_dtype_name(form->from),
+			   quantize_type(form->to), tile->rows, tile->columns, form->vector, form->store,
+			   generic ? 0 : tile->threads, loop ? "true" : "false");
 	plan_arg_pointer(out, X);
 	for (int i = SCALE; i <= TRANSPOSED; i++) {
 		int operand = i == SCALE || !form->turned ? i : Y + TRANSPOSED - i;

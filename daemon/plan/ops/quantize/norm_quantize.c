@@ -9,7 +9,7 @@
 
 #define GENERIC_COUNT 2u /* vectors that a thread takes in a step */
 #define REGISTERS 96     /* words of a row that a thread keeps, and the numbers that they are */
-#define HELD 8           /* vectors of such a thread, of long rows */
+#define HELD 4           /* vectors of such a thread, of long rows */
 
 enum { X, GAMMA, BETA, RESIDUAL, SCALE, Y, SCALES, SUM, OPERANDS };
 
@@ -137,72 +137,59 @@ static uint32_t bytes_along(const struct form *form)
 	return bytes;
 }
 
-/* Behind the shapes, those whose threads read gamma and beta in whole vectors, though these have
- * twice the bytes of x. */
-static int offer_narrow(const struct form *form, struct rows_shape *shapes, int count, int most)
+/* Behind the shapes, those of other vectors: wide ones, of which y takes 16 bytes, make a scale for
+ * twice as many elements of a group; narrow ones read gamma and beta in whole vectors, though these
+ * have twice the bytes of x. */
+static int offer_vectors(const struct form *form, bool is_wide, struct rows_shape *shapes,
+						 int count, int most)
 {
 	int all = count;
 
 	for (int i = 0; i < count && all < most; i++) {
 		struct rows_shape shape = shapes[i];
-		if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 || shape.wide ||
+		if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 ||
 			shape.vector * form->need.element != 16)
 			continue;
-		shape.narrow = true;
-		shape.vector /= 2;
-		shape.held *= 2;
-		shapes[all++] = shape;
-	}
-	return all;
-}
-
-/* Behind the shapes, those whose threads hold several rows, and read gamma and beta for once. */
-static int offer_together(struct rows_shape *shapes, int count, int most)
-{
-	int all = count;
-
-	for (int i = 0; i < count; i++) {
-		for (uint32_t together = 2; together <= 4 && all < most; together *= 2) {
-			struct rows_shape shape = shapes[i];
-			uint32_t numbers = shape.held * shape.vector * together;
-			if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 ||
-				shape.rows > 2 || numbers > 64 || (numbers + 40) * shape.size * shape.rows > 65536)
-				continue;
-			shape.together = together;
+		shape.wide = is_wide;
+		shape.narrow = !is_wide;
+		shape.vector = is_wide ? shape.vector * 2 : shape.vector / 2;
+		shape.held = is_wide ? shape.held / 2 : shape.held * 2;
+		if (!is_wide || (shapes[i].held % 2 == 0 && form->rows.columns % shape.vector == 0 &&
+						 form->problem->tensors[Y].alignment >= shape.vector &&
+						 quantize_shares(&shape, form->group)))
 			shapes[all++] = shape;
-		}
 	}
 	return all;
 }
 
-/* Long rows without residual like few threads, whose blocks are a row each, or two where much is
- * read along them; groups of wide vectors have half as many scales to make. */
+/* Of long rows an H200 likes blocks of one, whose threads have some vectors each, or one where the
+ * residual comes with them. */
 static int norm_quantize_shapes(const struct form *form, const struct kernel_limits *limits,
 								struct rows_shape *out, int most)
 {
+	bool wide = form->group > 0,
+		 narrow = !wide && form->need.streams == 1 && bytes_along(form) >= 4 * form->need.element;
+	int count = quantize_shapes(&form->rows, &form->need, form->group, limits, out, most);
 	struct rows_shape like = {.rows = 1};
 	uint64_t vectors;
-	uint32_t y_alignment = form->group ? form->problem->tensors[Y].alignment : 1;
-	int count =
-		quantize_shapes(&form->rows, &form->need, form->group, y_alignment, limits, out, most);
 
-	if (form->need.streams == 1 && bytes_along(form) >= 4 * form->need.element)
-		count = offer_narrow(form, out, count, most);
-	if (form->need.streams == 1 && bytes_along(form))
-		count = offer_together(out, count, most);
 	if (count == 0 || out[0].skewed || out[0].vector * form->need.element != 16)
 		return count;
+	if (wide || narrow)
+		count = offer_vectors(form, wide, out, count, most);
 	vectors = (uint64_t)form->rows.columns / out[0].vector;
-	if (form->need.streams > 1 || vectors < 512)
+	if (vectors < 512)
 		return count;
+	if (form->need.streams > 1) {
+		like.size = rows_group(vectors, (uint32_t)plan_divide_up(vectors, limits->max_threads));
+		quantize_prefer(out, count, &like);
+		return count;
+	}
 	like.size = rows_group(vectors, HELD);
 	quantize_prefer(out, count, &like);
-	like.wide = true;
-	if (form->group)
-		quantize_prefer(out, count, &like);
-	like = (struct rows_shape){.size = rows_group(vectors, HELD / 2), .rows = 1, .together = 2};
-	if (bytes_along(form) >= 8)
-		quantize_prefer(out, count, &like);
+	like.wide = wide;
+	like.narrow = narrow;
+	quantize_prefer(out, count, &like);
 	return count;
 }
 
@@ -252,8 +239,7 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 			   type_of(form, BETA), shape->skewed ? 0 : form->affine, form->rms ? "true" : "false",
 			   form->need.streams);
 	if (!shape->stream && !shape->slots)
-		plan_print(&id, ", %lld, %u", (long long)form->group,
-				   shape->together > 1 ? shape->together : 1);
+		plan_print(&id, ", %lld", (long long)form->group);
 	plan_print(&id, ", %s", loop ? "true" : "false");
 	for (int i = 0; i < 2; i++)
 		rows_print_step(&id, &form->rows, i);

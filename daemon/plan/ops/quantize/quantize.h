@@ -41,14 +41,14 @@ int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, 
 void quantize_pass_scales(const struct kernel_problem *problem, int scales,
 						  struct kernel_plan *out);
 
-/* Like rows_shapes(), and wide ones where y_alignment allows them; of these, those in which
- * neighbouring lanes share each group: none if the generic kernel alone takes such groups.  group
- * 0: there are none. */
+/* Do lanes that follow each other share each group, and no others? */
+bool quantize_shares(const struct rows_shape *shape, int64_t group);
+/* Like rows_shapes(), those in which neighbouring lanes share each group: none if the generic
+ * kernel alone takes such groups.  group 0: there are none. */
 int quantize_shapes(const struct rows_form *form, const struct rows_need *need, int64_t group,
-					uint32_t y_alignment, const struct kernel_limits *limits,
-					struct rows_shape *out, int most);
-/* Brings the shape with these threads a row, rows a block, width and rows together to the front, if
- * it is there and threads hold all of it in registers. */
+					const struct kernel_limits *limits, struct rows_shape *out, int most);
+/* Brings the shape with these threads a row, rows a block and width of vectors to the front, if it
+ * is there and threads hold all of it in registers. */
 void quantize_prefer(struct rows_shape *shapes, int count, const struct rows_shape *like);
 /* The candidates' names: those of the shapes, or without any that of the generic kernel. */
 int quantize_shape_names(const struct rows_shape *shapes, int count,

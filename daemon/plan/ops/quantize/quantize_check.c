@@ -308,8 +308,7 @@ void quantize_pass_scales(const struct kernel_problem *problem, int scales, stru
 
 /* ---- Rows that are held by lanes ---- */
 
-/* Do lanes that follow each other share each group, and no others? */
-static bool shares(const struct rows_shape *shape, int64_t group)
+bool quantize_shares(const struct rows_shape *shape, int64_t group)
 {
 	int64_t lanes = group / shape->vector;
 
@@ -317,36 +316,13 @@ static bool shares(const struct rows_shape *shape, int64_t group)
 		   (lanes & (lanes - 1)) == 0 && shape->size % lanes == 0;
 }
 
-/* Behind the shapes, those whose threads have vectors of twice as many bytes, of which y takes 16,
- * instead of two. */
-static int offer_wide(const struct rows_form *form, const struct rows_need *need,
-					  uint32_t y_alignment, struct rows_shape *shapes, int count, int most)
-{
-	int all = count;
-
-	for (int i = 0; i < count && all < most; i++) {
-		struct rows_shape shape = shapes[i];
-		if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 || shape.held % 2 ||
-			shape.vector * need->element != 16 || form->columns % (2 * shape.vector) ||
-			y_alignment < 2 * shape.vector)
-			continue;
-		shape.wide = true;
-		shape.vector *= 2;
-		shape.held /= 2;
-		shapes[all++] = shape;
-	}
-	return all;
-}
-
 int quantize_shapes(const struct rows_form *form, const struct rows_need *need, int64_t group,
-					uint32_t y_alignment, const struct kernel_limits *limits,
-					struct rows_shape *out, int most)
+					const struct kernel_limits *limits, struct rows_shape *out, int most)
 {
 	int count = rows_shapes(form, need, limits, out, most), kept = 0;
 
-	count = offer_wide(form, need, y_alignment, out, count, most);
 	for (int i = 0; i < count; i++)
-		if (group == 0 || shares(&out[i], group))
+		if (group == 0 || quantize_shares(&out[i], group))
 			out[kept++] = out[i];
 	return kept;
 }
@@ -357,7 +333,7 @@ void quantize_prefer(struct rows_shape *shapes, int count, const struct rows_sha
 		struct rows_shape shape = shapes[i];
 		if (shape.stream || shape.skewed || shape.slots || shape.cluster > 1 ||
 			shape.size != like->size || shape.rows != like->rows || shape.wide != like->wide ||
-			shape.together != like->together)
+			shape.narrow != like->narrow)
 			continue;
 		memmove(shapes + 1, shapes, (size_t)i * sizeof(*shapes));
 		shapes[0] = shape;

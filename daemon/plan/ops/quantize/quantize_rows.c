@@ -81,12 +81,10 @@ static void quantize_find_form(const struct kernel_problem *problem, int64_t gro
 
 /* An H200 likes small groups whose threads have two vectors, in blocks of 256, and 256 threads for
  * longer rows, which leave it with more blocks. */
-static int quantize_rows_shapes(const struct kernel_problem *problem, const struct form *form,
-								const struct kernel_limits *limits, struct rows_shape *out,
-								int most)
+static int quantize_rows_shapes(const struct form *form, const struct kernel_limits *limits,
+								struct rows_shape *out, int most)
 {
-	int count = quantize_shapes(&form->rows, &form->need, 0, problem->tensors[Y].alignment, limits,
-								out, most);
+	int count = rows_shapes(&form->rows, &form->need, limits, out, most);
 	uint64_t vectors;
 
 	if (count == 0 || out[0].skewed || out[0].vector * form->need.element != 16)
@@ -138,7 +136,7 @@ static int quantize_rows_exact(const struct kernel_problem *problem, const struc
 	plan_print(&id, ", %s, %s, %lld>", rows_index_type(&form->rows), quantize_type(form->to),
 			   (long long)(form->groups ? form->groups : 1));
 	quantize_rows_pass(form, out);
-	quantize_rows_touch(problem, form, shape->wide ? shape->vector / 2 : shape->vector, out);
+	quantize_rows_touch(problem, form, shape->vector, out);
 	rows_describe(&form->rows, &form->need, shape, shape->stream ? " at a time, read twice" : "",
 				  out);
 	return plan_check_name(&id, out, error);
@@ -193,7 +191,7 @@ int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel
 	}
 	if (plan_is_generic(choice))
 		return quantize_rows_generic(problem, &form, limits, out, error);
-	count = quantize_rows_shapes(problem, &form, limits, shapes, PLAN_MAX_CHOICES);
+	count = quantize_rows_shapes(&form, limits, shapes, PLAN_MAX_CHOICES);
 	chosen = rows_shape_find(shapes, count, choice);
 	if (chosen < 0)
 		return rows_no_candidate(problem, choice, &form.rows, limits, error);
@@ -212,7 +210,7 @@ int quantize_rows_choices(const struct kernel_problem *problem, const struct ker
 	if (quantize_check(problem, &group, error))
 		return 0;
 	quantize_find_form(problem, group, &form);
-	count = quantize_rows_shapes(problem, &form, limits, shapes, PLAN_MAX_CHOICES);
+	count = quantize_rows_shapes(&form, limits, shapes, PLAN_MAX_CHOICES);
 	for (int i = 0; i < count; i++)
 		rows_shape_name(&shapes[i], names[i]);
 	return count;

@@ -72,18 +72,17 @@ int rows_no_candidate(const struct kernel_problem *problem, const char *choice,
 /* ---- How a row is spread over threads ---- */
 
 struct rows_shape {
-	uint32_t vector;   /* elements that move at once */
-	uint32_t held;     /* vectors a thread holds ... */
-	uint32_t slots;    /* ... so many of them in shared memory */
-	uint32_t size;     /* threads a row, of each block */
-	uint32_t rows;     /* of a block */
-	uint32_t cluster;  /* blocks a row */
-	bool skewed;       /* rows begin between two aligned vectors */
-	bool stream;       /* held at a time: a block goes over its row as often as it needs */
-	bool wide;         /* vectors are of 32 bytes, which move as two of 16 */
-	bool narrow;       /* vectors are of 8 bytes, for what is read along the row has 16 then */
-	uint32_t together; /* rows that the same threads hold, if more than 1 */
-	bool staged;       /* the rows of a block come and go as one piece, by way of shared memory */
+	uint32_t vector;  /* elements that move at once */
+	uint32_t held;    /* vectors a thread holds ... */
+	uint32_t slots;   /* ... so many of them in shared memory */
+	uint32_t size;    /* threads a row, of each block */
+	uint32_t rows;    /* of a block */
+	uint32_t cluster; /* blocks a row */
+	bool skewed;      /* rows begin between two aligned vectors */
+	bool stream;      /* held at a time: a block goes over its row as often as it needs */
+	bool wide;        /* vectors are of 32 bytes, which move as two of 16 */
+	bool narrow;      /* vectors are of 8 bytes, for what is read along the row has 16 then */
+	bool staged;      /* the rows of a block come and go as one piece, by way of shared memory */
 };
 
 /* The needs of the kernel, beside the form. */
@@ -128,7 +127,7 @@ void rows_order(const struct rows_form *form, const struct rows_need *need,
  */
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most);
-/* "rows 128x2 r1", "wide 128x1 r1 t2", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8",
+/* "rows 128x2 r1", "wide 128x1 r1", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8",
  * "stream 1024x4", "staged 4x10 r64": unique among the shapes for a form. */
 void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX]);
 /* The position of the shape with this name (NULL: the first); -1 if there is none. */

@@ -417,8 +417,6 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 		plan_print(&text, "/%u", shape->slots);
 	if (shape->cluster == 1)
 		plan_print(&text, " r%u", shape->rows);
-	if (shape->together > 1)
-		plan_print(&text, " t%u", shape->together);
 }
 
 int rows_shape_find(const struct rows_shape *shapes, int count, const char *name)
@@ -455,8 +453,7 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,
 				 struct kernel_plan *out)
 {
-	uint32_t rows = shape->rows * (shape->together > 1 ? shape->together : 1);
-	uint64_t blocks = plan_divide_up((uint64_t)form->rows, rows) * shape->cluster;
+	uint64_t blocks = plan_divide_up((uint64_t)form->rows, shape->rows) * shape->cluster;
 
 	out->shared_bytes = rows_shape_shared_bytes(form, need, shape);
 	return plan_launch(out, limits, blocks, shape->size * shape->rows);
