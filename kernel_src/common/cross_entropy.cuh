@@ -264,8 +264,8 @@ struct CrossEntropy {
 		strays += target.stray;
 	}
 
-	/* If one thread has all that the block found.  Before gradients are stored, or it would wait for
-	 * them too. */
+	/* If one thread has all that the block found.  Before gradients are stored, or it would wait
+	 * for them too. */
 	DEVICE void leave(bool mine)
 	{
 		if (scratch && mine && !left)

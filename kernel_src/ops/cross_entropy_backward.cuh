@@ -38,7 +38,7 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 		const FlatPlace<ROWS, V> place(rows, e, elements);
 		if (place.single) {
 			Compute value[V], z[V];
-			/* All is read, and made, before it is known whether the row is ignored: nothing waits. */
+			/* All is read before it is known whether the row is ignored: no load waits. */
 			i64 lse_at, dloss_at;
 			u32 words[vec_words<V * sizeof(T)>];
 			at(place.row, lse_at, dloss_at);
