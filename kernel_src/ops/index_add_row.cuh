@@ -1,14 +1,11 @@
 /*
- * index_add_row.cuh: few[o, p, i] = base[o, p, i] + the sum of many[o, k, i] over the k with
- * idx[o, k, i] = p, one after another by rising k, where elements lie side by side along k, or
- * along i.
+ * index_add_row.cuh: few[o, p] = base[o, p] + the sum of many[o, k] over the k with idx[o, k] = p,
+ * one after another by rising k, where the elements of a row lie side by side.
  *
- * A block has the WIDE columns i of a slice o that lie side by side; one, where k runs along the
- * lines of memory.  Their elements are numbered by k, then by i, and the sums by p, then by i.
- * Shared memory holds the elements of many, and for each sum the last element that came, for each
- * element the one before: links, in any order.  A thread follows the links of its sums and puts up
- * to four of them in order in registers, or eight.  The few sums that have more are left for later:
- * a warp goes over all indices for each.
+ * A block has a row o.  Shared memory holds the elements of many, and for each p the last k that
+ * came, for each k the one before: links, in any order.  A thread follows the links of its p and
+ * puts up to four of them in order in registers, or eight.  The few p that have more are left for
+ * later: a warp goes over all indices for each.
  */
 #pragma once
 #include "common/async.cuh"
@@ -19,54 +16,34 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* PLACES places and COUNT indices of COLUMNS columns, of which WIDE are a block's.  V sums, and V
- * indices, are a thread's at once; W bytes of many are copied at once. */
-template <typename T, typename I, int BOUNDS, int PLACES, int COUNT, i64 COLUMNS, int WIDE, int V,
-		  int W, int THREADS>
+/* PLACES elements of a row of few, COUNT of many.  V sums, and V indices, are a thread's at once; W
+ * bytes of many are copied at once. */
+template <typename T, typename I, int BOUNDS, int PLACES, int COUNT, int V, int W, int THREADS>
 struct IndexAddRow {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int element = static_cast<int>(sizeof(T)), bounds = BOUNDS, vector = V;
-	static constexpr int places = PLACES, count = COUNT, wide = WIDE, threads = THREADS, load = W;
-	static constexpr int elements = COUNT * WIDE, sums = PLACES * WIDE;
-	static constexpr i64 columns = COLUMNS;
-	static constexpr u32 blocks_of = static_cast<u32>((COLUMNS + WIDE - 1) / WIDE);
+	static constexpr int places = PLACES, count = COUNT, threads = THREADS, load = W;
 	static constexpr int index_load =
 		V * static_cast<int>(sizeof(I)) < 16 ? V * static_cast<int>(sizeof(I)) : 16;
 	static constexpr int stored = V * element;
-	/* Links are the numbers of elements, times four; behind the last one is the end. */
-	static constexpr u32 end = static_cast<u32>(elements) * 4;
+	/* Links are the numbers k, times four; behind the last one is the end. */
+	static constexpr u32 end = COUNT * 4;
 	static constexpr int few = 4, some = 8; /* links that are put in order in registers */
 	/* Shared memory: elements; links; heads, the last for indices that name nothing; sums that are
 	 * left for later. */
-	static constexpr int links_at = (elements * element + element + 15) / 16 * 16;
-	static constexpr int heads_at = links_at + (elements * 4 + 4 + 15) / 16 * 16;
-	static constexpr int later_at = heads_at + (sums * 4 + 4 + 15) / 16 * 16;
+	static constexpr int links_at = (COUNT * element + element + 15) / 16 * 16;
+	static constexpr int heads_at = links_at + (COUNT * 4 + 4 + 15) / 16 * 16;
+	static constexpr int later_at = heads_at + (PLACES * 4 + 4 + 15) / 16 * 16;
 	/* Of a multiprocessor at once, by registers. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
-	static constexpr int at_once = element == 8 || THREADS < 512 || WIDE > 1 ? 1024 : 1536;
+	static constexpr int at_once = element == 8 || THREADS < 512 ? 1024 : 1536;
 	static constexpr int blocks = THREADS > 512 ? 1 : at_once / THREADS;
 #endif
-	static_assert(stored <= 16 && (WIDE == 1 || (WIDE % V == 0 && WIDE * element % W == 0)),
-				  "vectors are side by side");
-};
-
-/* AXIS elements from one k, or p, to the next; DIMS number the slices, all but the slowest. */
-template <i64 AXIS, class DIMS, class STRIDES>
-struct IndexAddAlong {
-	static DEVICE i64 slice(i64 number)
-	{
-		return index_offset<i64>(number, DIMS{}, STRIDES{});
-	}
-	/* Element, or sum, number n of a block. */
-	template <int WIDE>
-	static DEVICE i64 at(int n)
-	{
-		return WIDE == 1 ? n * AXIS : n / WIDE * AXIS + n % WIDE;
-	}
+	static_assert(stored <= 16, "a vector");
 };
 
 template <class ROW>
@@ -98,7 +75,7 @@ struct IndexAddRowMemory {
 	/* Adding the element at the end leaves any sum as it is, also that of -0. */
 	DEVICE void put_end() const
 	{
-		u8 *const at = shared + ROW::elements * ROW::element;
+		u8 *const at = shared + ROW::count * ROW::element;
 		const bool real = static_cast<Compute>(0.5f) != Compute(0);
 #pragma unroll
 		for (int i = 0; i < ROW::element; i++)
@@ -107,32 +84,27 @@ struct IndexAddRowMemory {
 	}
 };
 
-/* Starts to copy the elements of `left` columns. */
-template <class ROW, class MANY>
-DEVICE void index_add_row_stage(u8 *shared, const u8 *many, int left)
+/* Starts to copy the elements of a row. */
+template <class ROW>
+DEVICE void index_add_row_stage(u8 *shared, const u8 *many)
 {
 	constexpr int w = ROW::load, each = w / ROW::element;
 
 #pragma unroll 4
-	for (int n = static_cast<int>(threadIdx.x) * each; n < ROW::elements;
-		 n += ROW::threads * each) {
-		const u8 *const from = many + MANY::template at<ROW::wide>(n) * ROW::element;
-		if (ROW::wide > 1 && n % ROW::wide >= left)
-			continue;
+	for (int k = static_cast<int>(threadIdx.x) * each; k < ROW::count; k += ROW::threads * each)
 		if constexpr (w == 16)
-			async_copy16(shared + n * ROW::element, from);
+			async_copy16(shared + k * ROW::element, many + k * ROW::element);
 		else
-			vec_copy<w>(from, shared + n * ROW::element);
-	}
+			vec_copy<w>(many + k * ROW::element, shared + k * ROW::element);
 }
 
 /* Links the indices; returns how many name nothing.  ask(): what else is to be asked for. */
-template <class ROW, class IDX, typename Ask>
+template <class ROW, typename Ask>
 DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typename ROW::Index *idx,
-							  int left, Ask ask)
+							  Ask ask)
 {
 	constexpr int v = ROW::vector, step = ROW::threads * v;
-	constexpr int turns = (ROW::elements + step - 1) / step;
+	constexpr int turns = (ROW::count + step - 1) / step;
 	constexpr int most = turns * v < 8 ? turns : 8 / v; /* turns whose indices a thread holds */
 	const int thread = static_cast<int>(threadIdx.x);
 	u32 strays = 0;
@@ -143,8 +115,8 @@ DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typena
 #pragma unroll
 		for (int t = 0; t < most; t++) {
 			const int n = (first + t) * step + thread * v;
-			if (n < ROW::elements && (ROW::wide == 1 || n % ROW::wide < left))
-				indices_load<ROW::index_load>(idx + IDX::template at<ROW::wide>(n), index[t]);
+			if (n < ROW::count)
+				indices_load<ROW::index_load>(idx + n, index[t]);
 		}
 		if (first == 0) {
 			ask();
@@ -154,13 +126,12 @@ DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typena
 		for (int t = 0; t < most; t++) {
 			const int n = (first + t) * step + thread * v;
 			u32 links[v];
-			if (n >= ROW::elements || (ROW::wide > 1 && n % ROW::wide >= left))
+			if (n >= ROW::count)
 				continue;
 #pragma unroll
 			for (int i = 0; i < v; i++) {
 				const u32 place = indices_place<ROW::bounds, ROW::places, u32>(index[t][i]);
-				const u32 to =
-					place < ROW::places ? place * ROW::wide + (n + i) % ROW::wide : ROW::sums;
+				const u32 to = place < ROW::places ? place : ROW::places;
 				strays += place == indices_none<u32>;
 				links[i] = atomicExch(memory.heads() + to, static_cast<u32>(n + i) * 4);
 			}
@@ -216,8 +187,8 @@ DEVICE void index_add_row_sum(const IndexAddRowMemory<ROW> &memory, const u32 (&
 	}
 }
 
-/* The sums that are left for later: a warp goes over all indices of their columns. */
-template <class ROW, class BASE, class IDX>
+/* The sums that are left for later: a warp goes over all indices for each. */
+template <class ROW>
 DEVICE void index_add_row_later(const IndexAddRowMemory<ROW> &memory, u32 count, const u8 *base,
 								const typename ROW::Index *idx, u8 *few)
 {
@@ -227,26 +198,22 @@ DEVICE void index_add_row_later(const IndexAddRowMemory<ROW> &memory, u32 count,
 
 #pragma unroll 1
 	for (u32 n = threadIdx.x / 32; n < count; n += ROW::threads / 32) {
-		const int number = static_cast<int>(memory.later()[n]);
-		const int place = number / ROW::wide, column = number % ROW::wide;
-		typename ROW::Compute sum[1] = {
-			summand<T>::get(base + BASE::template at<ROW::wide>(number) * es)};
+		const u32 place = memory.later()[n];
+		typename ROW::Compute sum[1] = {summand<T>::get(base + place * es)};
 		u32 words[vec_words<es>];
 #pragma unroll 2
 		for (int first = 0; first < ROW::count; first += 32) {
 			const int k = first + lane < ROW::count ? first + lane : 0;
-			const u32 named = indices_place<ROW::bounds, ROW::places, u32>(
-				idx[IDX::template at<ROW::wide>(k * ROW::wide + column)]);
-			u32 marks = __ballot_sync(0xffffffffu, named == static_cast<u32>(place) &&
-													   first + lane < ROW::count);
+			const u32 named = indices_place<ROW::bounds, ROW::places, u32>(idx[k]);
+			u32 marks = __ballot_sync(0xffffffffu, named == place && first + lane < ROW::count);
 #pragma unroll 1
 			for (; marks != 0; marks &= marks - 1)
-				sum[0] += memory.value(static_cast<u32>(
-					((first + __ffs(static_cast<int>(marks)) - 1) * ROW::wide + column) * 4));
+				sum[0] +=
+					memory.value(static_cast<u32>(first + __ffs(static_cast<int>(marks)) - 1) * 4);
 		}
 		summand<T>::pack(sum, words);
 		if (lane == 0)
-			vec_store<es>(few + (place * ROW::columns + column) * es, words);
+			vec_store<es>(few + place * es, words);
 	}
 }
 
@@ -281,52 +248,50 @@ DEVICE void index_add_row_store(const IndexAddRowMemory<ROW> &memory, int number
 	}
 }
 
-template <class ROW, class MANY, class BASE, class IDX, bool LOOP>
+/* DIMS number the rows, all but the slowest dimension. */
+template <class ROW, class DIMS, class MANY, class BASE, class IDX, bool LOOP>
 __global__ __launch_bounds__(ROW::threads,
 							 ROW::blocks) void index_add_row(const void *many,
 															 const typename ROW::Index *idx,
-															 const void *base, void *few, i64 items,
+															 const void *base, void *few, i64 rows,
 															 u64 *report)
 {
 	typedef typename ROW::Element T;
-	typedef IndexAddAlong<ROW::columns, List<>, List<0>> Few;
 	constexpr int es = ROW::element, v = ROW::vector, step = ROW::threads * v;
-	constexpr int turns = (ROW::sums + step - 1) / step;
+	constexpr int turns = (ROW::places + step - 1) / step;
 	constexpr int most = turns < 2 ? turns : 2; /* whose beginnings a thread holds */
 	DYN_SHARED(b128, dynamic);
 	__shared__ u32 later; /* sums that are left for it */
 	const IndexAddRowMemory<ROW> memory{reinterpret_cast<u8 *>(dynamic)};
 	const int thread = static_cast<int>(threadIdx.x);
-	i64 item = blockIdx.x;
+	i64 row = blockIdx.x;
 	u32 strays = 0;
 
 	do {
-		const i64 slice = item / ROW::blocks_of,
-				  first = (item - slice * ROW::blocks_of) * ROW::wide;
-		const i64 below = ROW::columns - first;
-		const int left = below < ROW::wide ? static_cast<int>(below) : ROW::wide;
-		const u8 *const from = static_cast<const u8 *>(many) + (MANY::slice(slice) + first) * es;
-		const u8 *const begin = static_cast<const u8 *>(base) + (BASE::slice(slice) + first) * es;
-		const typename ROW::Index *const list = idx + IDX::slice(slice) + first;
-		u8 *const to = static_cast<u8 *>(few) + (slice * (ROW::places * ROW::columns) + first) * es;
+		const u8 *const from =
+			static_cast<const u8 *>(many) + index_offset<i64>(row, DIMS{}, MANY{}) * es;
+		const u8 *const begin =
+			static_cast<const u8 *>(base) + index_offset<i64>(row, DIMS{}, BASE{}) * es;
+		const typename ROW::Index *const list = idx + index_offset<i64>(row, DIMS{}, IDX{});
+		u8 *const to = static_cast<u8 *>(few) + row * (ROW::places * es);
 		u32 in[most][vec_words<es * v>];
 		const auto ask = [&](int turn) {
 #pragma unroll
 			for (int t = 0; t < most; t++) {
 				const int n = (turn + t) * step + thread * v;
-				if (n < ROW::sums && (ROW::wide == 1 || n % ROW::wide < left))
-					vec_load<es * v>(begin + BASE::template at<ROW::wide>(n) * es, in[t]);
+				if (n < ROW::places)
+					vec_load<es * v>(begin + n * es, in[t]);
 			}
 		};
 
-		index_add_row_stage<ROW, MANY>(memory.shared, from, left);
-		for (int n = thread; n < ROW::sums; n += ROW::threads)
+		index_add_row_stage<ROW>(memory.shared, from);
+		for (int n = thread; n < ROW::places; n += ROW::threads)
 			memory.heads()[n] = ROW::end;
 		if (thread == 0) {
 			memory.put_end();
 			later = 0;
 		}
-		strays += index_add_row_link<ROW, IDX>(memory, list, left, [&] { ask(0); });
+		strays += index_add_row_link(memory, list, [&] { ask(0); });
 		async_wait_all();
 		__syncthreads();
 #pragma unroll 1
@@ -339,23 +304,22 @@ __global__ __launch_bounds__(ROW::threads,
 				typename ROW::Compute sum[v];
 				bool done[v];
 				u32 head[v];
-				if (n >= ROW::sums || (ROW::wide > 1 && n % ROW::wide >= left))
+				if (n >= ROW::places)
 					continue;
 				summand<T>::unpack(in[t], sum);
 				vec_load<4 * v>(memory.heads() + n, head);
 				index_add_row_sum(memory, head, sum, done);
-				index_add_row_store(memory, n, sum, done, to + Few::template at<ROW::wide>(n) * es,
-									&later);
+				index_add_row_store(memory, n, sum, done, to + n * es, &later);
 			}
 		}
 		__syncthreads();
 		if (later > 0)
-			index_add_row_later<ROW, BASE, IDX>(memory, later, begin, list, to);
+			index_add_row_later(memory, later, begin, list, to);
 		if constexpr (LOOP) {
-			__syncthreads(); /* the next elements go where these were */
-			item += gridDim.x;
+			__syncthreads(); /* the next row goes where this one was */
+			row += gridDim.x;
 		}
-	} while (LOOP && item < items);
+	} while (LOOP && row < rows);
 	if constexpr (ROW::bounds == INDICES_CHECK)
 		indices_report(report, strays);
 }

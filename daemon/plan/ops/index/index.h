@@ -118,19 +118,15 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 						const char *choice, const struct kernel_limits *limits,
 						struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
-/* Rows, or columns that lie side by side, with an index for each element (index_add_row.c). */
-#define INDEX_ADD_ROW "row " /* of candidates */
-#define INDEX_ADD_COLUMNS "columns "
+/* Rows with an index for each element, each in a block (index_add_row.c). */
+#define INDEX_ADD_ROW "row " /* of candidates, before their threads */
 #define INDEX_ADD_ROWS 3
 int index_add_rows(const struct index_add *add, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX]);
 int index_add_row_plan(const struct kernel_problem *problem, const struct index_add *add,
-					   const char *choice, const struct kernel_limits *limits,
+					   uint32_t threads, const struct kernel_limits *limits,
 					   struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
-/* Slices are the dimensions before the axis, of which there is one at least; operands: many, base,
- * idx.  false: the columns of an operand do not merge, or there is one (index_add_panel.c). */
-bool index_add_panel_form(const struct index_problem *index, struct rows_form *out);
 /* Panels of sums with an index for each element (index_add_panel.c).  false: none will do. */
 bool index_add_panel(const struct index_problem *index, const struct kernel_limits *limits,
 					 struct index_panel *out);

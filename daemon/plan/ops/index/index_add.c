@@ -229,15 +229,14 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 		return index_add_atomic_plan(problem, &add, limits, out, error);
 	if (strncmp(names[chosen], INDEX_ADD_LINK, strlen(INDEX_ADD_LINK)) == 0)
 		return index_add_link_plan(problem, &add, names[chosen], limits, out, error);
-	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0 ||
-		strncmp(names[chosen], INDEX_ADD_COLUMNS, strlen(INDEX_ADD_COLUMNS)) == 0)
-		return index_add_row_plan(problem, &add, names[chosen], limits, out, error);
+	threads = (uint32_t)strtoul(strchr(names[chosen], ' '), NULL, 10);
+	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0)
+		return index_add_row_plan(problem, &add, threads, limits, out, error);
 	if (strncmp(names[chosen], NAME, strlen(NAME)) != 0) {
 		(void)index_add_panel(&add.index, limits, &panel);
 		return index_add_panel_plan(problem, &add.index, &panel, index_add_element(add.index.dtype),
 									limits, out, error);
 	}
-	threads = (uint32_t)strtoul(names[chosen] + strlen(NAME), NULL, 10);
 	return plan_exact(problem, &add, threads, limits, out, error);
 }
 

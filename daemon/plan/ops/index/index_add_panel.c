@@ -13,7 +13,9 @@
 
 enum { MANY, BASE, IDX };
 
-bool index_add_panel_form(const struct index_problem *index, struct rows_form *out)
+/* Slices are the dimensions before the axis, of which there is one at least.  false: the columns of
+ * an operand do not merge. */
+static bool form_of(const struct index_problem *index, struct rows_form *out)
 {
 	const struct kernel_tensor *many = &index->many;
 	int64_t shape[KILN_MAX_RANK], strides[3][KILN_MAX_RANK];
@@ -41,7 +43,7 @@ bool index_add_panel(const struct index_problem *index, const struct kernel_limi
 	struct rows_form form;
 
 	if (!index->op.each || index->op.base < 0 || THREADS > limits->max_threads ||
-		!index_add_panel_form(index, &form) || places < 1)
+		!form_of(index, &form) || places < 1)
 		return false;
 	*out = (struct index_panel){.wide = THREADS, .threads = THREADS, .load = index->element};
 	while (out->wide > LEAST_WIDE &&
@@ -97,7 +99,7 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 	int64_t items;
 	bool loop;
 
-	(void)index_add_panel_form(index, &form);
+	(void)form_of(index, &form);
 	vector = panel_vector(problem, index, &form, panel->wide);
 	if (__builtin_mul_overflow(form.rows, plan_divide_up(form.columns, panel->wide), &items))
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many sums", problem->op);
