@@ -153,7 +153,7 @@ static bool warm_up(const struct runner_options *options)
 	if (all)
 		printf("%lld of %lld generic kernels resident after %.1f s\n", (long long)there,
 			   (long long)all, (runner_now_us() - began) / 1e6);
-	for (int n = 0; good && n < (options->quick ? SHAPES_WARM / 2 : SHAPES_WARM); n++) {
+	for (int n = 0; good && n < (options->quick ? SHAPES_WARM * 3 / 4 : SHAPES_WARM); n++) {
 		struct shape shape;
 		shape_make_warm(n, &shape);
 		good = !is_wanted(&shape) || run(&place, &shape, &us);

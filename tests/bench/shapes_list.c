@@ -61,7 +61,7 @@ void shape_make(int n, struct shape *shape)
 
 void shape_make_warm(int n, struct shape *shape)
 {
-	static const int64_t lengths[SHAPES_WARM / 6] = {8, 12, 1000, 1500};
+	static const int64_t lengths[SHAPES_WARM / 6] = {8, 12, 17, 1500};
 
 	make(shape, n % 6, 3, lengths[n / 6 % (SHAPES_WARM / 6)], 61);
 }

@@ -144,8 +144,8 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 		map_way_add_way(limits, 128, share, true, ways, &count);
 		return count;
 	}
-	/* Many small blocks that each move one vector a thread: two of bytes that become halves, and many
-	 * where nothing is wider than an element. */
+	/* Many small blocks that each move one vector a thread: two of bytes that become halves, and
+	 * many of single elements. */
 	share = loops->vector == 1 ? 8 : held < 4 ? 2 : 1;
 	map_way_add_way(limits, loops->vector == 1 ? 256 : 128, share, false, ways, &count);
 	for (uint32_t unroll = 1; unroll <= 8; unroll *= 2)
