@@ -26,7 +26,7 @@ struct NormRows {
 
 	DEVICE NormRows(const NormOperands<WITH, T> &at, i64 first, bool here)
 		: at(at), first(first), there(count_rows(at.rows - first, here)),
-		  row(at.x + PLACE::template row<0>(static_cast<Offset>(first)), Group::thread(),
+		  row(at.x + PLACE::template row<0>(static_cast<Offset>(first)), Group::place(),
 			  Group::slice())
 	{
 	}
@@ -87,7 +87,7 @@ struct NormRows {
 					store_vector<true>(n);
 		}
 		if constexpr (WITH::mean || WITH::rstd) {
-			const bool mine = Group::thread() == 0 && Group::slice() == 0;
+			const bool mine = Group::place() == 0 && Group::slice() == 0;
 #pragma unroll
 			for (int i = 0; i < TOGETHER; i++)
 				if (mine && i < there)

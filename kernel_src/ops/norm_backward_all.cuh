@@ -343,7 +343,7 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	constexpr u32 width = columns <= 4096 ? 32 : 64;
 	DYN_SHARED(b128, shared);
 	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
-	const Row row(nullptr, SHAPE::group::thread(), 0);
+	const Row row(nullptr, SHAPE::group::place(), 0);
 	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows);
 	const Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
 	const Offset mine = SHAPE::group::row();
