@@ -74,7 +74,7 @@ struct NormRing {
 
 	DEVICE NormRing(const NormOperands<WITH, T> &at, Found &found, void *stages)
 		: at(at), found(found), mine(static_cast<u8 *>(stages) + threadIdx.x * 16),
-		  row(at.x, Group::thread(), Group::slice()), count(norm_count<warps * cluster>(row))
+		  row(at.x, Group::place(), Group::slice()), count(norm_count<warps * cluster>(row))
 	{
 		gamma.fetch(row, at.gamma);
 		beta.fetch(row, at.beta);
