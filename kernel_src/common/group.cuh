@@ -100,8 +100,8 @@ struct Group {
 		const int thread = static_cast<int>(threadIdx.x);
 		return ROWS == 1 ? thread : thread % SIZE;
 	}
-	/* Does so by a remainder, which tells the compiler how large it is: norms whose threads have many
-	 * registers to fill take less time (a backward of f32 on an H200 202 us instead of 256). */
+	/* Does so by a remainder, which tells the compiler how large it is: norms whose threads fill
+	 * their registers take less time (a backward of f32 on an H200 202 us instead of 256). */
 	static DEVICE int place()
 	{
 		return static_cast<int>(threadIdx.x) % SIZE;
