@@ -266,7 +266,8 @@ make_torch() {
 	"$1/bin/python" tests/torch/absent.py &&
 		first_import "$1" 'import torch, torch.testing._internal.common_utils' || return 1
 	# Some tests of the newest import as much again, and so does torch.compile().
-	first_import "$1" 'import torch.testing._internal.common_methods_invocations' 2>/dev/null || true
+	first_import "$1" 'import torch.testing._internal.common_methods_invocations' 2>/dev/null ||
+		true
 	first_import "$1" 'import torch
 torch.compile(torch.sin, backend="aot_eager")(torch.ones(2))' 2>/dev/null || true
 	torch_stamp "$2" >"$1/stamp"
