@@ -15,7 +15,7 @@ template <typename Compute>
 DEVICE void act_sigmoid(Compute x, Compute &s, Compute &rest)
 {
 	const Compute power = softmax_exp2_flush(x * Compute(-SOFTMAX_LOG2E));
-	s = softmax_inverse(1 + power);
+	s = inverse_near(1 + power);
 	rest = x < -80 ? Compute(1) : power * s; /* power may be infinite */
 }
 
@@ -23,7 +23,7 @@ DEVICE void act_sigmoid(Compute x, Compute &s, Compute &rest)
 DEVICE void act_normal(float x, float &below, float &density)
 {
 	const float z = fabsf(x) * 0.70710678f, power = softmax_exp2_flush(z * z * -1.44269504f);
-	const float t = softmax_inverse(fmaf(0.3275911f, z, 1.0f));
+	const float t = inverse_near(fmaf(0.3275911f, z, 1.0f));
 	float p = 1.061405429f;
 
 	p = fmaf(p, t, -1.453152027f);

@@ -27,7 +27,7 @@ enum { CROSS_ENTROPY_MEAN, CROSS_ENTROPY_SUM, CROSS_ENTROPY_NONE };
 
 DEVICE float cross_entropy_tanh(float x)
 {
-	return fmaf(softmax_inverse(1 + softmax_exp2(x * 2.88539008f)), -2.0f, 1.0f);
+	return fmaf(inverse_near(1 + softmax_exp2(x * 2.88539008f)), -2.0f, 1.0f);
 }
 DEVICE double cross_entropy_tanh(double x)
 {
@@ -66,7 +66,7 @@ struct CrossEntropyPlain : SoftmaxAll<Compute> {
 
 /* ---- Logarithms ---- */
 
-/* Of a sum of powers: wrong by 2^-22 of itself, or of 1 where it is near 0. */
+/* The logarithm of a sum of powers: wrong by 2^-22 of itself, or of 1 where it is near 0. */
 DEVICE float cross_entropy_log(float x)
 {
 #if KILN_CPU
@@ -233,7 +233,7 @@ struct CrossEntropy {
 			counted()[1] = seen;
 		}
 		__syncthreads();
-		by = softmax_inverse(static_cast<Compute>(counted()[1] - 1));
+		by = inverse_near(static_cast<Compute>(counted()[1] - 1));
 		known = true;
 		return by;
 	}

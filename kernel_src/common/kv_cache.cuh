@@ -17,7 +17,7 @@ struct KvCache {
 	const float *scale;
 	i64 scale_step, block, place, head;
 
-	/* Of a head's elements, which are divided by it. */
+	/* A head's elements are divided by this. */
 	DEVICE float scale_of(i64 head) const
 	{
 		return scale ? scale[head * scale_step] : 1.0f;

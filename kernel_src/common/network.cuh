@@ -52,7 +52,7 @@ DEVICE void network_bitonic(u32 *words)
 	}
 }
 
-/* Of two lists in order, the first COUNT. */
+/* Keeps the first COUNT of two lists in order. */
 template <int COUNT>
 DEVICE void network_first(u32 (&list)[COUNT], const u32 (&other)[COUNT])
 {
@@ -62,7 +62,7 @@ DEVICE void network_first(u32 (&list)[COUNT], const u32 (&other)[COUNT])
 	network_bitonic<COUNT>(list);
 }
 
-/* Of a thread's words, the first COUNT, in order. */
+/* Takes the first COUNT of a thread's words, in order. */
 template <int COUNT, int EACH>
 DEVICE void network_list(const u32 (&words)[EACH], u32 (&list)[COUNT])
 {
@@ -83,7 +83,7 @@ DEVICE void network_list(const u32 (&words)[EACH], u32 (&list)[COUNT])
 	}
 }
 
-/* Of the lists of LANES lanes, the first COUNT, for all of them. */
+/* Gives all of LANES lanes the first COUNT of their lists. */
 template <int LANES, int COUNT>
 DEVICE void network_list_lanes(u32 (&list)[COUNT])
 {

@@ -6,6 +6,7 @@
 #pragma once
 #include "common/element.cuh"
 #include "common/group.cuh"
+#include "common/inverse.cuh"
 #include "common/types.cuh"
 
 /* ---- i8 as an element that is computed with in f32 ---- */
@@ -73,7 +74,7 @@ struct QuantizeMost {
 	}
 };
 
-/* What is not below 0 is in the order of its bits. */
+/* Numbers that are not below 0 are in the order of their bits. */
 template <int WIDTH>
 DEVICE QuantizeMost group_butterfly(QuantizeMost mine)
 {
@@ -114,18 +115,6 @@ DEVICE void quantize_take(const ROW &row, Number n, const Compute (&values)[ROW:
 			mine.take(values[j]);
 }
 
-/* 1 / x but for one unit of the last place. */
-DEVICE float quantize_inverse(float x)
-{
-#if KILN_CPU
-	return 1 / x;
-#else
-	float out;
-	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
-	return out;
-#endif
-}
-
 /* The compiler leaves what follows under its condition, rather than do it always and keep or drop
  * the results. */
 DEVICE void quantize_seldom()
@@ -148,7 +137,7 @@ struct QuantizePower {
 		if (__builtin_expect(size - least > most - least, 0)) {
 			const bool number = size > 0 && size < end;
 			quantize_seldom();
-			power = !number ? quantize_inverse(scale) : size > most ? 0x1p-60f : 0x1p100f;
+			power = !number ? inverse_near(scale) : size > most ? 0x1p-60f : 0x1p100f;
 			divisor = number ? scale * power : 1.0f;
 		}
 	}
@@ -187,7 +176,7 @@ struct QuantizeScale {
 	{
 		float rest;
 
-		high = quantize_inverse(by.divisor);
+		high = inverse_near(by.divisor);
 		rest = fmaf(-high, by.divisor, 1.0f);
 		if (rest < 0) {
 			high = __uint_as_float(__float_as_uint(high) - 1);
@@ -231,14 +220,14 @@ struct QuantizeScale<f32> {
 	}
 };
 
-/* Of numbers that were computed, and are off by more than the product with the inverse is. */
+/* Takes numbers that were computed, and are off by more than the product with the inverse is. */
 struct QuantizeNear {
 	QuantizePower by;
 	float inverse;
 
 	DEVICE explicit QuantizeNear(float scale) : by(scale)
 	{
-		const float guess = quantize_inverse(by.divisor);
+		const float guess = inverse_near(by.divisor);
 		inverse = fmaf(fmaf(-guess, by.divisor, 1.0f), guess, guess);
 	}
 	template <int V>

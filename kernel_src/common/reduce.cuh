@@ -412,7 +412,7 @@ struct ReduceVar : ReduceBase<ReduceVar<T>, T> {
 		DEVICE void merge(const Value &other)
 		{
 			const Real all = count + other.count;
-			const Real inverse = all > 0 ? softmax_inverse(all) : 0;
+			const Real inverse = all > 0 ? inverse_near(all) : 0;
 			const Real apart = other.mean - mean;
 			mean = fma(apart, other.count * inverse, mean);
 			squares += fma(apart * apart, count * other.count * inverse, other.squares);

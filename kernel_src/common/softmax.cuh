@@ -24,6 +24,7 @@
 #pragma once
 #include "common/element.cuh"
 #include "common/group.cuh"
+#include "common/inverse.cuh"
 #include "common/types.cuh"
 
 #define SOFTMAX_LOG2E 1.4426950408889634
@@ -141,29 +142,6 @@ DEVICE double softmax_exp2(double x)
 DEVICE double softmax_exp2_flush(double x)
 {
 	return softmax_exp2(x);
-}
-
-/* 1 / x, within two roundings.  0 times that of 0 is a NaN. */
-DEVICE float softmax_inverse(float x)
-{
-#if KILN_CPU
-	return 1 / x;
-#else
-	float y;
-	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-#endif
-}
-DEVICE double softmax_inverse(double x)
-{
-#if KILN_CPU
-	return 1 / x;
-#else
-	double y;
-	asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-	y = fma(y, fma(-x, y, 1.0), y);
-	return fma(y, fma(-x, y, 1.0), y);
-#endif
 }
 
 DEVICE float softmax_log(float x)

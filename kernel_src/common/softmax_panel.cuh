@@ -99,7 +99,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		mine[v] = all[v].largest;
-	/* Of pairs, those times the sign of the factor. */
+	/* The largest of pairs, times the sign of the factor. */
 	const u32 sign = scale.before < 0 ? 0x80008000u : 0;
 	u32 pair[words];
 	const auto raise = [&](int, const u32(&raw)[1][words]) {
@@ -153,7 +153,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	for (int v = 0; v < V; v++)
 		rest[v] = LOG      ? softmax_log(all[v].sum)
 				  : halves ? -softmax_log(all[v].sum) * Compute(SOFTMAX_LOG2E)
-						   : softmax_inverse(all[v].sum);
+						   : inverse_near(all[v].sum);
 	const auto finish = [&](int i, u32(&raw)[1][words]) {
 		Compute value[V];
 		element_unpack<T>(raw[0], value);

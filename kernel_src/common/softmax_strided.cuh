@@ -100,7 +100,7 @@ DEVICE void softmax_strided_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	softmax_strided_meet<SHAPE>(all, scale.exponent);
 #pragma unroll
 	for (int v = 0; v < V; v++) {
-		rest[v] = LOG ? softmax_log(all[v].sum) : softmax_inverse(all[v].sum);
+		rest[v] = LOG ? softmax_log(all[v].sum) : inverse_near(all[v].sum);
 		if constexpr (powers)
 			rest[v] *= all[v].fading(all[v].largest, mine[v], scale.exponent);
 	}

@@ -121,7 +121,7 @@ struct SoftmaxVectors {
 		if constexpr (LOG)
 			return softmax_log(all.sum);
 		else
-			return softmax_inverse(all.sum);
+			return inverse_near(all.sum);
 	}
 	/* Returns the result of an element that takes no part. */
 	DEVICE Compute dead(const SoftmaxSum<Compute> &all) const

@@ -133,8 +133,8 @@ DEVICE void topk_find_bin(const u32 *bins, u32 want, int lane, u32 *found)
 	}
 }
 
-/* Of `count` entries, the last that may be among the first `first`; no more than `most` are as near
- * to the front, of which there are `first` or more. */
+/* Returns the last of `count` entries that may be among the first `first`; no more than `most` are
+ * as near to the front, and `first` or more. */
 template <bool BLOCK, typename E>
 DEVICE E topk_bound(const TopkRow<E> &row, int count, int first, int most)
 {
@@ -368,7 +368,7 @@ DEVICE TopkRow<E> topk_begin(const TopkSizes &sizes, int thread, int threads, b1
 	return row;
 }
 
-/* Of `count` entries that were collected, leaves the first in order. */
+/* Leaves the first of `count` entries that were collected, in order. */
 template <bool BLOCK, typename E>
 DEVICE void topk_order(const TopkRow<E> &row, int count, int sorted)
 {

@@ -202,8 +202,8 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 	typedef typename SHAPE::group Group;
 	typedef typename SHAPE::row Row;
 	constexpr i64 columns = Row::columns;
-	/* Of a block's threads the one that makes the loss of its row: in the warp that has the fewest
-	 * elements, for the others wait for it. */
+	/* The thread that makes the loss of its row: in the warp that has the fewest elements, for the
+	 * others wait for it. */
 	constexpr int leader = SHAPE::rows == 1 ? SHAPE::group::threads - 32 : 0;
 	constexpr bool alone = SHAPE::rows == 1 && !LOOP;
 	DYN_SHARED(b128, slots);

@@ -49,7 +49,7 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 			const CrossEntropyTarget mine = cross_entropy_target(named, back.ignore, back.columns);
 			strays += mine.stray && place.column == 0;
 			const CrossEntropySlope<Compute> slope(
-				mine, lse, dloss * softmax_inverse(static_cast<Compute>(shares)), back.smoothing,
+				mine, lse, dloss * inverse_near(static_cast<Compute>(shares)), back.smoothing,
 				back.square, back.part);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
@@ -73,8 +73,7 @@ DEVICE void cross_entropy_backward_of(const ROWS &rows, const X &x, const MASK &
 			at(row, lse_at, dloss_at);
 			const Compute lse = back.lse[lse_at];
 			const CrossEntropySlope<Compute> slope(
-				mine, lse,
-				back.dloss[dloss_at] * softmax_inverse(static_cast<Compute>(back.shares())),
+				mine, lse, back.dloss[dloss_at] * inverse_near(static_cast<Compute>(back.shares())),
 				back.smoothing, back.square, back.part);
 			const Compute z[1] = {
 				mask.term(0, 0, element_load<Compute>(x.start + x.at(row, column)), Compute(1))};

@@ -121,7 +121,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 		const CrossEntropySlope<Compute> slope(mine, all.largest + log_sum, call.factor(target_of),
 											   smoothing, square,
 											   1 / static_cast<Compute>(columns));
-		const Compute rest = softmax_inverse(all.sum) * slope.power;
+		const Compute rest = inverse_near(all.sum) * slope.power;
 		__syncthreads(); /* the target's element is read */
 		if (!here)
 			return;

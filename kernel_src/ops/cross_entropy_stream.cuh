@@ -135,7 +135,7 @@ struct CrossEntropyBounded {
 			} else {
 #pragma unroll
 				for (int j = 0; j < V; j++) {
-					exponent[j] = fmaf(reach, softmax_inverse(1 + t[j]), middle);
+					exponent[j] = fmaf(reach, inverse_near(1 + t[j]), middle);
 					sum += row.live(n, j) ? softmax_exp2_flush(exponent[j]) : 0;
 				}
 			}
@@ -186,7 +186,7 @@ struct CrossEntropyBounded {
 #pragma unroll
 		for (int g = 0; g < groups; g++) {
 			const float *const at = t + g * together;
-			const float all = softmax_inverse(low[g] * high[g]) * reach, a = all * high[g];
+			const float all = inverse_near(low[g] * high[g]) * reach, a = all * high[g];
 			float *const to = out + g * together;
 			if constexpr (together == 1) {
 				to[0] = a + middle;
@@ -271,7 +271,7 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 			const CrossEntropySlope<Compute> slope(at, all.largest + log_sum,
 												   call.factor(target_of), smoothing, square,
 												   Compute(1) / columns);
-			const Compute rest = softmax_inverse(all.sum) * slope.power;
+			const Compute rest = inverse_near(all.sum) * slope.power;
 			if constexpr (!LOOP)
 				call.leave(first);
 #pragma unroll 1

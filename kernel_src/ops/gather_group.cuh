@@ -22,7 +22,7 @@ struct GatherGroup {
 	typedef I Index;
 	static constexpr int bounds = BOUNDS, to = TO, part = PART, threads = THREADS, vector = V;
 	static constexpr int index_load = IW, parts = (TO + PART - 1) / PART;
-	/* For common/scatter_group.cuh; many: the elements of a row that is transposed. */
+	/* common/scatter_group.cuh reads these; many: the elements of a row that is transposed. */
 	static constexpr int element = ES, rows = 16 / ES, many = FROM;
 	static constexpr bool skew = SKEW;
 	static constexpr int load = ES == 1 ? 4 : ES == 2 ? 8 : 16, each = load / ES;

@@ -19,7 +19,7 @@
 
 #define INDEX_ADD_THREADS 512 /* at most; blocks of fewer are more at once */
 
-/* What a launch is told.  Axes are steps, in elements, from one place to the next. */
+/* A launch is told this.  Axes are steps, in elements, from one place to the next. */
 struct IndexAddSizes {
 	i64 slices, count, end; /* slices; indices of a list; places */
 	i64 many_axis, base_axis, few_axis, idx_step;

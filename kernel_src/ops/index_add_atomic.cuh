@@ -19,7 +19,7 @@
 #define INDEX_ADD_ATOMIC_THREADS 256
 #define INDEX_ADD_ATOMIC_BLOCKS 4 /* of a multiprocessor at once, by the registers of a thread */
 
-/* What a launch is told; as of IndexAddSizes. */
+/* A launch is told this; as of IndexAddSizes. */
 struct IndexAddAtomicSizes {
 	i64 slices, count, end, inner;
 	i64 many_axis, base_axis, idx_step;

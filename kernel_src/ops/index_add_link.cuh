@@ -35,7 +35,7 @@ struct IndexAddLinkShape {
 	static constexpr int bounds = BOUNDS, vector = V, each = EACH;
 	static constexpr u32 wide = WIDE, rows = ROWS, room = ROOM, threads = THREADS;
 	static constexpr u32 step = THREADS * EACH;
-	/* Of a multiprocessor at once: of the threads' registers, most are for rare lists. */
+	/* So many are on a multiprocessor at once: most of a thread's registers are for rare lists. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
@@ -121,7 +121,7 @@ struct IndexAddLink {
 	Compute alpha;
 	Find find;
 
-	/* What a thread sums up: some vectors. */
+	/* A thread sums up some vectors. */
 	struct Sums {
 		const u8 *from[each];
 		u8 *to[each];

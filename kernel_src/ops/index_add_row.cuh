@@ -36,7 +36,7 @@ struct IndexAddRow {
 	static constexpr int links_at = (COUNT * element + element + 15) / 16 * 16;
 	static constexpr int heads_at = links_at + (COUNT * 4 + 4 + 15) / 16 * 16;
 	static constexpr int later_at = heads_at + (PLACES * 4 + 4 + 15) / 16 * 16;
-	/* Of a multiprocessor at once, by registers. */
+	/* So many are on a multiprocessor at once, by registers. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else

@@ -328,7 +328,7 @@ DEVICE void reduce_columns_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number 
 			}
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++, count++) {
-				const Real inverse = softmax_inverse(static_cast<Real>(count));
+				const Real inverse = inverse_near(static_cast<Real>(count));
 #pragma unroll
 				for (int i = 0; i < ACC; i++) {
 					if (!here || step + (u * leaves + i) >= end)

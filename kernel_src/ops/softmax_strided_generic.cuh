@@ -166,7 +166,7 @@ DEVICE void softmax_strided_any(StridedAny<T, V, 1> &tile, T *y, i64 y_step,
 	});
 #pragma unroll
 	for (int v = 0; v < V; v++)
-		rest[v] = LOG ? softmax_log(all[v].sum) : softmax_inverse(all[v].sum);
+		rest[v] = LOG ? softmax_log(all[v].sum) : inverse_near(all[v].sum);
 #pragma unroll 1
 	while (step-- > 0) {
 		if (step != steps - 1)

@@ -22,7 +22,7 @@
 #define MOST_ROOM 512 /* entries of a warp */
 #define MOST_GROUP 64 /* slices of a block */
 
-/* What a launch is told of its blocks. */
+/* A launch is told this of its blocks. */
 struct add_blocks {
 	uint32_t threads, rows, room, group, vectors;
 	uint32_t shared;

@@ -162,7 +162,7 @@ static int offer_vectors(const struct form *form, bool is_wide, struct rows_shap
 	return all;
 }
 
-/* Of long rows an H200 likes blocks of one, whose threads have some vectors each, or one where the
+/* An H200 likes blocks of one long row, whose threads have some vectors each, or one where the
  * residual comes with them. */
 static int norm_quantize_shapes(const struct form *form, const struct kernel_limits *limits,
 								struct rows_shape *out, int most)

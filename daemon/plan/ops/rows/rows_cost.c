@@ -23,7 +23,7 @@
 
 /* It moves so many bytes in a cycle when all copy. */
 #define BYTES_A_CYCLE 16.0
-/* That time grows by these shares: for rows that are read twice, for each time that the threads of
+/* The time grows by these shares: for rows that are read twice, for each time that the threads of
  * a row move half of 128 bytes at once, and where a block is alone, which seldom loads and stores
  * at once. */
 #define READ_TWICE 0.34

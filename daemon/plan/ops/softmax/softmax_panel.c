@@ -34,7 +34,7 @@ static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax
 		   (warps + (uint64_t)(warps + tile->cluster) * tile->lanes * tile->vector);
 }
 
-/* What a thread keeps in registers beside its columns. */
+/* A thread keeps so many registers beside its columns. */
 static uint32_t registers_beside(const struct softmax_form *form)
 {
 	return form->dtype == KILN_F64 ? 88 : form->need.element == 2 ? 80 : 56;
@@ -86,7 +86,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		tile.kept = few && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
 	}
 	tile.slots = tile.held - tile.kept < all ? tile.held - tile.kept : all;
-	/* Of what is read twice, the cache has to hold most. */
+	/* The cache has to hold most of the columns that are read twice. */
 	if ((tile.kept + tile.slots) * 5 < tile.held * 3)
 		return;
 	for (int i = 0; i < *count; i++)
@@ -134,7 +134,7 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], true, true, out, most,
 					count);
 	}
-	/* What two blocks of a multiprocessor have no room for is a cluster's, but for little. */
+	/* A cluster takes what two blocks of a multiprocessor have no room for, but for little. */
 	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin / 4 * 5)
 		while (cluster < PANEL_CLUSTER && bytes / cluster > limits->shared_optin / 4 * 3)
 			cluster *= 2;

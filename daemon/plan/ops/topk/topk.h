@@ -49,7 +49,7 @@ struct topk_way {
 
 int topk_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
-/* Of a problem that was checked. */
+/* Finds the form of a problem that was checked. */
 void topk_find_form(const struct kernel_problem *problem, struct topk_form *form);
 /* The ways of a problem, the first of them the planner's; how many. */
 int topk_find_ways(const struct topk_form *form, const struct kernel_limits *limits,

@@ -103,7 +103,7 @@ static void pass_arguments(const struct topk_form *form, const struct topk_way *
 		rows_pass_strides(out, rows, i);
 }
 
-/* What the operands' addresses must be multiples of. */
+/* Says what the operands' addresses must be multiples of. */
 static void touch_operands(const struct kernel_problem *problem, const struct topk_form *form,
 						   const struct topk_way *way, struct kernel_plan *out)
 {
