@@ -151,7 +151,9 @@ def norm(torch, case, tensors):
 
     def run(x, *others):
         given = dict(zip(optional, others))
-        gamma, beta = given.get("gamma"), given.get("beta")
+        # PyTorch wants them in x's type.
+        gamma, beta = (t if t is None else t.to(x.dtype)
+                       for t in (given.get("gamma"), given.get("beta")))
         total = x + given["residual"] if "residual" in given else x
         if layer:
             y = functional.layer_norm(total, shape, gamma, beta, eps)

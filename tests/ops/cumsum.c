@@ -498,6 +498,9 @@ static void add_all(void)
 	add_values();
 	add_others();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add(&forward, KILN_F16, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, -1,
+		CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

@@ -341,6 +341,8 @@ static void add_all(void)
 	add_strays();
 	add_layouts();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add(&gather_op, KILN_U8, KILN_I32, (INT64_C(1) << 19) + 3, 64, 32, 64, CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

@@ -275,6 +275,11 @@ static void add_all(void)
 	add_strays();
 	add_layouts();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add(&select_op, KILN_U8, KILN_I64, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, 1, 64,
+		CASES_BIG | CASES_HUGE);
+	add(&embedding_op, KILN_I8, KILN_I32, &(struct make_shape){2, {1000, 64}}, 0,
+		(INT64_C(1) << 25) + 5, CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

@@ -415,6 +415,9 @@ static void add_all(void)
 	add_layouts();
 	add_any_order();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add(&add_op, KILN_F16, KILN_I64, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, 0, 1000,
+		CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

@@ -484,6 +484,8 @@ static void add_all(void)
 	add_narrow_masks();
 	add_values();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add_matrix(false, LENGTHS, KILN_F16, (INT64_C(1) << 25) + 5, 64, CASES_BIG | CASES_HUGE);
 }
 
 /* A mask's shape: x's with some dimensions 1 and some leading ones left out. */

@@ -411,6 +411,9 @@ static void add_all(void)
 	add_layouts();
 	add_values();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add_rows(true, KILN_F16, (INT64_C(1) << 25) + 5, 64, ALL & ~WITH(DBETA),
+			 CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

@@ -314,6 +314,7 @@ static void add_timed(void)
 	add(DEQUANTIZE, 0, &(struct make_shape){2, {1 << 15, 8192}}, 128, flags);
 	add(DYNAMIC, 0, &(struct make_shape){2, {300000, 8192}}, 128, CASES_BIG | CASES_HUGE);
 	add(QUANTIZE, 0, &(struct make_shape){2, {300000, 8192}}, 0, CASES_BIG | CASES_HUGE);
+	add(DEQUANTIZE, 0, &(struct make_shape){2, {300000, 8192}}, 128, CASES_BIG | CASES_HUGE);
 }
 
 static void add_all(void)

@@ -435,6 +435,8 @@ static void add_all(void)
 	add_axes();
 	add_values();
 	add_timed();
+	/* Beyond 2^31 elements. */
+	add_rows(&softmax_op, KILN_F16, (INT64_C(1) << 25) + 5, 64, CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

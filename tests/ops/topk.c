@@ -270,6 +270,8 @@ static void add_all(void)
 	/* Beyond 2^31 elements. */
 	add(&topk, KILN_F16, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, -1, 2, false,
 		CASES_BIG | CASES_HUGE);
+	add(&sort, KILN_F16, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, -1, 0, false,
+		CASES_BIG | CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)

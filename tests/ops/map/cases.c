@@ -433,6 +433,9 @@ static const struct map_row rows[] = {
 	 CASES_BENCH | CASES_BIG},
 	{"y[j] += x[i,j]", "x,y", "f32 4096x16384; f32 16384", NULL, CASES_BENCH | CASES_BIG},
 	{"y += x[i]", "x,y", "f32 268435456; f32 ", NULL, CASES_BENCH | CASES_BIG},
+	/* Beyond 2^31 elements. */
+	{"y[i] = 255 - x[i]", "x,y", "u8 2147483725; u8 2147483725", NULL, CASES_BIG | CASES_HUGE},
+	{"y[i] += x[i,j]", "x,y", "u8 2147490x1001; i32 2147490", NULL, CASES_BIG | CASES_HUGE},
 };
 
 static void add_all(void)
