@@ -78,9 +78,9 @@ static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	executor->watched = EPOLLIN;
-	executor->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (executor->epoll >= 0 &&
-		epoll_ctl(executor->epoll, EPOLL_CTL_ADD, executor->sock, &event) == 0)
+	executor->main.epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (executor->main.epoll >= 0 &&
+		epoll_ctl(executor->main.epoll, EPOLL_CTL_ADD, executor->sock, &event) == 0)
 		return KILN_OK;
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the broker's socket cannot be watched: %s",
 					 strerror(errno));
@@ -97,7 +97,7 @@ static void watch_what_is_needed(struct exec *executor)
 	if (events == executor->watched)
 		return;
 	struct epoll_event event = {.events = events};
-	epoll_ctl(executor->epoll, EPOLL_CTL_MOD, executor->sock, &event);
+	epoll_ctl(executor->main.epoll, EPOLL_CTL_MOD, executor->sock, &event);
 	executor->watched = events;
 }
 
@@ -138,7 +138,7 @@ static void serve_socket(struct exec *executor)
 {
 	struct epoll_event events[EVENTS_PER_TURN];
 	unsigned ready = 0;
-	int count = epoll_wait(executor->epoll, events, EVENTS_PER_TURN, 0);
+	int count = epoll_wait(executor->main.epoll, events, EVENTS_PER_TURN, 0);
 	for (int i = 0; i < count; i++)
 		if (!events[i].data.ptr)
 			ready = events[i].events;
@@ -153,12 +153,12 @@ static void serve_socket(struct exec *executor)
 		executor->ended = true;
 }
 
-static void finish_flight(struct exec *executor, const struct device_done *done)
+static void finish_flight(struct launcher *launcher, const struct device_done *done)
 {
 	if (done->ticket & EXEC_LANE_TICKET)
-		exec_lane_finish(executor, done);
+		exec_lane_finish(launcher, done);
 	else
-		exec_finish(executor, done);
+		exec_finish(launcher, done);
 }
 
 /*
@@ -166,20 +166,22 @@ static void finish_flight(struct exec *executor, const struct device_done *done)
  * its failure may send more at once, and this process would lose that too.  The broker answers for
  * them when the process has ended.
  */
-static _Noreturn void leave_broken(struct exec *executor, const struct device_done *done, int count)
+static _Noreturn void leave_broken(struct launcher *launcher, const struct device_done *done,
+								   int count)
 {
+	struct exec *executor = launcher->executor;
 	const struct device_done *culprit = NULL;
 	for (int i = 0; i < count; i++)
 		if (done[i].status == KILN_OK)
-			finish_flight(executor, &done[i]);
+			finish_flight(launcher, &done[i]);
 		else if (!culprit)
 			culprit = &done[i];
-	waker_drain(executor->waker);
+	waker_drain(launcher->waker);
 	const struct exec_flight *flight = NULL;
 	if (culprit)
 		flight = culprit->ticket & EXEC_LANE_TICKET
-					 ? exec_lane_flight(executor, culprit->ticket)
-					 : map_get_id(&executor->flights, culprit->ticket);
+					 ? exec_lane_flight(launcher, culprit->ticket)
+					 : map_get_id(&launcher->flights, culprit->ticket);
 	if (flight)
 		exec_trail_blame(executor, flight->trail);
 	exec_say_fault(executor, culprit);
@@ -188,41 +190,42 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 
 static void serve(struct exec *executor)
 {
+	struct launcher *launcher = &executor->main;
 	struct device_done done[DONE_PER_TURN];
 	uint64_t asked_us = 0;
 	while (!executor->ended) {
 		bool broken = false;
-		executor->now_us = util_now_us();
+		launcher->now_us = util_now_us();
 		exec_quiet_serve(executor, exec_lanes_waiting);
-		exec_lanes_serve(executor);
-		int patience = exec_quiet_patience(executor, exec_lanes_patience(executor));
-		patience = exec_pace_patience(executor, patience);
-		if (patience != 0 && !exec_lanes_sleep(executor))
+		exec_lanes_serve(launcher);
+		int patience = exec_quiet_patience(executor, exec_lanes_patience(launcher));
+		patience = exec_pace_patience(launcher, patience);
+		if (patience != 0 && !exec_lanes_sleep(launcher))
 			patience = 0;
 		watch_what_is_needed(executor);
 		if (patience != 0 && exec_in_flight(executor) == 0 && !executor->quiet.first &&
 			executor->queue.count == 0)
 			heart_busy(executor->heart, false);
-		int count = executor->ops->poll(executor->device, executor->epoll, patience, done,
+		int count = launcher->ops->poll(launcher->device, launcher->epoll, patience, done,
 										DONE_PER_TURN, &broken);
 		heart_busy(executor->heart, true);
 		if (patience != 0) {
-			exec_lanes_wake(executor);
-			executor->now_us = util_now_us();
+			exec_lanes_wake(launcher);
+			launcher->now_us = util_now_us();
 		}
 		if (broken)
-			leave_broken(executor, done, count);
+			leave_broken(launcher, done, count);
 		for (int i = 0; i < count; i++)
-			finish_flight(executor, &done[i]);
-		if (exec_lanes_overrun(executor, &done[0]) || exec_pace_overrun(executor, &done[0]))
-			leave_broken(executor, done, 1);
+			finish_flight(launcher, &done[i]);
+		if (exec_lanes_overrun(launcher, &done[0]) || exec_pace_overrun(launcher, &done[0]))
+			leave_broken(launcher, done, 1);
 		/* While this process spins on lanes, it makes these system calls only now and then. */
-		if (patience != 0 || executor->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
-			asked_us = executor->now_us;
+		if (patience != 0 || launcher->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
+			asked_us = launcher->now_us;
 			exec_say_scratch(executor);
 			serve_socket(executor);
 		}
-		exec_lanes_nap(executor);
+		exec_lanes_nap(launcher);
 	}
 }
 
@@ -236,7 +239,7 @@ static void take_down(struct exec *executor)
 	frame_queue_free(&executor->queue);
 	if (exec_in_flight(executor) > 0)
 		return;
-	exec_graphs_drop(executor, 0);
+	exec_graphs_drop(&executor->main, 0);
 	exec_quiet_close(executor);
 	while ((buffer = map_take(&executor->buffers))) {
 		executor->ops->free(executor->device, buffer->memory);
@@ -248,22 +251,17 @@ static void take_down(struct exec *executor)
 	}
 	map_free(&executor->buffers);
 	map_free(&executor->modules);
-	map_free(&executor->flights);
-	map_free(&executor->lines);
-	map_free(&executor->graphs);
-	free(executor->lane_table);
-	waker_stop(executor->waker);
-	exec_unmap_kept(executor);
+	launcher_close(&executor->main);
 	exec_trail_close(executor);
 	executor->ops->close(executor->device);
 }
 
 int exec_main(const struct exec_options *options)
 {
-	struct exec executor = {.sock = options->sock, .epoll = -1, .cpus = util_cpu_count()};
+	struct exec executor = {.sock = options->sock, .cpus = util_cpu_count()};
 	char error[KERNEL_ERROR_MAX] = "", held[SANDBOX_TEXT] = "";
 	exec_quiet_open(&executor, options->quiet_patience_ms);
-	exec_pace_open(&executor);
+	launcher_open(&executor.main, &executor);
 	executor.alone = executor.cpus == 1;
 	exec_trail_open(&executor, options->trail);
 	exec_discipline(options);
@@ -274,12 +272,14 @@ int exec_main(const struct exec_options *options)
 	if (!misdeed_do((enum misdeed)options->test_misdeed, executor.sock, "ready", 0))
 		exec_say_ready(&executor, status, error, held);
 	if (status == KILN_OK) {
+		executor.main.ops = executor.ops;
+		executor.main.device = executor.device;
 		executor.heart = exec_heart_start(options);
 		serve(&executor);
 		take_down(&executor);
 	}
-	if (executor.epoll >= 0)
-		close(executor.epoll);
+	if (executor.main.epoll >= 0)
+		close(executor.main.epoll);
 	close(executor.sock);
 	return status == KILN_OK ? 0 : EXEC_EXIT_NO_DEVICE;
 }

@@ -1,12 +1,14 @@
 /*
- * executor: the process that owns one device for one trust domain.  One thread owns all that struct
- * exec holds; the heart and the waker have threads of their own.
+ * executor: the process that owns one device for one trust domain.  The main thread owns all that
+ * struct exec holds; a launcher owns what its sessions launch.  The heart and the wakers have
+ * threads of their own.
  *
  *   executor.c           starts, loops, ends
  *   executor_say.c       sends messages to the broker
  *   executor_request.c   the table of requests and the short ones
  *   executor_buffer.c    takes, binds and frees buffers
  *   executor_module.c    kernels
+ *   launcher.c           threads that launch, and how the main thread stops them
  *   executor_quiet.c     decides when to do tasks that stall the device
  *   executor_launch.c    launches and copies that came by message
  *   executor_pace.c      how long a stream may take over them
@@ -31,6 +33,7 @@
 #include "daemon/base/misdeed.h"
 #include "daemon/exec/exec.h"
 #include "executor_quiet.h"
+#include "launcher.h"
 
 /* The broker keeps stricter limits for each session; these keep a broken broker from hurting. */
 #define EXEC_MAX_LANE_FLIGHTS 3072 /* launches of all lanes */
@@ -42,10 +45,7 @@
 #define EXEC_MAX_QUEUE (64u << 20)
 
 struct device_done;
-struct exec_lane;
-struct exec_mapping;
 struct trail;
-struct waker;
 
 /* A request of the broker, while exec_request_serve() serves it. */
 struct exec_request {
@@ -56,8 +56,9 @@ struct exec_request {
 	char error[KERNEL_ERROR_MAX];
 };
 
-/* Serves one kind of request.  KILN_OK, or a status and a sentence in request->error. */
-typedef int exec_handler(struct exec *executor, struct exec_request *request);
+/* Serves one kind of request; the launcher is that of the session.  KILN_OK, or a status and a
+ * sentence in request->error. */
+typedef int exec_handler(struct launcher *launcher, struct exec_request *request);
 
 /* exec_refuse(request, status, format, ...) writes the sentence and returns the status. */
 #define exec_refuse(request, ...) util_fail((request)->error, KERNEL_ERROR_MAX, __VA_ARGS__)
@@ -66,27 +67,15 @@ struct exec {
 	const struct device_ops *ops;
 	struct device *device;
 	struct device_info info;
-	int sock, epoll;
-	unsigned watched; /* events the epoll descriptor waits for */
+	int sock;
+	unsigned watched; /* events for which the main thread waits at the socket */
 	struct frame_queue queue;
 	bool ended; /* the socket has ended, or is of no use: the process leaves */
-	struct map buffers, modules, flights, graphs;
-	struct map lines;      /* streams with flights that came by message */
-	uint64_t lines_due_us; /* none of these is overdue before */
+	struct map buffers, modules;
 	struct exec_quiet quiet;
-	struct exec_lane *lanes;
-	struct waker *waker; /* started with the first lane; NULL: there is none */
-	bool waker_tried;
-	struct exec_lane **lane_table; /* by their index; NULL: free */
-	uint32_t lane_room;
-	size_t lane_flights;
-	/* The time when the turn began, or when its wait ended.  To ask for the time of each launch
-	 * would cost as much as all else that this process does for a launch. */
-	uint64_t now_us;
-	uint64_t lane_active_us; /* the last time that an entry was taken or ended */
-	uint64_t scratch_told;   /* bytes of scratch memory that the broker knows of */
-	uint64_t lane_told_us;   /* when the broker was last told that lanes get on */
-	uint32_t spin_us;        /* to look for entries before sleeping */
+	struct launcher main;  /* the main thread's */
+	uint64_t scratch_told; /* bytes of scratch memory that the broker knows of */
+	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
 	int cpus;
 	bool alone; /* there is one CPU: a process that looks for work keeps others from making it */
 	struct heart *heart; /* NULL: the process does not beat */
@@ -94,7 +83,6 @@ struct exec {
 	enum misdeed misdeed; /* what a test asked it to do wrong, in place of the step misdeed_at */
 	char misdeed_at[16];
 #endif
-	struct exec_mapping *kept; /* the last mapping: clients use the same memory again and again */
 	struct trail *trail;
 	uint64_t trail_begun;
 };
@@ -123,11 +111,11 @@ void exec_request_serve(struct exec *executor, struct wire_in *message, struct f
 /* ---- executor_mapping.c ---- */
 /* Maps the memfd for one flight, which holds *out until exec_unmap().  The caller keeps fd.
  * ENOMEM, EINVAL and a sentence. */
-int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
+int exec_map(struct launcher *launcher, int fd, uint64_t bytes, bool writable,
 			 struct exec_mapping **out, void **address, char error[KERNEL_ERROR_MAX]);
-void exec_unmap(struct exec *executor, struct exec_mapping *mapping);
+void exec_unmap(struct launcher *launcher, struct exec_mapping *mapping);
 /* Forgets the mapping kept for the next copy. */
-void exec_unmap_kept(struct exec *executor);
+void exec_unmap_kept(struct launcher *launcher);
 
 /* ---- executor_trail.c ---- */
 /* Maps the broker's memory for the trail and closes fd; 0: there is none.  Without memory
@@ -135,28 +123,29 @@ void exec_unmap_kept(struct exec *executor);
 void exec_trail_open(struct exec *executor, int fd);
 void exec_trail_close(struct exec *executor);
 /* Notes that a call begins; returns its number there. */
-uint64_t exec_trail_begin(struct exec *executor, uint64_t name, uint64_t stream);
-void exec_trail_end(struct exec *executor, uint64_t number, int status);
+uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream);
+void exec_trail_end(struct launcher *launcher, uint64_t number, int status);
 /* Notes with which call the device broke. */
 void exec_trail_blame(struct exec *executor, uint64_t number);
 
 /* ---- What may be in flight ---- */
 static inline size_t exec_in_flight(const struct exec *executor)
 {
-	return executor->flights.count + executor->lane_flights;
+	return launcher_in_flight(&executor->main);
 }
 
 /* False: the process takes nothing from the socket, because enough is in flight or it holds.  Lanes
  * and messages have room of their own, so neither keeps the other waiting. */
 static inline bool exec_may_receive(const struct exec *executor)
 {
-	return executor->flights.count < EXEC_MAX_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
+	return executor->main.flights.count < EXEC_MAX_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
 }
 
-/* False: the process launches nothing from lanes. */
-static inline bool exec_lanes_may_launch(const struct exec *executor)
+/* False: the launcher launches nothing from lanes. */
+static inline bool exec_lanes_may_launch(const struct launcher *launcher)
 {
-	return executor->lane_flights < EXEC_MAX_LANE_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
+	return launcher->lane_flights < EXEC_MAX_LANE_FLIGHTS &&
+		   launcher->executor->quiet.state != QUIET_HOLDS;
 }
 
 /* Returns the device's name of a stream of a session. */
@@ -170,10 +159,10 @@ static inline uint64_t exec_stream(uint64_t session_stream, uint64_t number)
 exec_handler exec_misdeed_arm;
 /* Does the misdeed if a test asked for it in place of this step; true: the step is done with.  id:
  * of the request that the step answers. */
-bool exec_misdeed_done(struct exec *executor, const char *step, uint64_t id);
-static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_t id)
+bool exec_misdeed_done(struct launcher *launcher, const char *step, uint64_t id);
+static inline bool exec_misdeed(struct launcher *launcher, const char *step, uint64_t id)
 {
-	return executor->misdeed != MISDEED_NONE && exec_misdeed_done(executor, step, id);
+	return launcher->executor->misdeed != MISDEED_NONE && exec_misdeed_done(launcher, step, id);
 }
 /* True: a test has all tasks wait until it asks for another misdeed. */
 static inline bool exec_misdeed_holds(const struct exec *executor)
@@ -181,9 +170,9 @@ static inline bool exec_misdeed_holds(const struct exec *executor)
 	return executor->misdeed == MISDEED_HOLD;
 }
 #else
-static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_t id)
+static inline bool exec_misdeed(struct launcher *launcher, const char *step, uint64_t id)
 {
-	(void)executor, (void)step, (void)id;
+	(void)launcher, (void)step, (void)id;
 	return false;
 }
 static inline bool exec_misdeed_holds(const struct exec *executor)

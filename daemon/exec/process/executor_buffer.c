@@ -29,10 +29,10 @@ static void buffer_assert_valid(const struct exec_buffer *buffer)
 
 /* ---- Binding ---- */
 
-void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count)
+void exec_find_buffers(const struct launcher *launcher, struct exec_place *places, int count)
 {
 	for (int i = 0; i < count; i++)
-		places[i].found = map_get_id(&executor->buffers, places[i].buffer);
+		places[i].found = map_get_id(&launcher->executor->buffers, places[i].buffer);
 }
 
 void exec_hold_buffer(struct exec_held held, struct exec_buffer *buffer)
@@ -117,26 +117,27 @@ static void free_now(struct exec *executor, void *what)
 	free(buffer);
 }
 
-void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer)
+void exec_release_buffer(struct launcher *launcher, struct exec_buffer *buffer)
 {
 	buffer_assert_valid(buffer);
 	if (--buffer->uses > 0 || buffer->state != BUFFER_LEAVING)
 		return;
 	buffer->state = BUFFER_FREEING;
 	buffer->task = (struct exec_task){.kind = EXEC_TASK_FREE, .perform = free_now, .what = buffer};
-	exec_quiet_do(executor, &buffer->task, buffer->memory);
+	exec_quiet_do(launcher->executor, &buffer->task, buffer->memory);
 }
 
 /* ---- Requests ---- */
 
-static int check_new_buffer(struct exec *executor, struct exec_request *request, uint64_t *bytes)
+static int check_new_buffer(struct launcher *launcher, struct exec_request *request,
+							uint64_t *bytes)
 {
 	uint64_t id = wire_get_uint(request->root, "buf", 0);
 	*bytes = wire_get_uint(request->root, "bytes", UINT64_MAX);
-	if (id == 0 || map_get_id(&executor->buffers, id))
+	if (id == 0 || map_get_id(&launcher->executor->buffers, id))
 		return exec_refuse(request, KILN_EPROTO, "buffer %" PRIu64 " is there already, or no id",
 						   id);
-	if (executor->buffers.count >= EXEC_MAX_BUFFERS)
+	if (launcher->executor->buffers.count >= EXEC_MAX_BUFFERS)
 		return exec_refuse(request, KILN_ELIMIT,
 						   "a device process has room for %d buffers, of all sessions that it "
 						   "works for: free some",
@@ -145,15 +146,15 @@ static int check_new_buffer(struct exec *executor, struct exec_request *request,
 }
 
 /* Takes the memory over also when this fails. */
-static int keep_buffer(struct exec *executor, struct exec_request *request,
+static int keep_buffer(struct launcher *launcher, struct exec_request *request,
 					   struct device_memory *memory, uint64_t bytes, uint64_t offset,
 					   bool allocated)
 {
 	uint64_t id = wire_get_uint(request->root, "buf", 0);
 	struct exec_buffer *buffer = calloc(1, sizeof(*buffer));
-	if (!buffer || map_put_id(&executor->buffers, id, buffer) < 0) {
+	if (!buffer || map_put_id(&launcher->executor->buffers, id, buffer) < 0) {
 		free(buffer);
-		executor->ops->free(executor->device, memory);
+		launcher->ops->free(launcher->executor->device, memory);
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a buffer's record");
 	}
 	*buffer = (struct exec_buffer){
@@ -169,14 +170,14 @@ static int keep_buffer(struct exec *executor, struct exec_request *request,
 	return KILN_OK;
 }
 
-int exec_alloc(struct exec *executor, struct exec_request *request)
+int exec_alloc(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t bytes;
 	struct device_memory *memory;
-	int status = check_new_buffer(executor, request, &bytes);
+	int status = check_new_buffer(launcher, request, &bytes);
 	if (status == KILN_OK)
-		status = executor->ops->alloc(executor->device, bytes, &memory, request->error);
-	return status == KILN_OK ? keep_buffer(executor, request, memory, bytes, 0, true) : status;
+		status = launcher->ops->alloc(launcher->executor->device, bytes, &memory, request->error);
+	return status == KILN_OK ? keep_buffer(launcher, request, memory, bytes, 0, true) : status;
 }
 
 /* Each kind of import comes with a handle, a descriptor, or both. */
@@ -217,7 +218,7 @@ static int read_import(struct exec_request *request, struct device_import *what)
 	return KILN_OK;
 }
 
-int exec_import(struct exec *executor, struct exec_request *request)
+int exec_import(struct launcher *launcher, struct exec_request *request)
 {
 	const msgpack_object *root = request->root;
 	struct device_import what = {
@@ -229,7 +230,7 @@ int exec_import(struct exec *executor, struct exec_request *request)
 		.offset = wire_get_uint(root, "offset", 0),
 	};
 	struct device_memory *memory;
-	int status = check_new_buffer(executor, request, &what.bytes);
+	int status = check_new_buffer(launcher, request, &what.bytes);
 	if (status == KILN_OK)
 		status = read_import(request, &what);
 	if (status != KILN_OK)
@@ -241,47 +242,48 @@ int exec_import(struct exec *executor, struct exec_request *request)
 						   "%" PRIu64 " bytes at %" PRIu64
 						   " are not within an allocation of %" PRIu64 " bytes",
 						   what.bytes, what.offset, what.span);
-	status = executor->ops->import(executor->device, &what, &memory, request->error);
+	status = launcher->ops->import(launcher->executor->device, &what, &memory, request->error);
 	if (status != KILN_OK)
 		return status;
-	return keep_buffer(executor, request, memory, what.bytes, what.offset, false);
+	return keep_buffer(launcher, request, memory, what.bytes, what.offset, false);
 }
 
-int exec_share(struct exec *executor, struct exec_request *request)
+int exec_share(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "buf", 0);
-	struct exec_buffer *buffer = map_get_id(&executor->buffers, id);
+	struct exec_buffer *buffer = map_get_id(&launcher->executor->buffers, id);
 	struct device_shared shared;
 	struct wire_out reply;
 	if (buffer)
-		exec_graphs_unmake(executor, buffer);
+		exec_graphs_unmake(launcher->executor, buffer);
 	if (!buffer || !buffer->allocated || buffer->uses)
 		return exec_refuse(request, KILN_EPROTO, "buffer %" PRIu64 " cannot be shared: it %s", id,
 						   !buffer              ? "does not exist"
 						   : !buffer->allocated ? "was not allocated here"
 												: "is in use");
-	int status = executor->ops->share(executor->device, buffer->memory, &shared, request->error);
+	int status =
+		launcher->ops->share(launcher->executor->device, buffer->memory, &shared, request->error);
 	if (status != KILN_OK)
 		return status;
 	wire_begin(&reply, "reply", request->id);
 	wire_put_int(&reply, "st", KILN_OK);
 	wire_put_uint(&reply, "span", shared.span);
 	wire_put_uint(&reply, "offset", shared.offset);
-	exec_send(executor, &reply, shared.fd);
+	exec_send(launcher->executor, &reply, shared.fd);
 	close(shared.fd);
 	return KILN_OK;
 }
 
-int exec_free(struct exec *executor, struct exec_request *request)
+int exec_free(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "buf", 0);
-	struct exec_buffer *buffer = map_remove_id(&executor->buffers, id);
+	struct exec_buffer *buffer = map_remove_id(&launcher->executor->buffers, id);
 	if (!buffer)
 		return exec_refuse(request, KILN_ENOENT, "there is no buffer %" PRIu64, id);
 	buffer->uses++; /* so that graphs that are unmade are not the last */
 	buffer->state = BUFFER_LEAVING;
 	buffer->free_id = request->id;
-	exec_graphs_unmake(executor, buffer);
-	exec_release_buffer(executor, buffer);
+	exec_graphs_unmake(launcher->executor, buffer);
+	exec_release_buffer(launcher, buffer);
 	return KILN_OK;
 }

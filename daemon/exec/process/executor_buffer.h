@@ -39,9 +39,9 @@ exec_handler exec_free;
 /* Begins a use, which exec_release_buffer() ends: held must have room. */
 void exec_hold_buffer(struct exec_held held, struct exec_buffer *buffer);
 /* The last use of a LEAVING buffer frees it. */
-void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer);
+void exec_release_buffer(struct launcher *launcher, struct exec_buffer *buffer);
 /* Sets found of each place. */
-void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count);
+void exec_find_buffers(const struct launcher *launcher, struct exec_place *places, int count);
 /* Binds a template to its places: each within its buffer, which owner may name (0: anybody may),
  * and aligned.  held gets the buffers bound so far, also when this fails. */
 int exec_bind(const struct exec_template *what, const struct exec_place *places, uint64_t owner,

@@ -90,16 +90,16 @@ static void tell_good(struct exec_lane *lane, struct exec_slot *slot, uint64_t m
 
 /* Tells the broker that launches of lanes end.  It sees nothing of them, and would take requests
  * that wait behind them for stuck. */
-static void say_progress(struct exec *executor)
+static void say_progress(struct launcher *launcher)
 {
 	struct wire_out message;
-	uint64_t now = executor->lane_active_us;
-	if (now - executor->lane_told_us < PAUSE_PROGRESS_US)
+	uint64_t now = launcher->lane_active_us;
+	if (now - launcher->executor->lane_told_us < PAUSE_PROGRESS_US)
 		return;
-	executor->lane_told_us = now;
+	launcher->executor->lane_told_us = now;
 	wire_begin(&message, "event", 0);
 	wire_put_str(&message, "what", "progress");
-	exec_send(executor, &message, -1);
+	exec_send(launcher->executor, &message, -1);
 }
 
 /* Puts the operator of the call before the sentence. */
@@ -111,37 +111,37 @@ static void tell_of(struct exec_lane *lane, uint64_t number, int status, const c
 	exec_lane_tell(lane, number, status, sentence, micros);
 }
 
-const struct exec_flight *exec_lane_flight(const struct exec *executor, uint64_t ticket)
+const struct exec_flight *exec_lane_flight(const struct launcher *launcher, uint64_t ticket)
 {
 	uint64_t index = (ticket & ~EXEC_LANE_TICKET) / LANE_ENTRIES;
-	return &exec_lane_slot(executor->lane_table[index], ticket)->flight;
+	return &exec_lane_slot(launcher->lane_table[index], ticket)->flight;
 }
 
-static void tell_progress(const struct exec *executor, struct exec_lane *lane)
+static void tell_progress(const struct launcher *launcher, struct exec_lane *lane)
 {
-	atomic_store_explicit(&lane->counts->progress_us, executor->now_us, memory_order_relaxed);
+	atomic_store_explicit(&lane->counts->progress_us, launcher->now_us, memory_order_relaxed);
 }
 
-void exec_entry_finish(struct exec *executor, struct exec_lane *lane,
+void exec_entry_finish(struct launcher *launcher, struct exec_lane *lane,
 					   const struct device_done *done)
 {
 	struct exec_slot *slot = exec_lane_slot(lane, done->ticket);
 	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
-	int status = exec_misdeed(executor, "told", 0) ? INT32_MIN : done->status;
-	exec_quiet_ended(executor, &slot->flight);
-	exec_trail_end(executor, slot->flight.trail, done->status);
-	exec_let_go(executor, &slot->flight);
-	executor->lane_flights--;
+	int status = exec_misdeed(launcher, "told", 0) ? INT32_MIN : done->status;
+	exec_quiet_ended(launcher->executor, &slot->flight);
+	exec_trail_end(launcher, slot->flight.trail, done->status);
+	exec_let_go(launcher, &slot->flight);
+	launcher->lane_flights--;
 	lane->flights--;
 	stream->flights--;
-	stream->progress_us = executor->lane_active_us = executor->now_us;
-	tell_progress(executor, lane);
-	exec_pace_ended(executor, slot->flight.stream);
+	stream->progress_us = launcher->lane_active_us = launcher->now_us;
+	tell_progress(launcher, lane);
+	exec_pace_ended(launcher, slot->flight.stream);
 	if (status == KILN_OK)
 		tell_good(lane, slot, done->micros);
 	else
 		tell_of(lane, slot->number, status, slot->op, done->error, done->micros);
-	say_progress(executor);
+	say_progress(launcher);
 }
 
 /* ---- Entries ---- */
@@ -192,7 +192,7 @@ bool exec_lane_failed(const struct exec_lane *lane, uint64_t number)
 }
 
 /* Tells the broker of every `notice` launches of a call, because the broker does not see lanes. */
-static void note_use(struct exec *executor, const struct exec_lane *lane,
+static void note_use(struct launcher *launcher, const struct exec_lane *lane,
 					 struct exec_template *bound)
 {
 	struct wire_out message;
@@ -205,14 +205,14 @@ static void note_use(struct exec *executor, const struct exec_lane *lane,
 	wire_put_uint(&message, "call", bound->id);
 	wire_put_uint(&message, "of", bound->of);
 	wire_put_uint(&message, "launches", bound->notice);
-	exec_send(executor, &message, -1);
+	exec_send(launcher->executor, &message, -1);
 }
 
 /* Has the device itself write the entry's done word, where it can: the client sees that word sooner
  * than the cell, which this process fills in when it has heard of the end. */
-static void announce(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
+static void announce(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot)
 {
-	const struct device_ops *ops = executor->ops;
+	const struct device_ops *ops = launcher->ops;
 	struct lane_cell *cell = &lane->memory->cells[exec_lane_place(slot->number)];
 	bool needed = slot->entry.flags & LANE_DONE;
 	lane->started += lane->started < SHARE_AFTER;
@@ -220,7 +220,7 @@ static void announce(struct exec *executor, struct exec_lane *lane, struct exec_
 		lane->gates_asked = true;
 		lane->gates_shared =
 			ops->share_words &&
-			ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
+			ops->share_words(launcher->executor->device, lane->memory->gates, LANE_GATES_BYTES);
 	}
 	if (!lane->gates_shared || (slot->reports && !needed))
 		return;
@@ -238,7 +238,7 @@ static void announce(struct exec *executor, struct exec_lane *lane, struct exec_
 }
 
 /* Prepares the flight of an entry.  It leaves buffers as they are: none of them counts. */
-static void begin_flight(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
+static void begin_flight(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot)
 {
 	struct exec_flight *flight = &slot->flight;
 	flight->id =
@@ -247,17 +247,17 @@ static void begin_flight(struct exec *executor, struct exec_lane *lane, struct e
 	flight->module = NULL;
 	flight->made = NULL;
 	flight->buffer_count = 0;
-	flight->epoch = executor->quiet.epoch;
+	flight->epoch = launcher->executor->quiet.epoch;
 	flight->owner = lane->id;
 	flight->done_word = NULL;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
-	flight->trail = exec_trail_begin(executor, slot->entry.call, lane->id);
-	announce(executor, lane, slot);
+	flight->trail = exec_trail_begin(launcher, slot->entry.call, lane->id);
+	announce(launcher, lane, slot);
 }
 
 /* Gives the entry to the device: a launch of the call that it names, at the entry's places; or a
  * graph, which names its operands itself. */
-static int run_entry(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
+static int run_entry(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot,
 					 char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_entry *entry = &slot->entry;
@@ -273,18 +273,18 @@ static int run_entry(struct exec *executor, struct exec_lane *lane, struct exec_
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
 						 "the call that this one follows did not succeed");
 	if (bound && entry->operand_count == (uint32_t)bound->operand_count) {
-		note_use(executor, lane, bound);
+		note_use(launcher, lane, bound);
 		slot->reports = bound->report.indices > 0;
 		memcpy(slot->op, bound->op, sizeof(slot->op));
 		for (int i = 0; i < bound->operand_count; i++)
 			places[i] =
 				(struct exec_place){entry->operands[i].buffer, entry->operands[i].offset, NULL};
-		exec_find_buffers(executor, places, bound->operand_count);
+		exec_find_buffers(launcher, places, bound->operand_count);
 		status = check_overlap(bound, places, error);
 		if (status != KILN_OK)
 			return status;
 	} else {
-		graph = exec_graph_find(executor, lane->id, entry->call);
+		graph = exec_graph_find(launcher, lane->id, entry->call);
 		if (!graph || entry->operand_count != 0)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "an entry of a lane names call %" PRIu64 " with %u operands, which is "
@@ -292,32 +292,32 @@ static int run_entry(struct exec *executor, struct exec_lane *lane, struct exec_
 							 entry->call, entry->operand_count);
 		util_append(slot->op, sizeof(slot->op), 0, "graph");
 	}
-	begin_flight(executor, lane, slot);
-	status = graph ? exec_start_graph(executor, &slot->flight, graph, error)
-				   : exec_start_launch(executor, &slot->flight, bound, places, error);
+	begin_flight(launcher, lane, slot);
+	status = graph ? exec_start_graph(launcher, &slot->flight, graph, error)
+				   : exec_start_launch(launcher, &slot->flight, bound, places, error);
 	if (status != KILN_OK) {
-		exec_trail_end(executor, slot->flight.trail, status);
-		exec_let_go(executor, &slot->flight);
+		exec_trail_end(launcher, slot->flight.trail, status);
+		exec_let_go(launcher, &slot->flight);
 	}
 	return status;
 }
 
-void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
+void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot)
 {
 	char error[KERNEL_ERROR_MAX] = "";
 	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	slot->state = SLOT_FLYING;
-	executor->lane_active_us = executor->now_us;
-	executor->lane_flights++;
+	launcher->lane_active_us = launcher->now_us;
+	launcher->lane_flights++;
 	if (stream->flights++ == 0)
-		stream->progress_us = executor->lane_active_us;
+		stream->progress_us = launcher->lane_active_us;
 	if (lane->flights++ == 0) {
-		lane->progress_us = executor->lane_active_us;
-		tell_progress(executor, lane);
+		lane->progress_us = launcher->lane_active_us;
+		tell_progress(launcher, lane);
 	}
-	int status = run_entry(executor, lane, slot, error);
+	int status = run_entry(launcher, lane, slot, error);
 	if (status != KILN_OK) {
-		executor->lane_flights--;
+		launcher->lane_flights--;
 		lane->flights--;
 		stream->flights--;
 		tell_of(lane, slot->number, status, slot->op, error, 0);

@@ -1,6 +1,6 @@
 /*
  * executor_flight: launches and copies that the device has, and how long it may take over them.
- * executor->flights owns those that came by message; one of a lane is part of its slot.
+ * launcher->flights owns those that came by message; one of a lane is part of its slot.
  */
 #ifndef KILN_DAEMON_EXECUTOR_FLIGHT_H
 #define KILN_DAEMON_EXECUTOR_FLIGHT_H
@@ -41,32 +41,32 @@ struct exec_flight {
 /* KILN_OK: the device has the work, and its end answers the request. */
 exec_handler exec_launch, exec_copy, exec_launch_graph;
 /* Answers for work that came by message and has ended, and frees its flight. */
-void exec_finish(struct exec *executor, const struct device_done *done);
+void exec_finish(struct launcher *launcher, const struct device_done *done);
 /* Both give a launch to the device.  The flight holds what the launch uses also when this fails. */
-int exec_start_launch(struct exec *executor, struct exec_flight *flight,
+int exec_start_launch(struct launcher *launcher, struct exec_flight *flight,
 					  const struct exec_template *what, const struct exec_place *places,
 					  char error[KERNEL_ERROR_MAX]);
-int exec_start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
-					 char error[KERNEL_ERROR_MAX]);
+int exec_start_graph(struct launcher *launcher, struct exec_flight *flight,
+					 struct exec_graph *graph, char error[KERNEL_ERROR_MAX]);
 /* Releases what the flight holds; the flight stays its owner's. */
-void exec_let_go(struct exec *executor, struct exec_flight *flight);
+void exec_let_go(struct launcher *launcher, struct exec_flight *flight);
 
 /* ---- executor_pace.c ---- */
-void exec_pace_open(struct exec *executor);
+void exec_pace_open(struct launcher *launcher);
 /* The device has the flight: its deadline counts from now on, and ends with exec_pace_leave(). */
-void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t deadline_us);
-void exec_pace_leave(struct exec *executor, struct exec_flight *flight);
+void exec_pace_enter(struct launcher *launcher, struct exec_flight *flight, uint64_t deadline_us);
+void exec_pace_leave(struct launcher *launcher, struct exec_flight *flight);
 /* A launch of a lane has ended on this stream, so the clock of its messages starts again. */
-void exec_pace_ended(struct exec *executor, uint64_t stream);
+void exec_pace_ended(struct launcher *launcher, uint64_t stream);
 /* Returns the time from which a launch's deadline counts: its begin, or the last end on its stream
  * (progress_us) if that came later; now, if the device says that the launch has not begun. */
-uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us);
+uint64_t exec_pace_since(const struct launcher *launcher, uint64_t ticket, uint64_t progress_us);
 /* True if a flight is overdue: *culprit says which, for the last words. */
-bool exec_pace_overrun(struct exec *executor, struct device_done *culprit);
+bool exec_pace_overrun(struct launcher *launcher, struct device_done *culprit);
 /* Returns for how many ms the device may be waited for: patience at most (-1: without limit). */
-int exec_pace_patience(const struct exec *executor, int patience);
+int exec_pace_patience(const struct launcher *launcher, int patience);
 /* Writes why the process ends a call that is overdue. */
-void exec_pace_sentence(const struct exec *executor, uint64_t deadline_us,
+void exec_pace_sentence(const struct launcher *launcher, uint64_t deadline_us,
 						char error[KERNEL_ERROR_MAX]);
 
 #endif

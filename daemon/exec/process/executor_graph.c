@@ -30,7 +30,7 @@ struct exec_graph {
 	struct exec_part *parts;
 	int count;
 	struct exec_made *made; /* NULL: DESCRIBED; the next launch makes it for its buffers */
-	int holders;            /* executor->graphs, and each exec_made of it; the last one frees it */
+	int holders;            /* launcher->graphs, and each exec_made of it; the last one frees it */
 	uint64_t leaving; /* LEAVING: parked entries below this may name it; 0: it does not leave */
 };
 
@@ -42,7 +42,7 @@ struct exec_made {
 	int holders; /* of->made, and flights; the last one frees it */
 };
 
-/* A graph that executor->graphs has. */
+/* A graph that launcher->graphs has. */
 static void graph_assert_valid(const struct exec_graph *graph)
 {
 	assert(graph->count > 0 && graph->holders >= 1 + (graph->made != NULL));
@@ -52,70 +52,70 @@ static void graph_assert_valid(const struct exec_graph *graph)
 
 /* ---- Holders ---- */
 
-static void graph_release(struct exec *executor, struct exec_graph *graph)
+static void graph_release(struct launcher *launcher, struct exec_graph *graph)
 {
 	if (--graph->holders > 0)
 		return;
 	for (int i = 0; i < graph->count; i++)
 		if (graph->parts[i].what.module)
-			exec_release_module(executor, graph->parts[i].what.module);
+			exec_release_module(launcher, graph->parts[i].what.module);
 	free(graph->parts);
 	free(graph);
 }
 
-void exec_made_release(struct exec *executor, struct exec_made *made)
+void exec_made_release(struct launcher *launcher, struct exec_made *made)
 {
 	struct exec_graph *graph = made->of;
 	if (--made->holders > 0)
 		return;
-	executor->ops->graph_free(executor->device, made->graph);
+	launcher->ops->graph_free(launcher->device, made->graph);
 	for (int i = 0; i < made->buffer_count; i++)
-		exec_release_buffer(executor, made->buffers[i]);
+		exec_release_buffer(launcher, made->buffers[i]);
 	free(made->buffers);
 	free(made);
-	graph_release(executor, graph);
+	graph_release(launcher, graph);
 }
 
-static void unmake(struct exec *executor, struct exec_graph *graph)
+static void unmake(struct launcher *launcher, struct exec_graph *graph)
 {
 	struct exec_made *made = graph->made;
 	graph->made = NULL;
 	if (made)
-		exec_made_release(executor, made);
+		exec_made_release(launcher, made);
 }
 
-static void forget(struct exec *executor, struct exec_graph *graph)
+static void forget(struct launcher *launcher, struct exec_graph *graph)
 {
-	map_remove_id(&executor->graphs, graph->id);
-	unmake(executor, graph);
-	graph_release(executor, graph);
+	map_remove_id(&launcher->graphs, graph->id);
+	unmake(launcher, graph);
+	graph_release(launcher, graph);
 }
 
-struct exec_graph *exec_graph_find(const struct exec *executor, uint64_t owner, uint64_t id)
+struct exec_graph *exec_graph_find(const struct launcher *launcher, uint64_t owner, uint64_t id)
 {
-	struct exec_graph *graph = map_get_id(&executor->graphs, id);
+	struct exec_graph *graph = map_get_id(&launcher->graphs, id);
 	return graph && graph->owner == owner ? graph : NULL;
 }
 
-void exec_graphs_drop(struct exec *executor, uint64_t owner)
+void exec_graphs_drop(struct launcher *launcher, uint64_t owner)
 {
 	struct exec_graph *graph;
 	size_t cursor = 0;
-	while ((graph = map_next(&executor->graphs, &cursor)))
+	while ((graph = map_next(&launcher->graphs, &cursor)))
 		if (!owner || graph->owner == owner)
-			forget(executor, graph);
+			forget(launcher, graph);
 }
 
-uint64_t exec_graphs_settle(struct exec *executor, uint64_t owner, uint64_t parked)
+uint64_t exec_graphs_settle(struct launcher *launcher, uint64_t owner, uint64_t parked)
 {
 	struct exec_graph *graph;
 	uint64_t least = 0;
 	size_t cursor = 0;
-	while ((graph = map_next(&executor->graphs, &cursor)))
+	while ((graph = map_next(&launcher->graphs, &cursor)))
 		if (graph->owner != owner || !graph->leaving)
 			continue;
 		else if (graph->leaving <= parked)
-			forget(executor, graph);
+			forget(launcher, graph);
 		else if (!least || graph->leaving < least)
 			least = graph->leaving;
 	return least;
@@ -123,12 +123,13 @@ uint64_t exec_graphs_settle(struct exec *executor, uint64_t owner, uint64_t park
 
 void exec_graphs_unmake(struct exec *executor, const struct exec_buffer *buffer)
 {
+	struct launcher *launcher = &executor->main;
 	struct exec_graph *graph;
 	size_t cursor = 0;
-	while ((graph = map_next(&executor->graphs, &cursor)))
+	while ((graph = map_next(&launcher->graphs, &cursor)))
 		for (int i = 0; graph->made && i < graph->made->buffer_count; i++)
 			if (graph->made->buffers[i] == buffer)
-				unmake(executor, graph);
+				unmake(launcher, graph);
 }
 
 /* ---- Making ---- */
@@ -149,7 +150,7 @@ static struct exec_made *made_new(struct exec_graph *graph)
 	return made;
 }
 
-static int make_graph(struct exec *executor, struct exec_graph *graph, struct exec_made *made,
+static int make_graph(struct launcher *launcher, struct exec_graph *graph, struct exec_made *made,
 					  char error[KERNEL_ERROR_MAX])
 {
 	const struct exec_held held = {made->buffers, &made->buffer_count};
@@ -162,7 +163,7 @@ static int make_graph(struct exec *executor, struct exec_graph *graph, struct ex
 						   "out of memory for a graph of %d launches", graph->count);
 	for (int i = 0; i < graph->count && status == KILN_OK; i++) {
 		struct exec_part *part = &graph->parts[i];
-		exec_find_buffers(executor, part->places, part->what.operand_count);
+		exec_find_buffers(launcher, part->places, part->what.operand_count);
 		status = exec_bind(&part->what, part->places, graph->owner, held,
 						   &operands[(size_t)i * KERNEL_MAX_OPERANDS], &launches[i], error);
 		if (status != KILN_OK) {
@@ -173,14 +174,14 @@ static int make_graph(struct exec *executor, struct exec_graph *graph, struct ex
 		}
 	}
 	if (status == KILN_OK)
-		status = executor->ops->graph_make(executor->device, launches, graph->count, &made->graph,
+		status = launcher->ops->graph_make(launcher->device, launches, graph->count, &made->graph,
 										   error);
 	free(launches);
 	free(operands);
 	return status;
 }
 
-static int graph_take(struct exec *executor, struct exec_graph *graph, struct exec_made **out,
+static int graph_take(struct launcher *launcher, struct exec_graph *graph, struct exec_made **out,
 					  char error[KERNEL_ERROR_MAX])
 {
 	if (!graph->made) {
@@ -188,9 +189,9 @@ static int graph_take(struct exec *executor, struct exec_graph *graph, struct ex
 		if (!made)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 							 "out of memory for a graph of %d launches", graph->count);
-		int status = make_graph(executor, graph, made, error);
+		int status = make_graph(launcher, graph, made, error);
 		if (status != KILN_OK) {
-			exec_made_release(executor, made);
+			exec_made_release(launcher, made);
 			return status;
 		}
 		graph->made = made;
@@ -201,19 +202,20 @@ static int graph_take(struct exec *executor, struct exec_graph *graph, struct ex
 	return KILN_OK;
 }
 
-int exec_graph_start(struct exec *executor, struct exec_graph *graph,
+int exec_graph_start(struct launcher *launcher, struct exec_graph *graph,
 					 const struct device_launch *how, struct exec_made **out,
 					 char error[KERNEL_ERROR_MAX])
 {
-	int status = graph_take(executor, graph, out, error);
+	int status = graph_take(launcher, graph, out, error);
 	if (status != KILN_OK)
 		return status;
-	return executor->ops->graph_launch(executor->device, (*out)->graph, how, error);
+	return launcher->ops->graph_launch(launcher->device, (*out)->graph, how, error);
 }
 
 /* ---- Requests ---- */
 
-static int read_parts(struct exec *executor, struct exec_request *request, struct exec_graph *graph)
+static int read_parts(struct launcher *launcher, struct exec_request *request,
+					  struct exec_graph *graph)
 {
 	const msgpack_object *list = wire_get(request->root, "parts");
 	uint32_t count = wire_count(list);
@@ -226,7 +228,7 @@ static int read_parts(struct exec *executor, struct exec_request *request, struc
 	for (uint32_t i = 0; i < count; i++) {
 		struct exec_part *part = &graph->parts[i];
 		struct exec_template *what = &part->what;
-		int status = exec_template_read(executor, request, wire_at(list, i), what, part->places);
+		int status = exec_template_read(launcher, request, wire_at(list, i), what, part->places);
 		for (int k = 0; status == KILN_OK && k < what->arg_count; k++)
 			if (what->args[k].kind == KERNEL_ARG_BYTES)
 				status = exec_refuse(request, KILN_EPROTO,
@@ -240,14 +242,14 @@ static int read_parts(struct exec *executor, struct exec_request *request, struc
 	return KILN_OK;
 }
 
-int exec_graph_new(struct exec *executor, struct exec_request *request)
+int exec_graph_new(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "graph", 0);
 	struct exec_made *made = NULL;
-	if (id == 0 || map_get_id(&executor->graphs, id))
+	if (id == 0 || map_get_id(&launcher->graphs, id))
 		return exec_refuse(request, KILN_EPROTO, "graph %" PRIu64 " is there already, or no id",
 						   id);
-	if (executor->graphs.count >= EXEC_MAX_GRAPHS)
+	if (launcher->graphs.count >= EXEC_MAX_GRAPHS)
 		return exec_refuse(request, KILN_ELIMIT,
 						   "a device process has room for %d graphs, of all sessions that it works "
 						   "for: free some",
@@ -258,23 +260,23 @@ int exec_graph_new(struct exec *executor, struct exec_request *request)
 	graph->id = id;
 	graph->owner = request->stream;
 	graph->holders = 1;
-	int status = read_parts(executor, request, graph);
-	if (status == KILN_OK && map_put_id(&executor->graphs, id, graph) < 0)
+	int status = read_parts(launcher, request, graph);
+	if (status == KILN_OK && map_put_id(&launcher->graphs, id, graph) < 0)
 		status = exec_refuse(request, KILN_ENOMEM, "out of memory for a graph");
 	if (status != KILN_OK) {
-		graph_release(executor, graph);
+		graph_release(launcher, graph);
 		return status;
 	}
-	status = graph_take(executor, graph, &made, request->error);
+	status = graph_take(launcher, graph, &made, request->error);
 	if (status == KILN_OK)
-		exec_made_release(executor, made);
+		exec_made_release(launcher, made);
 	return status;
 }
 
-void exec_graph_leave(struct exec *executor, struct exec_graph *graph, uint64_t until)
+void exec_graph_leave(struct launcher *launcher, struct exec_graph *graph, uint64_t until)
 {
 	graph->leaving = until;
 	graph_assert_valid(graph);
 	if (until == 0)
-		forget(executor, graph);
+		forget(launcher, graph);
 }

@@ -38,43 +38,43 @@ static void free_memory(struct exec *executor, void *what)
  * late for the next.  Where there are too few CPUs, clients that spin take them from each other and
  * from this process: there each spins for one launch.
  */
-static void share_spin(struct exec *executor)
+static void share_spin(struct launcher *launcher)
 {
 	uint32_t count = 0;
-	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		count++;
-	uint32_t times = 2 * count <= (uint32_t)executor->cpus ? count : 1;
-	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
-		atomic_store_explicit(&lane->memory->header.spin_us, times * executor->spin_us,
+	uint32_t times = 2 * count <= (uint32_t)launcher->executor->cpus ? count : 1;
+	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
+		atomic_store_explicit(&lane->memory->header.spin_us, times * launcher->spin_us,
 							  memory_order_relaxed);
 }
 
-static void free_lane(struct exec *executor, struct exec_lane *lane)
+static void free_lane(struct launcher *launcher, struct exec_lane *lane)
 {
 	struct exec_template *bound;
-	struct exec_lane **link = &executor->lanes;
+	struct exec_lane **link = &launcher->lanes;
 	while (*link && *link != lane)
 		link = &(*link)->next;
 	if (*link)
 		*link = lane->next;
-	executor->lane_table[lane->index] = NULL;
+	launcher->lane_table[lane->index] = NULL;
 	lane->state = EXEC_LANE_GONE;
-	share_spin(executor);
+	share_spin(launcher);
 	while ((bound = map_take(&lane->calls)))
-		exec_lane_drop_call(executor, bound);
+		exec_lane_drop_call(launcher, bound);
 	map_free(&lane->calls);
 	/* The client has the eventfd open too, so close() alone would not end the watch. */
-	epoll_ctl(executor->epoll, EPOLL_CTL_DEL, lane->doorbell_fd, NULL);
-	waker_drain(executor->waker);
+	epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, lane->doorbell_fd, NULL);
+	waker_drain(launcher->waker);
 	close(lane->doorbell_fd);
 	close(lane->client_wake_fd);
 	if (lane->close_id)
-		exec_reply(executor, lane->close_id, KILN_OK, NULL);
+		exec_reply(launcher->executor, lane->close_id, KILN_OK, NULL);
 	lane->task = (struct exec_task){.kind = EXEC_TASK_LAZY, .perform = free_memory, .what = lane};
 	if (lane->gates_shared)
-		exec_quiet_do(executor, &lane->task, NULL);
+		exec_quiet_do(launcher->executor, &lane->task, NULL);
 	else
-		free_memory(executor, lane);
+		free_memory(launcher->executor, lane);
 }
 
 /* The lane's counts must be those of its slots. */
@@ -94,35 +94,35 @@ static void lane_assert_valid(const struct exec_lane *lane)
 }
 
 /* Frees a closing lane once nothing of it is under way any more. */
-static void settle(struct exec *executor, struct exec_lane *lane)
+static void settle(struct launcher *launcher, struct exec_lane *lane)
 {
 	if (lane->state != EXEC_LANE_CLOSING || lane->flights > 0)
 		return;
 	lane_assert_valid(lane);
-	free_lane(executor, lane);
+	free_lane(launcher, lane);
 }
 
-void exec_lane_finish(struct exec *executor, const struct device_done *done)
+void exec_lane_finish(struct launcher *launcher, const struct device_done *done)
 {
 	uint64_t index = (done->ticket & ~EXEC_LANE_TICKET) / LANE_ENTRIES;
-	struct exec_lane *lane = executor->lane_table[index];
-	exec_entry_finish(executor, lane, done);
-	settle(executor, lane);
+	struct exec_lane *lane = launcher->lane_table[index];
+	exec_entry_finish(launcher, lane, done);
+	settle(launcher, lane);
 }
 
-void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request)
+void exec_lane_close(struct launcher *launcher, uint64_t stream, uint64_t request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, stream);
+	struct exec_lane *lane = exec_lane_find(launcher, stream);
 	if (!lane) {
 		if (request)
-			exec_reply(executor, request, KILN_OK, NULL);
+			exec_reply(launcher->executor, request, KILN_OK, NULL);
 		return;
 	}
 	lane->state = EXEC_LANE_CLOSING;
 	lane->close_id = request;
 	lane_assert_valid(lane);
 	exec_lane_drop_parked(lane);
-	settle(executor, lane);
+	settle(launcher, lane);
 }
 
 /* NULL with a sentence. */
@@ -135,7 +135,7 @@ static void *map_shared(int fd, size_t bytes, struct exec_request *request)
 	return NULL;
 }
 
-static int map_lane(struct exec *executor, struct exec_lane *lane, struct exec_request *request)
+static int map_lane(struct launcher *launcher, struct exec_lane *lane, struct exec_request *request)
 {
 	if (request->frame->fd_count != LANE_EXEC_DESCRIPTORS ||
 		!frame_fd_is_safe(request->frame->fds[0], sizeof(*lane->memory)) ||
@@ -163,42 +163,44 @@ static int map_lane(struct exec *executor, struct exec_lane *lane, struct exec_r
 	}
 	/* The broker writes the same time to all lanes, before the client gets the memory. */
 	uint32_t spin_us = header->spin_us;
-	executor->spin_us = spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US;
+	launcher->spin_us = spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US;
 	return KILN_OK;
 }
 
-static int watch_lane(struct exec *executor, struct exec_lane *lane, struct exec_request *request)
+static int watch_lane(struct launcher *launcher, struct exec_lane *lane,
+					  struct exec_request *request)
 {
 	/* Edge-triggered, and never read: a client could make a read block. */
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = lane};
 	lane->doorbell_fd = frame_take_fd(request->frame, 1);
 	lane->client_wake_fd = frame_take_fd(request->frame, 2);
-	if (epoll_ctl(executor->epoll, EPOLL_CTL_ADD, lane->doorbell_fd, &event) == 0)
+	if (epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, lane->doorbell_fd, &event) == 0)
 		return KILN_OK;
 	return exec_refuse(request, KILN_EIO, "a lane cannot be watched: %s", strerror(errno));
 }
 
 /* Finds a free index for the lane. */
-static int enter_table(struct exec *executor, struct exec_lane *lane, struct exec_request *request)
+static int enter_table(struct launcher *launcher, struct exec_lane *lane,
+					   struct exec_request *request)
 {
-	uint32_t room = executor->lane_room;
-	while (lane->index < room && executor->lane_table[lane->index])
+	uint32_t room = launcher->lane_room;
+	while (lane->index < room && launcher->lane_table[lane->index])
 		lane->index++;
 	if (lane->index < room)
 		return KILN_OK;
-	struct exec_lane **more = realloc(executor->lane_table, (room + 16) * sizeof(*more));
+	struct exec_lane **more = realloc(launcher->lane_table, (room + 16) * sizeof(*more));
 	if (!more)
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a lane's record");
 	memset(more + room, 0, 16 * sizeof(*more));
-	executor->lane_table = more;
-	executor->lane_room = room + 16;
+	launcher->lane_table = more;
+	launcher->lane_room = room + 16;
 	return KILN_OK;
 }
 
-int exec_lane_open(struct exec *executor, struct exec_request *request)
+int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = request->stream;
-	if (!id || exec_lane_find(executor, id))
+	if (!id || exec_lane_find(launcher, id))
 		return exec_refuse(request, KILN_EPROTO,
 						   "the stream %" PRIu64 " has a lane already, or is none", id);
 	struct exec_lane *lane = calloc(1, sizeof(*lane));
@@ -207,23 +209,23 @@ int exec_lane_open(struct exec *executor, struct exec_request *request)
 	lane->id = id;
 	lane->deadline_us = wire_get_uint(request->root, "deadline", 0) * 1000;
 	lane->ready_us = wire_get_uint(request->root, "ready", 0) * 1000;
-	int status = enter_table(executor, lane, request);
+	int status = enter_table(launcher, lane, request);
 	if (status == KILN_OK)
-		status = map_lane(executor, lane, request);
+		status = map_lane(launcher, lane, request);
 	if (status != KILN_OK) {
 		free(lane);
 		return status;
 	}
-	executor->lane_table[lane->index] = lane;
-	if (!executor->waker_tried && executor->cpus >= WAKER_CPUS)
-		executor->waker = waker_start();
-	executor->waker_tried = true;
-	lane->waker = executor->waker;
-	lane->next = executor->lanes;
-	executor->lanes = lane;
-	share_spin(executor);
-	status = watch_lane(executor, lane, request);
+	launcher->lane_table[lane->index] = lane;
+	if (!launcher->waker_tried && launcher->executor->cpus >= WAKER_CPUS)
+		launcher->waker = waker_start();
+	launcher->waker_tried = true;
+	lane->waker = launcher->waker;
+	lane->next = launcher->lanes;
+	launcher->lanes = lane;
+	share_spin(launcher);
+	status = watch_lane(launcher, lane, request);
 	if (status != KILN_OK)
-		free_lane(executor, lane);
+		free_lane(launcher, lane);
 	return status;
 }

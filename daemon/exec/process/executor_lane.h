@@ -107,9 +107,9 @@ static inline void exec_lane_count(_Atomic uint64_t *counter)
 }
 
 /* NULL: the stream has no OPEN lane. */
-static inline struct exec_lane *exec_lane_find(const struct exec *executor, uint64_t stream)
+static inline struct exec_lane *exec_lane_find(const struct launcher *launcher, uint64_t stream)
 {
-	struct exec_lane *lane = executor->lanes;
+	struct exec_lane *lane = launcher->lanes;
 	while (lane && (lane->id != stream || lane->state != EXEC_LANE_OPEN))
 		lane = lane->next;
 	return lane;
@@ -119,48 +119,48 @@ static inline struct exec_lane *exec_lane_find(const struct exec *executor, uint
 exec_handler exec_lane_open;
 /* The lane takes no more entries.  When those taken have ended, it is freed and the request
  * answered (0: nobody asked). */
-void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
+void exec_lane_close(struct launcher *launcher, uint64_t stream, uint64_t request);
 /* The device has ended an entry: tells its client, and frees a closing lane after its last one. */
-void exec_lane_finish(struct exec *executor, const struct device_done *done);
+void exec_lane_finish(struct launcher *launcher, const struct device_done *done);
 
 /* ---- executor_lane_call.c ---- */
 exec_handler exec_lane_bind, exec_lane_rebind, exec_lane_unbind;
-void exec_lane_drop_call(struct exec *executor, struct exec_template *bound);
+void exec_lane_drop_call(struct launcher *launcher, struct exec_template *bound);
 /* Something that the stream's entries may name is to leave.  Returns the number below which parked
  * entries may name it, so it waits for them; 0: none is parked. */
-uint64_t exec_lane_leave(struct exec *executor, uint64_t stream);
+uint64_t exec_lane_leave(struct launcher *launcher, uint64_t stream);
 /* Drops the calls and graphs that leave and that no parked entry names any more. */
-void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane);
+void exec_lane_drop_leaving(struct launcher *launcher, struct exec_lane *lane);
 
 /* ---- executor_lane_turn.c ---- */
 /* Takes the entries that the client had written before it sent the request.  ECANCELED with a
  * sentence if the request follows one of them that failed. */
 exec_handler exec_lane_catch_up;
 /* Takes the entries of all lanes, and starts parked ones. */
-void exec_lanes_serve(struct exec *executor);
+void exec_lanes_serve(struct launcher *launcher);
 exec_waiting exec_lanes_waiting;
 /* Returns for how many ms the device may be waited for: 0 while the process looks at lanes, -1: no
  * limit. */
-int exec_lanes_patience(struct exec *executor);
+int exec_lanes_patience(struct launcher *launcher);
 /* Asks clients to ring for their next entry.  False: there is something to take, so do not wait.
  * exec_lanes_wake() takes that back. */
-bool exec_lanes_sleep(struct exec *executor);
-void exec_lanes_wake(struct exec *executor);
+bool exec_lanes_sleep(struct launcher *launcher);
+void exec_lanes_wake(struct launcher *launcher);
 /* Sleeps for a moment if nothing moves and entries wait for ready words. */
-void exec_lanes_nap(struct exec *executor);
+void exec_lanes_nap(struct launcher *launcher);
 /* True if an entry is overdue: *culprit says which, for the last words. */
-bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
+bool exec_lanes_overrun(struct launcher *launcher, struct device_done *culprit);
 
 /* ---- executor_park.c ---- */
 /* Takes the next entry: launches it, parks it, or ends it with the reason. */
-void exec_lane_take(struct exec *executor, struct exec_lane *lane);
+void exec_lane_take(struct launcher *launcher, struct exec_lane *lane);
 /* False: the next place still holds a PARKED or FLYING entry, so its client has broken the rules.
  */
 bool exec_lane_has_place(const struct exec_lane *lane);
-bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane);
+bool exec_lane_has_room(const struct launcher *launcher, const struct exec_lane *lane);
 /* Launches the parked entries that may start now. */
-void exec_lane_unpark(struct exec *executor, struct exec_lane *lane);
-bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane);
+void exec_lane_unpark(struct launcher *launcher, struct exec_lane *lane);
+bool exec_lane_may_unpark(const struct launcher *launcher, const struct exec_lane *lane);
 /* Returns the least number of a parked entry; UINT64_MAX: there is none. */
 uint64_t exec_lane_first_parked(const struct exec_lane *lane);
 /* Ends the entries that the request names and that have not started, and those that follow them, in
@@ -171,12 +171,12 @@ void exec_lane_drop_parked(struct exec_lane *lane);
 
 /* ---- executor_entry.c ---- */
 /* Gives the entry to the device, or ends it with the reason. */
-void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot);
+void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot);
 /* The device has ended the entry: tells the client. */
-void exec_entry_finish(struct exec *executor, struct exec_lane *lane,
+void exec_entry_finish(struct launcher *launcher, struct exec_lane *lane,
 					   const struct device_done *done);
 /* Returns the flight of an entry that the device has, by its ticket. */
-const struct exec_flight *exec_lane_flight(const struct exec *executor, uint64_t ticket);
+const struct exec_flight *exec_lane_flight(const struct launcher *launcher, uint64_t ticket);
 /* Ends the entry: fills in its cell, and wakes the client if it sleeps.  error: the sentence of a
  * failure. */
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,

@@ -15,20 +15,20 @@
 
 #define BOUND_MOST 4096 /* calls of a lane */
 
-void exec_lane_drop_call(struct exec *executor, struct exec_template *bound)
+void exec_lane_drop_call(struct launcher *launcher, struct exec_template *bound)
 {
 	if (bound->module)
-		exec_release_module(executor, bound->module);
+		exec_release_module(launcher, bound->module);
 	free(bound);
 }
 
 /* Reads the launch that a lane keeps of a call.  It has all its arguments; none is the value of one
  * entry. */
-static int read_bound(struct exec *executor, struct exec_request *request,
+static int read_bound(struct launcher *launcher, struct exec_request *request,
 					  struct exec_template *bound)
 {
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	int status = exec_template_read(executor, request, request->root, bound, places);
+	int status = exec_template_read(launcher, request, request->root, bound, places);
 	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
 		if (bound->args[i].kind == KERNEL_ARG_BYTES)
 			status = exec_refuse(request, KILN_EPROTO,
@@ -39,9 +39,9 @@ static int read_bound(struct exec *executor, struct exec_request *request,
 	return status;
 }
 
-int exec_lane_bind(struct exec *executor, struct exec_request *request)
+int exec_lane_bind(struct launcher *launcher, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	struct exec_lane *lane = exec_lane_find(launcher, request->stream);
 	uint64_t call = wire_get_uint(request->root, "call", 0);
 	if (!lane || !call || map_get_id(&lane->calls, call))
 		return exec_refuse(request, KILN_EPROTO,
@@ -55,7 +55,7 @@ int exec_lane_bind(struct exec *executor, struct exec_request *request)
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");
-	int status = read_bound(executor, request, bound);
+	int status = read_bound(launcher, request, bound);
 	if (status == KILN_OK && map_put_id(&lane->calls, call, bound) < 0)
 		status = exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");
 	if (status != KILN_OK) {
@@ -69,14 +69,14 @@ int exec_lane_bind(struct exec *executor, struct exec_request *request)
 
 /* Gives the call another kernel.  Entries that are parked, or taken from now on, use it; flying
  * ones keep theirs.  A call that was unbound meanwhile needs none. */
-int exec_lane_rebind(struct exec *executor, struct exec_request *request)
+int exec_lane_rebind(struct launcher *launcher, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	struct exec_lane *lane = exec_lane_find(launcher, request->stream);
 	uint64_t call = wire_get_uint(request->root, "call", 0);
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL, other;
 	if (!bound)
 		return KILN_OK;
-	int status = read_bound(executor, request, &other);
+	int status = read_bound(launcher, request, &other);
 	if (status == KILN_OK && other.operand_count != bound->operand_count)
 		status =
 			exec_refuse(request, KILN_EPROTO, "call %" PRIu64 " has %d operands and cannot have %d",
@@ -86,32 +86,32 @@ int exec_lane_rebind(struct exec *executor, struct exec_request *request)
 	if (other.module)
 		exec_hold_module(other.module);
 	if (bound->module)
-		exec_release_module(executor, bound->module);
+		exec_release_module(launcher, bound->module);
 	other.leaving = bound->leaving;
 	*bound = other;
 	return KILN_OK;
 }
 
-int exec_lane_unbind(struct exec *executor, struct exec_request *request)
+int exec_lane_unbind(struct launcher *launcher, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	struct exec_lane *lane = exec_lane_find(launcher, request->stream);
 	uint64_t call = wire_get_uint(request->root, "call", 0);
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL;
-	if (bound && (bound->leaving = exec_lane_leave(executor, lane->id)) == 0)
-		exec_lane_drop_call(executor, map_remove_id(&lane->calls, call));
+	if (bound && (bound->leaving = exec_lane_leave(launcher, lane->id)) == 0)
+		exec_lane_drop_call(launcher, map_remove_id(&lane->calls, call));
 	return KILN_OK;
 }
 
-uint64_t exec_lane_leave(struct exec *executor, uint64_t stream)
+uint64_t exec_lane_leave(struct launcher *launcher, uint64_t stream)
 {
-	struct exec_lane *lane = exec_lane_find(executor, stream);
+	struct exec_lane *lane = exec_lane_find(launcher, stream);
 	if (!lane || lane->parked == 0)
 		return 0;
 	lane->leaving = lane->leaving ? lane->leaving : lane->head;
 	return lane->head;
 }
 
-void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane)
+void exec_lane_drop_leaving(struct launcher *launcher, struct exec_lane *lane)
 {
 	struct exec_template *bound;
 	uint64_t parked = exec_lane_first_parked(lane), least = 0;
@@ -120,11 +120,11 @@ void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane)
 		return;
 	while ((bound = map_next(&lane->calls, &cursor)))
 		if (bound->leaving && bound->leaving <= parked)
-			exec_lane_drop_call(executor, map_remove_id(&lane->calls, bound->id));
+			exec_lane_drop_call(launcher, map_remove_id(&lane->calls, bound->id));
 		else if (bound->leaving && (!least || bound->leaving < least))
 			least = bound->leaving;
 	lane->leaving = least;
-	least = exec_graphs_settle(executor, lane->id, parked);
+	least = exec_graphs_settle(launcher, lane->id, parked);
 	if (least && (!lane->leaving || least < lane->leaving))
 		lane->leaving = least;
 }

@@ -28,7 +28,7 @@ static enum next look_at_entry(const struct exec_lane *lane)
 }
 
 /* Closes the lane and tells the broker, which ends the session. */
-static void refuse_lane(struct exec *executor, struct exec_lane *lane)
+static void refuse_lane(struct launcher *launcher, struct exec_lane *lane)
 {
 	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
 	struct wire_out message;
@@ -39,58 +39,58 @@ static void refuse_lane(struct exec *executor, struct exec_lane *lane)
 	wire_put_str(&message, "what", "lane");
 	wire_put_uint(&message, "stream", lane->id);
 	wire_put_str(&message, "err", why);
-	exec_send(executor, &message, -1);
-	exec_lane_close(executor, lane->id, 0);
+	exec_send(launcher->executor, &message, -1);
+	exec_lane_close(launcher, lane->id, 0);
 }
 
 /* The lane that launches last in a turn has the least time for its launches to end, and may miss
  * the next turn.  So each lane is the first and the last in turn. */
-static void rotate(struct exec *executor)
+static void rotate(struct launcher *launcher)
 {
-	struct exec_lane *first = executor->lanes, *last = first;
+	struct exec_lane *first = launcher->lanes, *last = first;
 	if (!first || !first->next)
 		return;
 	while (last->next)
 		last = last->next;
-	executor->lanes = first->next;
+	launcher->lanes = first->next;
 	first->next = NULL;
 	last->next = first;
 }
 
-void exec_lanes_serve(struct exec *executor)
+void exec_lanes_serve(struct launcher *launcher)
 {
 	struct exec_lane *next;
-	for (struct exec_lane *lane = executor->lanes; lane; lane = next) {
+	for (struct exec_lane *lane = launcher->lanes; lane; lane = next) {
 		next = lane->next;
 		if (lane->state != EXEC_LANE_OPEN)
 			continue;
 		if (lane->parked > 0)
-			exec_lane_unpark(executor, lane);
+			exec_lane_unpark(launcher, lane);
 		if (lane->leaving)
-			exec_lane_drop_leaving(executor, lane);
+			exec_lane_drop_leaving(launcher, lane);
 		int taken = 0;
 		enum next there = look_at_entry(lane);
 		while (there == NEXT_HERE && taken < ENTRIES_PER_TURN &&
-			   exec_lane_has_room(executor, lane)) {
-			exec_lane_take(executor, lane);
+			   exec_lane_has_room(launcher, lane)) {
+			exec_lane_take(launcher, lane);
 			taken++;
 			there = look_at_entry(lane);
 		}
 		if (there == NEXT_WRONG) {
-			refuse_lane(executor, lane);
+			refuse_lane(launcher, lane);
 			continue;
 		}
-		if (taken > 0 && executor->ops->flush)
-			executor->ops->flush(executor->device);
+		if (taken > 0 && launcher->ops->flush)
+			launcher->ops->flush(launcher->device);
 	}
-	rotate(executor);
+	rotate(launcher);
 }
 
-int exec_lane_catch_up(struct exec *executor, struct exec_request *request)
+int exec_lane_catch_up(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t until = wire_get_uint(request->root, "tail", 0);
 	uint64_t follows = wire_get_uint(request->root, "follows", 0);
-	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(request->root, "lane", 0));
+	struct exec_lane *lane = exec_lane_find(launcher, wire_get_uint(request->root, "lane", 0));
 	if (!lane)
 		return KILN_OK;
 	/* A client cannot have written more entries than that; if it writes more meanwhile, they
@@ -98,7 +98,7 @@ int exec_lane_catch_up(struct exec *executor, struct exec_request *request)
 	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until &&
 						 look_at_entry(lane) == NEXT_HERE && exec_lane_has_place(lane);
 		 i++)
-		exec_lane_take(executor, lane);
+		exec_lane_take(launcher, lane);
 	if (follows && exec_lane_failed(lane, follows - 1))
 		return exec_refuse(request, KILN_ECANCELED,
 						   "the call that this one follows did not succeed");
@@ -107,34 +107,34 @@ int exec_lane_catch_up(struct exec *executor, struct exec_request *request)
 
 /* ---- Waiting ---- */
 
-bool exec_lanes_waiting(const struct exec *executor)
+bool exec_lanes_waiting(const struct launcher *launcher)
 {
-	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		if (lane->state == EXEC_LANE_OPEN &&
 			((look_at_entry(lane) != NEXT_NONE && exec_lane_has_place(lane)) ||
-			 (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
+			 (lane->parked > 0 && exec_lane_may_unpark(launcher, lane))))
 			return true;
 	return false;
 }
 
 /* True: entries wait for ready words.  No event tells when one is written. */
-static bool any_gated(const struct exec *executor)
+static bool any_gated(const struct launcher *launcher)
 {
-	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		if (lane->gated > 0)
 			return true;
 	return false;
 }
 
-int exec_lanes_patience(struct exec *executor)
+int exec_lanes_patience(struct launcher *launcher)
 {
 	int patience = -1;
-	if (!executor->lanes)
+	if (!launcher->lanes)
 		return -1;
-	uint64_t now = executor->now_us;
-	if (!executor->alone && now - executor->lane_active_us < executor->spin_us)
+	uint64_t now = launcher->now_us;
+	if (!launcher->executor->alone && now - launcher->lane_active_us < launcher->spin_us)
 		return 0;
-	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
+	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us)
 			continue;
 		uint64_t until = lane->progress_us + lane->deadline_us;
@@ -142,38 +142,38 @@ int exec_lanes_patience(struct exec *executor)
 		if (patience < 0 || left < (uint64_t)patience)
 			patience = left < 1000 ? (int)left : 1000;
 	}
-	return any_gated(executor) ? 0 : patience;
+	return any_gated(launcher) ? 0 : patience;
 }
 
-static void set_sleeping(struct exec *executor, uint32_t value)
+static void set_sleeping(struct launcher *launcher, uint32_t value)
 {
-	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		atomic_store_explicit(&lane->memory->header.sleeping, value, memory_order_relaxed);
 }
 
-bool exec_lanes_sleep(struct exec *executor)
+bool exec_lanes_sleep(struct launcher *launcher)
 {
-	if (!executor->lanes)
+	if (!launcher->lanes)
 		return true;
-	set_sleeping(executor, 1);
+	set_sleeping(launcher, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!exec_lanes_may_launch(executor) || !exec_lanes_waiting(executor))
+	if (!exec_lanes_may_launch(launcher) || !exec_lanes_waiting(launcher))
 		return true;
-	set_sleeping(executor, 0);
+	set_sleeping(launcher, 0);
 	return false;
 }
 
-void exec_lanes_wake(struct exec *executor)
+void exec_lanes_wake(struct launcher *launcher)
 {
-	set_sleeping(executor, 0);
+	set_sleeping(launcher, 0);
 }
 
-void exec_lanes_nap(struct exec *executor)
+void exec_lanes_nap(struct launcher *launcher)
 {
-	uint64_t idle = executor->now_us - executor->lane_active_us;
-	struct pollfd wake = {.fd = executor->epoll, .events = POLLIN};
-	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
-		!exec_lanes_sleep(executor))
+	uint64_t idle = launcher->now_us - launcher->lane_active_us;
+	struct pollfd wake = {.fd = launcher->epoll, .events = POLLIN};
+	if ((!launcher->executor->alone && idle < launcher->spin_us) || !any_gated(launcher) ||
+		!exec_lanes_sleep(launcher))
 		return;
 	/* The longer ready words do not come, the less often the process looks: an entry starts late by
 	 * at most an eighth of the time that it waited. */
@@ -182,7 +182,7 @@ void exec_lanes_nap(struct exec *executor)
 	nap = nap > PAUSE_NAP_LEAST_US ? nap : PAUSE_NAP_LEAST_US;
 	struct timespec time = {0, (long)nap * 1000};
 	ppoll(&wake, 1, &time, NULL);
-	exec_lanes_wake(executor);
+	exec_lanes_wake(launcher);
 }
 
 /* ---- Deadlines ---- */
@@ -210,24 +210,24 @@ static const struct exec_slot *oldest(const struct exec_lane *lane)
 	return found;
 }
 
-bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
+bool exec_lanes_overrun(struct launcher *launcher, struct device_done *culprit)
 {
-	uint64_t now = executor->now_us;
-	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
+	uint64_t now = launcher->now_us;
+	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us || now < lane->progress_us + lane->deadline_us)
 			continue;
 		lane->progress_us = least_progress(lane);
 		if (now < lane->progress_us + lane->deadline_us)
 			continue;
 		const struct exec_slot *slot = oldest(lane);
-		uint64_t since = slot ? exec_pace_since(executor, slot->flight.id, lane->progress_us) : 0;
+		uint64_t since = slot ? exec_pace_since(launcher, slot->flight.id, lane->progress_us) : 0;
 		if (now < since + lane->deadline_us) {
 			lane->streams[exec_slot_stream(slot)].progress_us = since;
 			lane->progress_us = least_progress(lane);
 			continue;
 		}
 		*culprit = (struct device_done){.status = KILN_ETIMEDOUT};
-		exec_pace_sentence(executor, lane->deadline_us, culprit->error);
+		exec_pace_sentence(launcher, lane->deadline_us, culprit->error);
 		if (slot) {
 			/* Tells the client at once; the daemon names the post-mortem only later. */
 			char error[LANE_ERROR_MAX];

@@ -17,70 +17,70 @@
 /* ---- Flights ---- */
 
 /* Gives the device what the request asks for.  The flight holds what that uses. */
-typedef int starter(struct exec *executor, struct exec_request *request,
+typedef int starter(struct launcher *launcher, struct exec_request *request,
 					struct exec_flight *flight);
 
-void exec_let_go(struct exec *executor, struct exec_flight *flight)
+void exec_let_go(struct launcher *launcher, struct exec_flight *flight)
 {
 	for (int i = 0; i < flight->buffer_count; i++)
-		exec_release_buffer(executor, flight->buffers[i]);
+		exec_release_buffer(launcher, flight->buffers[i]);
 	if (flight->module)
-		exec_release_module(executor, flight->module);
+		exec_release_module(launcher, flight->module);
 	if (flight->made)
-		exec_made_release(executor, flight->made);
-	exec_unmap(executor, flight->mapping);
+		exec_made_release(launcher, flight->made);
+	exec_unmap(launcher, flight->mapping);
 }
 
-static void flight_free(struct exec *executor, struct exec_flight *flight)
+static void flight_free(struct launcher *launcher, struct exec_flight *flight)
 {
-	exec_let_go(executor, flight);
+	exec_let_go(launcher, flight);
 	free(flight);
 }
 
 /* Registers a flight before the device gets it: if that fails, the device has nothing of it. */
-static int fly(struct exec *executor, struct exec_request *request, starter *start)
+static int fly(struct launcher *launcher, struct exec_request *request, starter *start)
 {
 	const msgpack_object *root = request->root;
-	if (request->id == 0 || map_get_id(&executor->flights, request->id))
+	if (request->id == 0 || map_get_id(&launcher->flights, request->id))
 		return exec_refuse(request, KILN_EPROTO, "the request's id %" PRIu64 " is 0 or in flight",
 						   request->id);
 	struct exec_flight *flight = calloc(1, sizeof(*flight));
-	if (!flight || map_put_id(&executor->flights, request->id, flight) < 0) {
+	if (!flight || map_put_id(&launcher->flights, request->id, flight) < 0) {
 		free(flight);
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a call's record");
 	}
 	flight->id = request->id;
 	flight->stream = exec_stream(request->stream, wire_get_uint(root, "sub", 0));
-	flight->epoch = executor->quiet.epoch;
-	flight->trail = exec_trail_begin(executor, request->id, 0);
+	flight->epoch = launcher->executor->quiet.epoch;
+	flight->trail = exec_trail_begin(launcher, request->id, 0);
 #ifdef KILN_TEST_HOOKS
 	uint64_t delay = wire_get_uint(root, "delay", 0);
 	flight->delay_ms = delay < DEADLINE_TEST_DELAY_MS ? (uint32_t)delay : DEADLINE_TEST_DELAY_MS;
 #endif
-	int status = start(executor, request, flight);
+	int status = start(launcher, request, flight);
 	if (status == KILN_OK) {
-		exec_pace_enter(executor, flight, wire_get_uint(root, "deadline", 0) * 1000);
+		exec_pace_enter(launcher, flight, wire_get_uint(root, "deadline", 0) * 1000);
 		return KILN_OK;
 	}
-	exec_trail_end(executor, flight->trail, status);
-	map_remove_id(&executor->flights, request->id);
-	flight_free(executor, flight);
+	exec_trail_end(launcher, flight->trail, status);
+	map_remove_id(&launcher->flights, request->id);
+	flight_free(launcher, flight);
 	return status;
 }
 
-void exec_finish(struct exec *executor, const struct device_done *done)
+void exec_finish(struct launcher *launcher, const struct device_done *done)
 {
-	struct exec_flight *flight = map_remove_id(&executor->flights, done->ticket);
+	struct exec_flight *flight = map_remove_id(&launcher->flights, done->ticket);
 	if (!flight) {
 		util_log(UTIL_WARN, "the device ended work %" PRIu64 ", which it was not given",
 				 done->ticket);
 		return;
 	}
-	exec_quiet_ended(executor, flight);
-	exec_pace_leave(executor, flight);
-	exec_trail_end(executor, flight->trail, done->status);
-	if (exec_misdeed(executor, "answer", done->ticket)) {
-		flight_free(executor, flight);
+	exec_quiet_ended(launcher->executor, flight);
+	exec_pace_leave(launcher, flight);
+	exec_trail_end(launcher, flight->trail, done->status);
+	if (exec_misdeed(launcher, "answer", done->ticket)) {
+		flight_free(launcher, flight);
 		return;
 	}
 	struct wire_out message;
@@ -95,8 +95,8 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 	}
 	if (done->status == KILN_EINDEX)
 		wire_put_uint(&message, "reported", done->reported);
-	exec_send(executor, &message, -1);
-	flight_free(executor, flight);
+	exec_send(launcher->executor, &message, -1);
+	flight_free(launcher, flight);
 }
 
 /* ---- Launches ---- */
@@ -115,7 +115,7 @@ static void put_way(struct device_launch *launch, const struct exec_flight *flig
 	launch->done_last = flight->done_last;
 }
 
-int exec_start_launch(struct exec *executor, struct exec_flight *flight,
+int exec_start_launch(struct launcher *launcher, struct exec_flight *flight,
 					  const struct exec_template *what, const struct exec_place *places,
 					  char error[KERNEL_ERROR_MAX])
 {
@@ -130,59 +130,59 @@ int exec_start_launch(struct exec *executor, struct exec_flight *flight,
 		exec_hold_module(flight->module);
 	}
 	put_way(&launch, flight);
-	return executor->ops->launch(executor->device, &launch, error);
+	return launcher->ops->launch(launcher->device, &launch, error);
 }
 
-int exec_start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
-					 char error[KERNEL_ERROR_MAX])
+int exec_start_graph(struct launcher *launcher, struct exec_flight *flight,
+					 struct exec_graph *graph, char error[KERNEL_ERROR_MAX])
 {
 	struct device_launch how = {0};
 	put_way(&how, flight);
-	return exec_graph_start(executor, graph, &how, &flight->made, error);
+	return exec_graph_start(launcher, graph, &how, &flight->made, error);
 }
 
-static int start_launch(struct exec *executor, struct exec_request *request,
+static int start_launch(struct launcher *launcher, struct exec_request *request,
 						struct exec_flight *flight)
 {
 	struct exec_template what;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	int status = exec_template_read(executor, request, request->root, &what, places);
+	int status = exec_template_read(launcher, request, request->root, &what, places);
 	if (status != KILN_OK)
 		return status;
-	exec_find_buffers(executor, places, what.operand_count);
-	return exec_start_launch(executor, flight, &what, places, request->error);
+	exec_find_buffers(launcher, places, what.operand_count);
+	return exec_start_launch(launcher, flight, &what, places, request->error);
 }
 
-int exec_launch(struct exec *executor, struct exec_request *request)
+int exec_launch(struct launcher *launcher, struct exec_request *request)
 {
-	return fly(executor, request, start_launch);
+	return fly(launcher, request, start_launch);
 }
 
-static int start_graph(struct exec *executor, struct exec_request *request,
+static int start_graph(struct launcher *launcher, struct exec_request *request,
 					   struct exec_flight *flight)
 {
 	uint64_t id = wire_get_uint(request->root, "graph", 0);
-	struct exec_graph *graph = exec_graph_find(executor, request->stream, id);
+	struct exec_graph *graph = exec_graph_find(launcher, request->stream, id);
 	if (!graph)
 		return exec_refuse(request, KILN_ENOENT, "there is no graph %" PRIu64, id);
-	return exec_start_graph(executor, flight, graph, request->error);
+	return exec_start_graph(launcher, flight, graph, request->error);
 }
 
-int exec_launch_graph(struct exec *executor, struct exec_request *request)
+int exec_launch_graph(struct launcher *launcher, struct exec_request *request)
 {
-	return fly(executor, request, start_graph);
+	return fly(launcher, request, start_graph);
 }
 
 /* ---- Copies between a buffer and a client's memory ---- */
 
-static int start_copy(struct exec *executor, struct exec_request *request,
+static int start_copy(struct launcher *launcher, struct exec_request *request,
 					  struct exec_flight *flight)
 {
 	const msgpack_object *root = request->root;
 	uint64_t id = wire_get_uint(root, "buf", 0), offset = wire_get_uint(root, "offset", 0);
 	uint64_t bytes = wire_get_uint(root, "bytes", UINT64_MAX);
 	bool to_device = wire_get_bool(root, "to", false);
-	struct exec_buffer *buffer = map_get_id(&executor->buffers, id);
+	struct exec_buffer *buffer = map_get_id(&launcher->executor->buffers, id);
 	if (!wire_get(root, "to") || request->frame->fd_count != 1)
 		return exec_refuse(request, KILN_EPROTO, "a copy needs its direction and one descriptor");
 	if (!buffer)
@@ -194,15 +194,15 @@ static int start_copy(struct exec *executor, struct exec_request *request,
 						   bytes, offset, buffer->bytes);
 	exec_hold_buffer((struct exec_held){flight->buffers, &flight->buffer_count}, buffer);
 	void *host;
-	int status = exec_map(executor, request->frame->fds[0], bytes, !to_device, &flight->mapping,
+	int status = exec_map(launcher, request->frame->fds[0], bytes, !to_device, &flight->mapping,
 						  &host, request->error);
 	if (status != KILN_OK)
 		return status;
-	return executor->ops->copy(executor->device, flight->stream, flight->id, buffer->memory, offset,
+	return launcher->ops->copy(launcher->device, flight->stream, flight->id, buffer->memory, offset,
 							   host, bytes, to_device, request->error);
 }
 
-int exec_copy(struct exec *executor, struct exec_request *request)
+int exec_copy(struct launcher *launcher, struct exec_request *request)
 {
-	return fly(executor, request, start_copy);
+	return fly(launcher, request, start_copy);
 }

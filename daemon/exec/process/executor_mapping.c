@@ -15,7 +15,7 @@
 /* A larger mapping goes after its use, because to keep it would hold the client's memory. */
 #define KEPT_BYTES (64u << 20)
 
-/* A client's memfd, mapped.  Its flights and executor->kept hold it; the last of them unmaps and
+/* A client's memfd, mapped.  Its flights and launcher->kept hold it; the last of them unmaps and
  * frees it. */
 struct exec_mapping {
 	dev_t dev;
@@ -47,7 +47,7 @@ static void *map_file(int fd, size_t bytes, bool *writable)
 	return MAP_FAILED;
 }
 
-int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
+int exec_map(struct launcher *launcher, int fd, uint64_t bytes, bool writable,
 			 struct exec_mapping **out, void **address, char error[KERNEL_ERROR_MAX])
 {
 	struct stat file;
@@ -56,7 +56,7 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 						 "the descriptor of a copy is no memfd of ordinary pages, of at least "
 						 "%" PRIu64 " bytes, that is sealed against shrinking",
 						 bytes);
-	struct exec_mapping *mapping = executor->kept;
+	struct exec_mapping *mapping = launcher->kept;
 	/* A mapped file keeps its number, so the same number is the same file. */
 	if (mapping && mapping->dev == file.st_dev && mapping->ino == file.st_ino &&
 		mapping->bytes >= bytes && (mapping->writable || !writable)) {
@@ -83,24 +83,24 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 						 "the memfd of a copy cannot be mapped for %s: %s",
 						 writable ? "writing" : "reading", strerror(why));
 	}
-	exec_unmap_kept(executor);
+	exec_unmap_kept(launcher);
 	if (mapping->bytes <= KEPT_BYTES)
-		executor->kept = mapping;
+		launcher->kept = mapping;
 	*out = mapping;
 	*address = mapping->address;
 	return KILN_OK;
 }
 
-void exec_unmap(struct exec *executor, struct exec_mapping *mapping)
+void exec_unmap(struct launcher *launcher, struct exec_mapping *mapping)
 {
-	if (mapping && --mapping->uses == 0 && mapping != executor->kept)
+	if (mapping && --mapping->uses == 0 && mapping != launcher->kept)
 		unmap_file(mapping);
 }
 
-void exec_unmap_kept(struct exec *executor)
+void exec_unmap_kept(struct launcher *launcher)
 {
-	struct exec_mapping *kept = executor->kept;
-	executor->kept = NULL;
+	struct exec_mapping *kept = launcher->kept;
+	launcher->kept = NULL;
 	if (kept && kept->uses == 0)
 		unmap_file(kept);
 }

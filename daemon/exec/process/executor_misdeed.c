@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-int exec_misdeed_arm(struct exec *executor, struct exec_request *request)
+int exec_misdeed_arm(struct launcher *launcher, struct exec_request *request)
 {
+	struct exec *executor = launcher->executor;
 	const char *at = wire_get_str(request->message, request->root, "at");
 	executor->misdeed = (enum misdeed)wire_get_int(request->root, "what", MISDEED_NONE);
 	snprintf(executor->misdeed_at, sizeof(executor->misdeed_at), "%s", at ? at : "");
@@ -29,13 +30,14 @@ static void spoil_cells(const struct exec_lane *lane)
 	}
 }
 
-bool exec_misdeed_done(struct exec *executor, const char *step, uint64_t id)
+bool exec_misdeed_done(struct launcher *launcher, const char *step, uint64_t id)
 {
+	struct exec *executor = launcher->executor;
 	enum misdeed misdeed = executor->misdeed;
 	if (strcmp(executor->misdeed_at, step) != 0)
 		return false;
 	executor->misdeed = MISDEED_NONE;
-	for (const struct exec_lane *lane = executor->lanes; lane && misdeed == MISDEED_CELLS;
+	for (const struct exec_lane *lane = launcher->lanes; lane && misdeed == MISDEED_CELLS;
 		 lane = lane->next)
 		spoil_cells(lane);
 	return misdeed == MISDEED_CELLS || misdeed_do(misdeed, executor->sock, "reply", id);

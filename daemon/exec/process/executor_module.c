@@ -72,13 +72,13 @@ static void load_later(struct exec *executor, void *what)
 
 /* Makes a task of the load, with a copy of the parts of the message, which goes when the request
  * returns. */
-static int put_off(struct exec *executor, const struct exec_load *load,
+static int put_off(struct launcher *launcher, const struct exec_load *load,
 				   char error[KERNEL_ERROR_MAX])
 {
 	size_t name = strlen(load->entry) + 1;
 	struct exec_load *later = malloc(sizeof(*later) + load->bytes + name);
 	if (!later) {
-		map_remove_id(&executor->modules, load->id);
+		map_remove_id(&launcher->executor->modules, load->id);
 		free(load->module);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						 "out of memory for an object of %zu bytes", load->bytes);
@@ -89,32 +89,32 @@ static int put_off(struct exec *executor, const struct exec_load *load,
 	later->entry = memcpy(later->object + load->bytes, load->entry, name);
 	load->module->task = (struct exec_task){
 		.kind = load->lazy ? EXEC_TASK_LAZY : EXEC_TASK_LOAD, .perform = load_later, .what = later};
-	exec_quiet_do(executor, &load->module->task, NULL);
+	exec_quiet_do(launcher->executor, &load->module->task, NULL);
 	return KILN_OK;
 }
 
-int exec_load(struct exec *executor, struct exec_request *request)
+int exec_load(struct launcher *launcher, struct exec_request *request)
 {
 	const msgpack_object *root = request->root;
 	uint64_t id = wire_get_uint(root, "mod", 0), shared = wire_get_uint(root, "shared", 0);
 	const char *entry = wire_get_str(request->message, root, "entry");
 	size_t bytes;
 	const void *object = wire_get_bin(root, "object", &bytes);
-	if (id == 0 || map_get_id(&executor->modules, id) || !entry || !object || bytes == 0)
+	if (id == 0 || map_get_id(&launcher->executor->modules, id) || !entry || !object || bytes == 0)
 		return exec_refuse(
 			request, KILN_EPROTO,
 			"a load needs a new module id, an entry and an object, and has id %" PRIu64
 			" and %zu bytes",
 			id, object ? bytes : 0);
-	if (shared > executor->info.limits.shared_optin)
+	if (shared > launcher->executor->info.limits.shared_optin)
 		return exec_refuse(request, KILN_EINVAL,
 						   "%" PRIu64 " bytes of shared memory are more than the %u of a block",
-						   shared, executor->info.limits.shared_optin);
-	if (executor->modules.count >= EXEC_MAX_MODULES)
+						   shared, launcher->executor->info.limits.shared_optin);
+	if (launcher->executor->modules.count >= EXEC_MAX_MODULES)
 		return exec_refuse(request, KILN_ELIMIT, "a device process holds at most %d kernels",
 						   EXEC_MAX_MODULES);
 	struct exec_module *module = calloc(1, sizeof(*module));
-	if (!module || map_put_id(&executor->modules, id, module) < 0) {
+	if (!module || map_put_id(&launcher->executor->modules, id, module) < 0) {
 		free(module);
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a kernel's record");
 	}
@@ -126,8 +126,9 @@ int exec_load(struct exec *executor, struct exec_request *request)
 								   .module = module,
 								   .entry = entry,
 								   .object = (uint8_t *)object};
-	return exec_quiet_waits(executor, NULL) ? put_off(executor, &load, request->error)
-											: load_now(executor, &load, request->error);
+	return exec_quiet_waits(launcher->executor, NULL)
+			   ? put_off(launcher, &load, request->error)
+			   : load_now(launcher->executor, &load, request->error);
 }
 
 static void unload_now(struct exec *executor, void *what)
@@ -138,7 +139,7 @@ static void unload_now(struct exec *executor, void *what)
 	free(module);
 }
 
-void exec_release_module(struct exec *executor, struct exec_module *module)
+void exec_release_module(struct launcher *launcher, struct exec_module *module)
 {
 	module->uses--;
 	module_assert_valid(module);
@@ -146,25 +147,25 @@ void exec_release_module(struct exec *executor, struct exec_module *module)
 		return;
 	module->task =
 		(struct exec_task){.kind = EXEC_TASK_LAZY, .perform = unload_now, .what = module};
-	exec_quiet_do(executor, &module->task, NULL);
+	exec_quiet_do(launcher->executor, &module->task, NULL);
 }
 
-struct exec_module *exec_find_module(const struct exec *executor, uint64_t id)
+struct exec_module *exec_find_module(const struct launcher *launcher, uint64_t id)
 {
-	struct exec_module *module = map_get_id(&executor->modules, id);
+	struct exec_module *module = map_get_id(&launcher->executor->modules, id);
 	return module && module->state == MODULE_LOADED ? module : NULL;
 }
 
-int exec_unload(struct exec *executor, struct exec_request *request)
+int exec_unload(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "mod", 0);
-	struct exec_module *module = exec_find_module(executor, id);
+	struct exec_module *module = exec_find_module(launcher, id);
 	if (!module)
 		return exec_refuse(request, KILN_ENOENT, "there is no module %" PRIu64, id);
-	map_remove_id(&executor->modules, id);
+	map_remove_id(&launcher->executor->modules, id);
 	exec_hold_module(module);
 	module->state = MODULE_LEAVING;
 	module->unload_id = request->id;
-	exec_release_module(executor, module);
+	exec_release_module(launcher, module);
 	return KILN_OK;
 }

@@ -4,7 +4,7 @@
  *   LOADING --(the device is quiet)--> LOADED --(unload)--> LEAVING --(the last use ends)--> gone
  *
  * - LOADING: the task owns the module's object; nobody may use it.
- * - LOADED: executor->modules has it.
+ * - LOADED: launcher->executor->modules has it.
  * - LEAVING: its uses (flights, templates, graphs) alone have it.  The last of them unloads it, and
  *   then the request unload is answered.
  */
@@ -26,11 +26,11 @@ struct exec_module {
 
 exec_handler exec_load, exec_unload;
 /* NULL: no loaded kernel has that number. */
-struct exec_module *exec_find_module(const struct exec *executor, uint64_t id);
+struct exec_module *exec_find_module(const struct launcher *launcher, uint64_t id);
 static inline void exec_hold_module(struct exec_module *module)
 {
 	module->uses++;
 }
-void exec_release_module(struct exec *executor, struct exec_module *module);
+void exec_release_module(struct launcher *launcher, struct exec_module *module);
 
 #endif

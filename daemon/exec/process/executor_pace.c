@@ -20,14 +20,14 @@ struct exec_line {
 	uint64_t progress_us; /* the last end, or the start after which there are flights */
 };
 
-void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t deadline_us)
+void exec_pace_enter(struct launcher *launcher, struct exec_flight *flight, uint64_t deadline_us)
 {
-	struct exec_line *line = map_get_id(&executor->lines, flight->stream);
+	struct exec_line *line = map_get_id(&launcher->lines, flight->stream);
 	uint64_t now = util_now_us();
 	if (!line) {
 		line = calloc(1, sizeof(*line));
 		/* Without memory the flight has no clock here; the broker's clock remains. */
-		if (!line || map_put_id(&executor->lines, flight->stream, line) < 0) {
+		if (!line || map_put_id(&launcher->lines, flight->stream, line) < 0) {
 			free(line);
 			return;
 		}
@@ -42,11 +42,11 @@ void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t
 	else
 		line->first = flight;
 	line->last = flight;
-	if (deadline_us && now + deadline_us < executor->lines_due_us)
-		executor->lines_due_us = now + deadline_us;
+	if (deadline_us && now + deadline_us < launcher->lines_due_us)
+		launcher->lines_due_us = now + deadline_us;
 }
 
-void exec_pace_leave(struct exec *executor, struct exec_flight *flight)
+void exec_pace_leave(struct launcher *launcher, struct exec_flight *flight)
 {
 	struct exec_line *line = flight->line;
 	if (!line)
@@ -62,26 +62,26 @@ void exec_pace_leave(struct exec *executor, struct exec_flight *flight)
 	flight->line = NULL;
 	line->progress_us = util_now_us();
 	if (!line->first) {
-		map_remove_id(&executor->lines, line->stream);
+		map_remove_id(&launcher->lines, line->stream);
 		free(line);
 		return;
 	}
 	uint64_t deadline_us = line->first->deadline_us;
-	if (deadline_us && line->progress_us + deadline_us < executor->lines_due_us)
-		executor->lines_due_us = line->progress_us + deadline_us;
+	if (deadline_us && line->progress_us + deadline_us < launcher->lines_due_us)
+		launcher->lines_due_us = line->progress_us + deadline_us;
 }
 
-void exec_pace_ended(struct exec *executor, uint64_t stream)
+void exec_pace_ended(struct launcher *launcher, uint64_t stream)
 {
-	struct exec_line *line = executor->lines.count ? map_get_id(&executor->lines, stream) : NULL;
+	struct exec_line *line = launcher->lines.count ? map_get_id(&launcher->lines, stream) : NULL;
 	if (line)
-		line->progress_us = executor->now_us;
+		line->progress_us = launcher->now_us;
 }
 
-uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us)
+uint64_t exec_pace_since(const struct launcher *launcher, uint64_t ticket, uint64_t progress_us)
 {
-	const struct device_ops *ops = executor->ops;
-	uint64_t begun = ops->begun_us ? ops->begun_us(executor->device, ticket) : progress_us;
+	const struct device_ops *ops = launcher->ops;
+	uint64_t begun = ops->begun_us ? ops->begun_us(launcher->device, ticket) : progress_us;
 	if (!begun)
 		return util_now_us();
 	return begun > progress_us ? begun : progress_us;
@@ -89,13 +89,13 @@ uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t 
 
 /* Returns the overdue flight of the stream.  NULL: there is none, and *due is lowered to when the
  * first one may become overdue. */
-static const struct exec_flight *find_overdue(const struct exec *executor, struct exec_line *line,
-											  uint64_t now, uint64_t *due)
+static const struct exec_flight *find_overdue(const struct launcher *launcher,
+											  struct exec_line *line, uint64_t now, uint64_t *due)
 {
 	const struct exec_flight *flight = line->first;
 	uint64_t deadline = flight->deadline_us, until = line->progress_us + deadline;
 	if (deadline && now >= until)
-		until = exec_pace_since(executor, flight->id, line->progress_us) + deadline;
+		until = exec_pace_since(launcher, flight->id, line->progress_us) + deadline;
 	if (deadline && now >= until)
 		return flight;
 	if (deadline && until < *due)
@@ -103,44 +103,44 @@ static const struct exec_flight *find_overdue(const struct exec *executor, struc
 	return NULL;
 }
 
-bool exec_pace_overrun(struct exec *executor, struct device_done *culprit)
+bool exec_pace_overrun(struct launcher *launcher, struct device_done *culprit)
 {
 	uint64_t now = util_now_us(), due = NEVER;
 	struct exec_line *line;
 	size_t cursor = 0;
-	if (!executor->lines.count || now < executor->lines_due_us)
+	if (!launcher->lines.count || now < launcher->lines_due_us)
 		return false;
-	while ((line = map_next(&executor->lines, &cursor))) {
-		const struct exec_flight *flight = find_overdue(executor, line, now, &due);
+	while ((line = map_next(&launcher->lines, &cursor))) {
+		const struct exec_flight *flight = find_overdue(launcher, line, now, &due);
 		if (!flight)
 			continue;
 		*culprit = (struct device_done){.ticket = flight->id, .status = KILN_ETIMEDOUT};
-		exec_pace_sentence(executor, flight->deadline_us, culprit->error);
+		exec_pace_sentence(launcher, flight->deadline_us, culprit->error);
 		return true;
 	}
-	executor->lines_due_us = due;
+	launcher->lines_due_us = due;
 	return false;
 }
 
-void exec_pace_sentence(const struct exec *executor, uint64_t deadline_us,
+void exec_pace_sentence(const struct launcher *launcher, uint64_t deadline_us,
 						char error[KERNEL_ERROR_MAX])
 {
 	util_fail(error, KERNEL_ERROR_MAX, 0,
 			  "nothing completed on %s for %" PRIu64 " ms, the deadline of the call that ran; its "
 			  "device process was ended",
-			  executor->info.name, deadline_us / 1000);
+			  launcher->executor->info.name, deadline_us / 1000);
 }
 
-int exec_pace_patience(const struct exec *executor, int patience)
+int exec_pace_patience(const struct launcher *launcher, int patience)
 {
-	uint64_t now = util_now_us(), due = executor->lines_due_us;
-	if (!executor->lines.count || patience == 0 || due == NEVER)
+	uint64_t now = util_now_us(), due = launcher->lines_due_us;
+	if (!launcher->lines.count || patience == 0 || due == NEVER)
 		return patience;
 	int left = due <= now ? 1 : due - now < 1000000 ? (int)((due - now) / 1000) + 1 : 1000;
 	return patience < 0 || left < patience ? left : patience;
 }
 
-void exec_pace_open(struct exec *executor)
+void exec_pace_open(struct launcher *launcher)
 {
-	executor->lines_due_us = NEVER;
+	launcher->lines_due_us = NEVER;
 }

@@ -44,13 +44,13 @@ static void tell_parked(struct exec_lane *lane)
 	atomic_store_explicit(&counts->parked, (uint64_t)lane->parked, memory_order_relaxed);
 }
 
-static void park(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
+static void park(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot)
 {
 	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	slot->state = SLOT_PARKED;
 	slot->doomed = slot->entry.after && exec_lane_failed(lane, slot->entry.after - 1);
 	slot->next = NULL;
-	slot->parked_us = executor->now_us;
+	slot->parked_us = launcher->now_us;
 	if (stream->parked)
 		stream->last_parked->next = slot;
 	else
@@ -84,9 +84,9 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane)
 	return first;
 }
 
-bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane)
+bool exec_lane_may_unpark(const struct launcher *launcher, const struct exec_lane *lane)
 {
-	for (int i = 0; i < KILN_STREAMS && executor->lane_flights < EXEC_MAX_LANE_FLIGHTS; i++)
+	for (int i = 0; i < KILN_STREAMS && launcher->lane_flights < EXEC_MAX_LANE_FLIGHTS; i++)
 		if (lane->streams[i].parked && !must_wait(lane, lane->streams[i].parked))
 			return true;
 	return false;
@@ -101,36 +101,36 @@ static void end_parked(struct exec_lane *lane, struct exec_slot *slot, int statu
 /* True: the first parked entry of a stream has waited for its ready word for too long.  Its time
  * counts from when it was parked, or from the last end on its stream if that came later: before
  * that end it waited for other entries. */
-static bool is_overdue(const struct exec *executor, const struct exec_lane *lane,
+static bool is_overdue(const struct launcher *launcher, const struct exec_lane *lane,
 					   const struct exec_slot *slot)
 {
 	uint64_t since = lane->streams[exec_slot_stream(slot)].progress_us;
 	since = since > slot->parked_us ? since : slot->parked_us;
 	return lane->ready_us && (slot->entry.flags & LANE_READY) &&
-		   executor->now_us > since + lane->ready_us &&
+		   launcher->now_us > since + lane->ready_us &&
 		   !lane_gate_open(&lane->memory->gates[exec_lane_place(slot->number)].ready, slot->number);
 }
 
-static void end_overdue(struct exec *executor, struct exec_lane *lane)
+static void end_overdue(struct launcher *launcher, struct exec_lane *lane)
 {
 	char why[KERNEL_ERROR_MAX];
 	util_fail(why, sizeof(why), 0, "its CUDA stream did not come by for %" PRIu64 " ms",
 			  lane->ready_us / 1000);
 	for (int i = 0; i < KILN_STREAMS; i++)
-		while (lane->streams[i].parked && is_overdue(executor, lane, lane->streams[i].parked))
+		while (lane->streams[i].parked && is_overdue(launcher, lane, lane->streams[i].parked))
 			end_parked(lane, lane->streams[i].parked, KILN_ETIMEDOUT, why);
 }
 
-void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
+void exec_lane_unpark(struct launcher *launcher, struct exec_lane *lane)
 {
 	if (lane->gated > 0)
-		end_overdue(executor, lane);
+		end_overdue(launcher, lane);
 	for (int i = 0; i < KILN_STREAMS; i++) {
 		struct exec_slot *slot;
-		while ((slot = lane->streams[i].parked) && exec_lanes_may_launch(executor) &&
+		while ((slot = lane->streams[i].parked) && exec_lanes_may_launch(launcher) &&
 			   !must_wait(lane, slot)) {
 			unpark(lane, slot);
-			exec_entry_start(executor, lane, slot);
+			exec_entry_start(launcher, lane, slot);
 		}
 	}
 }
@@ -150,7 +150,7 @@ static void find_doomed(struct exec_lane *lane, const struct exec_slot *first,
 	}
 }
 
-static void cancel_flying(struct exec *executor, struct exec_lane *lane,
+static void cancel_flying(struct launcher *launcher, struct exec_lane *lane,
 						  const struct exec_slot *first)
 {
 	bool doomed[LANE_ENTRIES] = {false};
@@ -160,14 +160,14 @@ static void cancel_flying(struct exec *executor, struct exec_lane *lane,
 	for (uint32_t place = 0; place < LANE_ENTRIES; place++)
 		if (doomed[place] && &lane->slots[place] != first)
 			tickets[count++] = lane->slots[place].flight.id;
-	if (!executor->ops->cancel(executor->device, tickets, count))
+	if (!launcher->ops->cancel(launcher->device, tickets, count))
 		return;
 	/* Entries that follow these later fail too. */
 	for (uint32_t place = 0; place < LANE_ENTRIES; place++)
 		lane->slots[place].failed = lane->slots[place].failed || doomed[place];
 }
 
-static void cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t number)
+static void cancel_entry(struct launcher *launcher, struct exec_lane *lane, uint64_t number)
 {
 	struct exec_slot *slot = exec_lane_slot(lane, number);
 	if (slot->number != number)
@@ -175,16 +175,16 @@ static void cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t
 	if (slot->state == SLOT_PARKED)
 		end_parked(lane, slot, KILN_ECANCELED, "the call was canceled before it started");
 	else if (slot->state == SLOT_FLYING)
-		cancel_flying(executor, lane, slot);
+		cancel_flying(launcher, lane, slot);
 }
 
-int exec_lane_cancel(struct exec *executor, struct exec_request *request)
+int exec_lane_cancel(struct launcher *launcher, struct exec_request *request)
 {
-	struct exec_lane *lane = exec_lane_find(executor, request->stream);
+	struct exec_lane *lane = exec_lane_find(launcher, request->stream);
 	uint64_t number = wire_get_uint(request->root, "number", 0);
 	uint64_t count = wire_get_uint(request->root, "count", 1);
 	for (uint64_t i = 0; lane && i < count && i < LANE_ENTRIES; i++)
-		cancel_entry(executor, lane, number + i);
+		cancel_entry(launcher, lane, number + i);
 	return KILN_OK;
 }
 
@@ -202,9 +202,9 @@ bool exec_lane_has_place(const struct exec_lane *lane)
 	return state == SLOT_FREE || state == SLOT_ENDED;
 }
 
-bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane)
+bool exec_lane_has_room(const struct launcher *launcher, const struct exec_lane *lane)
 {
-	return exec_lane_has_place(lane) && exec_lanes_may_launch(executor);
+	return exec_lane_has_place(lane) && exec_lanes_may_launch(launcher);
 }
 
 /* ---- Taking ---- */
@@ -227,7 +227,7 @@ static void fetch_ahead(const struct exec_lane *lane, uint64_t number)
 	__builtin_prefetch(&lane->memory->gates[exec_lane_place(number)], 1);
 }
 
-void exec_lane_take(struct exec *executor, struct exec_lane *lane)
+void exec_lane_take(struct launcher *launcher, struct exec_lane *lane)
 {
 	uint64_t number = lane->head++;
 	struct exec_slot *slot = exec_lane_slot(lane, number);
@@ -238,10 +238,10 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	slot->number = number;
 	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;
-	exec_misdeed(executor, "entry", 0);
-	executor->lane_active_us = executor->now_us;
+	exec_misdeed(launcher, "entry", 0);
+	launcher->lane_active_us = launcher->now_us;
 	if (lane->streams[exec_slot_stream(slot)].parked || must_wait(lane, slot))
-		park(executor, lane, slot);
+		park(launcher, lane, slot);
 	else
-		exec_entry_start(executor, lane, slot);
+		exec_entry_start(launcher, lane, slot);
 }

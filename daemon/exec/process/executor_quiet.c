@@ -121,7 +121,7 @@ static void say(struct exec *executor, bool begun, uint64_t done, uint64_t held_
 static bool somebody_waits(const struct exec *executor, exec_waiting *lanes_wait)
 {
 	struct pollfd sock = {.fd = executor->sock, .events = POLLIN};
-	return lanes_wait(executor) || poll(&sock, 1, 0) > 0;
+	return lanes_wait(&executor->main) || poll(&sock, 1, 0) > 0;
 }
 
 static void let_go(struct exec *executor, uint64_t done)

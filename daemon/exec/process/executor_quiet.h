@@ -7,6 +7,7 @@
 #include "daemon/exec/device.h"
 
 struct exec;
+struct launcher;
 struct exec_flight;
 
 /* LOAD: a client waits to launch; FREE: a client waits for the answer; LAZY: nobody waits. */
@@ -38,7 +39,7 @@ struct exec_quiet {
 };
 
 /* Tells whether lanes have entries that wait to be taken. */
-typedef bool exec_waiting(const struct exec *executor);
+typedef bool exec_waiting(const struct launcher *launcher);
 
 void exec_quiet_open(struct exec *executor, uint32_t patience_ms);
 /* Does all tasks.  The caller has nothing in flight. */

@@ -12,46 +12,46 @@
 
 #include <string.h>
 
-static int on_end(struct exec *executor, struct exec_request *request)
+static int on_end(struct launcher *launcher, struct exec_request *request)
 {
-	exec_lane_close(executor, request->stream, 0);
-	exec_graphs_drop(executor, request->stream);
+	exec_lane_close(launcher, request->stream, 0);
+	exec_graphs_drop(launcher, request->stream);
 	for (uint64_t i = 0; i < KILN_STREAMS; i++)
-		executor->ops->stream_end(executor->device, exec_stream(request->stream, i));
-	exec_unmap_kept(executor);
+		launcher->ops->stream_end(launcher->device, exec_stream(request->stream, i));
+	exec_unmap_kept(launcher);
 	return KILN_OK;
 }
 
 /* Parked entries may still name the graph: then it leaves behind them. */
-static int on_graph_free(struct exec *executor, struct exec_request *request)
+static int on_graph_free(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "graph", 0);
-	struct exec_graph *graph = exec_graph_find(executor, request->stream, id);
+	struct exec_graph *graph = exec_graph_find(launcher, request->stream, id);
 	if (graph)
-		exec_graph_leave(executor, graph, exec_lane_leave(executor, request->stream));
+		exec_graph_leave(launcher, graph, exec_lane_leave(launcher, request->stream));
 	return KILN_OK;
 }
 
-static int on_lane_close(struct exec *executor, struct exec_request *request)
+static int on_lane_close(struct launcher *launcher, struct exec_request *request)
 {
-	exec_lane_close(executor, request->stream, request->id);
+	exec_lane_close(launcher, request->stream, request->id);
 	return KILN_OK;
 }
 
-static int on_cancel(struct exec *executor, struct exec_request *request)
+static int on_cancel(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t ticket = wire_get_uint(request->root, "ticket", 0);
-	executor->ops->cancel(executor->device, &ticket, 1);
+	launcher->ops->cancel(launcher->device, &ticket, 1);
 	return KILN_OK;
 }
 
-static int on_ping(struct exec *executor, struct exec_request *request)
+static int on_ping(struct launcher *launcher, struct exec_request *request)
 {
 	struct wire_out reply;
 	wire_begin(&reply, "reply", request->id);
 	wire_put_int(&reply, "st", KILN_OK);
-	wire_put_uint(&reply, "inflight", exec_in_flight(executor));
-	exec_send(executor, &reply, -1);
+	wire_put_uint(&reply, "inflight", exec_in_flight(launcher->executor));
+	exec_send(launcher->executor, &reply, -1);
 	return KILN_OK;
 }
 
@@ -94,14 +94,15 @@ void exec_request_serve(struct exec *executor, struct wire_in *message, struct f
 								   .id = wire_id(message),
 								   .stream = wire_get_uint(&message->root, "stream", 0),
 								   .frame = frame};
-	if (exec_misdeed(executor, type, request.id))
+	struct launcher *launcher = &executor->main;
+	if (exec_misdeed(launcher, type, request.id))
 		return;
 	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
 		if (strcmp(type, requests[i].name) != 0)
 			continue;
-		int status = exec_lane_catch_up(executor, &request);
+		int status = exec_lane_catch_up(launcher, &request);
 		if (status == KILN_OK)
-			status = requests[i].handler(executor, &request);
+			status = requests[i].handler(launcher, &request);
 		if (status != KILN_OK || !requests[i].later)
 			exec_reply(executor, request.id, status, request.error);
 		return;

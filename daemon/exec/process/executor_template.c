@@ -112,10 +112,10 @@ static int read_operands(const msgpack_object *map, struct exec_template *out,
 	return KILN_OK;
 }
 
-static int read_shape(struct exec *executor, const msgpack_object *root,
+static int read_shape(struct launcher *launcher, const msgpack_object *root,
 					  struct exec_template *launch, struct exec_request *request)
 {
-	const struct kernel_limits *limits = &executor->info.limits;
+	const struct kernel_limits *limits = &launcher->executor->info.limits;
 	uint64_t grid[3], block[3];
 	uint64_t shared = wire_get_uint(root, "shared", UINT64_MAX);
 	if (!read_uints(wire_get(root, "grid"), grid, 3) ||
@@ -194,7 +194,7 @@ static int check_plain_copy(const struct exec_template *copy, struct exec_reques
 	return KILN_OK;
 }
 
-int exec_template_read(struct exec *executor, struct exec_request *request,
+int exec_template_read(struct launcher *launcher, struct exec_request *request,
 					   const msgpack_object *map, struct exec_template *out,
 					   struct exec_place places[KERNEL_MAX_OPERANDS])
 {
@@ -222,8 +222,8 @@ int exec_template_read(struct exec *executor, struct exec_request *request,
 		return status;
 	if (copies)
 		return check_plain_copy(out, request);
-	out->module = exec_find_module(executor, module);
+	out->module = exec_find_module(launcher, module);
 	if (!out->module)
 		return exec_refuse(request, KILN_ENOENT, "there is no module %" PRIu64, module);
-	return read_shape(executor, map, out, request);
+	return read_shape(launcher, map, out, request);
 }

@@ -42,7 +42,7 @@ struct exec_template {
 
 /* Reads a launch from map, which is the request's root or a part of it.  Until a kernel's use is
  * counted, *out may name its module only within this request. */
-int exec_template_read(struct exec *executor, struct exec_request *request,
+int exec_template_read(struct launcher *launcher, struct exec_request *request,
 					   const msgpack_object *map, struct exec_template *out,
 					   struct exec_place places[KERNEL_MAX_OPERANDS]);
 

@@ -34,28 +34,28 @@ void exec_trail_close(struct exec *executor)
 	executor->trail = NULL;
 }
 
-uint64_t exec_trail_begin(struct exec *executor, uint64_t name, uint64_t stream)
+uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream)
 {
-	struct trail *trail = executor->trail;
-	uint64_t number = executor->trail_begun++;
+	struct trail *trail = launcher->executor->trail;
+	uint64_t number = launcher->executor->trail_begun++;
 	struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
 	STORE(call->number, 0);
 	STORE(call->name, name);
 	STORE(call->stream, stream);
-	STORE(call->began_us, executor->now_us);
+	STORE(call->began_us, launcher->now_us);
 	STORE(call->ended_us, 0);
 	atomic_store_explicit(&call->number, number + 1, memory_order_release);
 	STORE(trail->begun, number + 1);
 	return number;
 }
 
-void exec_trail_end(struct exec *executor, uint64_t number, int status)
+void exec_trail_end(struct launcher *launcher, uint64_t number, int status)
 {
-	struct trail_call *call = &executor->trail->calls[number % TRAIL_CALLS];
+	struct trail_call *call = &launcher->executor->trail->calls[number % TRAIL_CALLS];
 	if (LOAD(call->number) != number + 1)
 		return;
 	STORE(call->status, status);
-	STORE(call->ended_us, executor->now_us ? executor->now_us : 1);
+	STORE(call->ended_us, launcher->now_us ? launcher->now_us : 1);
 }
 
 void exec_trail_blame(struct exec *executor, uint64_t number)
