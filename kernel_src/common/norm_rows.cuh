@@ -12,20 +12,6 @@ DEVICE int norm_ahead(const ROW &row, int n)
 	return row.column(n) - row.first;
 }
 
-/* A whole vector to global memory, by one instruction even where the compiler sees no reason. */
-template <int BYTES>
-DEVICE void norm_store_words(void *to, const u32 *words)
-{
-#if !KILN_CPU
-	if constexpr (BYTES == 16) {
-		asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]),
-					 "r"(words[1]), "r"(words[2]), "r"(words[3]));
-		return;
-	}
-#endif
-	vec_store<BYTES>(to, words);
-}
-
 /* Element j of a vector's words. */
 template <typename T>
 DEVICE void norm_store_element(T *to, const u32 *words, int j)
@@ -55,7 +41,7 @@ DEVICE void norm_store(const ROW &row, int n, T *mine, const Compute (&values)[V
 
 	element_pack<T>(values, words);
 	if (row.inside(n))
-		norm_store_words<bytes>(mine + norm_ahead(row, n), words);
+		row_store_words<bytes>(mine + norm_ahead(row, n), words);
 	else if constexpr (ROW::skewed)
 		norm_store_edge(row, n, mine + norm_ahead(row, n), words);
 }

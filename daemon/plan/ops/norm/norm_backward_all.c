@@ -29,6 +29,9 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 
 	others += (way->shape.rows > 1 ? 10 : 0) + (full ? 0 : 8 * held) + (wide > 1 ? 8 * held : 0) +
 			  (converts ? 8 : 0);
+	/* Masks of the first vector and the last; gamma is in shared memory. */
+	if (way->shape.skewed)
+		others = 24 + 8 * held * wide;
 	/* Narrow vectors leave the compiler little to keep. */
 	if (vector <= 2 && wide == 1)
 		others = 3 * held + 28 + (converts ? 8 : 0);
@@ -40,12 +43,16 @@ static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_proble
 											   const struct norm_backward_way *way)
 {
 	const struct rows_shape *shape = &way->shape;
-	uint32_t threads = shape->size * shape->rows;
+	uint32_t threads = shape->size * shape->rows, wide = compute_words(norm);
 	uint32_t parts = threads / (shape->size < 32 ? 32 : shape->size);
 	uint32_t sums = parts * shape->size * shape->vector * shape->held;
 	uint32_t rows = way->ahead * 2 * shape->held * threads * 16;
 
-	sums = (sums > threads ? sums : threads) * compute_words(norm) * 4;
+	if (shape->skewed) {
+		sums = shape->cluster > 1 ? 0 : shape->rows * (uint32_t)norm->form.columns;
+		rows += norm->at.gamma < 0 ? 0 : threads * shape->held * shape->vector * wide * 4;
+	}
+	sums = (sums > threads ? sums : threads) * wide * 4;
 	return sums > rows ? sums : rows;
 }
 
@@ -56,17 +63,35 @@ static struct kernel_scratch scratch(const struct norm_backward_problem *norm, u
 	return (struct kernel_scratch){.bytes = 256 + blocks * sums, .counters = 256};
 }
 
-/* Blocks of a grid. */
+uint32_t norm_backward_all_period(const struct norm_backward_problem *norm,
+								  const struct norm_backward_way *way)
+{
+	uint64_t unit = way->shape.vector, period = 1;
+
+	while (way->shape.skewed && norm->form.rank > 0 &&
+		   (uint64_t)norm->form.stride[0][0] * period % unit)
+		period *= 2;
+	return (uint32_t)period;
+}
+
+/* Blocks of a grid, or clusters.  Rows of a period are worked on together, or not at all. */
 static uint64_t grid_of(const struct norm_backward_problem *norm,
 						const struct norm_backward_way *way, const struct kernel_limits *limits)
 {
-	uint64_t room = (uint64_t)limits->multiprocessors * way->blocks;
-	uint64_t sets = plan_divide_up((uint64_t)norm->form.rows, way->shape.rows);
+	uint64_t room = (uint64_t)limits->multiprocessors * way->blocks / way->shape.cluster;
+	uint64_t rows = (uint64_t)norm->form.rows, period = norm_backward_all_period(norm, way);
+	uint64_t once, turns;
 
+	/* Some multiprocessors are stranded by clusters of more than two blocks. */
+	if (way->shape.cluster > 2)
+		room = room * 10 / 11;
 	room = room < limits->grid_x ? room : limits->grid_x;
-	if (room == 0 || sets == 0)
-		return 1;
-	return plan_divide_up(sets, plan_divide_up(sets, room));
+	once = room * way->shape.rows / period * period;
+	if (once == 0 || rows == 0)
+		return plan_divide_up(period, way->shape.rows);
+	turns = plan_divide_up(rows, once);
+	once = plan_divide_up(plan_divide_up(rows, turns), period) * period;
+	return plan_divide_up(once, way->shape.rows);
 }
 
 void norm_backward_all_launch(const struct norm_backward_problem *norm,
@@ -75,7 +100,7 @@ void norm_backward_all_launch(const struct norm_backward_problem *norm,
 {
 	uint64_t blocks = grid_of(norm, way, limits);
 
-	plan_launch(out, limits, blocks, way->shape.size * way->shape.rows);
+	plan_launch(out, limits, blocks * way->shape.cluster, way->shape.size * way->shape.rows);
 	out->shared_bytes = norm_backward_all_shared_bytes(norm, way);
 	out->scratch = scratch(norm, blocks);
 }
@@ -100,6 +125,10 @@ struct search {
 	const struct kernel_limits *limits;
 	struct norm_backward_way *out;
 	int count, most;
+	uint32_t vector;
+	uint64_t vectors;
+	uint32_t cluster;
+	bool skewed;
 };
 
 /* One more if it can be, and is not there. */
@@ -107,8 +136,6 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 				  uint32_t ahead, bool pairs)
 {
 	const struct norm_backward_problem *norm = search->norm;
-	uint32_t vector = rows_vector(&norm->form, &norm->need);
-	uint64_t vectors = plan_divide_up((uint64_t)norm->form.columns, vector);
 	struct norm_backward_way way;
 
 	memset(&way, 0, sizeof(way));
@@ -116,16 +143,19 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 	way.blocks = blocks;
 	way.ahead = ahead;
 	way.pairs = pairs;
-	way.shape.vector = vector;
+	way.shape.vector = search->vector;
+	way.shape.skewed = search->skewed;
 	way.shape.held = held;
-	way.shape.cluster = 1;
-	way.shape.size = rows_group(vectors, held);
+	way.shape.cluster = search->cluster;
+	way.shape.size = rows_group(plan_divide_up(search->vectors, search->cluster), held);
 	way.shape.rows = threads / way.shape.size;
+	if (way.shape.rows > 1 && search->cluster > 1)
+		return;
 	if (way.shape.rows > 15 && way.shape.size > 32)
 		way.shape.rows = 15;
-	if (way.shape.rows == 0 || held > vectors ||
+	if (way.shape.rows == 0 || held > search->vectors ||
 		!norm_backward_all_fits(norm, &way, search->limits) ||
-		(ahead && vector * norm->need.element != 16) || (pairs && way.shape.size < 64))
+		(ahead && search->vector * norm->need.element != 16) || (pairs && way.shape.size < 64))
 		return;
 	for (int i = 0; i < search->count; i++)
 		if (memcmp(&search->out[i], &way, sizeof(way)) == 0)
@@ -157,16 +187,18 @@ static void prefer_many(struct norm_backward_way *ways, int count)
 	}
 }
 
+static const struct {
+	uint32_t threads, blocks;
+} forms[] = {{1024, 1}, {512, 1}, {512, 2}, {256, 2}, {256, 4}, {768, 1}};
+static const uint32_t aheads[] = {0, 2, 3}, helds[] = {1, 2, 4};
+
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most)
 {
-	static const struct {
-		uint32_t threads, blocks;
-	} forms[] = {{1024, 1}, {512, 1}, {512, 2}, {256, 2}, {256, 4}, {768, 1}};
-	static const uint32_t aheads[] = {0, 2, 3}, helds[] = {1, 2, 4};
-	struct search search = {norm, limits, out, 0, most};
-	uint64_t vectors =
-		plan_divide_up((uint64_t)norm->form.columns, rows_vector(&norm->form, &norm->need));
+	uint32_t vector = rows_vector(&norm->form, &norm->need);
+	uint64_t vectors = plan_divide_up((uint64_t)norm->form.columns, vector);
+	struct search search = {norm, limits, out, 0, most, vector, vectors, 1, false};
+	bool narrow = vector * norm->need.element < 16;
 
 	/* Rows of more vectors no block holds. */
 	if (vectors > 4096)
@@ -189,7 +221,61 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	/* The devices with the smallest blocks. */
 	for (int h = 0; h < 3; h++)
 		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false);
-	if (rows_vector(&norm->form, &norm->need) * norm->need.element < 16)
+	if (narrow)
 		prefer_many(out, search.count);
+	return search.count;
+}
+
+static bool can_be_skewed(const struct norm_backward_problem *norm)
+{
+	return norm->form.rank <= 1 && norm->form.columns >= 32 &&
+		   rows_congruent(&norm->form, &norm->need);
+}
+
+/* Long rows by clusters of blocks: each has a part of a row, and of the sums. */
+static void offer_clusters(struct search *search)
+{
+	static const uint32_t clusters[] = {2, 4};
+
+	for (int c = 0; c < 2; c++) {
+		search->cluster = clusters[c];
+		if (search->vectors < 320 * clusters[c] ||
+			!rows_clusters(&search->norm->form, clusters[c], search->limits))
+			continue;
+		for (uint32_t held = 1; held <= 4; held *= 2) {
+			uint32_t size = rows_group(plan_divide_up(search->vectors, clusters[c]), held);
+			for (uint32_t blocks = 1; blocks <= 2; blocks++) {
+				offer(search, size, blocks, held, 0, false);
+				offer(search, size, blocks, held, 2, false);
+				offer(search, size, blocks, held, 2, true);
+			}
+		}
+	}
+	search->cluster = 1;
+}
+
+/*
+ * Rows that begin between two aligned vectors, and so many rows on as far behind one again: threads
+ * that take rows so far apart take whole vectors.  Then rows of clusters.
+ */
+int norm_backward_all_more(const struct norm_backward_problem *norm,
+						   const struct kernel_limits *limits, struct norm_backward_way *out,
+						   int most)
+{
+	uint32_t vector = rows_vector(&norm->form, &norm->need), unit = 16 / norm->need.element;
+	bool narrow = vector < unit;
+	uint64_t touched = (uint64_t)norm->form.columns + (narrow ? 2 * unit - 2 : unit - 1);
+	struct search search = {norm, limits, out, 0, most, unit, touched / unit, 1, narrow};
+
+	if (narrow && !can_be_skewed(norm))
+		return 0;
+	for (int a = 0; a < 2 && narrow; a++) {
+		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
+			for (int h = 0; h < 3; h++)
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
+		for (int h = 0; h < 3; h++)
+			offer(&search, 896, 1, helds[h], aheads[a], false);
+	}
+	offer_clusters(&search);
 	return search.count;
 }

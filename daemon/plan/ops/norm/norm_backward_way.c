@@ -102,13 +102,15 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
 	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
-	return count + both_ways(norm, limits, out + count, count ? BOTH_WAYS : NORM_BACKWARD_MAX_WAYS);
+	count += both_ways(norm, limits, out + count, count ? BOTH_WAYS : NORM_BACKWARD_MAX_WAYS / 2);
+	return count +
+		   norm_backward_all_more(norm, limits, out + count, NORM_BACKWARD_MAX_WAYS - count);
 }
 
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX])
 {
 	const struct norm_backward_strips *strips = &way->strips;
-	char rows[KERNEL_CHOICE_MAX];
+	char rows[KERNEL_CHOICE_MAX], cluster[16] = "";
 
 	switch (way->kind) {
 	case NORM_BACKWARD_ROWS:
@@ -119,8 +121,11 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 				 strips->unroll, strips->blocks);
 		break;
 	case NORM_BACKWARD_ALL:
-		snprintf(name, KERNEL_CHOICE_MAX, "all %ux%u r%u b%u a%u%s", way->shape.size,
-				 way->shape.held, way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
+		if (way->shape.cluster > 1)
+			snprintf(cluster, sizeof(cluster), "c%u ", way->shape.cluster);
+		snprintf(name, KERNEL_CHOICE_MAX, "all %s%s%ux%u r%u b%u a%u%s", cluster,
+				 way->shape.skewed ? "skewed " : "", way->shape.size, way->shape.held,
+				 way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
 		break;
 	case NORM_BACKWARD_BOTH:
 		rows_shape_name(&way->shape, rows);
