@@ -35,7 +35,8 @@ struct FlatRows {
 	}
 	DEVICE bool within(Index column, int count) const
 	{
-		return COLUMNS == 0 || column + static_cast<Index>(count) <= static_cast<Index>(COLUMNS);
+		return COLUMNS % count == 0 ||
+			   column + static_cast<Index>(count) <= static_cast<Index>(COLUMNS);
 	}
 };
 
@@ -113,6 +114,19 @@ struct FlatPlace {
 	{
 	}
 };
+
+/* Vectors that are single, each in one row, of FLAT_WHOLE. */
+template <int V, class ROWS, class OPERAND, typename Compute>
+DEVICE void flat_load_single(const FlatPlace<ROWS, V> &place, const OPERAND &operand,
+							 Compute (&out)[V])
+{
+	typedef typename OPERAND::Element T;
+	constexpr int bytes = V * static_cast<int>(sizeof(T));
+	u32 words[vec_words<bytes>];
+
+	vec_load<bytes>(operand.start + operand.at(place.row, place.column), words);
+	element_unpack<T>(words, out);
+}
 
 template <int WAY, int V, class ROWS, class OPERAND, typename Compute>
 DEVICE void flat_load(const ROWS &rows, const FlatPlace<ROWS, V> &place, const OPERAND &operand,

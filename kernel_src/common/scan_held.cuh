@@ -118,6 +118,15 @@ DEVICE void scan_store(T *to, const Real (&in)[V])
 		vec_store<each>(reinterpret_cast<u8 *>(to) + i * each, words + i * vec_words<each>);
 }
 
+/* The chunk (scan.cuh) of N elements of a thread; nothing where there are none. */
+template <class S, int N, bool CHUNKS = S::chunks>
+struct ScanChunk {
+	typename S::template Chunk<N> chunk;
+};
+template <class S, int N>
+struct ScanChunk<S, N, false> {
+};
+
 /* ---- Vectors of the operands ---- */
 
 template <class S, int V>

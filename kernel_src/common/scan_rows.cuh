@@ -145,8 +145,20 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 			} else {
 				read(step, held);
 			}
+			ScanChunk<S, V> chunk[HELD];
+			bool whole[HELD] = {}; /* it is a chunk */
 #pragma unroll
 			for (int h = 0; h < HELD; h++) {
+				if constexpr (S::chunks) {
+					typename S::Result x[V];
+#pragma unroll
+					for (int i = 0; i < V; i++)
+						x[i] = scan_get<typename S::A, typename S::Result>(held[h].a,
+																		   REVERSE ? V - 1 - i : i);
+					whole[h] = S::template chunk<WIDTH>(x, lane, chunk[h].chunk, upto[h]);
+					if (whole[h])
+						continue;
+				}
 #pragma unroll
 				for (int i = 0; i < V; i++) {
 					const int v = REVERSE ? V - 1 - i : i;
@@ -182,19 +194,31 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 				const Value lanes_before = scan_from_before<WIDTH>(upto[h], 1);
 				const Value lanes_all = scan_from<WIDTH>(upto[h], WIDTH - 1);
 				ScanOut<S, V> out;
-				Value last = before;
-				if (lane > 0)
-					last.merge(lanes_before);
+				bool merges = true;
+				if constexpr (S::chunks) {
+					if (whole[h] && before.most < reduce_infinity(typename S::Result())) {
+						S::spread(chunk[h].chunk, before, exclusive,
+								  [&](int i, typename S::Result y) {
+									  out.y[REVERSE ? V - 1 - i : i] = y;
+								  });
+						merges = false;
+					}
+				}
+				if (merges) {
+					Value last = before;
+					if (lane > 0)
+						last.merge(lanes_before);
 #pragma unroll
-				for (int i = 0; i < V; i++) {
-					const int v = REVERSE ? V - 1 - i : i;
-					Value next = last;
-					next.merge(S::value(
-						held[h], v,
-						scan_index<SKEW, REVERSE>(columns, static_cast<Number>(position + i)),
-						exclusive));
-					S::result(out, held[h], v, last, next, exclusive);
-					last = next;
+					for (int i = 0; i < V; i++) {
+						const int v = REVERSE ? V - 1 - i : i;
+						Value next = last;
+						next.merge(S::value(
+							held[h], v,
+							scan_index<SKEW, REVERSE>(columns, static_cast<Number>(position + i)),
+							exclusive));
+						S::result(out, held[h], v, last, next, exclusive);
+						last = next;
+					}
 				}
 				scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position, h == 0,
 												 here && position < columns);

@@ -50,9 +50,16 @@ DEVICE void act_mul_backward_of(const ROWS &rows, const X &x, const OTHER &other
 		const FlatPlace<ROWS, V> place(rows, e, elements);
 		const i64 at = SPLIT ? static_cast<i64>(place.row) * columns : 0;
 		Compute a[V], b[V], d[V];
-		flat_load<WAY>(rows, place, x, elements, a);
-		flat_load<WAY>(rows, place, other, elements, b);
-		flat_load<WAY>(rows, place, dy, elements, d);
+		/* All three are asked for before one is waited for. */
+		if (WAY == FLAT_WHOLE && place.single) {
+			flat_load_single(place, x, a);
+			flat_load_single(place, other, b);
+			flat_load_single(place, dy, d);
+		} else {
+			flat_load<WAY>(rows, place, x, elements, a);
+			flat_load<WAY>(rows, place, other, elements, b);
+			flat_load<WAY>(rows, place, dy, elements, d);
+		}
 #pragma unroll
 		for (int j = 0; j < V; j++) {
 			Compute value, slope;

@@ -13,7 +13,7 @@ struct ScanPlain {
 	typedef T A, Y;
 	typedef ScanNone B, C, Z;
 	typedef Real Result;
-	static constexpr bool ahead = false;
+	static constexpr bool ahead = false, chunks = false;
 };
 
 /* The type to add and multiply in: that of integers is unsigned. */
@@ -102,10 +102,26 @@ struct ScanBest : ScanPlain<T, typename reduce_type<T>::Taken> {
 	}
 };
 
+/*
+ * In chunks, whose exponentials are all taken as distances from one number: those of the elements
+ * of a vector, or of all vectors of lanes that follow one another.  A distance that would lose bits
+ * of the sums before the largest element leaves the chunk to be merged.
+ */
 template <typename T>
 struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 	typedef typename element<T>::compute Real;
 	typedef typename ReduceLogsumexp<T>::Value Value;
+	static constexpr bool chunks = sizeof(Real) == 4;
+	static constexpr int most_apart = 16; /* of the first element from the largest */
+	static constexpr int near_apart = 3;  /* by which a short logarithm is good enough */
+
+	/* N elements of a thread: their exponentials added up from element to element, and before the
+	 * first. */
+	template <int N>
+	struct Chunk {
+		Real upto[N], before, most, first;
+	};
+
 	static DEVICE Value none()
 	{
 		return Value::none();
@@ -126,6 +142,67 @@ struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 	{
 		out.y[v] = ReduceLogsumexp<T>::finish(exclusive ? before : upto, 0);
 	}
+
+	/* Makes a chunk of N elements of each of WIDTH lanes; *all: of the elements up to this lane's
+	 * last.  false: it is to be merged. */
+	template <int WIDTH, int N>
+	static DEVICE bool chunk(const Real (&x)[N], int lane, Chunk<N> &out, Value &all)
+	{
+		const Real infinity = reduce_infinity(Real());
+		Real most = x[0], sum = 0;
+
+#pragma unroll
+		for (int i = 1; i < N; i++)
+			most = fmax(most, x[i]);
+#pragma unroll
+		for (int far = WIDTH / 2; far > 0; far /= 2)
+			most = fmax(most, __shfl_xor_sync(0xffffffffu, most, far, WIDTH));
+		out.first = WIDTH > 1 ? scan_from<WIDTH>(x[0], 0) : x[0];
+		out.most = most;
+		bool good = most == -infinity || (most < infinity && most - out.first <= Real(most_apart));
+		if constexpr (WIDTH > 1)
+			good = __all_sync(0xffffffffu, good);
+		if (!good)
+			return false;
+		const Real from = most == -infinity ? Real(0) : most;
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			out.upto[i] = sum += reduce_exp_flush(x[i] - from);
+		out.before = 0;
+		if constexpr (WIDTH > 1) {
+#pragma unroll
+			for (int far = 1; far < WIDTH; far *= 2) {
+				const Real more = scan_from_before<WIDTH>(sum, far);
+				sum += lane >= far ? more : Real(0);
+			}
+			const Real others = scan_from_before<WIDTH>(sum, 1);
+			out.before = lane > 0 ? others : Real(0);
+#pragma unroll
+			for (int i = 0; i < N; i++)
+				out.upto[i] += out.before;
+		}
+		all = {most, sum};
+		return true;
+	}
+
+	/* give(i, y): the result of element i, with `before` before the chunk, which is no infinity. */
+	template <int N, typename Give>
+	static DEVICE void spread(const Chunk<N> &chunk, const Value &before, bool exclusive, Give give)
+	{
+		const Real most = fmax(before.most, chunk.most);
+		const Real from = most == -reduce_infinity(Real()) ? Real(0) : most;
+		const Real share = before.sum * reduce_exp_flush(before.most - from);
+		const Real scale = reduce_exp_flush(chunk.most - from);
+		const bool near = fmax(before.most, chunk.first) >= from - Real(near_apart);
+
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			const Real upto =
+				exclusive ? (i > 0 ? chunk.upto[i > 0 ? i - 1 : 0] : chunk.before) : chunk.upto[i];
+			const Real sum = fma(upto, scale, share);
+			give(i, from + (near ? reduce_log(sum) : softmax_log(sum)));
+		}
+	}
 };
 
 /* ---- Gradients, which go the other way: x, y, dy -> dx ---- */
@@ -135,6 +212,7 @@ struct ScanGradient {
 	typedef T A, B, C, Y;
 	typedef ScanNone Z;
 	typedef typename element<T>::compute Result;
+	static constexpr bool chunks = false;
 };
 
 /*

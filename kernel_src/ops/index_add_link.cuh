@@ -111,8 +111,8 @@ struct IndexAddLink {
 	static constexpr u32 parts = (vectors + SHAPE::wide - 1) / SHAPE::wide;
 	static constexpr u32 looked = 4; /* indices of the list that a thread looks at, at a time */
 	static constexpr u32 warps = SHAPE::threads / 32, votes = looked * warps;
-	/* Elements of a sum that are loaded at once. */
-	static constexpr int ahead = each > 1 ? 2 : 4;
+	/* Elements of a sum that are loaded at once: as many as registers hold. */
+	static constexpr int ahead = each > 1 ? 2 : es == 2 ? 3 : 4;
 
 	const u8 *many, *base;
 	u8 *few;

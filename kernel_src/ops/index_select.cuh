@@ -6,6 +6,8 @@
  *                   bytes, THREADS apart, so that each access of a warp is one run.  SKEW: rows are
  *                   not whole vectors of 16 bytes; a thread cuts each vector of dst out of the two
  *                   aligned ones of src around it, and where two rows meet out of two more.
+ *                   BAND: blocks go over all rows for so many vectors of each, then for the next
+ *                   ones, so that what a later index names again is still in the device's cache.
  *   index_elements  each element has an index of its own, or elements do not lie side by side in
  *                   src: a thread makes V elements of dst, and stores them as one vector.
  *
@@ -39,11 +41,27 @@ struct IndexPlaces {
 
 /* ---- Rows of whole vectors ---- */
 
+template <int W, bool ONCE>
+DEVICE void index_put(u8 *to, const u32 *words)
+{
+#if !KILN_CPU
+	if constexpr (ONCE && W == 16) {
+		asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]),
+					 "r"(words[1]), "r"(words[2]), "r"(words[3])
+					 : "memory");
+		return;
+	}
+#endif
+	vec_store<W>(to, words);
+}
+
 /*
  * Moves U vectors of W bytes, STEP apart, of `vectors`.  split(n, column): the row that vector n
- * lies in, and its place there.  find(index): the place an index names.
+ * lies in, and its place there.  find(index): the place an index names.  ONCE: dst leaves the cache
+ * before src does.
  */
-template <int W, int U, typename Number, class Indices, class Split, class At, class Find>
+template <int W, int U, bool ONCE = false, typename Number, class Indices, class Split, class At,
+		  class Find>
 DEVICE u32 index_move(const u8 *src, const Indices &idx, u8 *dst, Number first, Number step,
 					  Number vectors, i64 axis, i64 element, Split split, At at, Find find)
 {
@@ -81,7 +99,7 @@ DEVICE u32 index_move(const u8 *src, const Indices &idx, u8 *dst, Number first, 
 	for (int u = 0; u < U; u++) {
 		const Number n = first + static_cast<Number>(u) * step;
 		if (n < vectors)
-			vec_store<W>(dst + static_cast<i64>(n) * W, words[u]);
+			index_put<W, ONCE>(dst + static_cast<i64>(n) * W, words[u]);
 	}
 	return strays;
 }
@@ -298,14 +316,32 @@ DEVICE u32 index_make(const u8 *src, const Indices &idx, u8 *dst, Number first, 
 
 /* ---- Kernels ---- */
 
-/* ROW: elements, of ES bytes. */
-template <int ES, typename I, int BOUNDS, i64 ROW, int W, int U, int THREADS, bool SKEW>
+/* ROW: elements, of ES bytes.  BAND: vectors, a power of two that divides those of a row and of a
+ * block; 0: rows come one after another. */
+template <int ES, typename I, int BOUNDS, i64 ROW, int W, int U, int THREADS, bool SKEW,
+		  int BAND = 0, bool ONCE = false>
 struct IndexRow {
 	typedef I Index;
 	static constexpr int element = ES, bounds = BOUNDS, width = W, held = U, threads = THREADS;
+	static constexpr int band = BAND;
 	static constexpr i64 row = ROW;
-	static constexpr bool skew = SKEW;
+	static constexpr bool skew = SKEW, once = ONCE;
 };
+
+/* Which vectors a thread of bands has: the first, and how far the others are from it. */
+template <class ROW, typename Number>
+DEVICE Number index_band(Number vectors, Number all, Number block, Number &step)
+{
+	constexpr Number band = ROW::band, threads = ROW::threads, most = threads * ROW::held;
+	const Number thread = threadIdx.x, row = thread / band;
+	const Number blocks = (all / vectors + most / band - 1) / (most / band); /* of a band */
+	const Number number = block / blocks;
+
+	static_assert(band <= threads, "whole rows of a band");
+	step = threads / band * vectors;
+	return ((block - number * blocks) * (most / band) + row) * vectors + number * band +
+		   (thread - row * band);
+}
 
 /* count: vectors of dst; if rows are skewed, elements. */
 template <class ROW, class PLACES, typename Place, typename Number, bool LOOP>
@@ -318,17 +354,21 @@ __launch_bounds__(ROW::threads) void index_rows(const void *src, const typename 
 	const IndicesFind<typename ROW::Index, ROW::bounds, Place> find{end};
 	const u8 *const from = static_cast<const u8 *>(src);
 	const Number all = static_cast<Number>(count);
-	Number first = static_cast<Number>(blockIdx.x) * (step * u) + threadIdx.x;
+	Number block = blockIdx.x;
 	u32 strays = 0;
 
 	do {
+		const Number first = block * (step * u) + threadIdx.x;
 		if constexpr (ROW::skew) {
 			strays += index_cuts<es, u, ROW::row, PLACES>(from, idx, static_cast<u8 *>(dst), first,
 														  step, all, find);
 		} else {
 			constexpr Number vectors = static_cast<Number>(ROW::row * es / ROW::width);
-			strays += index_move<ROW::width, u>(
-				from, idx, static_cast<u8 *>(dst), first, step, all, PLACES::axis, es,
+			Number begin = first, apart = step;
+			if constexpr (ROW::band > 0)
+				begin = index_band<ROW>(vectors, all, block, apart);
+			strays += index_move<ROW::width, u, ROW::once>(
+				from, idx, static_cast<u8 *>(dst), begin, apart, all, PLACES::axis, es,
 				[](Number n, Number &column) {
 					const Number row = n / vectors;
 					column = n - row * vectors;
@@ -336,8 +376,8 @@ __launch_bounds__(ROW::threads) void index_rows(const void *src, const typename 
 				},
 				[](Number row, i64(&offset)[3]) { PLACES::at(row, offset); }, find);
 		}
-		first += static_cast<Number>(gridDim.x) * (step * u);
-	} while (LOOP && first < all);
+		block += gridDim.x;
+	} while (LOOP && block * (step * u) < all);
 	if constexpr (ROW::bounds == INDICES_CHECK)
 		indices_report(report, strays);
 }

@@ -262,6 +262,11 @@ static void add_timed(void)
 		add(&embedding_op, i % 2 ? KILN_F16 : KILN_F32, i % 3 ? KILN_I32 : KILN_I64,
 			&(struct make_shape){2, {rows, columns[i]}}, 0, rows, flags);
 	}
+	/* Vocabularies: few rows are named, each some times, each often. */
+	for (int i = 0; i < 3; i++)
+		add(&embedding_op, KILN_BF16, KILN_I64,
+			&(struct make_shape){2, {i ? 32000 : 128256, i < 2 ? 4096 : 1024}}, 0, 16384 << 2 * i,
+			flags);
 	add(&select_op, KILN_F16, KILN_I64, &(struct make_shape){3, {32, 2048, 2048}}, 1, 2048, flags);
 	add(&select_op, KILN_F32, KILN_I32, &(struct make_shape){2, {16384, 4096}}, 1, 4096, flags);
 	add(&along_op, KILN_F32, KILN_I32, &(struct make_shape){2, {16384, 4096}}, 1, 4096, flags);

@@ -396,12 +396,14 @@ static void add_timed(void)
 		flags);
 	add(&scatter_op, KILN_F32, KILN_I32, &(struct make_shape){2, {16384, 4096}}, -1, 4096, flags);
 	add(&scatter_op, KILN_F32, KILN_I64, &(struct make_shape){3, {64, 1024, 1024}}, 1, 1024, flags);
-	/* Sums of many: the nodes of a graph, and few segments. */
-	for (int i = 0; i < 4; i++) {
-		const struct make_shape sums = {2, {i / 2 ? 64 : 131072, i / 2 ? 1024 : 128}};
-		struct cases_case *c = add(&add_op, i / 2 ? KILN_BF16 : KILN_F32, KILN_I64, &sums, 0,
-								   i / 2 ? 131072 : 1048576, flags);
-		if (i % 2)
+	/* Sums of many: the nodes of a graph, few segments, and what is between. */
+	for (int i = 0; i < 7; i++) {
+		static const int64_t sums[][3] = {
+			{131072, 128, 1048576}, {64, 1024, 131072}, {8192, 1024, 131072}, {4096, 2048, 131072}};
+		struct cases_case *c = add(&add_op, i / 2 % 2 ? KILN_BF16 : KILN_F32, KILN_I64,
+								   &(struct make_shape){2, {sums[i / 2][0], sums[i / 2][1]}}, 0,
+								   sums[i / 2][2], flags);
+		if (i % 2 || i == 6)
 			make_int(c, "deterministic", 0);
 		name(c);
 	}

@@ -177,16 +177,18 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 	struct index_panel panel;
 	bool panels = index_add_panel(&add->index, limits, &panel);
 	bool atomic = index_add_is_atomic(add, limits), first = index_add_atomic_pays(add, limits);
-	bool pays = index_add_link_pays(add);
-	int count = 0;
+	char link_names[INDEX_ADD_LINKS][KERNEL_CHOICE_MAX];
+	int links = index_add_links(add, limits, link_names), count = 0;
+	bool pays = links > 0 && index_add_link_pays(add);
 
-	if (first)
+	/* Links move each element once, at the speed of memory; additions in memory, at half of it. */
+	if (first && !pays)
 		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
 	if (panels && panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
 	count += index_add_rows(add, limits, names + count);
-	if (pays)
-		count += index_add_links(add, limits, names + count);
+	for (int i = 0; pays && i < links; i++)
+		memcpy(names[count++], link_names[i], KERNEL_CHOICE_MAX);
 	snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", own);
 	for (uint32_t threads = THREADS; threads <= AT_ONCE && threads <= limits->max_threads;
 		 threads *= 2)
@@ -194,9 +196,9 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 			snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", threads);
 	if (panels && !panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
-	if (!pays)
-		count += index_add_links(add, limits, names + count);
-	if (atomic && !first)
+	for (int i = 0; !pays && i < links; i++)
+		memcpy(names[count++], link_names[i], KERNEL_CHOICE_MAX);
+	if (atomic && (!first || pays))
 		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
 	return count;
 }

@@ -65,12 +65,17 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 		uint32_t threads, each;
 	} shapes[MAX_WAYS] = {{256, 1}, {256, 2}, {512, 1}};
 	int count = 0;
+	bool swap;
 
 	if (add->index.op.each || add->count < 1 || add->count > INT32_MAX || add->end > INT32_MAX)
 		return 0;
-	for (int i = 0; i < MAX_WAYS; i++)
-		if (make_way(add, limits, shapes[i].threads, shapes[i].each, &ways[count]))
+	/* Halves have registers left for a second vector at a time, unless a block has one place. */
+	swap = add->index.element == 2 && add->end >= 2 * BLOCKS * (int64_t)limits->multiprocessors;
+	for (int i = 0; i < MAX_WAYS; i++) {
+		int shape = swap && i < 2 ? 1 - i : i;
+		if (make_way(add, limits, shapes[shape].threads, shapes[shape].each, &ways[count]))
 			count++;
+	}
 	return count;
 }
 
@@ -87,7 +92,9 @@ int index_add_links(const struct index_add *add, const struct kernel_limits *lim
 
 bool index_add_link_pays(const struct index_add *add)
 {
-	return add->count >= LEAST_COUNT && add->count / MOST_EACH <= add->end &&
+	/* Where the order is free, atomics take over from links alone, so that two kernels do for all
+	 * counts. */
+	return (add->any_order || add->count >= LEAST_COUNT) && add->count / MOST_EACH <= add->end &&
 		   add->form.columns * add->index.element >= LEAST_ROW;
 }
 

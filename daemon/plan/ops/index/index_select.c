@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 6
+#define MAX_WAYS 16
 #define THREADS 256u
 
 enum select_kind { SELECT_GATHER, SELECT_ROWS, SELECT_ELEMENTS };
@@ -33,6 +33,9 @@ struct select_problem {
 struct select_way {
 	bool skew;
 	uint32_t threads, held; /* vectors of a thread */
+	uint32_t band;          /* vectors of a row that blocks go over all rows for; 0: whole rows */
+	bool once;              /* dst is the first to leave the cache */
+	int64_t blocks;
 	char name[KERNEL_CHOICE_MAX];
 };
 
@@ -172,16 +175,39 @@ static int select_check(const struct kernel_problem *problem, struct select_prob
 
 /* ---- Candidates of rows ---- */
 
-static void select_add_way(const struct kernel_limits *limits, bool skew, uint32_t threads,
-						   uint32_t held, struct select_way ways[MAX_WAYS], int *count)
+static void select_add_way(const struct select_problem *select, const struct kernel_limits *limits,
+						   bool skew, uint32_t threads, uint32_t held,
+						   struct select_way ways[MAX_WAYS], int *count)
 {
 	struct select_way *way = &ways[*count];
+	uint32_t each = (skew ? 16 : select->width) / select->index.element;
 
 	if (threads > limits->max_threads)
 		return;
 	*way = (struct select_way){.skew = skew, .threads = threads, .held = held};
+	way->blocks = plan_divide_up(plan_divide_up(select->count, each), (int64_t)threads * way->held);
 	snprintf(way->name, sizeof(way->name), "%s %ux%u", skew ? "skew" : "rows", threads, held);
 	(*count)++;
+}
+
+static void select_add_bands(const struct select_problem *select,
+							 const struct kernel_limits *limits, struct select_way ways[MAX_WAYS],
+							 int *count)
+{
+	int64_t vectors = select->form.columns * select->index.element / 16;
+
+	for (uint32_t band = 8; band <= 64; band *= 2)
+		for (int once = 0; once < 2; once++) {
+			struct select_way *way = &ways[*count];
+			*way =
+				(struct select_way){.threads = THREADS / 2, .held = 2, .band = band, .once = once};
+			way->blocks = vectors / band * plan_divide_up(select->form.rows, THREADS / band);
+			if (select->width < 16 || vectors % band || vectors <= band ||
+				way->threads > limits->max_threads || way->blocks > limits->grid_x)
+				continue;
+			snprintf(way->name, sizeof(way->name), "bands %u%s", band, once ? " once" : "");
+			(*count)++;
+		}
 }
 
 /* The planner's own first. */
@@ -195,14 +221,15 @@ static int select_find_ways(const struct kernel_problem *problem,
 	int count = 0;
 
 	/* Two vectors that are cut out at once leave registers for fewer threads. */
-	select_add_way(limits, skew, THREADS / 2, skew ? 1 : 2, ways, &count);
-	select_add_way(limits, skew, THREADS, skew ? 1 : 2, ways, &count);
-	select_add_way(limits, skew, THREADS / 2, skew ? 2 : 1, ways, &count);
-	select_add_way(limits, skew, THREADS / 2, 4, ways, &count);
+	select_add_way(select, limits, skew, THREADS / 2, skew ? 1 : 2, ways, &count);
+	select_add_way(select, limits, skew, THREADS, skew ? 1 : 2, ways, &count);
+	select_add_way(select, limits, skew, THREADS / 2, skew ? 2 : 1, ways, &count);
+	select_add_way(select, limits, skew, THREADS / 2, 4, ways, &count);
 	if (skew)
-		select_add_way(limits, false, THREADS, 2, ways, &count);
+		select_add_way(select, limits, false, THREADS, 2, ways, &count);
 	if (count == 0)
-		select_add_way(limits, skew, 32, 2, ways, &count);
+		select_add_way(select, limits, skew, 32, 2, ways, &count);
+	select_add_bands(select, limits, ways, &count);
 	return count;
 }
 
@@ -255,17 +282,16 @@ static int plan_rows(const struct kernel_problem *problem, const struct select_p
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct index_problem *index = &select->index;
 	uint32_t width = way->skew ? 16 : select->width, each = width / index->element;
-	int64_t vectors = plan_divide_up(select->count, each);
-	bool loop = plan_launch(out, limits,
-							(uint64_t)plan_divide_up(vectors, (int64_t)way->threads * way->held),
-							way->threads);
-	bool wide = loop || select->count > INT32_MAX - (int64_t)each * way->threads * way->held;
+	int64_t vectors = plan_divide_up(select->count, each), most = way->threads * way->held;
+	int64_t beyond = way->band ? most / way->band * select->form.columns : most * each;
+	bool loop = plan_launch(out, limits, (uint64_t)way->blocks, way->threads);
+	bool wide = loop || select->count > INT32_MAX - beyond;
 
 	snprintf(out->source, sizeof(out->source), "ops/index_select.cuh");
-	plan_print(&id, "index_rows<IndexRow<%u, %s, %s, %lld, %u, %u, %u, %s>", index->element,
+	plan_print(&id, "index_rows<IndexRow<%u, %s, %s, %lld, %u, %u, %u, %s, %u, %s>", index->element,
 			   plan_dtype_name(index->index), plan_bounds_name(index->bounds),
 			   (long long)select->form.columns, width, way->held, way->threads,
-			   way->skew ? "true" : "false");
+			   way->skew ? "true" : "false", way->band, way->once ? "true" : "false");
 	print_places(select, &id);
 	plan_print(&id, ", %s, %s>", wide ? "u64" : "u32", loop ? "true" : "false");
 	pass_operands(select, way->skew ? select->count : vectors, out);
