@@ -17,6 +17,8 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 	typedef typename S::B B;
 	/* Parts of a warp, and warps, or parts that are wider, at most. */
 	constexpr int inside = LANES < 32 ? 32 / LANES : 1, teams = (SPLIT + inside - 1) / inside;
+	/* More results than these would take the registers of other threads. */
+	constexpr bool chunks = S::chunks && V * HELD <= 16;
 	/* In turn, so that one barrier a step will do. */
 	alignas(16) __shared__ Value shared[2][teams][LANES][V];
 	const int lane = static_cast<int>(threadIdx.x) % LANES;
@@ -77,10 +79,10 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 #pragma unroll
 			for (int v = 0; v < V; v++)
 				before[v] = carry[v];
-			ScanChunk<S, HELD> chunk[V];
+			ScanChunk<S, HELD, chunks> chunk[V];
 			Value own[V]; /* of chunks */
-			bool whole = S::chunks;
-			if constexpr (S::chunks) {
+			bool whole = chunks;
+			if constexpr (chunks) {
 #pragma unroll
 				for (int v = 0; v < V; v++) {
 					typename S::Result x[HELD];
@@ -95,7 +97,7 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 				for (int v = 0; v < V; v++) {
 					Value all =
 						S::value(held[0], v, REVERSE ? columns - 1 - begin : begin, exclusive);
-					if (S::chunks && whole) {
+					if (chunks && whole) {
 						all = own[v];
 					} else {
 #pragma unroll
@@ -136,8 +138,8 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 				}
 				turn ^= 1;
 			}
-			ScanOut<S, V> spread[S::chunks ? HELD : 1];
-			if constexpr (S::chunks) {
+			ScanOut<S, V> spread[chunks ? HELD : 1];
+			if constexpr (chunks) {
 #pragma unroll
 				for (int v = 0; v < V; v++)
 					whole &= before[v].most < reduce_infinity(typename S::Result());
@@ -155,8 +157,8 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 			for (int i = 0; i < HELD; i++) {
 				const Number column = REVERSE ? columns - 1 - begin - i : begin + i;
 				ScanOut<S, V> out;
-				if (S::chunks && whole) {
-					out = spread[S::chunks ? i : 0];
+				if (chunks && whole) {
+					out = spread[chunks ? i : 0];
 				} else {
 #pragma unroll
 					for (int v = 0; v < V; v++) {

@@ -96,6 +96,8 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 {
 	typedef typename S::Value Value;
 	static_assert(!BLOCK || WIDTH == 32, "whole warps share a row");
+	/* More results than these would take the registers of other threads. */
+	constexpr bool chunks = S::chunks && V * HELD <= 16;
 	__shared__ Value shared[2][32]; /* in turn, so that one barrier a step will do */
 	const int thread = static_cast<int>(threadIdx.x) % size, lane = thread % WIDTH;
 	const int warp = thread / WIDTH, warps = size / WIDTH;
@@ -145,11 +147,11 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 			} else {
 				read(step, held);
 			}
-			ScanChunk<S, V> chunk[HELD];
+			ScanChunk<S, V, chunks> chunk[HELD];
 			bool whole[HELD] = {}; /* it is a chunk */
 #pragma unroll
 			for (int h = 0; h < HELD; h++) {
-				if constexpr (S::chunks) {
+				if constexpr (chunks) {
 					typename S::Result x[V];
 #pragma unroll
 					for (int i = 0; i < V; i++)
@@ -195,7 +197,7 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 				const Value lanes_all = scan_from<WIDTH>(upto[h], WIDTH - 1);
 				ScanOut<S, V> out;
 				bool merges = true;
-				if constexpr (S::chunks) {
+				if constexpr (chunks) {
 					if (whole[h] && before.most < reduce_infinity(typename S::Result())) {
 						S::spread(chunk[h].chunk, before, exclusive,
 								  [&](int i, typename S::Result y) {
