@@ -102,7 +102,7 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
 	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
-	count += both_ways(norm, limits, out + count, count ? BOTH_WAYS : NORM_BACKWARD_MAX_WAYS / 2);
+	count += both_ways(norm, limits, out + count, BOTH_WAYS);
 	return count +
 		   norm_backward_all_more(norm, limits, out + count, NORM_BACKWARD_MAX_WAYS - count);
 }
