@@ -11,7 +11,7 @@
  * gamma and beta begin elsewhere between vectors, and elsewhere for each row.  A block brings them
  * into shared memory once: plane r has those of columns r, r + V, r + 2 V and so on.  Element j of
  * the vectors of a row then comes from one plane, for all threads, and from words that lie side by
- * side.
+ * side.  Or each thread cuts them out of the aligned vectors around them.
  */
 #pragma once
 #include "common/norm_rows.cuh"
@@ -335,6 +335,52 @@ struct NormPlanes {
 			for (int j = 0; j < V; j++)
 				if (column + j < static_cast<int>(ROW::columns))
 					Pair::fetch(at, column + j, some[j]);
+		}
+	}
+};
+
+/*
+ * gamma and beta from where they are, in vectors as wide as x's that are aligned: those of a vector
+ * of a row lie in two of them that follow each other, the last and the first being neighbours, too.
+ */
+template <class WITH, class ROW>
+struct NormWindows {
+	typedef typename ROW::Compute Compute;
+	static constexpr int V = ROW::length, vectors = ROW::vectors, bytes = ROW::bytes;
+	static constexpr int size = static_cast<int>(sizeof(typename ROW::Element));
+
+	const int high, beyond; /* the second of the two for vector 0; bytes before, in the first */
+	const bool between;     /* are there two? */
+
+	DEVICE NormWindows(const ROW &row, int thread)
+		: high(thread), beyond((V - row.skew) % V * size), between(row.skew > 0)
+	{
+	}
+
+	template <class OPERANDS>
+	DEVICE void load(const OPERANDS &at, int n, Compute (&gamma)[V], Compute (&beta)[V]) const
+	{
+		const int second = high + n * ROW::size;
+		const int first = between ? (second > 0 ? second : vectors) - 1 : second;
+		take(at.gamma, first, second, gamma, Compute(1));
+		take(at.beta, first, second, beta, Compute(0));
+	}
+
+  private:
+	template <typename G>
+	DEVICE void take(const G *from, int first, int second, Compute (&out)[V], Compute absent) const
+	{
+		if constexpr (norm_given<G>) {
+			u32 pair[bytes / 2], words[bytes / 4];
+			static_assert(norm_bytes<G> == size, "vectors are as wide");
+			vec_load<bytes>(from + first * V, pair);
+			vec_load<bytes>(from + second * V, pair + bytes / 4);
+			vec_window<size, bytes>(pair, beyond, words);
+			element_unpack<G>(words, out);
+		} else {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				out[j] = absent;
 		}
 	}
 };

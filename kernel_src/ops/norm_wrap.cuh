@@ -7,7 +7,14 @@
 #pragma once
 #include "common/norm_wrap.cuh"
 
-template <class SHAPE, class WITH, class PLACE, bool WIDE>
+/* The places that gamma and beta come from. */
+enum NormWrapFrom {
+	NORM_PLANES,      /* planes in shared memory, where halves share a word */
+	NORM_WIDE_PLANES, /* planes of numbers to compute with */
+	NORM_WINDOWS
+};
+
+template <class SHAPE, class WITH, class PLACE, NormWrapFrom FROM>
 struct NormWrapRow {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
@@ -15,7 +22,8 @@ struct NormWrapRow {
 	typedef typename SHAPE::group Group;
 	typedef typename PLACE::Offset Offset;
 	typedef NormOperands<WITH, T> Operands;
-	typedef NormPlanes<WITH, Row, WIDE> Planes;
+	typedef NormPlanes<WITH, Row, FROM == NORM_WIDE_PLANES> Planes;
+	static constexpr bool planes = FROM != NORM_WINDOWS && !Planes::empty;
 	static constexpr int V = Row::length;
 
 	const Operands &at;
@@ -49,16 +57,19 @@ struct NormWrapRow {
 		norm_measure<SHAPE, WITH>(held, row, at.eps);
 	}
 
-	DEVICE void store(i64 number, const void *planes) const
+	DEVICE void store(i64 number, const void *shared) const
 	{
-		const Planes affine(planes, row, Group::thread());
+		const auto affine = place(shared);
 
 #pragma unroll
 		for (int n = 0; n < Row::held; n++) {
 			Compute gamma[V], beta[V], out[V];
 			if (!row.has(n))
 				continue;
-			affine.load(n, gamma, beta);
+			if constexpr (FROM == NORM_WINDOWS)
+				affine.load(at, n, gamma, beta);
+			else
+				affine.load(n, gamma, beta);
 			held[0].get(n, out);
 #pragma unroll
 			for (int j = 0; j < V; j++)
@@ -70,6 +81,13 @@ struct NormWrapRow {
 	}
 
   private:
+	DEVICE auto place(const void *shared) const
+	{
+		if constexpr (FROM == NORM_WINDOWS)
+			return NormWindows<WITH, Row>(row, Group::thread());
+		else
+			return Planes(shared, row, Group::thread());
+	}
 	/* This thread's vector 0 of an output. */
 	DEVICE T *mine(T *output, i64 number) const
 	{
@@ -77,7 +95,7 @@ struct NormWrapRow {
 	}
 };
 
-template <class SHAPE, class WITH, class PLACE, int EACH, bool WIDE, bool LOOP,
+template <class SHAPE, class WITH, class PLACE, int EACH, NormWrapFrom FROM, bool LOOP,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads) void norm_wrap(
 	const T *__restrict__ x, const typename WITH::Gamma *__restrict__ gamma,
@@ -85,7 +103,7 @@ __global__ __launch_bounds__(SHAPE::threads) void norm_wrap(
 	Compute *__restrict__ mean, Compute *__restrict__ rstd, T *__restrict__ sum, Compute eps,
 	i64 rows)
 {
-	typedef NormWrapRow<SHAPE, WITH, PLACE, WIDE> Row;
+	typedef NormWrapRow<SHAPE, WITH, PLACE, FROM> Row;
 	const NormOperands<WITH, T> at = {x, gamma, beta, residual, y, mean, rstd, sum, eps, rows};
 	const i64 step = LOOP ? static_cast<i64>(gridDim.x) * SHAPE::rows : SHAPE::rows;
 	i64 number = (LOOP ? blockIdx.x : static_cast<i64>(blockIdx.x) * EACH) * SHAPE::rows +
@@ -97,7 +115,7 @@ __global__ __launch_bounds__(SHAPE::threads) void norm_wrap(
 	for (int turn = 0; turn < turns; turn++, number += step) {
 		const bool here = number < rows;
 		Row row(at, here ? number : 0);
-		if constexpr (!Row::Planes::empty) {
+		if constexpr (Row::planes) {
 			if (turn == 0) {
 				Row::Planes::fill(at, planes, SHAPE::threads);
 				__syncthreads();

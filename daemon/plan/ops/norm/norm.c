@@ -176,7 +176,10 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	else if (way->stages)
 		plan_print(&id, ", %u>", way->stages);
 	else if (way->each)
-		plan_print(&id, ", %u, %s, %s>", way->each, way->wide ? "true" : "false",
+		plan_print(&id, ", %u, %s, %s>", way->each,
+				   way->windows ? "NORM_WINDOWS"
+				   : way->wide  ? "NORM_WIDE_PLANES"
+								: "NORM_PLANES",
 				   loop ? "true" : "false");
 	else if (stream)
 		plan_print(&id, ", %s>", loop ? "true" : "false");

@@ -146,7 +146,9 @@ void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX])
 
 	if (way->each) {
 		plan_print(&text, "wrap %ux%u r%u e%u%s", shape->size, shape->held, shape->rows, way->each,
-				   way->wide ? " wide" : "");
+				   way->wide      ? " wide"
+				   : way->windows ? " windows"
+								  : "");
 		return;
 	}
 	if (way->stages) {
@@ -174,7 +176,7 @@ bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
 	form.rows = (form.rows + taken - 1) / taken;
 	loop = rows_launch(&form, &need, &way->shape, limits, out);
 	if (way->each)
-		out->shared_bytes = norm_wrap_bytes(norm, way->wide);
+		out->shared_bytes = way->windows ? 0 : norm_wrap_bytes(norm, way->wide);
 	if (way->stages) {
 		uint32_t blocks = norm_ring_blocks(way, limits);
 		out->shared_bytes = norm_ring_bytes(way, way->stages);
@@ -196,7 +198,7 @@ void norm_note(const struct norm_problem *norm, const struct norm_way *way, stru
 		plan_print(&text, ", %u rows together", way->together);
 	if (way->stages)
 		plan_print(&text, "; blocks stay, and take one row after another");
-	if (way->each)
+	if (way->each && !way->windows)
 		plan_print(&text, "; gamma and beta by way of shared memory, for rows begin between two "
 						  "vectors");
 }

@@ -39,12 +39,22 @@ uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide)
 	return twice <= 16384 ? twice : vector * (wrap_vectors(norm) + 1) * bytes;
 }
 
+/* Are gamma and beta, those that are there, aligned vectors as wide as x's? */
+static bool windows_possible(const struct norm_problem *norm)
+{
+	const int affine[] = {norm->at.gamma, norm->at.beta};
+
+	for (int i = 0; i < 2; i++)
+		if (affine[i] >= 0 &&
+			kernel_dtype_bytes(norm->problem->tensors[affine[i]].dtype) != norm_element(norm))
+			return false;
+	return norm->affine >= 16 && (affine[0] >= 0 || affine[1] >= 0);
+}
+
 /* `threads` of a block, as far as a row lets it be so. */
-static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, uint32_t each,
-					   bool wide)
+static void offer(struct norm_ways *ways, uint32_t held, uint32_t threads, struct norm_way way)
 {
 	uint32_t vectors = wrap_vectors(ways->norm), size = 1;
-	struct norm_way way = {.together = 1, .each = each, .wide = wide};
 
 	while (size < 32 && size * held < vectors)
 		size *= 2;
@@ -60,9 +70,16 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 									.cluster = 1,
 									.skewed = true};
 	if (size * way.shape.rows > ways->limits->max_threads ||
-		norm_wrap_bytes(ways->norm, wide) + ROWS_SHARED_MEET > ways->limits->shared_optin)
+		(!way.windows &&
+		 norm_wrap_bytes(ways->norm, way.wide) + ROWS_SHARED_MEET > ways->limits->shared_optin))
 		return;
 	norm_keep(ways, &way);
+}
+
+static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, uint32_t each,
+					   bool wide)
+{
+	offer(ways, held, threads, (struct norm_way){.together = 1, .each = each, .wide = wide});
 }
 
 /*
@@ -104,4 +121,10 @@ void norm_offer_wraps(struct norm_ways *ways)
 	for (uint32_t held = most; held > 0; held /= 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 			offer_wrap(ways, held, threads[t], 1, false);
+	if (!windows_possible(ways->norm))
+		return;
+	for (uint32_t held = usual; held > 0; held = held > most ? most : held / 2)
+		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
+			offer(ways, held, threads[t],
+				  (struct norm_way){.together = 1, .each = 1, .windows = true});
 }
