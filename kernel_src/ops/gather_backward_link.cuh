@@ -21,13 +21,15 @@
 
 /* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements
  * of dsrc that a thread stores at once. */
-template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V>
+template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V,
+		  int TURNS = 0, bool BESIDE = false>
 struct ScatterLink {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
-	static constexpr bool skew = SKEW;
+	static constexpr bool skew = SKEW, beside = BESIDE;
+	static constexpr int turns = TURNS;
 	static constexpr int blocks = (SKEW ? 640 : 1024) / THREADS; /* of a multiprocessor */
 	static constexpr int element = static_cast<int>(sizeof(T));
 	static constexpr int rows = 16 / element;
@@ -273,6 +275,40 @@ DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i6
 	}
 }
 
+/* The same, for neighbours that a thread follows at once. */
+template <class GROUP>
+DEVICE void scatter_link_sums_beside(const ScatterLinkMemory<GROUP> &memory, u8 *to, i64 apart,
+									 int rows)
+{
+	typedef typename GROUP::Compute Compute;
+	constexpr int v = GROUP::vector, es = GROUP::element, step = GROUP::threads * v;
+
+#pragma unroll 1
+	for (int first = static_cast<int>(threadIdx.x) * v; first < GROUP::few; first += step) {
+		Compute sum[v][GROUP::rows];
+		u32 slot[v];
+#pragma unroll
+		for (int i = 0; i < v; i++) {
+			slot[i] = memory.heads()[first + i];
+#pragma unroll
+			for (int g = 0; g < GROUP::rows; g++)
+				sum[i][g] = 0;
+		}
+		scatter_link_follow(memory, slot, sum);
+#pragma unroll
+		for (int g = 0; g < GROUP::rows; g++) {
+			Compute some[v];
+			u32 out[vec_words<es * v>];
+#pragma unroll
+			for (int i = 0; i < v; i++)
+				some[i] = sum[i][g];
+			summand<typename GROUP::Element>::pack(some, out);
+			if (g < rows)
+				vec_store<es * v>(to + (g * apart + first) * es, out);
+		}
+	}
+}
+
 /* LISTS: how many lists there are, each for `outer` rows, which are numbered list by list.  turns:
  * groups of rows of a block. */
 template <class GROUP, class PLACES, i64 LISTS, typename Number, bool LOOP>
@@ -282,7 +318,7 @@ __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward
 {
 	constexpr Number apart = static_cast<Number>(LISTS);
 	constexpr int es = GROUP::element;
-	const int block = GROUP::rows * static_cast<int>(turns);
+	const int block = GROUP::rows * (GROUP::turns ? GROUP::turns : static_cast<int>(turns));
 	DYN_SHARED(b128, dynamic);
 	__shared__ u32 later; /* p that are left for warps */
 	const ScatterLinkMemory<GROUP> memory{reinterpret_cast<u8 *>(dynamic)};
@@ -328,12 +364,13 @@ __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward
 			__syncthreads();
 			if (first + GROUP::rows < all)
 				ask(first + GROUP::rows);
-			scatter_link_sums<GROUP>(
-				memory,
-				static_cast<u8 *>(dsrc) +
-					static_cast<i64>((n + static_cast<Number>(first)) * apart + list) *
-						(GROUP::few * es),
-				LISTS * GROUP::few, all - first);
+			u8 *const sums = static_cast<u8 *>(dsrc) +
+							 static_cast<i64>((n + static_cast<Number>(first)) * apart + list) *
+								 (GROUP::few * es);
+			if constexpr (GROUP::beside)
+				scatter_link_sums_beside<GROUP>(memory, sums, LISTS * GROUP::few, all - first);
+			else
+				scatter_link_sums<GROUP>(memory, sums, LISTS * GROUP::few, all - first);
 			__syncthreads(); /* the next rows go where these were */
 		}
 		if constexpr (LOOP)

@@ -196,3 +196,167 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 		}
 	} while (LOOP && block < blocks);
 }
+
+/* ---- The same with places that are looked up ---- */
+
+/* Where a run begins in the tensor, and in shared memory, in bytes. */
+template <typename Offset>
+struct alignas(2 * sizeof(Offset)) BoxPlace {
+	Offset far;
+	u32 near;
+};
+
+/* Notes `runs` places, of which the first one is at `far` and `near`. */
+template <int ES, int THREADS, class RUNS, typename Offset>
+DEVICE void box_note(BoxPlace<Offset> *places, u32 runs, u32 far, u32 near)
+{
+#pragma unroll 1
+	for (u32 i = threadIdx.x; i < runs; i += THREADS)
+		places[i] = {static_cast<Offset>(far) +
+						 RUNS::template far<Offset>(i) * static_cast<Offset>(ES),
+					 near + RUNS::near(i)};
+}
+
+/* x: aligned; places: of runs of x, behind that. */
+template <int ES, int THREADS, class RUNS, typename Offset>
+DEVICE void box_in_noted(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 runs,
+						 u32 bytes)
+{
+	constexpr u32 pieces = (RUNS::run * ES + 31 - ES) / 16;
+#pragma unroll 4
+	for (u32 i = threadIdx.x; i < runs * pieces; i += THREADS) {
+		const u32 run = i / pieces, at = (i - run * pieces) * 16;
+		const BoxPlace<Offset> place = places[run];
+		if (at < place.near % 16 + bytes)
+			async_copy16(shared + (place.near & ~15u) + at,
+						 x + (place.far & ~static_cast<Offset>(15)) + at);
+	}
+}
+
+/*
+ * As box_places(), for elements that are fewer than N below 0 at most.  N neighbours lie in a few
+ * neighbours of the next dimension: the division is by one of them.
+ */
+template <int N, i64 STRIDE>
+DEVICE void box_steps(int first, List<>, List<STRIDE>, u32 (&places)[N])
+{
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		places[k] = static_cast<u32>(first + k) * static_cast<u32>(STRIDE);
+}
+template <int N, i64 SIZE, i64... SIZES, i64 STRIDE, i64... STRIDES>
+DEVICE void box_steps(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>, u32 (&places)[N])
+{
+	constexpr int size = static_cast<int>(SIZE), before = (N + size - 1) / size;
+	constexpr int more = N > 1 ? (N - 2) / size + 2 : 1;
+	constexpr u32 stride = static_cast<u32>(STRIDE);
+	const int rest = static_cast<int>(static_cast<u32>(first + before * size) / size) - before;
+	const int here = first - rest * size;
+	u32 next[more];
+
+	box_steps<more>(rest, List<SIZES...>{}, List<STRIDES...>{}, next);
+#pragma unroll
+	for (int j = 0; j < more; j++)
+		next[j] += static_cast<u32>(here - j * size) * stride;
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		const int j = k / size;
+		places[k] = (j + 1 < more && here >= size - k % size ? next[j + 1] : next[j]) + k * stride;
+	}
+}
+
+/* As box_out(), with noted places of runs of y. */
+template <int ES, int OUT, int THREADS, int TOGETHER, int RUN, int MOST, class DIMS, class NEAR,
+		  typename Offset>
+DEVICE void box_out_noted(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 runs,
+						  int length)
+{
+	constexpr int each = OUT / ES;
+	/* A sector that two stores share is written twice. */
+	constexpr int align = RUN * ES >= 256 ? 128 : 32;
+	constexpr u32 words = (RUN * ES + align + OUT - ES - 1) / OUT, most = MOST;
+	constexpr u32 together = most >= 8 ? TOGETHER / OUT : words;
+	constexpr u32 parts = (words + together - 1) / together;
+#pragma unroll 2
+	for (u32 i = threadIdx.x; i < most * parts * together; i += THREADS) {
+		const u32 part = i / together, run = part % most;
+		const u32 word = part / most * together + i % together;
+		if (run >= runs)
+			continue;
+		const BoxPlace<Offset> place = places[run];
+		u8 *const begin = y + place.far;
+		const u8 *const from = box + place.near;
+		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
+		if (first <= -each || first >= length)
+			continue;
+		u32 steps[each], elements[each];
+		box_steps<each>(first, DIMS{}, NEAR{}, steps);
+		if (first < 0 || first + each > length) {
+#pragma unroll
+			for (int k = 0; k < each; k++)
+				if (static_cast<u32>(first + k) < static_cast<u32>(length))
+					vec_copy<ES>(from + steps[k], begin + (first + k) * ES);
+			continue;
+		}
+#pragma unroll
+		for (int k = 0; k < each; k++)
+			vec_load<ES>(from + steps[k], elements + k);
+		if constexpr (ES == 4) {
+			vec_store<OUT>(begin + first * ES, elements);
+		} else {
+			constexpr int fill = 4 / ES;
+			u32 packed[vec_words<OUT>];
+#pragma unroll
+			for (int w = 0; w < vec_words<OUT>; w++)
+				packed[w] = vec_collect<ES, fill, 1>(elements, [=](int k) { return w * fill + k; });
+			vec_store<OUT>(begin + first * ES, packed);
+		}
+	}
+}
+
+/* As permute_box.  Places of runs of x are noted at NOTES in shared memory, those of y behind. */
+template <int NOTES, int ES, int OUT, int THREADS, int TOGETHER, class PX, class PY, bool BOTH,
+		  class X, int RUNS_X, class Y, int RUNS_Y, class YD, class YN, class BD, class BX,
+		  class BY, typename Offset, bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void permute_crate(const void *x, void *y, i64 batch_x,
+													 i64 batch_y, u64 blocks, i64 outer_size)
+{
+	DYN_SHARED(b128, memory);
+	u8 *const shared = reinterpret_cast<u8 *>(memory);
+	constexpr u32 most_x = RUNS_X * PY::most, most_y = RUNS_Y * (BOTH ? 1 : PX::most);
+	BoxPlace<Offset> *const noted_x = reinterpret_cast<BoxPlace<Offset> *>(shared + NOTES);
+	BoxPlace<Offset> *const noted_y = noted_x + most_x;
+
+	u64 block = blockIdx.x;
+	do {
+		using Number = typename index_choose<LOOP, u64, u32>::type;
+		const Number n = static_cast<Number>(block), rest = n / PY::tiles, item = rest / PX::tiles;
+		const u32 tile_y = static_cast<u32>(n - rest * PY::tiles);
+		const u32 tile_x = static_cast<u32>(rest - item * PX::tiles);
+		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
+		const u64 outer = item / static_cast<Number>(BD::product);
+		const u32 part_x = PX::elements(PX::outer ? outer : tile_x, outer_size);
+		const u32 part_y = PY::elements(PY::outer ? outer : tile_y, outer_size);
+		const u32 end_y = BOTH ? part_x : part_y, runs_x = RUNS_X * part_y;
+		const u8 *const from =
+			static_cast<const u8 *>(x) + (at.x + tile_x * PX::step_x + tile_y * PY::step_x) * ES;
+		u8 *const to =
+			static_cast<u8 *>(y) + (at.y + tile_x * PX::step_y + tile_y * PY::step_y) * ES;
+		const u32 beyond = vec_beyond<16>(from);
+
+		box_note<ES, THREADS, X>(noted_x, runs_x, beyond, beyond);
+		__syncthreads();
+		box_in_noted<ES, THREADS, X>(from - beyond, noted_x, shared, runs_x,
+									 X::run / PX::most * part_x * ES);
+		box_note<ES, THREADS, Y>(noted_y, most_y, 0, beyond);
+		async_wait_all();
+		__syncthreads();
+		box_out_noted<ES, OUT, THREADS, TOGETHER, Y::run, most_y, YD, YN>(
+			shared, noted_y, to, RUNS_Y * (BOTH ? 1 : part_x),
+			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
+		if constexpr (LOOP) {
+			__syncthreads();
+			block += gridDim.x;
+		}
+	} while (LOOP && block < blocks);
+}

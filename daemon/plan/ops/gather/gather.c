@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 14
+#define MAX_WAYS 40
 #define BLOCK_BYTES 4096 /* of dst, or of src, that are worth a block */
 #define MOST_ROWS 64
 #define MOST_PLACES 32  /* that a thread keeps in registers */
@@ -91,6 +91,14 @@ static void find_vectors(const struct kernel_problem *problem, const struct gath
 
 /* ---- Candidates ---- */
 
+static bool is_way(const struct gather_way *ways, int count, const char *name)
+{
+	for (int i = 0; i < count; i++)
+		if (strcmp(ways[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 /* false: a block cannot do so many rows. */
 static bool make_way(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct gather_way *way)
@@ -154,10 +162,8 @@ static void gather_add_way(const struct kernel_problem *problem,
 		return;
 	while (!make_way(problem, gather, limits, &way))
 		way.rows /= 2;
-	for (int i = 0; i < *count; i++)
-		if (strcmp(ways[i].name, way.name) == 0)
-			return;
-	ways[(*count)++] = way;
+	if (!is_way(ways, *count, way.name))
+		ways[(*count)++] = way;
 }
 
 /* GatherList in ops/gather_list.cuh computes the same. */
@@ -168,32 +174,74 @@ static uint32_t list_shared(const struct gather_problem *gather, const struct ga
 	return way->rows * loads * 16 + ((uint32_t)gather->many + 4 * way->vector) * 2;
 }
 
-/* rows: half or all of those that are LIST_BYTES. */
-static void gather_add_list(const struct gather_problem *gather, const struct kernel_limits *limits,
-							uint32_t divisor, uint32_t threads, struct gather_way ways[MAX_WAYS],
-							int *count)
+static void gather_add_list_of(const struct gather_problem *gather,
+							   const struct kernel_limits *limits, uint32_t rows, uint32_t threads,
+							   uint32_t shared, struct gather_way ways[MAX_WAYS], int *count)
 {
-	struct gather_way way = {.list = true, .stage = true, .rows = 1, .threads = threads};
+	struct gather_way way = {.list = true, .stage = true, .rows = rows, .threads = threads};
 	uint32_t element = gather->element;
-	int64_t bytes = (gather->few > gather->many ? gather->few : gather->many) * element;
 
 	if (gather->outer < 2 || element > 8 || gather->few < 1 || gather->few > LIST_MOST ||
 		gather->many > LIST_MOST || gather->form.step[0] != 1 || *count == MAX_WAYS)
 		return;
 	way.vector = element == 1 ? 8 : 16 / element;
-	while (way.rows < MOST_ROWS && way.rows * divisor * bytes < LIST_BYTES)
-		way.rows *= 2;
-	while (way.rows > 1 && list_shared(gather, &way) > limits->shared_default)
-		way.rows /= 2;
-	if (list_shared(gather, &way) > limits->shared_default || way.threads > limits->max_threads)
+	if (list_shared(gather, &way) > shared || way.threads > limits->max_threads)
 		return;
 	way.load = element;
 	way.index_load = gather->index_bytes;
 	snprintf(way.name, sizeof(way.name), "list %ux%u", way.rows, way.threads);
-	for (int i = 0; i < *count; i++)
-		if (strcmp(ways[i].name, way.name) == 0)
-			return;
-	ways[(*count)++] = way;
+	if (!is_way(ways, *count, way.name))
+		ways[(*count)++] = way;
+}
+
+/* rows: half or all of those that are LIST_BYTES. */
+static void gather_add_list(const struct gather_problem *gather, const struct kernel_limits *limits,
+							uint32_t divisor, uint32_t threads, struct gather_way ways[MAX_WAYS],
+							int *count)
+{
+	int64_t most = gather->few > gather->many ? gather->few : gather->many;
+	int64_t bytes = most * gather->element;
+	struct gather_way way = {.rows = 1, .vector = gather->element == 1 ? 8 : 16 / gather->element};
+
+	while (way.rows < MOST_ROWS && way.rows * divisor * bytes < LIST_BYTES)
+		way.rows *= 2;
+	while (way.rows > 1 && list_shared(gather, &way) > limits->shared_default)
+		way.rows /= 2;
+	gather_add_list_of(gather, limits, way.rows, threads, limits->shared_default, ways, count);
+}
+
+/* Rows enough for an index to be read seldom, and threads enough for them. */
+static void gather_add_lists(const struct gather_problem *gather,
+							 const struct kernel_limits *limits, struct gather_way ways[MAX_WAYS],
+							 int *count)
+{
+	uint32_t vector = gather->element == 1 ? 8 : 16 / gather->element;
+
+	for (uint32_t rows = 1; rows <= MOST_ROWS && vector; rows *= 2)
+		for (uint32_t threads = 128; threads <= 1024; threads *= 2) {
+			int64_t units = plan_divide_up((uint64_t)gather->many, vector) * rows;
+			if (units >= threads && units <= 16 * (int64_t)threads)
+				gather_add_list_of(gather, limits, rows, threads, limits->shared_optin / 2 - 1024,
+								   ways, count);
+		}
+}
+
+/* Those that there are, with as many threads as leave none idle in the last turn. */
+static void gather_add_even(struct gather_way ways[MAX_WAYS], int *count)
+{
+	for (int i = 0, end = *count; i < end && *count < MAX_WAYS; i++) {
+		struct gather_way *way = &ways[*count];
+		uint64_t units, turns;
+		if (ways[i].list)
+			continue;
+		*way = ways[i];
+		units = plan_divide_up((uint64_t)way->part, way->vector);
+		turns = plan_divide_up(units, way->threads);
+		way->threads = (uint32_t)plan_divide_up(plan_divide_up(units, turns), 32) * 32;
+		snprintf(way->name, sizeof(way->name), "%s %ux%u", way->stage ? "stage" : "direct",
+				 way->rows, way->threads);
+		*count += !is_way(ways, *count, way->name);
+	}
 }
 
 /* The planner's own first. */
@@ -221,7 +269,12 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 128, ways, &count);
+	gather_add_way(problem, gather, limits, false, direct / 2, 256, ways, &count);
+	gather_add_way(problem, gather, limits, false, direct / 4, 256, ways, &count);
+	gather_add_even(ways, &count);
 	gather_add_list(gather, limits, little || whole ? 1 : 2, 128, ways, &count);
+	if (!little)
+		gather_add_lists(gather, limits, ways, &count);
 	return count;
 }
 

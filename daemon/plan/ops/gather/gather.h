@@ -54,7 +54,7 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 
 /* ---- Groups (gather_group.c): several rows that share their list at a time ---- */
 
-#define GATHER_GROUPS 3
+#define GATHER_GROUPS 24
 
 struct gather_group {
 	bool skew;                                 /* rows of src are no whole vectors */

@@ -61,6 +61,29 @@ static bool make_group(const struct kernel_problem *problem, const struct gather
 	return out->threads <= limits->max_threads && out->shared <= limits->shared_optin;
 }
 
+#define FULL 75      /* of a hundred threads have an index in every turn, at least */
+#define MOST_TURNS 8 /* of a thread */
+
+/* Adds parts that so many threads take in so many turns, if that leaves few of them idle. */
+static void add_part(const struct gather_problem *gather, const struct kernel_limits *limits,
+					 const struct gather_group *like, uint32_t threads, uint32_t turns,
+					 struct gather_group out[GATHER_GROUPS], int *count)
+{
+	int64_t room = (int64_t)threads * turns * like->vector;
+	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)room);
+	struct gather_group group = *like;
+
+	group.threads = threads;
+	group.part =
+		plan_divide_up((uint64_t)(gather->many / like->vector), (uint64_t)parts) * like->vector;
+	if (*count == GATHER_GROUPS || threads > limits->max_threads ||
+		100 * gather->many < FULL * parts * room || (parts > 1 && group.part < gather->few))
+		return;
+	snprintf(group.name, sizeof(group.name), "group %ux%u p%lld", threads, like->vector,
+			 (long long)group.part);
+	out[(*count)++] = group;
+}
+
 int gather_groups(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_group out[GATHER_GROUPS])
 {
@@ -75,6 +98,9 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 		if ((element > 1 || bytes == 4) && count < GATHER_GROUPS &&
 			make_group(problem, gather, limits, bytes, &out[count]))
 			count++;
+	for (uint32_t turns = 1; turns <= MOST_TURNS && count; turns += 1 + turns / 4)
+		for (uint32_t threads = 64; threads <= 256; threads += threads < 192 ? 32 : 64)
+			add_part(gather, limits, &out[0], threads, turns, out, &count);
 	return count;
 }
 

@@ -144,9 +144,9 @@ static bool may_go_on(const struct box *box)
 }
 
 /* First until both runs are long enough, then until the box is full. */
-static void fill(struct box *box, uint32_t run_x)
+static void fill(struct box *box, uint32_t run_x, uint32_t run_y)
 {
-	const int64_t wanted[SIDES] = {run_x / box->form->element, RUN_BYTES / box->form->element};
+	const int64_t wanted[SIDES] = {run_x / box->form->element, run_y / box->form->element};
 	int64_t before;
 
 	for (;;) {
@@ -265,7 +265,7 @@ static bool box_find(const struct permute_form *form, const struct permute_choic
 				   form->element > 4 ? "elements are vectors" : "x has no neighbours");
 		return false;
 	}
-	fill(box, c->rows);
+	fill(box, c->rows, c->resident ? c->resident : RUN_BYTES);
 	lay_out(box);
 	if (box->length[SIDE_X] * form->element < LEAST_RUN ||
 		box->length[SIDE_Y] * form->element < LEAST_RUN) {
@@ -355,8 +355,8 @@ static bool permute_box_fits(const struct permute_choice *c, const struct kernel
 
 	if (c->store != 4 && c->store != 8 && c->store != 16)
 		rule = "stores are 4, 8 or 16 bytes";
-	else if ((c->rows != 128 && c->rows != 256) || (c->columns != 64 && c->columns != 128))
-		rule = "runs are 128 or 256 bytes, 64 or 128 of them side by side";
+	else if (!c->rows || c->rows % 64 || c->rows > 512 || (c->columns != 64 && c->columns != 128))
+		rule = "runs are 64 to 512 bytes, 64 or 128 of them side by side";
 	else if (c->threads < 32 || c->threads % 32 || c->threads > limits->max_threads)
 		rule = "threads are whole warps, as many as a block may have";
 	else if (!c->block || c->block > 64 || box->shared > limits->shared_optin)
@@ -366,9 +366,20 @@ static bool permute_box_fits(const struct permute_choice *c, const struct kernel
 	return !rule;
 }
 
-static bool permute_box_make(const struct permute_form *form, const struct kernel_limits *limits,
-							 const struct permute_choice *c, struct kernel_plan *out,
-							 struct plan_text *why)
+/* The runs of a side, all of a whole box. */
+static uint32_t count_runs(const struct box *box, enum side side)
+{
+	int dims[PERMUTE_MAX_DIMS], count = numbering(box, side, dims);
+	uint32_t runs = 1;
+
+	for (int i = 0; i < count; i++)
+		runs *= (uint32_t)box->extent[dims[i]];
+	return runs;
+}
+
+static bool box_make(const struct permute_form *form, const struct kernel_limits *limits,
+					 const struct permute_choice *c, bool noted, struct kernel_plan *out,
+					 struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_batch batch;
@@ -380,7 +391,23 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 		!permute_box_fits(c, limits, &box, why))
 		return false;
 	both = box.part[SIDE_X] >= 0 && box.part[SIDE_X] == box.part[SIDE_Y];
-	plan_print(&id, "permute_box<%u, %u, %u, %u", form->element, c->store, c->threads, c->columns);
+	if (noted != (c->resident > 0))
+		return false;
+	if (noted) {
+		uint32_t notes = box.shared;
+		find_batch(&box, &batch);
+		box.shared += (count_runs(&box, SIDE_X) + count_runs(&box, SIDE_Y)) *
+					  (strcmp(permute_offset_type_bytes(form, batch.outer), "i32") == 0 ? 8 : 16);
+		if (box.shared > limits->shared_optin || box.shared > notes + notes / 4) {
+			plan_print(why, "not crate: runs are short; ");
+			return false;
+		}
+		plan_print(&id, "permute_crate<%u, %u, %u, %u, %u", notes, form->element, c->store,
+				   c->threads, c->columns);
+	} else {
+		plan_print(&id, "permute_box<%u, %u, %u, %u", form->element, c->store, c->threads,
+				   c->columns);
+	}
 	print_part(&box, box.part[SIDE_X], &id);
 	print_part(&box, both ? -1 : box.part[SIDE_Y], &id);
 	plan_print(&id, ", %s", both ? "true" : "false");
@@ -404,6 +431,20 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 			   (long long)box.count, (long long)box.length[SIDE_X], (long long)box.length[SIDE_Y],
 			   c->store);
 	return !id.full;
+}
+
+static bool permute_box_make(const struct permute_form *form, const struct kernel_limits *limits,
+							 const struct permute_choice *c, struct kernel_plan *out,
+							 struct plan_text *why)
+{
+	return box_make(form, limits, c, false, out, why);
+}
+
+static bool permute_crate_make(const struct permute_form *form, const struct kernel_limits *limits,
+							   const struct permute_choice *c, struct kernel_plan *out,
+							   struct plan_text *why)
+{
+	return box_make(form, limits, c, true, out, why);
 }
 
 /* ---- Suggesting ---- */
@@ -482,4 +523,43 @@ const struct permute_variant permute_box = {
 	.fields = "xkst",
 	.suggest = permute_box_suggest,
 	.make = permute_box_make,
+};
+
+static void permute_crate_suggest(struct permute_list *list, struct plan_text *why)
+{
+	static const struct permute_choice cuts[] = {
+		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 256, .resident = 256},
+		{.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512, .resident = 256},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 256},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 512, .resident = 256},
+		{.rows = 256, .columns = 128, .block = 32, .store = 8, .threads = 512, .resident = 256},
+		{.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 256},
+		{.rows = 128, .columns = 64, .block = 16, .store = 8, .threads = 256, .resident = 256},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 1024},
+		{.rows = 256, .columns = 128, .block = 32, .store = 8, .threads = 512, .resident = 1024},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 512},
+		{.rows = 128, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 2048},
+		{.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 1024},
+		{.rows = 256, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 1024},
+		{.rows = 512, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 512},
+		{.rows = 256, .columns = 128, .block = 16, .store = 16, .threads = 128, .resident = 512},
+	};
+	const struct permute_form *form = list->form;
+	int last = form->rank - 1, fast = permute_fastest(form);
+	struct box box;
+
+	if (!box_find(form, &small, &box, why) ||
+		(permute_width(form, true, form->dim[fast].size, 1u << fast) == 16 &&
+		 permute_width(form, false, form->dim[last].size, 1u << last) == 16))
+		return;
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
+		permute_suggest(list, &cuts[i]);
+}
+
+const struct permute_variant permute_crate = {
+	.name = "crate",
+	.source = "ops/permute_box.cuh",
+	.fields = "xkstm",
+	.suggest = permute_crate_suggest,
+	.make = permute_crate_make,
 };

@@ -129,15 +129,19 @@ static void permute_interleave_suggest(struct permute_list *list, struct plan_te
 	static const uint32_t others[] = {64, 256, 512};
 	struct interleave found;
 	struct permute_choice first, c;
+	bool pair;
 
 	if (!permute_interleave_find(list->form, &found, why))
 		return;
-	/* Vectors of 8 bytes leave a thread fewer to wait for than those of 16. */
+	/* Vectors of 8 bytes leave a thread fewer to wait for than those of 16, which two planes of
+	 * words do not fill anyway. */
+	pair = list->form->element == 4 && found.count == 2;
 	first = (struct permute_choice){
-		.load = found.width < 8 || list->form->element > 4 ? found.width : 8, .threads = THREADS};
-	/* A plane that is shorter than the vectors of a warp leaves lanes idle. */
+		.load = found.width < 8 || list->form->element > 4 || pair ? found.width : 8,
+		.threads = THREADS};
+	/* A plane that is shorter than the vectors of a warp leaves lanes idle: half at most. */
 	while (first.load > list->form->element && first.load > 4 &&
-		   32 * first.load > found.length * list->form->element)
+		   32 * first.load > (pair ? 2 : 1) * found.length * list->form->element)
 		first.load /= 2;
 	while (first.threads > 32 &&
 		   (first.threads > list->limits->max_threads ||

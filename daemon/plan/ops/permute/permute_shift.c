@@ -9,6 +9,25 @@ static bool permute_shift_find(const struct permute_form *form, struct permute_m
 	return permute_skewed_find(form, form->element == 4 ? 64 : 128, "shift", matrix, run, why);
 }
 
+/* Rows of one aligned vector, words that are loaded one by one, and elements of 8 bytes. */
+static bool permute_slim_find(const struct permute_form *form, struct permute_matrix *matrix,
+							  bool *run, struct plan_text *why)
+{
+	uint32_t element = form->element, side = element == 8 ? 32 : element == 4 ? 64 : 128;
+	bool vector;
+
+	if (element > 8 || !permute_matrix_find(form, 0, "slim", matrix, why) || matrix->step != 1)
+		return false;
+	vector = matrix->columns * element == matrix->load && matrix->load >= 8;
+	*run = matrix->column[0] == form->rank - 2 && matrix->rows <= (vector ? 2048 : 512);
+	if (!vector && !*run && !permute_matrix_find(form, side, "slim", matrix, why))
+		return false;
+	if (vector ? matrix->store >= 8 : element < 4 || (matrix->load == 16 && matrix->store == 16))
+		return false;
+	return matrix->rows >= 32 && (vector || matrix->columns * element >= 64) &&
+		   !permute_too_small(form, &matrix->batch, "slim", why);
+}
+
 /* ---- The kernel's geometry ---- */
 
 struct shape {
@@ -50,9 +69,9 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 
 	if (!is_one_of(c->load, 4, 8, 16))
 		rule = "loads are 4, 8 or 16 bytes";
-	else if (!is_one_of(c->block * element, 8, 16, 16))
+	else if (!is_one_of(c->block * element, 8, 16, 16) || !c->block)
 		rule = "rows of a thread are 8 or 16 bytes";
-	else if (!c->rows || c->rows > 1024 || (!run && c->rows * element % 16))
+	else if (!c->rows || c->rows > (run ? 2048 : 1024) || (!run && c->rows * element % 16))
 		rule = "rows are all there are, or 1 to 64 times 16 bytes";
 	else if (!c->columns || c->columns > 1024 || c->columns % (c->load / element))
 		rule = "columns are whole loads";
@@ -68,9 +87,9 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
-static bool permute_shift_make(const struct permute_form *form, const struct kernel_limits *limits,
-							   const struct permute_choice *c, struct kernel_plan *out,
-							   struct plan_text *why)
+static bool shift_make(const struct permute_form *form, const struct kernel_limits *limits,
+					   const struct permute_choice *c, bool slim, struct kernel_plan *out,
+					   struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_matrix matrix;
@@ -78,7 +97,7 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 	uint64_t blocks;
 	bool loop, run;
 
-	if (!permute_shift_find(form, &matrix, &run, why) ||
+	if (!(slim ? permute_slim_find : permute_shift_find)(form, &matrix, &run, why) ||
 		!geometry(c, &matrix, run, form->element, why))
 		return false;
 	shape = shape_of(c, &matrix, run, form->element);
@@ -104,6 +123,20 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 			   (long long)matrix.rows, (long long)matrix.columns, c->rows, c->columns,
 			   "aligned vectors are shifted into place");
 	return !id.full;
+}
+
+static bool permute_shift_make(const struct permute_form *form, const struct kernel_limits *limits,
+							   const struct permute_choice *c, struct kernel_plan *out,
+							   struct plan_text *why)
+{
+	return shift_make(form, limits, c, false, out, why);
+}
+
+static bool permute_slim_make(const struct permute_form *form, const struct kernel_limits *limits,
+							  const struct permute_choice *c, struct kernel_plan *out,
+							  struct plan_text *why)
+{
+	return shift_make(form, limits, c, true, out, why);
 }
 
 /* ---- Suggesting ---- */
@@ -202,6 +235,23 @@ static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 			   : side;
 }
 
+#define SMALL_TILE 12288 /* bytes: a multiprocessor has many of them */
+
+/* Tiles that are longer than high, or the other way round, and small ones. */
+static void suggest_oblong(struct permute_list *list, const struct permute_matrix *matrix)
+{
+	static const uint32_t sides[][2] = {{64, 256}, {64, 128}, {96, 192}, {128, 64},
+										{192, 64}, {64, 192}, {128, 96}, {192, 128}};
+	const uint32_t element = list->form->element;
+	const struct cut cut = {element == 1 ? 8 : 4 * element, element == 1 ? 8 : 16, 1152};
+
+	for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
+		struct permute_choice c = {.rows = sides[i][0] * 2 / element,
+								   .columns = sides[i][1] * 2 / element};
+		suggest_cut(list, matrix, false, &c, &cut);
+	}
+}
+
 static void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
@@ -219,8 +269,10 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element)
 					: shift_side(matrix.columns, side, 16 / element);
 	whole = c.columns;
-	/* Two blocks for the columns of one, but for bytes, whose loads would be too short. */
-	if (run && element > 1)
+	/* Two blocks for the columns of one, but for bytes, whose loads would be too short, and where
+	 * there is little to wait for. */
+	if (run && element > 1 &&
+		(whole < matrix.columns || matrix.rows * whole * element > SMALL_TILE))
 		c.columns = permute_tiles(whole / 2, 16 / element) * (16 / element);
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : PERMUTE_BAND_ALL;
@@ -243,6 +295,15 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 		c.columns = side;
 		suggest_cuts(list, &matrix, run, &c);
 		suggest_even(list, &matrix, side);
+		suggest_oblong(list, &matrix);
+	} else {
+		const uint32_t unit = 16 / element;
+		for (uint32_t parts = 2; parts <= 8; parts *= 2) {
+			c.columns = permute_tiles(permute_tiles(whole, parts), unit) * unit;
+			if (c.columns * element >= 64)
+				suggest_cuts(list, &matrix, run, &c);
+		}
+		suggest_even(list, &matrix, side);
 	}
 	if (list->count == 0)
 		plan_print(why, "not shift: no tile fits a block; ");
@@ -254,4 +315,60 @@ const struct permute_variant permute_shift = {
 	.fields = "xkltmo",
 	.suggest = permute_shift_suggest,
 	.make = permute_shift_make,
+};
+
+static void permute_slim_suggest(struct permute_list *list, struct plan_text *why)
+{
+	const uint32_t element = list->form->element;
+	const uint32_t side = element == 8 ? 32 : element == 4 ? 64 : 128;
+	const struct cut cuts[] = {{element == 2   ? 8
+								: element == 1 ? 8
+											   : 16,
+								16, 1152},
+							   {element == 1 ? 16 : 16, 8, 1152},
+							   {8, 8, 1152}};
+	struct permute_matrix matrix;
+	bool run;
+
+	if (!permute_slim_find(list->form, &matrix, &run, why))
+		return;
+	for (int i = 0; i < 3; i++) {
+		const uint32_t unit = cuts[i].load / element;
+		if (matrix.columns * element == cuts[i].load) {
+			struct permute_choice c = {.rows = (uint32_t)matrix.rows, .columns = unit, .band = 1};
+			if (run)
+				suggest_cut(list, &matrix, true, &c, &cuts[i]);
+			c.band = 0;
+			for (uint32_t rows = 1024; rows >= 256; rows /= 2) {
+				c.rows = permute_even_side(matrix.rows, rows, 64 / element, 0);
+				suggest_cut(list, &matrix, false, &c, &cuts[i]);
+				c.rows = rows;
+				suggest_cut(list, &matrix, false, &c, &cuts[i]);
+			}
+		} else if (matrix.columns * element > 16) {
+			struct permute_choice c = {.rows = side,
+									   .columns = side,
+									   .load = cuts[i].load,
+									   .block = cuts[i].piece / element};
+			suggest_cut(list, &matrix, false, &c, &cuts[i]);
+			c.columns = shift_side(matrix.columns, side, 16 / element);
+			suggest_cut(list, &matrix, false, &c, &cuts[i]);
+			if (run) {
+				c.rows = (uint32_t)matrix.rows;
+				c.columns = pick_columns(&c, &matrix, list->limits, true, element);
+				c.band = 1;
+				suggest_cut(list, &matrix, true, &c, &cuts[i]);
+				c.columns = permute_tiles(c.columns / 2, unit) * unit;
+				suggest_cut(list, &matrix, true, &c, &cuts[i]);
+			}
+		}
+	}
+}
+
+const struct permute_variant permute_slim = {
+	.name = "slim",
+	.source = "ops/permute_shift.cuh",
+	.fields = "xkltmo",
+	.suggest = permute_slim_suggest,
+	.make = permute_slim_make,
 };
