@@ -36,6 +36,23 @@ DEVICE void async_wait_but()
 	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+/* Does so for a number that is known late: waits for more where it is above 4. */
+DEVICE void async_wait_later(int left)
+{
+	switch (left) {
+	case 0:
+		return async_wait_but<0>();
+	case 1:
+		return async_wait_but<1>();
+	case 2:
+		return async_wait_but<2>();
+	case 3:
+		return async_wait_but<3>();
+	default:
+		return async_wait_but<4>();
+	}
+}
+
 #else
 
 DEVICE void async_copy16(void *shared, const void *global)
@@ -53,6 +70,9 @@ DEVICE void async_batch()
 }
 template <int LEFT>
 DEVICE void async_wait_but()
+{
+}
+DEVICE void async_wait_later(int)
 {
 }
 

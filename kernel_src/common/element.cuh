@@ -199,6 +199,17 @@ struct element_pair<f16> {
 		asm("max.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
 		return out;
 	}
+	/* Those that are farther from 0, with any sign. */
+	static DEVICE u32 farther(u32 a, u32 b)
+	{
+#if __CUDA_ARCH__ >= 860
+		u32 out;
+		asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+		return out;
+#else
+		return larger(a & 0x7fff7fffu, b & 0x7fff7fffu);
+#endif
+	}
 };
 template <>
 struct element_pair<bf16> {
@@ -210,6 +221,16 @@ struct element_pair<bf16> {
 		u32 out;
 		asm("max.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
 		return out;
+	}
+	static DEVICE u32 farther(u32 a, u32 b)
+	{
+#if __CUDA_ARCH__ >= 860
+		u32 out;
+		asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+		return out;
+#else
+		return larger(a & 0x7fff7fffu, b & 0x7fff7fffu);
+#endif
 	}
 };
 #endif

@@ -27,6 +27,7 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	typedef typename element<T>::compute Compute;
 	typedef typename index_choose<(COLUMNS > 0x3fffffff), i64, int>::type Column;
 	static constexpr bool partial = true, counts = EMPTY != MASK_ZERO;
+	static constexpr int bytes = 0; /* of a row of mask elements */
 
 	DEVICE Compute empty() const
 	{
@@ -41,6 +42,8 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
  * dimensions of rows but the slowest, their strides. */
 template <i64 STEP, class DIMS, class STRIDES>
 struct MaskPlace {
+	static constexpr i64 step = STEP;
+
 	template <class MASK, typename Index>
 	static DEVICE MASK at(typename MASK::Given given, Index row)
 	{
@@ -53,6 +56,7 @@ struct MaskPlace {
 template <typename T, i64 COLUMNS, int EMPTY>
 struct MaskPrefix : MaskRow<T, COLUMNS, EMPTY> {
 	typedef typename MaskRow<T, COLUMNS, EMPTY>::Column Column;
+	static constexpr bool prefix = true;
 	Column end;
 
 	/* Number: i32 or i64. */
@@ -181,6 +185,7 @@ template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
 struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 	typedef typename MaskRow<T, COLUMNS, EMPTY>::Column Column;
 	typedef const M *Given;
+	static constexpr int bytes = static_cast<int>(COLUMNS * static_cast<i64>(sizeof(M)));
 	template <int V>
 	struct Held {
 		u32 word[vec_words<V *static_cast<int>(sizeof(M))>];

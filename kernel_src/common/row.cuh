@@ -26,6 +26,7 @@ struct Row {
 	static constexpr int bytes = V * static_cast<int>(sizeof(T)); /* of a vector */
 	static constexpr int words = vec_words<bytes>;                /* of a vector */
 	static constexpr int held = NV;                               /* vectors of a thread */
+	static constexpr int apart = SIZE * V;                        /* columns from one to the next */
 	static constexpr i64 columns = COLUMNS;
 	static constexpr bool skewed = SKEWED;
 	/* Vectors that a row may touch, and whether the threads hold exactly so many. */
@@ -87,6 +88,32 @@ DEVICE T *row_place(T *start, i64 column, i64 step)
 {
 	return start + (V > 1 ? column : column * step);
 }
+
+/* A part of a row, or the row, as seen from its thread's first vector: distances are constant. */
+template <class ROW, class PART>
+struct RowNear {
+	static constexpr int length = ROW::length;
+	static constexpr bool skewed = ROW::skewed;
+	const PART &part;
+	const ROW &row;
+
+	DEVICE bool has(int n) const
+	{
+		return part.has(n);
+	}
+	DEVICE i64 column(int n) const
+	{
+		return static_cast<i64>(n) * ROW::apart;
+	}
+	DEVICE bool live(int n, int j) const
+	{
+		return row.live(n, j);
+	}
+	DEVICE bool inside(int n) const
+	{
+		return row.inside(n);
+	}
+};
 
 /*
  * The words of a row of each of STREAMS tensors, whose rows are cut alike.  THREADS: of the block.

@@ -32,6 +32,20 @@ struct RowPiece {
 		if (static_cast<int>(threadIdx.x) < there - whole)
 			piece[whole + threadIdx.x] = from[whole + threadIdx.x];
 	}
+	/* Begins to bring in the first `limit` elements of row number `row`, by the threads that have a
+	 * part in it: vectors that rows share come for each of them. */
+	static DEVICE void fetch_part(T *piece, const T *from, int there, int row, int limit)
+	{
+		const int begin = row * columns, end = begin + limit;
+		for (int at = (begin / unit + SHAPE::group::thread()) * unit; limit > 0 && at < end;
+			 at += SHAPE::threads / SHAPE::rows * unit) {
+			if (at + unit <= there)
+				async_copy16(piece + at, from + at);
+			else
+				for (int i = at; i < there; i++)
+					piece[i] = from[i];
+		}
+	}
 	static DEVICE void store(const T *piece, T *to, int there)
 	{
 		const int whole = there / unit * unit;
@@ -47,14 +61,19 @@ struct RowPiece {
 };
 
 /*
- * Calls body(pieces, first, row, here) for the row that this thread has a part in: number `first` +
- * `row`, at row * columns of each piece; here: as row_each has it.  from[s] are STREAMS tensors;
- * to[s] takes piece s afterwards, unless it is null.  A piece takes elements * sizeof(T) bytes of
- * dynamic shared memory.
+ * Calls body(pieces, first, row, here, mask) for the row that this thread has a part in: number
+ * `first` + `row`, at row * columns of each piece; here: as row_each has it.  from[s] are STREAMS
+ * tensors; to[s] takes piece s afterwards, unless it is null.  A piece takes elements * sizeof(T)
+ * bytes of dynamic shared memory.
+ *
+ * mask_of(number, memory) makes a row's mask: PREFIX masks have a limit(), behind which nothing of
+ * the row is read.  memory: ASIDE bytes that the row has behind all pieces; what is copied there by
+ * then has come.
  */
-template <class SHAPE, int STREAMS, typename T, typename Body>
-DEVICE void row_staged_each(const T *const (&from)[STREAMS], T *const (&to)[STREAMS], i64 rows,
-							Body body)
+template <class SHAPE, int STREAMS, int ASIDE, bool PREFIX, typename T, typename MaskOf,
+		  typename Body>
+DEVICE void row_staged_masked(const T *const (&from)[STREAMS], T *const (&to)[STREAMS], i64 rows,
+							  MaskOf mask_of, Body body)
 {
 	typedef RowPiece<SHAPE> Piece;
 	DYN_SHARED(b128, memory);
@@ -68,13 +87,22 @@ DEVICE void row_staged_each(const T *const (&from)[STREAMS], T *const (&to)[STRE
 		 first += static_cast<i64>(gridDim.x) * SHAPE::rows) {
 		const i64 left = rows - first;
 		const int there = left < SHAPE::rows ? static_cast<int>(left) : SHAPE::rows;
-		const int row = SHAPE::group::row();
+		const int mine = SHAPE::group::row(), row = mine < there ? mine : 0;
+		const auto mask =
+			mask_of(first + row,
+					reinterpret_cast<u8 *>(piece[STREAMS - 1] + Piece::elements) + mine * ASIDE);
 #pragma unroll
-		for (int s = 0; s < STREAMS; s++)
-			Piece::fetch(piece[s], from[s] + first * Piece::columns, there * Piece::columns);
+		for (int s = 0; s < STREAMS; s++) {
+			const T *const start = from[s] + first * Piece::columns;
+			if constexpr (PREFIX)
+				Piece::fetch_part(piece[s], start, there * Piece::columns, row,
+								  static_cast<int>(mask.limit()));
+			else
+				Piece::fetch(piece[s], start, there * Piece::columns);
+		}
 		async_wait_all();
 		__syncthreads();
-		body(piece, first, row < there ? row : 0, row < there);
+		body(piece, first, row, mine < there, mask);
 		__syncthreads();
 #pragma unroll
 		for (int s = 0; s < STREAMS; s++)
@@ -82,4 +110,16 @@ DEVICE void row_staged_each(const T *const (&from)[STREAMS], T *const (&to)[STRE
 				Piece::store(piece[s], to[s] + first * Piece::columns, there * Piece::columns);
 		__syncthreads(); /* the next piece takes the memory again */
 	}
+}
+
+/* Does so for rows without a mask: body(pieces, first, row, here). */
+template <class SHAPE, int STREAMS, typename T, typename Body>
+DEVICE void row_staged_each(const T *const (&from)[STREAMS], T *const (&to)[STREAMS], i64 rows,
+							Body body)
+{
+	row_staged_masked<SHAPE, STREAMS, 0, false>(
+		from, to, rows, [](i64, void *) { return 0; },
+		[&](T *const(&piece)[STREAMS], i64 first, int row, bool here, int) {
+			body(piece, first, row, here);
+		});
 }

@@ -26,6 +26,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	static constexpr int held = Row::held, kept = Words::kept;
 	/* Are powers put into slots? */
 	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
+	/* Are addresses made from the first vector's?  Of many small ones each would take its time. */
+	static constexpr bool near = V <= 2;
 	using Vectors::mask;
 	using Vectors::row;
 	using Vectors::scale;
@@ -113,6 +115,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
 		const Compute dead = this->dead(all), rest = this->rest(all);
+		/* Powers of what takes no part are 0, and stay so by any factor that is a number. */
+		const bool usual = !LOG && all.sum > 0 && rest > 0;
 		Compute kept_rest = rest;
 
 		if constexpr (!LOG) /* powers are those of this thread's largest */
@@ -123,8 +127,16 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 				continue;
 			this->template finish<!LOG>(all.largest, kept_rest, value[n]);
 			if constexpr (MASK::partial)
-				this->bury(marks[n], n, dead, value[n]);
-			row_store(row, n, y, value[n], step);
+				if (!usual) {
+					Marks mark;
+					mask.fetch(mark, row.column(n));
+					this->bury(mark, n, dead, value[n]);
+				}
+			if constexpr (near)
+				row_store(RowNear<Row, Row>{row, row}, n,
+						  y + static_cast<i64>(row.column(0)) * step, value[n], step);
+			else
+				row_store(row, n, y, value[n], step);
 		}
 		if constexpr (kept < held) {
 #pragma unroll 1
@@ -151,7 +163,11 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	{
 		if constexpr (kept < held)
 			words.fetch_slots(part, 0, x);
-		words.fetch_kept(part, 0, x, step);
+		if constexpr (near)
+			words.fetch_kept(RowNear<Row, PART>{part, row}, 0,
+							 x + static_cast<i64>(row.column(0)) * step, step);
+		else
+			words.fetch_kept(part, 0, x, step);
 	}
 
 	/* A vector that is in a slot. */

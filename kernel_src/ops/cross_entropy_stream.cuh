@@ -80,20 +80,41 @@ enum { CROSS_ENTROPY_UNCAPPED, CROSS_ENTROPY_CAPPED, CROSS_ENTROPY_BOUNDED };
  * Four inverses are made of one: 1 / a = 1 / (a * b) * b, b = 1 + t.  Where the product is too
  * large, or no number, each is made alone.  The first POLYNOMIALS powers of a vector come by a
  * polynomial, wrong by 3e-6 here and there: that is for long rows.
+ *
+ * Where no |x| of a step is above REACH * cap, the first FRACTIONS groups of a step have their tanh
+ * from a fraction of polynomials, wrong by 4e-7, which takes no power; all others need no care.
  */
-template <class ROW, int POLYNOMIALS>
+template <class ROW, int POLYNOMIALS, int FRACTIONS>
 struct CrossEntropyBounded {
 	typedef typename ROW::Element T;
 	typedef typename ROW::Column Column;
 	static constexpr int V = ROW::length, count = ROW::count;
 	static constexpr int together = V < 4 ? V : 4, groups = V / together;
 
+	static constexpr bool near = FRACTIONS > 0 && together == 4 && !ROW::skewed && sizeof(T) == 2;
+	static constexpr float REACH = 2.45f;
+
 	float rate, reach, middle;
+	/* The fraction: x * (a0 + a1 * s + a2 * s^2) / (1 + b1 * s + b2 * s^2) with s = x^2. */
+	float a0, a1, a2, b1, b2, zero; /* zero: the exponent of x = 0 */
+	u32 most;                       /* the largest |x| of a step for fractions: the bits of a T */
 	u32 word[count][ROW::words];
 
 	DEVICE explicit CrossEntropyBounded(float cap)
 		: rate(-2.88539008f / cap), reach(2.88539008f * cap), middle(-rintf(1.44269504f * cap))
 	{
+		if constexpr (near) {
+			const float by = 1 / (cap * cap);
+			T limit;
+			element_narrow(REACH * cap, limit);
+			most = limit.bits;
+			a0 = 0.999998019f * 1.44269504f;
+			a1 = 0.108558096f * 1.44269504f * by;
+			a2 = 0.000911724825f * 1.44269504f * by * by;
+			b1 = 0.441880228f * by;
+			b2 = 0.0148899172f * by * by;
+			zero = fmaf(reach, 0.5f, middle);
+		}
 	}
 
 	/* The logarithm of what powers are divided by. */
@@ -116,6 +137,9 @@ struct CrossEntropyBounded {
 	{
 		float sum = 0;
 
+		if constexpr (near)
+			if (row.has(step * count + count - 1) && within())
+				return near_sum<SMOOTH>(total);
 #pragma unroll
 		for (int u = 0; u < count; u++) {
 			const Column n = step * count + u;
@@ -149,6 +173,80 @@ struct CrossEntropyBounded {
 	}
 
   private:
+	/* Is no |x| of the step above `most`? */
+	DEVICE bool within() const
+	{
+		u32 low = 0, high = 0;
+#pragma unroll
+		for (int u = 0; u < count; u++) {
+#pragma unroll
+			for (int w = 0; w < ROW::words; w++) {
+				if constexpr (element_pair<T>::known) {
+					low = element_pair<T>::farther(low, word[u][w]);
+				} else {
+					low = max(low, word[u][w] & 0x7fffu);
+					high = max(high, word[u][w] >> 16 & 0x7fffu);
+				}
+			}
+		}
+		return max(low & 0x7fffu, max(low >> 16 & 0x7fffu, high)) <= most;
+	}
+	template <bool SMOOTH>
+	DEVICE float near_sum(float &total) const
+	{
+		float sum = 0;
+
+#pragma unroll
+		for (int u = 0; u < count; u++) {
+			float x[V], exponent[V];
+			element_unpack<T>(word[u], x);
+#pragma unroll
+			for (int g = 0; g < groups; g++)
+				if (u * groups + g < FRACTIONS)
+					fractions(x + g * 4, exponent + g * 4);
+				else
+					powers(x + g * 4, exponent + g * 4);
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				sum += softmax_exp2_flush(exponent[j]);
+				if constexpr (SMOOTH)
+					total += fmaf(exponent[j], 0.693147181f, shift());
+			}
+		}
+		return sum;
+	}
+	DEVICE void fractions(const float *x, float *out) const
+	{
+		float above[4], below[4];
+
+#pragma unroll
+		for (int j = 0; j < 4; j++) {
+			const float s = x[j] * x[j];
+			above[j] = fmaf(fmaf(a2, s, a1), s, a0) * x[j];
+			below[j] = fmaf(fmaf(b2, s, b1), s, 1.0f);
+		}
+		const float low = below[0] * below[1], high = below[2] * below[3];
+		const float all = inverse_near(low * high), a = all * high, b = all * low;
+		out[0] = fmaf(above[0] * below[1], a, zero);
+		out[1] = fmaf(above[1] * below[0], a, zero);
+		out[2] = fmaf(above[2] * below[3], b, zero);
+		out[3] = fmaf(above[3] * below[2], b, zero);
+	}
+	DEVICE void powers(const float *x, float *out) const
+	{
+		float t[4];
+
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			t[j] = softmax_exp2_flush(x[j] * rate);
+		const float first = 1 + t[0], third = 1 + t[2];
+		const float low = fmaf(first, t[1], first), high = fmaf(third, t[3], third);
+		const float all = inverse_near(low * high) * reach, a = all * high, b = all * low;
+		out[0] = fmaf(a, t[1], a + middle);
+		out[1] = fmaf(a, t[0], a + middle);
+		out[2] = fmaf(b, t[3], b + middle);
+		out[3] = fmaf(b, t[2], b + middle);
+	}
 	static DEVICE float polynomial(float exponent)
 	{
 		const float shifted = exponent + 0x1.8p23f, rest = exponent - (shifted - 0x1.8p23f);
@@ -203,8 +301,8 @@ struct CrossEntropyBounded {
 	}
 };
 
-template <class ROW, bool GRAD, bool SMOOTH, int CAP, int POLYNOMIALS, bool LOOP, typename Target,
-		  i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
+template <class ROW, bool GRAD, bool SMOOTH, int CAP, int POLYNOMIALS, int FRACTIONS, bool LOOP,
+		  typename Target, i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
 		  typename T = typename ROW::Element, typename Compute = typename ROW::Compute>
 __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 	CROSS_ENTROPY_PARAMS(T, Target, Compute))
@@ -244,7 +342,7 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		if (first && at.column >= 0)
 			hit = mask.term(0, 0, element_load<Compute>(from + at.column * X_STEP), Compute(1));
 		if constexpr (CAP == CROSS_ENTROPY_BOUNDED) {
-			CrossEntropyBounded<ROW, POLYNOMIALS> bounded(cap);
+			CrossEntropyBounded<ROW, POLYNOMIALS, FRACTIONS> bounded(cap);
 			all.largest = bounded.shift();
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {

@@ -23,10 +23,11 @@
 
 /* ---- Candidates ---- */
 
-/* A shape, and powers of a vector that come by a polynomial, if they can. */
+/* A shape, and powers of a vector that come by a polynomial, if they can; groups of a step whose
+ * soft caps are fractions. */
 struct candidate {
 	struct rows_shape shape;
-	uint32_t polynomials;
+	uint32_t polynomials, fractions;
 	bool can;
 };
 
@@ -65,7 +66,8 @@ static bool is_bounded(const struct cross_entropy *call)
 static int find_candidates(const struct cross_entropy *call, const struct kernel_limits *limits,
 						   struct candidate candidates[PLAN_MAX_CHOICES])
 {
-	static const uint32_t others[] = {0, 2, 3, 5};
+	static const uint32_t others[][2] = {{0, 0}, {2, 0}, {3, 0}, {5, 0}, {4, 2}, {4, 3},
+										 {4, 4}, {4, 5}, {4, 6}, {4, 7}, {4, 8}};
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
@@ -78,10 +80,11 @@ static int find_candidates(const struct cross_entropy *call, const struct kernel
 		prefer(shapes, count, READ_THREADS, READ_HELD);
 	for (int i = 0; i < count; i++) {
 		bool can = is_bounded(call) && shapes[i].vector == 8 && call->columns > BOUNDED_COLUMNS;
-		candidates[i] = (struct candidate){shapes[i], can ? BOUNDED_POLYNOMIALS : 0, can};
+		candidates[i] = (struct candidate){shapes[i], can ? BOUNDED_POLYNOMIALS : 0, 0, can};
 	}
-	for (int i = 0; i < 4 && count && candidates[0].can && count < PLAN_MAX_CHOICES; i++)
-		candidates[count++] = (struct candidate){candidates[0].shape, others[i], true};
+	for (int i = 0; i < 11 && count && candidates[0].can && count < PLAN_MAX_CHOICES; i++)
+		candidates[count++] =
+			(struct candidate){candidates[0].shape, others[i][0], others[i][1], true};
 	return count;
 }
 
@@ -94,6 +97,8 @@ static void name_candidate(const struct candidate *candidate, char name[KERNEL_C
 	plan_print(&text, "%s", shape);
 	if (candidate->can && candidate->polynomials != BOUNDED_POLYNOMIALS)
 		plan_print(&text, " p%u", candidate->polynomials);
+	if (candidate->fractions)
+		plan_print(&text, " f%u", candidate->fractions);
 }
 
 int cross_entropy_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -186,11 +191,11 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	rows_print_shape(&id, call->dtype, &call->form, shape);
 	plan_print(&id, ", %s, %s", truth(call->grad), truth(call->smoothing != 0));
 	if (shape->stream)
-		plan_print(&id, ", CROSS_ENTROPY_%s, %u",
+		plan_print(&id, ", CROSS_ENTROPY_%s, %u, %u",
 				   is_bounded(call) ? "BOUNDED"
 				   : call->cap != 0 ? "CAPPED"
 									: "UNCAPPED",
-				   candidate->polynomials);
+				   candidate->polynomials, candidate->fractions);
 	plan_print(&id, ", %s, %s", truth(loop), plan_dtype_name(call->target));
 	cross_entropy_print_rows(&id, call, 2);
 	plan_print(&id, ", %s>", rows_index_type(&call->form));

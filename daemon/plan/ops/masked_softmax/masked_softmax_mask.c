@@ -89,9 +89,10 @@ void masked_form(struct masked_problem *masked)
 	masked->form.need.uneven = true;
 	/* Few threads a row for those that end early. */
 	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;
-	/* A piece is read whole, whatever of it is live. */
-	masked->form.need.staged =
-		!masked->form.need.along && masked->form.rows.columns * masked->form.need.element % 16 != 0;
+	masked->form.need.staged = masked->form.rows.columns * masked->form.need.element % 16 != 0;
+	if (masked->form.need.staged && masked->form.need.beside && masked->rows.step[0] == 1)
+		masked->form.need.aside =
+			((uint32_t)masked->form.rows.columns * masked->form.need.beside + 30) / 16 * 16;
 }
 
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape)

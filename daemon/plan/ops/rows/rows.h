@@ -94,6 +94,7 @@ struct rows_need {
 	uint32_t registers; /* 32-bit words of a row that a thread may keep in registers */
 	uint32_t converted; /* bytes of an element in the type that it is kept in as well, or 0 */
 	uint32_t beside;    /* bytes for each element that it keeps beside them, of a mask */
+	uint32_t aside;     /* bytes of a row's mask in shared memory, where rows are staged */
 	uint32_t around;    /* words besides that a thread needs, such as for masks, beyond the usual */
 	bool along;         /* other operands are read along each row, such as gamma */
 	bool uneven;        /* rows take unequal time: those of a block wait for each other */

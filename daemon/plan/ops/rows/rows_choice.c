@@ -75,8 +75,10 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 			return power;
 }
 
-/* Rows by way of shared memory: bytes of a row and of a block's piece, and candidates, at most. */
+/* Rows by way of shared memory: bytes of a row, where masks come with it, and of a block's piece,
+ * and candidates, at most. */
 #define STAGED_BYTES 512
+#define STAGED_MASKED 2048
 #define STAGED_PIECE 28672
 #define STAGED_SHAPES 8
 /* So short they are the first choice. */
@@ -96,7 +98,8 @@ static uint32_t rows_shape_shared_bytes(const struct rows_form *form, const stru
 										const struct rows_shape *shape)
 {
 	if (shape->staged)
-		return shape->rows * (uint32_t)form->columns * need->element * need->streams;
+		return shape->rows *
+			   ((uint32_t)form->columns * need->element * need->streams + need->aside);
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }
 
@@ -326,8 +329,8 @@ static void offer_staged(struct search *search)
 	uint32_t element = search->need->element, columns = (uint32_t)form->columns, vectors;
 	uint32_t row = columns * element;
 
-	if (!search->need->staged || element > 4 || form->columns * element > STAGED_BYTES ||
-		!without_gaps(form, search->need))
+	if (!search->need->staged || element > 4 || !without_gaps(form, search->need) ||
+		form->columns * element > (search->need->aside ? STAGED_MASKED : STAGED_BYTES))
 		return;
 	/* Whole vectors that leave few lanes idle need no help. */
 	if (row % 16 == 0 && (row >= 128 || (row & (row - 1)) == 0))
@@ -341,7 +344,9 @@ static void offer_staged(struct search *search)
 		held = (uint32_t)plan_divide_up(vectors, size);
 		for (uint32_t threads = 128; threads <= 256 && size <= 32; threads *= 2) {
 			uint32_t bytes = threads / size * row;
-			if (bytes % 16 == 0 && bytes * search->need->streams <= STAGED_PIECE &&
+			if (bytes % 16 == 0 &&
+				bytes * search->need->streams + threads / size * search->need->aside <=
+					STAGED_PIECE &&
 				rows_group(vectors, held) == size)
 				offer(search, held, 0, threads / size, 1);
 		}
