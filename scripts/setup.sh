@@ -202,6 +202,10 @@ have_hiredis || apt_install libhiredis-dev ||
 if [ $want_tests = 1 ] && ! have strace; then
 	apt_install strace || say "strace is missing: the test that watches system calls is skipped"
 fi
+# One test is mostly left out without it.
+if [ $want_tests = 1 ] && ! { have prometheus && have promtool; }; then
+	apt_install prometheus || say "prometheus is missing: it scrapes no metrics"
+fi
 # Tests leave out what is not here: completion is tried in these shells, and mandoc reads manuals.
 for shell in zsh fish mandoc; do
 	if [ $want_tests = 1 ] && ! have $shell; then

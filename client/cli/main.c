@@ -18,8 +18,8 @@
 /* In the order of `kiln help`. */
 #define COMMANDS(...) ((const struct cli_command *const[]){__VA_ARGS__, NULL})
 static const struct cli_group cli_groups[] = {
-	{"The daemon",
-	 COMMANDS(&command_status, &command_top, &command_devices, &command_ops, &command_stop)},
+	{"The daemon", COMMANDS(&command_status, &command_top, &command_metrics, &command_devices,
+							&command_ops, &command_stop)},
 	{"Operators", COMMANDS(&command_run, &command_explain, &command_compile, &command_tune)},
 	{"Statements", COMMANDS(&command_run_map, &command_explain_map, &command_compile_map)},
 	{"Kernels of your own", COMMANDS(&command_run_raw, &command_explain_raw, &command_compile_raw)},

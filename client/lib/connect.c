@@ -208,6 +208,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	wire_put_int(&request.out, "pid", getpid());
 	wire_put_str(&request.out, "device", options->device);
 	wire_put_str(&request.out, "on_miss", options->on_miss);
+	wire_put_str(&request.out, "name", getenv("KILN_NAME"));
 	if ((options->flags & KILN_CONNECT_BACKGROUND) != 0)
 		wire_put_bool(&request.out, "background", true);
 	int status = link_ask(client, &request, deadline, &answer);

@@ -60,12 +60,13 @@
  * The daemon's command table and `kiln help requests` are made from it.
  */
 #define PROTOCOL_REQUESTS(X)                                                                       \
-	X("hello", "", "proto, oldest? (proto), version, pid, device?, background?, on_miss?",         \
+	X("hello", "", "proto, oldest? (proto), version, pid, device?, background?, on_miss?, name?",  \
 	  "proto, version, session, device, max_message, on_miss, dtypes: the newest kiln_dtype")      \
 	X("info", "", "section?",                                                                      \
 	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
 	  "sandbox: {mode, lacks}, executors, limits, cache; with section: all operators, sessions, "  \
 	  "older_sessions, flights, too; with section: requests, that table")                          \
+	X("metrics", "", "", "text: all metrics as OpenMetrics (docs/metrics.md)")                     \
 	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason, was}]")  \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \

@@ -1,6 +1,7 @@
 /* counters.c: the equations, and the tallies of operators and of sessions that have ended. */
 #include "counters.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,23 @@ void operator_tallies_free(struct operator_tallies *tallies)
 {
 	while (tallies->count)
 		free(tallies->rows[--tallies->count]);
+}
+
+uint32_t account_number(struct accounts *accounts, uint32_t uid, const char *name)
+{
+	uint32_t i = 1;
+	accounts->count = accounts->count ? accounts->count : 1;
+	while (i < accounts->count &&
+		   (accounts->rows[i].uid != uid || strcmp(accounts->rows[i].name, name) != 0))
+		i++;
+	if (i == ACCOUNTS_MOST)
+		return 0;
+	if (i == accounts->count) {
+		accounts->rows[i].uid = uid;
+		snprintf(accounts->rows[i].name, ACCOUNT_NAME_MAX, "%s", name);
+		accounts->count++;
+	}
+	return i;
 }
 
 void ended_sessions_add(struct ended_sessions *ended, const struct ended_session *session)

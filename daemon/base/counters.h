@@ -172,6 +172,25 @@ struct tally {
 
 void tally_add(struct tally *sum, const struct tally *other);
 
+/* ---- For each user's programs of one name ---- */
+
+#define ACCOUNTS_MOST 64 /* further ones are counted together, as number 0 */
+#define ACCOUNT_NAME_MAX 16
+
+struct account {
+	uint32_t uid;
+	char name[ACCOUNT_NAME_MAX];
+	double device_us; /* that devices worked for it */
+};
+
+struct accounts {
+	struct account rows[ACCOUNTS_MOST]; /* number 0 is of all that have none of their own */
+	uint32_t count;                     /* 0: not even that */
+};
+
+/* Returns the number of an account; once given, it is the account's for ever. */
+uint32_t account_number(struct accounts *accounts, uint32_t uid, const char *name);
+
 #define TALLY_OPERATORS_MOST 64 /* further ones are counted together */
 #define TALLY_SESSIONS_MOST 16  /* of those that have ended; older ones are counted together */
 

@@ -16,12 +16,14 @@
 #define PAUSE_CLOSER_SETTLE_US 200       /* between two looks whether they are closed */
 #define PAUSE_CLOSER_TICK_US 5000  /* between two looks whether threads that close need help */
 #define PAUSE_CLOSER_HELP_US 20000 /* a descriptor is being closed, before a second thread helps */
-#define PAUSE_DRAIN_LOOK_MS 10     /* of a daemon that ends, between two looks at what is left */
-#define PAUSE_SERVER_ALONE_MS 500  /* without a session, before memory goes back to the system */
-#define PAUSE_SERVER_LOOK_MS 5000  /* whether the socket is still there for others */
-#define PAUSE_SERVER_ACCEPT_MS 20  /* while nobody new can be taken in, between two tries */
-#define DEADLINE_DATABASE_MS 250   /* for somebody who has the database open with another program */
-#define DEADLINE_STORE_MS 2000     /* the disk of the cache answers whoever waits for it */
+#define DEADLINE_SCRAPE_MS 2000 /* from a connection at --metrics to the last byte of its answer */
+#define PAUSE_SCRAPE_MS 100     /* before their text is made anew */
+#define PAUSE_DRAIN_LOOK_MS 10  /* of a daemon that ends, between two looks at what is left */
+#define PAUSE_SERVER_ALONE_MS 500 /* without a session, before memory goes back to the system */
+#define PAUSE_SERVER_LOOK_MS 5000 /* whether the socket is still there for others */
+#define PAUSE_SERVER_ACCEPT_MS 20 /* while nobody new can be taken in, between two tries */
+#define DEADLINE_DATABASE_MS 250  /* for somebody who has the database open with another program */
+#define DEADLINE_STORE_MS 2000    /* the disk of the cache answers whoever waits for it */
 #define DEADLINE_STORE_END_US 2000000 /* it answers a daemon that ends, when all else is done */
 #define PAUSE_STORE_LOOK_MS 5000 /* whether its files are there, and a disk that failed works */
 #define PAUSE_DATABASE_AGAIN_US \
@@ -82,6 +84,7 @@
 #define PAUSE_LAST_WORDS_US 1000
 #define PAUSE_TURN_US 300        /* of what stalls the device, while somebody waits to launch */
 #define PAUSE_PROGRESS_US 200000 /* the broker is told that lanes get on */
+#define PAUSE_ACCOUNT_MS 250     /* the time that work takes is counted while it goes on */
 #define PAUSE_SOCKET_LOOK_US 20  /* while lanes are looked at */
 #define PAUSE_WAKER_SPIN_US 200  /* its thread looks for more, before it sleeps */
 #define PAUSE_NAP_LEAST_US 20    /* between two looks at what nobody tells of: an eighth of the */

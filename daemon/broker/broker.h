@@ -27,6 +27,7 @@ struct pool;
 struct session;
 struct device_entry;
 struct lookup;
+struct scrape;
 struct job_wait;
 struct raw_budget;
 struct tiers;
@@ -40,6 +41,7 @@ struct broker {
 	uint64_t waiting; /* gauge: kernels asked for and not answered */
 	struct operator_tallies operators;
 	struct ended_sessions ended;
+	struct accounts accounts;
 	struct usage_log usage_log;
 	struct faults faults;
 	struct test_state test;
@@ -66,13 +68,14 @@ struct broker {
 	struct tiers *tiers;
 	struct raw_budget *raw_budgets; /* texts of users' kernels that are held, by session */
 	struct {
-		uint64_t count;
-		double micros;
-	} compiles[2];     /* NVRTC's, the host compiler's */
+		struct histogram micros;
+		double sum;
+	} compiles[2];     /* that gave a kernel: NVRTC's, the host compiler's */
 	int alt_compilers; /* compilers beside the pool's */
 
 	struct server *server;
 	struct acceptor *acceptor;
+	struct scrape *scrape; /* NULL: no --metrics */
 	struct drain *drain;
 	bool draining;
 };

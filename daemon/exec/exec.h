@@ -43,6 +43,8 @@
  *   ping     -> inflight
  *   misdeed  what, at: test-only: an enum misdeed, once, in place of a step: a request by its name,
  *            "answer" (to a launch or copy), "entry" (of a lane: taken), "told" (its end)
+ *   Of launch, copy, graph.launch and lane.open also account: below TRAIL_ACCOUNTS (trail.h), to
+ *   whom the time on the device counts (absent: 0)
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?, "st"?, and it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
  *            "what": "alive", "busy": so it says now and then, and once that it is not any more

@@ -1,8 +1,8 @@
 /*
- * trail.h: the last calls that a device process has begun.  The broker makes this memory, the
- * device process writes it, and the broker reads it when that process is dead: numbers only, each
- * written once or twice, without a lock.  The broker checks all of them, because a user's kernel
- * may have written there, too.
+ * trail.h: the last calls that a device process has begun, and how long it was busy.  The broker
+ * makes this memory, the device process writes it, and the broker reads the calls when that process
+ * is dead, the times whenever somebody asks: numbers only, without a lock.  The broker checks all
+ * of them, because a user's kernel may have written there, too.
  */
 #ifndef KILN_DAEMON_TRAIL_H
 #define KILN_DAEMON_TRAIL_H
@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #define TRAIL_CALLS 256u
+#define TRAIL_ACCOUNTS 64u /* the broker's numbers of those for whom the device works */
+#define TRAIL_UNITS 65536u /* of an account's time in a microsecond */
 
 /* A cache line each. */
 struct trail_call {
@@ -25,6 +27,9 @@ struct trail_call {
 struct trail {
 	_Atomic uint64_t begun;   /* calls; the last is at (begun - 1) % TRAIL_CALLS */
 	_Atomic uint64_t culprit; /* the number of the call that broke the device; 0: not known */
+	/* The time in which the device had work, and the same divided among the accounts whose work it
+	 * was: at each moment those that have some share alike, so these add up to that. */
+	_Atomic uint64_t busy_us, shares[TRAIL_ACCOUNTS];
 	struct trail_call calls[TRAIL_CALLS];
 };
 

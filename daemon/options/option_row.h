@@ -25,6 +25,7 @@ enum option_kind {
 	OPTION_DESCRIPTOR,
 	OPTION_SHOW,
 	OPTION_MEMCHECK, /* a flag that may have a word behind "=" */
+	OPTION_METRICS,  /* a flag that may have an address behind "=" */
 };
 
 struct option_row {

@@ -65,6 +65,8 @@ static const struct option_row table[] = {
 	{"log-level", "KILN_LOG_LEVEL", "error|warn|info|debug", "info", OPTION_WORD, 0, 0, NULL,
 		AT(log_level), NULL,
 		"what is worth a line on stderr; of one that a program started: kilnd.log by the socket"},
+	{"metrics", "KILN_METRICS", "ADDRESS:PORT|unix:PATH", NULL, OPTION_METRICS, 0, 0, NULL, AT(metrics), NULL,
+		"serve metrics to Prometheus: at 127.0.0.1:9464, or here; loopback and Unix sockets only"},
 	{"executor-wrapper", "KILN_EXECUTOR_WRAPPER", "COMMAND", NULL, OPTION_PATH, 0, 0, NULL,
 		AT(executor_wrapper), NULL, "starts the device processes, as compute-sanitizer does"},
 	{"memcheck", "KILN_MEMCHECK", "natural|reversed|shuffled", NULL, OPTION_MEMCHECK, 0, 0, NULL, AT(memcheck),
@@ -167,9 +169,15 @@ static const struct option_row *options_find(const char *name, size_t size)
 	return NULL;
 }
 
+/* A flag, or an option whose value may stand behind "=". */
+static bool is_flag(const struct option_row *row)
+{
+	return row->kind == OPTION_FLAG || row->kind == OPTION_MEMCHECK || row->kind == OPTION_METRICS;
+}
+
 static bool takes_value(const struct option_row *row)
 {
-	return row->kind != OPTION_FLAG && row->kind != OPTION_SHOW && row->kind != OPTION_MEMCHECK;
+	return !is_flag(row) && row->kind != OPTION_SHOW;
 }
 
 static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
@@ -188,7 +196,7 @@ static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
 static int read_variable(const struct option_row *row, const char *text, struct options *out,
 						 char error[KERNEL_ERROR_MAX])
 {
-	bool flag = row->kind == OPTION_FLAG || row->kind == OPTION_MEMCHECK;
+	bool flag = is_flag(row);
 	if (flag && !strcmp(text, "0"))
 		return KILN_OK;
 	if (flag && !strcmp(text, "1"))

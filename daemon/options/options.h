@@ -14,6 +14,9 @@
 #include "daemon/base/util.h"
 
 #include <limits.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define OPTIONS_SOCKET_MAX 108 /* of sockaddr_un */
 #define OPTIONS_MAX_DEVICES 16
@@ -44,6 +47,20 @@ struct options_devices {
 	bool automatic; /* every GPU there is, else cpu; names is empty */
 	char names[OPTIONS_MAX_DEVICES][KERNEL_TARGET_MAX]; /* "cpu", "cuda:1" */
 	int count;                                          /* 0 and not automatic: compile only */
+};
+
+union options_address {
+	struct sockaddr any;
+	struct sockaddr_un local;
+	struct sockaddr_in ip4;
+	struct sockaddr_in6 ip6;
+};
+
+/* Where metrics are served: loopback, or a Unix socket. */
+struct options_metrics {
+	char text[sizeof "unix:" + OPTIONS_SOCKET_MAX]; /* "": nowhere */
+	union options_address at;
+	socklen_t size;
 };
 
 struct options {
@@ -79,6 +96,7 @@ struct options {
 	uint64_t drain_timeout_ms;
 	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */
 	enum util_level log_level;
+	struct options_metrics metrics;
 	enum sandbox_mode sandbox;
 	bool test_requests;
 	enum options_miss on_miss; /* of every session, which may be stricter */

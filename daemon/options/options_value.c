@@ -4,6 +4,7 @@
  */
 #include "option_row.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,53 @@ static int read_remote(const char *given, const char *text, struct remote_url *o
 #endif
 }
 
+#define METRICS_ADDRESS "127.0.0.1:9464"
+
+/* Reads "127.0.0.1:PORT", "localhost:PORT" or "[::1]:PORT". */
+static bool read_loopback(const char *text, struct options_metrics *out)
+{
+	char host[48];
+	uint64_t port;
+	const char *colon = strrchr(text, ':');
+	size_t size = colon ? (size_t)(colon - text) : sizeof(host);
+	bool six = text[0] == '[' && size > 2 && text[size - 1] == ']';
+	if (size >= sizeof(host) || !read_number(colon + 1, UINT16_MAX, &port))
+		return false;
+	snprintf(host, sizeof(host), "%.*s", (int)size - 2 * six, text + six);
+	if (six) {
+		out->at.ip6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+		out->size = sizeof(out->at.ip6);
+		return inet_pton(AF_INET6, host, &out->at.ip6.sin6_addr) == 1 &&
+			   IN6_IS_ADDR_LOOPBACK(&out->at.ip6.sin6_addr);
+	}
+	out->at.ip4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+	out->size = sizeof(out->at.ip4);
+	return inet_pton(AF_INET, strcmp(host, "localhost") ? host : "127.0.0.1",
+					 &out->at.ip4.sin_addr) == 1 &&
+		   ntohl(out->at.ip4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+static int read_metrics(const char *given, const char *text, struct options_metrics *out,
+						char error[KERNEL_ERROR_MAX])
+{
+	struct sockaddr_un *local = &out->at.local;
+	text = text ? text : METRICS_ADDRESS;
+	const char *path = strncmp(text, "unix:", 5) ? NULL : text + 5;
+	bool fits = path && *path && strlen(path) < sizeof(local->sun_path);
+	if (fits) {
+		*local = (struct sockaddr_un){.sun_family = AF_UNIX};
+		memcpy(local->sun_path, path, strlen(path) + 1);
+		out->size = sizeof(*local);
+	} else if (path || !read_loopback(text, out)) {
+		return FAIL(KILN_EINVAL,
+					"%s: " QUOTE " is not a port of this host alone, such as " METRICS_ADDRESS
+					" or [::1]:9464, nor unix: and a path of at most %d bytes",
+					given, text, OPTIONS_SOCKET_MAX - 1);
+	}
+	snprintf(out->text, sizeof(out->text), "%s", text);
+	return KILN_OK;
+}
+
 int option_read(const struct option_row *row, const char *given, const char *text,
 				struct options *out, char error[KERNEL_ERROR_MAX])
 {
@@ -247,6 +295,8 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 	case OPTION_MEMCHECK:
 		out->memcheck = true;
 		return text ? read_word(row, given, text, &out->thread_order, error) : KILN_OK;
+	case OPTION_METRICS:
+		return read_metrics(given, text, field, error);
 	case OPTION_FLAG:
 	case OPTION_SHOW:
 		break;
@@ -313,6 +363,9 @@ void option_write(const struct option_row *row, const struct options *options,
 			write_word(row, options->thread_order, text);
 		else
 			util_text_add(text, "no");
+		break;
+	case OPTION_METRICS:
+		util_text_add(text, "%s", *(const char *)field ? (const char *)field : "no");
 		break;
 	case OPTION_FLAG:
 		util_text_add(text, "%s", *(const bool *)field ? "yes" : "no");

@@ -8,6 +8,7 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
 The daemon:
   status                      what the daemon is and has done
   top                         watch it live: calls, sessions, compiles under way; q ends
+  metrics                     the daemon's figures as OpenMetrics
   devices                     the devices, and why one is missing
   ops                         the operators
   stop                        stop the daemon, and wait until it is gone
@@ -78,7 +79,7 @@ END
 prints 0 "$KILN" <<'END'
 usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
 
-  The daemon               status, top, devices, ops, stop
+  The daemon               status, top, metrics, devices, ops, stop
   Operators                run, explain, compile, tune
   Statements               run map, explain map, compile map
   Kernels of your own      run raw, explain raw, compile raw

@@ -309,6 +309,8 @@ static void print_status(struct cli *cli, const kiln_reply *reply)
 	if (kiln_reply_str(reply, "server.log")[0])
 		print_pair("log", "%s, level %s", kiln_reply_str(reply, "server.log"),
 				   kiln_reply_str(reply, "server.log_level"));
+	if (kiln_reply_str(reply, "server.metrics")[0])
+		print_pair("metrics", "at %s", kiln_reply_str(reply, "server.metrics"));
 	if (idle)
 		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
 	print_section(reply, "counters", "counters", counters);
@@ -333,6 +335,17 @@ static int cli_status(struct cli *cli)
 	const kiln_attr section = cli_attr_string("section", "all");
 
 	return cli_answer(cli, "info", &section, 1, print_status);
+}
+
+static void print_metrics(struct cli *cli, const kiln_reply *reply)
+{
+	(void)cli;
+	fputs(kiln_reply_str(reply, "text"), stdout);
+}
+
+static int cli_metrics(struct cli *cli)
+{
+	return cli_answer(cli, "metrics", NULL, 0, print_metrics);
 }
 
 static void print_devices(struct cli *cli, const kiln_reply *reply)
@@ -476,6 +489,15 @@ static const struct cli_example devices_examples[] = {
 const struct cli_command command_devices = {"devices", cli_devices, "",
 											"the devices, and why one is missing",
 											.examples = devices_examples};
+
+static const struct cli_example metrics_examples[] = {
+	{"kiln metrics", "as kilnd --metrics serves them to Prometheus"},
+	{"kiln metrics | grep device_seconds", "for whom devices worked, and how long"},
+	{0}};
+
+const struct cli_command command_metrics = {"metrics", cli_metrics, "",
+											"the daemon's figures as OpenMetrics",
+											.examples = metrics_examples};
 
 static const struct cli_example ops_examples[] = {
 	{"kiln ops", "each operator, its operands and attributes"}, {0}};

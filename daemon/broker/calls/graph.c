@@ -200,6 +200,7 @@ static int put_launch(struct work *work)
 	wire_put_uint(&message, "graph", work->call->graph->id);
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "sub", work->order.stream);
+	wire_put_uint(&message, "account", session->account);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	wire_put_uint(&message, "deadline",
 				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));

@@ -296,6 +296,7 @@ static bool open_lane(struct session *session)
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	uint64_t id = handle_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
+	wire_put_uint(&message, "account", session->account);
 	wire_put_uint(&message, "deadline", deadline * handle_patience(executor));
 	wire_put_uint(&message, "ready", session->broker->options.ready_timeout_ms);
 	int status = handle_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS, (uint32_t)deadline,

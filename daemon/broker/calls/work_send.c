@@ -273,6 +273,7 @@ static int send_launch(struct work *work, uint64_t module)
 	uint64_t id = handle_begin(work_executor(work), &message, "launch");
 	work_put_launch(&message, work, module, true);
 	wire_put_uint(&message, "sub", work->order.stream);
+	wire_put_uint(&message, "account", session->account);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	work_put_lane(&message, work);
 	work->executor_call = id;
@@ -344,6 +345,7 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_uint(&message, "bytes", work->bytes);
 	wire_put_bool(&message, "to", work->kind == WORK_WRITE);
 	wire_put_uint(&message, "stream", session->stream);
+	wire_put_uint(&message, "account", session->account);
 	work_put_lane(&message, work);
 	note(work, id);
 	wire_put_uint(&message, "deadline",

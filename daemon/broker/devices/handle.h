@@ -29,8 +29,9 @@ struct device_entry {
 	enum device_state state;
 	struct device_info info;       /* the name; the rest once it was PRESENT */
 	char reason[KERNEL_ERROR_MAX]; /* ABSENT, LOST: why */
-	char was[256]; /* model, target and uuid before it came back as another; or "" */
-	uint64_t kind; /* rises when it comes back as one that needs other plans */
+	char was[256];  /* model, target and uuid before it came back as another; or "" */
+	uint64_t kind;  /* rises when it comes back as one that needs other plans */
+	double busy_us; /* that it had work of device processes, those added up */
 	struct device_handle *handles;
 	struct device_entry *next;
 };
@@ -170,5 +171,10 @@ typedef void (*handle_request_visit)(void *arg, const char *type, uint64_t age_u
 /* Visits the requests without an answer, the oldest first. */
 void handle_each_request(const struct device_handle *handle, handle_request_visit visit, void *arg);
 void handle_waits(const struct broker *broker, waits_visit visit, void *arg);
+
+/* ---- For metrics (handle_trail.c) ---- */
+
+/* Adds what device processes have worked since the last call to devices and accounts. */
+void handles_count_busy(struct broker *broker);
 
 #endif

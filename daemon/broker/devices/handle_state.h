@@ -83,6 +83,8 @@ struct device_handle {
 	uint64_t scratch_bytes;    /* that the process holds */
 	struct map modules;        /* key -> struct handle_module */
 	const struct trail *trail; /* shared with the process; NULL: none */
+	/* Of the trail's times, what is counted already, and when it was read last. */
+	uint64_t busy_us, shares[ACCOUNTS_MOST], counted_us;
 	struct handle_note notes[HANDLE_NOTINGS][HANDLE_NOTES]; /* rings */
 	unsigned next_note[HANDLE_NOTINGS];
 	uint64_t next_use;

@@ -1,17 +1,50 @@
 /*
- * handle_trail.c: the last calls of a device process, for reports.  The process writes a trail into
- * memory that it shares with the broker (exec/trail.h), and may write nonsense; the broker notes
- * what it asks of the process.
+ * handle_trail.c: the last calls of a device process, for reports, and its time, for metrics.  The
+ * process writes a trail into memory that it shares with the broker (exec/trail.h), and may write
+ * nonsense; the broker notes what it asks of the process.
  */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/base/deadlines.h"
 #include "daemon/exec/trail.h"
 #include "handle_state.h"
 #include "daemon/base/util.h"
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
+
+_Static_assert(TRAIL_ACCOUNTS == ACCOUNTS_MOST, "each account has a word in the trail");
+
+/* Returns how much a time has grown; 0 where that is more than can be, as in nonsense. */
+static double grown(uint64_t now, uint64_t *counted, double most)
+{
+	double more = now > *counted ? (double)(now - *counted) : 0;
+	*counted = now;
+	return more <= most ? more : 0;
+}
+
+static void count_busy(struct device_handle *handle)
+{
+	if (!handle->trail)
+		return;
+	struct account *accounts = handle->device->broker->accounts.rows;
+	uint64_t now = util_now_us();
+	double most = (double)(now - handle->counted_us) + PAUSE_ACCOUNT_MS * 2e3;
+	handle->counted_us = now;
+	handle->device->busy_us += grown(LOAD(handle->trail->busy_us), &handle->busy_us, most);
+	for (int i = 0; i < ACCOUNTS_MOST; i++)
+		accounts[i].device_us +=
+			grown(LOAD(handle->trail->shares[i]), &handle->shares[i], most * TRAIL_UNITS) /
+			TRAIL_UNITS;
+}
+
+void handles_count_busy(struct broker *broker)
+{
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next)
+			count_busy(handle);
+}
 
 int handle_trail_open(struct device_handle *handle)
 {
@@ -20,6 +53,7 @@ int handle_trail_open(struct device_handle *handle)
 		fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct trail), PROT_READ, MAP_SHARED, fd, 0);
 	handle_trail_close(handle);
 	handle->trail = memory == MAP_FAILED ? NULL : memory;
+	handle->counted_us = util_now_us();
 	if (!handle->trail && fd >= 0) {
 		close(fd);
 		fd = -1;
@@ -29,6 +63,9 @@ int handle_trail_open(struct device_handle *handle)
 
 void handle_trail_close(struct device_handle *handle)
 {
+	count_busy(handle);
+	handle->busy_us = 0;
+	memset(handle->shares, 0, sizeof(handle->shares));
 	if (handle->trail)
 		munmap((void *)handle->trail, sizeof(*handle->trail));
 	handle->trail = NULL;

@@ -29,6 +29,7 @@
 #include "drain.h"
 #include "listen.h"
 #include "peer.h"
+#include "scrape.h"
 #include "session_news.h"
 
 #define FILES_LEAST 16
@@ -94,6 +95,7 @@ static void close_handles(struct broker *broker)
 {
 	struct server *server = broker->server;
 	accept_close(broker);
+	scrape_close(broker);
 	uv_close((uv_handle_t *)&server->term, NULL);
 	uv_close((uv_handle_t *)&server->interrupt, NULL);
 	uv_close((uv_handle_t *)&server->hangup, NULL);
@@ -147,6 +149,8 @@ static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		status = compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
 	if (status == KILN_OK)
 		status = accept_bind(broker, error);
+	if (status == KILN_OK)
+		status = scrape_open(broker, error);
 	if (status == KILN_OK && !closer_open(wake, broker->server))
 		status =
 			util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no thread can be started (ulimit -u)");

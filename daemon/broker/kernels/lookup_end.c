@@ -83,8 +83,8 @@ void job_take_result(struct cache_row *row, struct compile_result *result)
 double job_compile_us(const struct broker *broker, const char *target, double first_us)
 {
 	bool host = !strcmp(target, "cpu");
-	uint64_t count = broker->compiles[host].count;
-	return count ? broker->compiles[host].micros / (double)count : first_us;
+	uint64_t count = broker->compiles[host].micros.count;
+	return count ? broker->compiles[host].sum / (double)count : first_us;
 }
 
 static void take_result(struct lookup *lookup, struct compile_result *result)
@@ -99,8 +99,8 @@ static void take_result(struct lookup *lookup, struct compile_result *result)
 	lookup->key_text = NULL;
 	row->plan = util_strdup(kernel_text(ref));
 	bool host = !strcmp(ref->target, "cpu");
-	lookup->broker->compiles[host].count++;
-	lookup->broker->compiles[host].micros += (double)result->micros;
+	histogram_note(&lookup->broker->compiles[host].micros, (uint64_t)result->micros);
+	lookup->broker->compiles[host].sum += (double)result->micros;
 	job_take_result(row, result);
 }
 

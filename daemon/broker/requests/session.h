@@ -50,6 +50,7 @@ struct session {
 	int32_t pid;
 	char version[24]; /* of its library */
 	struct tally tally;
+	uint32_t account;          /* whose device time it is: broker->accounts */
 	enum options_miss on_miss; /* the stricter of the daemon's and its own */
 	bool background;           /* its kernels are compiled when no other session waits */
 

@@ -199,7 +199,7 @@ static void serve(struct exec *executor)
 		exec_quiet_serve(executor, exec_lanes_waiting);
 		exec_lanes_serve(launcher);
 		int patience = exec_quiet_patience(executor, exec_lanes_patience(launcher));
-		patience = exec_pace_patience(launcher, patience);
+		patience = exec_account_patience(launcher, exec_pace_patience(launcher, patience));
 		if (patience != 0 && !exec_lanes_sleep(launcher))
 			patience = 0;
 		watch_what_is_needed(executor);
@@ -217,6 +217,7 @@ static void serve(struct exec *executor)
 			leave_broken(launcher, done, count);
 		for (int i = 0; i < count; i++)
 			finish_flight(launcher, &done[i]);
+		exec_account_settle(launcher);
 		if (exec_lanes_overrun(launcher, &done[0]) || exec_pace_overrun(launcher, &done[0]))
 			leave_broken(launcher, done, 1);
 		/* While this process spins on lanes, it makes these system calls only now and then. */
@@ -261,6 +262,7 @@ int exec_main(const struct exec_options *options)
 	struct exec executor = {.sock = options->sock, .cpus = util_cpu_count()};
 	char error[KERNEL_ERROR_MAX] = "", held[SANDBOX_TEXT] = "";
 	exec_quiet_open(&executor, options->quiet_patience_ms);
+	exec_account_open(&executor);
 	launcher_open(&executor.main, &executor);
 	executor.alone = executor.cpus == 1;
 	exec_trail_open(&executor, options->trail);

@@ -21,6 +21,7 @@
  *   executor_entry.c     launches an entry and tells its end
  *   executor_mapping.c   the clients' memory that copies go through
  *   executor_trail.c     what it leaves behind of its last calls
+ *   executor_account.c   for whom the device was busy
  *   executor_misdeed.c   what tests ask it to do wrong
  *   discipline.c         what the process gives up before it serves
  */
@@ -35,6 +36,8 @@
 #include "executor_quiet.h"
 #include "launcher.h"
 
+#include <pthread.h>
+
 /* The broker keeps stricter limits for each session; these keep a broken broker from hurting. */
 #define EXEC_MAX_LANE_FLIGHTS 3072 /* launches of all lanes */
 #define EXEC_MAX_FLIGHTS 1024      /* launches and copies that came by message */
@@ -45,7 +48,6 @@
 #define EXEC_MAX_QUEUE (64u << 20)
 
 struct device_done;
-struct trail;
 
 /* A request of the broker, while exec_request_serve() serves it. */
 struct exec_request {
@@ -62,6 +64,16 @@ typedef int exec_handler(struct launcher *launcher, struct exec_request *request
 
 /* exec_refuse(request, status, format, ...) writes the sentence and returns the status. */
 #define exec_refuse(request, ...) util_fail((request)->error, KERNEL_ERROR_MAX, __VA_ARGS__)
+
+/* Accounts that have work on the device share its time.  The clock is the time that each of them
+ * has had; it stands still while the device has no work. */
+struct exec_accounts {
+	pthread_mutex_t mutex;              /* launchers change all of it */
+	uint64_t clock, clock_us;           /* in 1/TRAIL_UNITS us; when it was set */
+	uint32_t busy;                      /* accounts with work */
+	uint32_t launchers[TRAIL_ACCOUNTS]; /* that have work of the account */
+	uint64_t since[TRAIL_ACCOUNTS];     /* the clock up to which a busy one's share is written */
+};
 
 struct exec {
 	const struct device_ops *ops;
@@ -85,6 +97,7 @@ struct exec {
 #endif
 	struct trail *trail;
 	uint64_t trail_begun;
+	struct exec_accounts accounts;
 };
 
 /* ---- executor_say.c ---- */
@@ -127,6 +140,18 @@ uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t str
 void exec_trail_end(struct launcher *launcher, uint64_t number, int status);
 /* Notes with which call the device broke. */
 void exec_trail_blame(struct exec *executor, uint64_t number);
+
+/* ---- executor_account.c ---- */
+void exec_account_open(struct exec *executor);
+/* Returns the account that a message names; one that it does not have is 0. */
+uint32_t exec_account_read(const msgpack_object *root);
+/* The launcher has one more piece of work of the account on the device, or one less. */
+void exec_account_begin(struct launcher *launcher, uint32_t account);
+void exec_account_end(struct launcher *launcher, uint32_t account);
+/* Writes the shares of accounts that are busy for long. */
+void exec_account_settle(struct launcher *launcher);
+/* Returns for how many ms the device may be waited for: patience at most (-1: without limit). */
+int exec_account_patience(const struct launcher *launcher, int patience);
 
 /* ---- What may be in flight ---- */
 static inline size_t exec_in_flight(const struct exec *executor)

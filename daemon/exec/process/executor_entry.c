@@ -131,6 +131,7 @@ void exec_entry_finish(struct launcher *launcher, struct exec_lane *lane,
 	exec_quiet_ended(launcher->executor, &slot->flight);
 	exec_trail_end(launcher, slot->flight.trail, done->status);
 	exec_let_go(launcher, &slot->flight);
+	exec_account_end(launcher, lane->account);
 	launcher->lane_flights--;
 	lane->flights--;
 	stream->flights--;
@@ -316,7 +317,9 @@ void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct 
 		tell_progress(launcher, lane);
 	}
 	int status = run_entry(launcher, lane, slot, error);
-	if (status != KILN_OK) {
+	if (status == KILN_OK) {
+		exec_account_begin(launcher, lane->account);
+	} else {
 		launcher->lane_flights--;
 		lane->flights--;
 		stream->flights--;

@@ -14,9 +14,10 @@ struct exec_template;
 /* Work that the device has.  It holds its module, buffers, mapping and graph until
  * exec_let_go(). */
 struct exec_flight {
-	uint64_t id;     /* of the request, and the device's ticket */
-	uint64_t stream; /* of the device */
-	uint64_t trail;  /* the call's number in the trail */
+	uint64_t id;      /* of the request, and the device's ticket */
+	uint64_t stream;  /* of the device */
+	uint64_t trail;   /* the call's number in the trail */
+	uint32_t account; /* whose work it is */
 	struct exec_module *module;
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;

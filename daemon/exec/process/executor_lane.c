@@ -207,6 +207,7 @@ int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 	if (!lane)
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a lane's record");
 	lane->id = id;
+	lane->account = exec_account_read(request->root);
 	lane->deadline_us = wire_get_uint(request->root, "deadline", 0) * 1000;
 	lane->ready_us = wire_get_uint(request->root, "ready", 0) * 1000;
 	int status = enter_table(launcher, lane, request);

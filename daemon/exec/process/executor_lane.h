@@ -60,6 +60,7 @@ struct exec_lane_stream {
 
 struct exec_lane {
 	uint64_t id; /* the stream */
+	uint32_t account;
 	enum exec_lane_state state;
 	uint32_t index; /* in the table of lanes */
 	struct lane_memory *memory;

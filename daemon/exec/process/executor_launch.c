@@ -53,12 +53,14 @@ static int fly(struct launcher *launcher, struct exec_request *request, starter 
 	flight->stream = exec_stream(request->stream, wire_get_uint(root, "sub", 0));
 	flight->epoch = launcher->executor->quiet.epoch;
 	flight->trail = exec_trail_begin(launcher, request->id, 0);
+	flight->account = exec_account_read(root);
 #ifdef KILN_TEST_HOOKS
 	uint64_t delay = wire_get_uint(root, "delay", 0);
 	flight->delay_ms = delay < DEADLINE_TEST_DELAY_MS ? (uint32_t)delay : DEADLINE_TEST_DELAY_MS;
 #endif
 	int status = start(launcher, request, flight);
 	if (status == KILN_OK) {
+		exec_account_begin(launcher, flight->account);
 		exec_pace_enter(launcher, flight, wire_get_uint(root, "deadline", 0) * 1000);
 		return KILN_OK;
 	}
@@ -78,6 +80,7 @@ void exec_finish(struct launcher *launcher, const struct device_done *done)
 	}
 	exec_quiet_ended(launcher->executor, flight);
 	exec_pace_leave(launcher, flight);
+	exec_account_end(launcher, flight->account);
 	exec_trail_end(launcher, flight->trail, done->status);
 	if (exec_misdeed(launcher, "answer", done->ticket)) {
 		flight_free(launcher, flight);

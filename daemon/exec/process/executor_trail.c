@@ -3,7 +3,6 @@
  * stores to memory that no other process reads meanwhile.
  */
 #include "daemon/base/util.h"
-#include "daemon/exec/trail.h"
 #include "executor.h"
 
 #include <stdlib.h>

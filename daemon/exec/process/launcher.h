@@ -7,6 +7,7 @@
 
 #include "daemon/base/map.h"
 #include "daemon/exec/device.h"
+#include "daemon/exec/trail.h"
 
 struct exec;
 struct exec_lane;
@@ -26,7 +27,9 @@ struct launcher {
 	struct exec_lane **lane_table; /* by their index; NULL: free */
 	uint32_t lane_room;
 	size_t lane_flights;
-	struct waker *waker; /* started with the first lane; NULL: there is none */
+	uint32_t account_flights[TRAIL_ACCOUNTS]; /* of each account */
+	uint64_t settled_us;                      /* when shares were written last */
+	struct waker *waker;                      /* started with the first lane; NULL: there is none */
 	bool waker_tried;
 	/* The time when the turn began, or when its wait ended.  To ask for the time of each launch
 	 * would cost as much as all else that this process does for a launch. */

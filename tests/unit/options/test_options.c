@@ -363,6 +363,41 @@ static void memcheck_is_for_the_cpu(void **state)
 	assert_string_equal(error, "--memcheck: \"odd\" is not one of natural|reversed|shuffled");
 }
 
+static void metrics_are_for_this_host(void **state)
+{
+	static const char *const good[] = {"127.0.0.1:9464", "127.8.0.1:1", "localhost:65535",
+									   "[::1]:0", "unix:m.sock"};
+	static const char *const bad[] = {
+		"0.0.0.0:9464", "10.0.0.1:9464",  "[::]:9464",       "[::ffff:127.0.0.1]:1",
+		"127.0.0.1",    "127.0.0.1:",     "127.0.0.1:65536", ":9464",
+		"[::1:9464",    "example.org:80", "unix:",           "",
+		"9464"};
+	char option[64], path[OPTIONS_SOCKET_MAX + sizeof "--metrics=unix:"];
+	struct options options;
+	(void)state;
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_string_equal(options.metrics.text, "");
+	assert_int_equal(PARSE(&options, "--metrics"), KILN_OK);
+	assert_string_equal(options.metrics.text, METRICS_ADDRESS);
+	assert_int_equal(ntohs(options.metrics.at.ip4.sin_port), 9464);
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		snprintf(option, sizeof(option), "--metrics=%s", good[i]);
+		assert_int_equal(PARSE(&options, option), KILN_OK);
+		assert_string_equal(options.metrics.text, good[i]);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(option, sizeof(option), "--metrics=%s", bad[i]);
+		assert_int_equal(PARSE(&options, option), KILN_EINVAL);
+		assert_non_null(strstr(error, "is not a port of this host alone"));
+	}
+	memset(path, 'p', sizeof(path) - 1);
+	path[sizeof(path) - 1] = 0;
+	memcpy(path, "--metrics=unix:", strlen("--metrics=unix:"));
+	assert_int_equal(PARSE(&options, path), KILN_EINVAL);
+	path[strlen(path) - 1] = 0;
+	assert_int_equal(PARSE(&options, path), KILN_OK);
+}
+
 static void a_sandbox_is_whole_or_said_to_be_less(void **state)
 {
 	(void)state;
@@ -452,9 +487,9 @@ static void help_names_every_option(void **state)
 	for (int i = 0; i < ROWS; i++) {
 		char shown[64];
 		snprintf(shown, sizeof(shown), "\n  --%s%s", table[i].name,
-				 !strcmp(table[i].name, "memcheck")       ? "["
-				 : table[i].value || table[i].environment ? " "
-														  : "\n");
+				 !strcmp(table[i].name, "memcheck") || table[i].kind == OPTION_METRICS ? "["
+				 : table[i].value || table[i].environment                              ? " "
+																					   : "\n");
 		assert_int_equal(strstr(text, shown) != NULL, table[i].help != NULL);
 		if (table[i].environment && table[i].help)
 			assert_non_null(strstr(text, table[i].environment));
@@ -543,6 +578,7 @@ int main(void)
 		cmocka_unit_test_setup(remote_refusals, clean),
 		cmocka_unit_test_setup(a_password_is_in_no_core, clean),
 		cmocka_unit_test_setup(settings_are_written_as_they_are_read, clean),
+		cmocka_unit_test_setup(metrics_are_for_this_host, clean),
 		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
 		cmocka_unit_test_setup(a_sandbox_is_whole_or_said_to_be_less, clean),
 		cmocka_unit_test_setup(long_values, clean),

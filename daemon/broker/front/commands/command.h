@@ -21,6 +21,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 #define COMMANDS(ROW)                             \
 	ROW("hello", serve_hello)                     \
 	ROW("info", serve_info)                       \
+	ROW("metrics", serve_metrics)                 \
 	ROW("devices", serve_devices)                 \
 	ROW("ops", serve_ops)                         \
 	ROW("explain", serve_explain)                 \
@@ -57,6 +58,8 @@ DECLARE("debug", serve_debug)
 #endif
 #undef DECLARE
 
+/* Reads the gauges, and first the counters of lanes, so that the equations hold. */
+void command_gauges(struct broker *broker, struct gauges *gauges);
 /* Puts members counters, busy and identities. */
 void command_put_counters(struct wire_out *out, struct broker *broker);
 /* Puts member remote: the second tier. */

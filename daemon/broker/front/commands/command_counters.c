@@ -51,7 +51,7 @@ static void add_lookup(void *arg, const struct job_lookup *lookup)
 	*(lookup->step >= JOB_STEP_QUEUED ? &gauges->compiling : &gauges->looking_up) += 1;
 }
 
-static void gather(struct broker *broker, struct gauges *gauges)
+void command_gauges(struct broker *broker, struct gauges *gauges)
 {
 	const struct operator_tallies *operators = &broker->operators;
 	*gauges = (struct gauges){.waiting = broker->waiting,
@@ -72,7 +72,7 @@ static void gather(struct broker *broker, struct gauges *gauges)
 void command_put_counters(struct wire_out *out, struct broker *broker)
 {
 	struct gauges gauges;
-	gather(broker, &gauges);
+	command_gauges(broker, &gauges);
 	wire_map_begin(out, "counters");
 #define PUT_COUNTER(name, text) wire_put_uint(out, #name, broker->counters.name);
 	BROKER_COUNTERS(PUT_COUNTER)

@@ -132,6 +132,20 @@ static uint64_t agree(struct session *session, struct wire_in *message)
 	return 0;
 }
 
+/* Finds the account of the session's device time: that of its user's programs of this name, which
+ * the client says, else the kernel. */
+static uint32_t account_of(const struct session *session, const char *said)
+{
+	char path[40], name[ACCOUNT_NAME_MAX], *comm = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/comm", session->pid);
+	if (!said || !*said)
+		said = comm = util_read_file(path, ACCOUNT_NAME_MAX, NULL);
+	snprintf(name, sizeof(name), "%.*s", said ? (int)strcspn(said, "\n") : 0, said ? said : "");
+	plain_clean(name, sizeof(name), PLAIN_LINE);
+	free(comm);
+	return account_number(&session->broker->accounts, session->uid, name);
+}
+
 void serve_hello(struct session *session, struct wire_in *message)
 {
 	struct broker *broker = session->broker;
@@ -157,6 +171,7 @@ void serve_hello(struct session *session, struct wire_in *message)
 		session_end(session);
 		return;
 	}
+	session->account = account_of(session, wire_get_str(message, &message->root, "name"));
 	session->background = wire_get_bool(&message->root, "background", false);
 	if (!freeze_parse(miss, &session->on_miss)) {
 		reply_error(session, id, KILN_EINVAL,

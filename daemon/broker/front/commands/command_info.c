@@ -9,6 +9,7 @@
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/front/accept.h"
 #include "daemon/broker/front/drain.h"
+#include "daemon/broker/front/scrape.h"
 #include "daemon/broker/kernels/freeze.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"
@@ -165,6 +166,7 @@ static void put_log(struct wire_out *out, const struct broker *broker)
 	path[size > 0 ? size : 0] = 0;
 	wire_put_str(out, "log", util_log_is_journal() ? "the journal" : path);
 	wire_put_str(out, "log_level", names[broker->options.log_level]);
+	wire_put_str(out, "metrics", scrape_address(broker));
 	wire_put_uint(out, "idle_exit_s", broker->options.idle_exit_seconds);
 }
 

@@ -18,6 +18,9 @@
 
 #define ROUNDS 2000
 
+static struct broker broker;
+static struct device_entry device = {.broker = &broker};
+
 /* The memory as its process has it; the descriptor is gone. */
 static struct trail *open_trail(struct device_handle *handle, int *fd)
 {
@@ -30,7 +33,7 @@ static struct trail *open_trail(struct device_handle *handle, int *fd)
 
 static void memory_stays(void **state)
 {
-	static struct device_handle handle;
+	static struct device_handle handle = {.device = &device};
 	int fd;
 	struct trail *trail = open_trail(&handle, &fd);
 	(void)state;
@@ -62,8 +65,8 @@ static uint64_t next_word(uint64_t *random)
 /* Whatever stands there, what is made of it is a bounded list of calls that may have been. */
 static void nonsense(void **state)
 {
-	static struct device_handle handle;
-	uint64_t random = 7;
+	static struct device_handle handle = {.device = &device};
+	uint64_t random = 7, began = util_now_us();
 	int fd, all = 0;
 	struct trail *trail = open_trail(&handle, &fd);
 	(void)state;
@@ -79,10 +82,30 @@ static void nonsense(void **state)
 		for (unsigned i = 0; i < TRAIL_CALLS; i += 2)
 			trail->calls[(trail->begun - 1 - i) % TRAIL_CALLS].number = trail->begun - i;
 		handle_each_past(&handle, count, &seen);
+		device.handles = &handle;
+		broker.devices = &device;
+		handles_count_busy(&broker);
 		assert_true(seen <= (int)TRAIL_CALLS);
 		all += seen;
 	}
 	assert_true(all > ROUNDS);
+	/* No time grows faster than the clock, but for the half second that it may be behind. */
+	double most = (double)(util_now_us() - began) + ROUNDS * 500e3;
+	assert_true(device.busy_us >= 0 && device.busy_us <= most);
+	for (int i = 0; i < ACCOUNTS_MOST; i++)
+		assert_true(broker.accounts.rows[i].device_us >= 0 &&
+					broker.accounts.rows[i].device_us <= most);
+	trail->busy_us = 1000000;
+	handles_count_busy(&broker);
+	double before = device.busy_us;
+	trail->busy_us += 100000;
+	handles_count_busy(&broker);
+	assert_true(device.busy_us == before + 100000);
+	trail->busy_us += UINT64_C(1) << 40;
+	handles_count_busy(&broker);
+	trail->busy_us = 5;
+	handles_count_busy(&broker);
+	assert_true(device.busy_us == before + 100000);
 	munmap(trail, sizeof(*trail));
 	handle_trail_close(&handle);
 }
