@@ -75,6 +75,18 @@ struct NormAnyStep {
 	}
 };
 
+/* Stores vector n of a row.  In a loop the compiler would keep an address for each of its elements,
+ * which takes the registers of other threads. */
+template <class ROW, typename T, typename Compute>
+DEVICE void norm_any_store(const ROW &row, i64 n, T *start, const Compute (&values)[ROW::length])
+{
+	T *to = start + row.column(n);
+#if !KILN_CPU
+	asm volatile("" : "+l"(to));
+#endif
+	row_store_at(row, n, to, values);
+}
+
 /* gamma or beta of a vector, G as in row_any_read; `absent` without it. */
 template <typename G, int V, typename Compute>
 DEVICE void norm_any_affine(const void *start, u32 type, i64 column, i64 columns, Compute absent,

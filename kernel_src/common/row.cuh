@@ -273,12 +273,10 @@ DEVICE void row_store_words(void *to, const u32 *words)
 	vec_store<BYTES>(to, words);
 }
 
-/* Stores vector n of a row of T; start: its column 0, as far past an aligned address as x's. */
+/* Stores vector n of a row of T to its place. */
 template <typename T, class ROW, typename Number, typename Compute>
-DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values)[ROW::length],
-					  i64 step = 1)
+DEVICE void row_store_at(const ROW &row, Number n, T *to, const Compute (&values)[ROW::length])
 {
-	T *const to = row_place<ROW::length>(start, row.column(n), step);
 	constexpr int size = static_cast<int>(sizeof(T));
 	u32 words[vec_words<ROW::length * size>];
 
@@ -296,6 +294,14 @@ DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values
 				vec_store<size>(to + j, size < 4 ? &half : words + j * size / 4);
 		}
 	}
+}
+
+/* Does so; start: its column 0, as far past an aligned address as x's. */
+template <typename T, class ROW, typename Number, typename Compute>
+DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values)[ROW::length],
+					  i64 step = 1)
+{
+	row_store_at(row, n, row_place<ROW::length>(start, row.column(n), step), values);
 }
 
 /* The planner's choice for a row, in one type. */

@@ -17,6 +17,8 @@
 #include "common/norm_any.cuh"
 #include "common/norm_backward.cuh"
 
+#define NORM_BACKWARD_ANY_THREADS 256 /* of a block, at most: three find the registers */
+
 /* The sizes of a launch, and what is the same in all its blocks. */
 template <typename T, int V, typename G, bool RMS>
 struct NormBackwardAny {
@@ -78,7 +80,7 @@ struct NormBackwardAny {
 #pragma unroll
 			for (int j = 0; j < V; j++)
 				out[j] = means.dx(value[1][j] * scale[j], row.normal(value[0][j]), row.rstd);
-			row_store(held.row, n, to, out);
+			norm_any_store(held.row, n, to, out);
 		}
 	}
 
@@ -167,7 +169,7 @@ struct NormBackwardAny {
 	/* Strip number `strip` of the rows [first, end), which are number `number` of the chunks. */
 	DEVICE void take_strip(u32 strip, i64 first, i64 end, u32 number) const
 	{
-		__shared__ Compute shared[ROW_ANY_THREADS * V];
+		__shared__ Compute shared[NORM_BACKWARD_ANY_THREADS * V];
 		const u32 width = V << lanes, parts = blockDim.x >> lanes;
 		const u32 lane = threadIdx.x & ((1u << lanes) - 1);
 		const i64 begin = static_cast<i64>(strip) * width, column = begin + lane * V;
@@ -202,7 +204,7 @@ struct NormBackwardAny {
 			void *const to = which == 0 ? dgamma : dbeta;
 			if (!to || here >= columns)
 				continue;
-#pragma unroll 4
+#pragma unroll 8
 			for (u32 part = 0; part < chunks; part++)
 				sum += partial[part * (2 * width) + i];
 			store_sum(to, which == 0 ? dgamma_type : dbeta_type, here, sum);
@@ -212,7 +214,7 @@ struct NormBackwardAny {
 
 /* sets: blocks for the rows of a chunk. */
 template <typename T, int V, typename G, bool RMS, typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_backward_generic(
+__global__ __launch_bounds__(NORM_BACKWARD_ANY_THREADS, 3) void norm_backward_generic(
 	const T *x, const T *dy, const void *gamma, const Compute *mean, const Compute *rstd, T *dx,
 	void *dgamma, void *dbeta, u8 *scratch, i64 rows, i64 columns, i64 chunk, u32 chunks,
 	u32 strips, i64 sets, u32 lanes, u32 shift, DIVIDE_PARAMS(u64, items), i64 x_step, i64 dy_step,

@@ -153,16 +153,16 @@ struct NormAnyOutputs {
 					RMS ? off * answer.rstd : fma(off, answer.rstd, answer.shift);
 				out[j] = fma(normal, scale[j], more[j]);
 			}
-			row_store(any.held.row, n, y + begin, out);
+			norm_any_store(any.held.row, n, y + begin, out);
 			if (sum)
-				row_store(any.held.row, n, sum + begin, s);
+				norm_any_store(any.held.row, n, sum + begin, s);
 		}
 	}
 };
 
 template <typename T, int V, typename G, bool RMS, bool RESIDUAL,
 		  typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
+__global__ __launch_bounds__(ROW_ANY_THREADS, 2) void norm_generic(
 	const T *x, const void *gamma, const void *beta, const T *residual, T *y, Compute *mean,
 	Compute *rstd, T *sum, Compute eps, i64 rows, i64 columns, u32 shift, i64 x_step,
 	i64 residual_step, u32 pieces, u32 gamma_type, u32 beta_type, NORM_ANY_SPACE(of_x, of_residual))

@@ -11,7 +11,10 @@
 #define NEAR_BYTES (12u << 20)
 #define MOST_CHUNKS 4096
 /* Blocks for sums alone that each multiprocessor is to have. */
-#define BLOCKS 2
+#define BLOCKS 3
+#define THREADS 256u /* NORM_BACKWARD_ANY_THREADS */
+/* Rows of a chunk that one thread of a strip adds up, at most: some strip is the last. */
+#define STRIP_ROWS 64
 
 /* A launch cuts rows and columns like this. */
 struct cut {
@@ -45,12 +48,33 @@ static void find_vector(const struct norm_backward_problem *norm, struct cut *cu
 		cut->rows.vector = wide;
 }
 
+static uint32_t most_threads(const struct kernel_limits *limits)
+{
+	return limits->max_threads < THREADS ? limits->max_threads / 32 * 32 : THREADS;
+}
+
+/* More rows side by side, for the threads that a strip is to have. */
+static void fill_block(const struct kernel_limits *limits, struct cut *cut)
+{
+	uint32_t threads = cut->rows.threads, shift = 0;
+
+	if (threads & (threads - 1) || threads * 2 > most_threads(limits))
+		return;
+	while (1u << shift < threads)
+		shift++;
+	if (cut->rows.shift > shift)
+		cut->rows.shift = shift;
+	while (cut->rows.threads * 2 <= most_threads(limits))
+		cut->rows.threads *= 2;
+}
+
 static void find_chunks(const struct norm_backward_problem *norm,
 						const struct kernel_limits *limits, struct cut *cut)
 {
 	uint64_t rows = (uint64_t)norm->form.rows, parts = cut->rows.threads >> cut->lanes, wanted;
 	uint64_t near = NEAR_BYTES / (2 * (uint64_t)norm->form.columns * norm->need.element);
 
+	near = near < STRIP_ROWS * parts ? near : STRIP_ROWS * parts;
 	if (!cut->strips)
 		wanted = 1;
 	else if (norm->at.dx < 0)
@@ -76,15 +100,14 @@ static void find_cut(const struct norm_backward_problem *norm, const struct kern
 	uint64_t side;
 
 	*cut = (struct cut){0};
-	rows_any(form, &norm->need, norm->need.element == 2 ? 1 : 2, ROWS_ANY_THREADS, limits,
-			 &cut->rows);
+	rows_any(form, &norm->need, norm->need.element == 2 ? 1 : 2, THREADS, limits, &cut->rows);
+	fill_block(limits, cut);
 	find_vector(norm, cut);
 	if (norm->at.gamma >= 0 && dx &&
 		!norm_any_usual(norm->dtype, norm->problem->tensors[norm->at.gamma].dtype))
 		cut->rows.vector = 1;
 	if (!dx)
-		cut->rows.threads = limits->max_threads < ROWS_ANY_THREADS ? limits->max_threads / 32 * 32
-																   : ROWS_ANY_THREADS;
+		cut->rows.threads = most_threads(limits);
 	while (cut->lanes < LANES && (int64_t)cut->rows.vector << cut->lanes < form->columns)
 		cut->lanes++;
 	if (norm->sums)
