@@ -162,7 +162,7 @@ struct NormAnyOutputs {
 
 template <typename T, int V, typename G, bool RMS, bool RESIDUAL,
 		  typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 2) void norm_generic(
+__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
 	const T *x, const void *gamma, const void *beta, const T *residual, T *y, Compute *mean,
 	Compute *rstd, T *sum, Compute eps, i64 rows, i64 columns, u32 shift, i64 x_step,
 	i64 residual_step, u32 pieces, u32 gamma_type, u32 beta_type, NORM_ANY_SPACE(of_x, of_residual))
