@@ -99,12 +99,12 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 /* ---- Choosing ---- */
 
-#define VARIANTS 9
+#define VARIANTS 10
 
 /* The variants in the order in which they are asked; the last one takes all. */
 static const struct permute_variant *const order[VARIANTS] = {
-	&permute_vector, &permute_interleave, &permute_shift, &permute_stage,  &permute_tile,
-	&permute_box,    &permute_crate,      &permute_slim,  &permute_strided};
+	&permute_vector, &permute_interleave, &permute_shift, &permute_share, &permute_stage,
+	&permute_tile,   &permute_box,        &permute_crate, &permute_slim,  &permute_strided};
 
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
 					   const struct permute_choice *choice)
@@ -260,9 +260,9 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 									.most = PLAN_MAX_CHOICES - count};
 		if (i >= 0 && order[i] == own)
 			continue;
-		/* One that takes all is worth one try. */
-		if (count && i == VARIANTS - 1)
-			list.most = 1;
+		/* One that takes all is worth one try, and one that seldom wins too. */
+		if (count && (i == VARIANTS - 1 || order[i] == &permute_stage))
+			list.most = list.most < 1 ? list.most : 1;
 		list.variant->suggest(&list, &why);
 		for (int k = 0; k < list.count; k++)
 			permute_choice_print(list.variant, &list.choice[k], names[count++]);

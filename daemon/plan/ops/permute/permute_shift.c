@@ -87,8 +87,10 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
+enum mode { SHIFT, SLIM, SHARE };
+
 static bool shift_make(const struct permute_form *form, const struct kernel_limits *limits,
-					   const struct permute_choice *c, bool slim, struct kernel_plan *out,
+					   const struct permute_choice *c, enum mode mode, struct kernel_plan *out,
 					   struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
@@ -97,7 +99,7 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	uint64_t blocks;
 	bool loop, run;
 
-	if (!(slim ? permute_slim_find : permute_shift_find)(form, &matrix, &run, why) ||
+	if (!(mode == SLIM ? permute_slim_find : permute_shift_find)(form, &matrix, &run, why) ||
 		!geometry(c, &matrix, run, form->element, why))
 		return false;
 	shape = shape_of(c, &matrix, run, form->element);
@@ -114,8 +116,10 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 			   (long long)matrix.columns);
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
-	plan_print(&id, ", %s, %s>", permute_offset_type_bytes(form, matrix.batch.outer),
-			   loop ? "true" : "false");
+	plan_print(&id, ", %s, %s%s>", permute_offset_type_bytes(form, matrix.batch.outer),
+			   loop ? "true" : "false", mode == SHARE ? ", true" : "");
+	if (mode == SHARE && !shape.skew_x)
+		return false;
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
 	out->extents[1].alignment = shape.skew_y ? form->element : 16;
@@ -129,14 +133,21 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 							   const struct permute_choice *c, struct kernel_plan *out,
 							   struct plan_text *why)
 {
-	return shift_make(form, limits, c, false, out, why);
+	return shift_make(form, limits, c, SHIFT, out, why);
+}
+
+static bool permute_share_make(const struct permute_form *form, const struct kernel_limits *limits,
+							   const struct permute_choice *c, struct kernel_plan *out,
+							   struct plan_text *why)
+{
+	return shift_make(form, limits, c, SHARE, out, why);
 }
 
 static bool permute_slim_make(const struct permute_form *form, const struct kernel_limits *limits,
 							  const struct permute_choice *c, struct kernel_plan *out,
 							  struct plan_text *why)
 {
-	return shift_make(form, limits, c, true, out, why);
+	return shift_make(form, limits, c, SLIM, out, why);
 }
 
 /* ---- Suggesting ---- */
@@ -364,6 +375,28 @@ static void permute_slim_suggest(struct permute_list *list, struct plan_text *wh
 		}
 	}
 }
+
+/* Of each cut the first tile, and oblong ones. */
+static void permute_share_suggest(struct permute_list *list, struct plan_text *why)
+{
+	struct permute_list all = *list;
+
+	all.variant = &permute_shift;
+	all.count = 0;
+	all.most = 24;
+	permute_shift_suggest(&all, why);
+	for (int i = 0; i < all.count; i++)
+		if (all.choice[i].load == 16 || list->form->element == 1)
+			permute_suggest(list, &all.choice[i]);
+}
+
+const struct permute_variant permute_share = {
+	.name = "share",
+	.source = "ops/permute_shift.cuh",
+	.fields = "xkltmo",
+	.suggest = permute_share_suggest,
+	.make = permute_share_make,
+};
 
 const struct permute_variant permute_slim = {
 	.name = "slim",
