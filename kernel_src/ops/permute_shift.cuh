@@ -104,8 +104,8 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 }
 
 /*
- * As permute_shift_in(), for rows that are not aligned: each aligned vector is loaded once where the
- * neighbours of a row are in one warp, and the lane before gets it from there.
+ * As permute_shift_in(), for rows that are not aligned: each aligned vector is loaded once where
+ * the neighbours of a row are in one warp, and the lane before gets it from there.
  */
 template <class SHAPE, int ES, int TR, int KR, int LOAD, bool RUN, int THREADS, i64 R, class RD,
 		  class RX, typename Offset>
