@@ -11,6 +11,7 @@
 #ifndef KILN_CLIENT_PLAIN_H
 #define KILN_CLIENT_PLAIN_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,9 @@ char *plain_copy(const char *text, size_t size, enum plain_rule rule);
 /* Returns how many bytes the longest beginning of text has that fits in `most` bytes and cuts no
  * character. */
 int plain_cut(const char *text, size_t most);
+/* vsnprintf(), which is quick for %s, %.*s, %c, %d, %u, %lld and %llu. */
+int plain_vprint(char *text, size_t size, const char *format, va_list arguments)
+	__attribute__((format(printf, 3, 0)));
 /* The two arguments of "%.*s". */
 #define PLAIN_CUT(text, most) plain_cut(text, most), text
 

@@ -54,6 +54,38 @@ static bool member(struct wire_out *out, const char *key)
 	return out->error == KILN_OK;
 }
 
+/* Writes a number and its bytes, the highest first. */
+static void pack_bytes(struct wire_out *out, unsigned char mark, uint64_t value, int bytes)
+{
+	char packet[9] = {(char)mark};
+	for (int i = 0; i < bytes; i++)
+		packet[1 + i] = (char)(value >> (8 * (bytes - 1 - i)));
+	packed(out, msgpack_sbuffer_write(&out->buffer, packet, (size_t)bytes + 1));
+}
+
+/* The shortest form, as msgpack_pack_uint64() chooses it, whose calls cost more than the bytes. */
+static void pack_uint(struct wire_out *out, uint64_t value)
+{
+	if (value < 128)
+		pack_bytes(out, (unsigned char)value, 0, 0);
+	else if (value <= UINT8_MAX)
+		pack_bytes(out, 0xcc, value, 1);
+	else if (value <= UINT16_MAX)
+		pack_bytes(out, 0xcd, value, 2);
+	else if (value <= UINT32_MAX)
+		pack_bytes(out, 0xce, value, 4);
+	else
+		pack_bytes(out, 0xcf, value, 8);
+}
+
+static void pack_int(struct wire_out *out, int64_t value)
+{
+	if (value >= 0)
+		pack_uint(out, (uint64_t)value);
+	else
+		packed(out, msgpack_pack_int64(&out->packer, value));
+}
+
 /* Opens a container with a count that close_container() fills in. */
 static void open_container(struct wire_out *out, bool is_map)
 {
@@ -99,13 +131,13 @@ void wire_begin(struct wire_out *out, const char *type, uint64_t id)
 void wire_put_int(struct wire_out *out, const char *key, int64_t value)
 {
 	if (member(out, key))
-		packed(out, msgpack_pack_int64(&out->packer, value));
+		pack_int(out, value);
 }
 
 void wire_put_uint(struct wire_out *out, const char *key, uint64_t value)
 {
 	if (member(out, key))
-		packed(out, msgpack_pack_uint64(&out->packer, value));
+		pack_uint(out, value);
 }
 
 void wire_put_real(struct wire_out *out, const char *key, double value)
@@ -144,7 +176,7 @@ void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values,
 	} else if (member(out, key)) {
 		packed(out, msgpack_pack_array(&out->packer, (size_t)count));
 		for (int i = 0; i < count; i++)
-			packed(out, msgpack_pack_int64(&out->packer, values[i]));
+			pack_int(out, values[i]);
 	}
 }
 

@@ -1,4 +1,5 @@
-/* map.c: open addressing with linear probing; a removed slot is free again when the map grows. */
+/* map.c: open addressing with linear probing.  A removed slot is free again when the map grows, or
+ * at once where a run of slots ends with it. */
 #include "map.h"
 
 #include <stdbool.h>
@@ -11,20 +12,19 @@ struct map_slot {
 	void *value;  /* NULL with bytes > 0: removed */
 };
 
-/* FNV-1a, and a product for ids, which every launch looks up.  Keys are our own ids and digests, so
- * nobody chooses collisions. */
+/* A product for each eight bytes.  Keys are our own ids and digests, so nobody chooses
+ * collisions. */
 static uint64_t hash_of(const void *key, size_t bytes)
 {
 	const unsigned char *at = key;
-	uint64_t id;
-	if (bytes == sizeof(id)) {
-		memcpy(&id, key, sizeof(id));
-		id *= 0x9e3779b97f4a7c15u;
-		return id ^ id >> 32;
+	uint64_t hash = 0, word;
+	for (; bytes >= sizeof(word); at += sizeof(word), bytes -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+		hash ^= hash >> 32;
 	}
-	uint64_t hash = 14695981039346656037u;
-	for (size_t i = 0; i < bytes; i++)
-		hash = (hash ^ at[i]) * 1099511628211u;
+	for (; bytes > 0; at++, bytes--)
+		hash = (hash ^ *at) * 1099511628211u;
 	return hash ^ hash >> 29;
 }
 
@@ -99,6 +99,13 @@ void *map_remove(struct map *map, const void *key, size_t bytes)
 	void *value = slot->value;
 	slot->value = NULL;
 	map->count--;
+	/* Nothing stands behind a slot that was never used, so no search has to go on to it. */
+	size_t i = (size_t)(slot - map->slots), mask = map->capacity - 1;
+	while (!map->slots[(i + 1) & mask].bytes && map->slots[i].bytes && !map->slots[i].value) {
+		map->slots[i].bytes = 0;
+		map->used--;
+		i = (i - 1) & mask;
+	}
 	return value;
 }
 

@@ -13,7 +13,7 @@ static size_t append(char *text, size_t size, size_t used, const char *format, v
 	if (used >= size)
 		return used;
 	size_t room = size - used;
-	int wanted = vsnprintf(text + used, room, format, arguments);
+	int wanted = plain_vprint(text + used, room, format, arguments);
 	if (wanted < 0) {
 		text[used] = 0;
 		return used;
@@ -95,11 +95,11 @@ void util_text_add(struct util_text *text, const char *format, ...)
 	va_list arguments, again;
 	va_start(arguments, format);
 	va_copy(again, arguments);
-	int size = vsnprintf(NULL, 0, format, arguments);
+	int size = plain_vprint(NULL, 0, format, arguments);
 	if (size < 0) {
 		text->failed = true;
 	} else if (reserve(text, (size_t)size)) {
-		vsnprintf(text->text + text->size, (size_t)size + 1, format, again);
+		plain_vprint(text->text + text->size, (size_t)size + 1, format, again);
 		text->size += (size_t)size;
 	}
 	va_end(again);

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/wire/plain.h"
+
 int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(error, KERNEL_ERROR_MAX, format, args);
+	plain_vprint(error, KERNEL_ERROR_MAX, format, args);
 	va_end(args);
 	return status;
 }
@@ -26,7 +28,7 @@ void plan_print(struct plan_text *text, const char *format, ...)
 	if (text->full)
 		return;
 	va_start(args, format);
-	added = vsnprintf(text->text + text->used, text->size - text->used, format, args);
+	added = plain_vprint(text->text + text->used, text->size - text->used, format, args);
 	va_end(args);
 	if (added < 0 || (size_t)added >= text->size - text->used) {
 		text->text[text->used] = 0; /* whole pieces only */

@@ -12,12 +12,14 @@ bool plan_is_generic(const char *choice)
 	return choice && strcmp(choice, PLAN_GENERIC) == 0;
 }
 
-/* floor(2^bits * (2^shift - size) / size) + 1, by long division: the dividend has more bits than
- * there are integers for. */
+/* floor(2^bits * (2^shift - size) / size) + 1, by long division where the
+ * dividend has more bits than there are integers for. */
 static uint64_t magic_of(uint64_t size, uint32_t shift, uint32_t bits)
 {
 	uint64_t rest = (UINT64_C(1) << shift) - size, quotient = 0;
 
+	if (bits == 32)
+		return (rest << 32) / size + 1;
 	for (uint32_t i = 0; i < bits; i++) {
 		bool one = rest >= size - rest;
 		rest = one ? rest - (size - rest) : 2 * rest;

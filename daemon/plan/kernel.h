@@ -85,6 +85,24 @@ struct kernel_problem {
 	uint16_t texts_used;
 };
 
+/* Copies what is used of a problem, a tenth of most; the rest of *to stays as it is.  Counts that
+ * no problem may have are copied alone. */
+static inline void kernel_problem_copy(struct kernel_problem *to, const struct kernel_problem *from)
+{
+	memcpy(to->op, from->op, sizeof(to->op));
+	to->operands = from->operands;
+	to->attributes = from->attributes;
+	to->tensor_count = from->tensor_count;
+	to->attr_count = from->attr_count;
+	to->texts_used = from->texts_used;
+	if (from->tensor_count > 0 && from->tensor_count <= KERNEL_MAX_OPERANDS)
+		memcpy(to->tensors, from->tensors, sizeof(to->tensors[0]) * (size_t)from->tensor_count);
+	if (from->attr_count > 0 && from->attr_count <= KERNEL_MAX_ATTRS)
+		memcpy(to->attrs, from->attrs, sizeof(to->attrs[0]) * (size_t)from->attr_count);
+	if (from->texts_used <= KERNEL_TEXT_MAX)
+		memcpy(to->texts, from->texts, from->texts_used);
+}
+
 /* The text of an attribute of kind STRING. */
 static inline const char *kernel_attr_text(const struct kernel_problem *problem,
 										   const struct kernel_attr *attr)
@@ -139,9 +157,9 @@ enum kernel_arg_kind {
 
 struct kernel_arg {
 	enum kernel_arg_kind kind;
-	int operand;    /* POINTER: which tensor; its first element is passed, or 0 if left out */
-	uint32_t bytes; /* SCALAR: 4 or 8; BYTES: of data */
-	uint64_t value; /* SCALAR: the bits */
+	int16_t operand; /* POINTER: which tensor; its first element is passed, or 0 if left out */
+	uint16_t bytes;  /* SCALAR: 4 or 8; BYTES: of data */
+	uint64_t value;  /* SCALAR: the bits */
 	const void *data;
 };
 
@@ -205,7 +223,7 @@ struct kernel_plan {
 	uint64_t bytes_moved; /* read + written, each element once */
 	char note[256];       /* why this variant, what was declined */
 	/* C++ that the planner wrote for this problem, compiled behind the source; "" for most.  Last:
-	 * a plan that is kept ends with it. */
+	 * a plan that is kept ends with it, and what is behind its end is of no account. */
 	char generated[KERNEL_GENERATED_MAX];
 };
 
@@ -213,6 +231,12 @@ struct kernel_plan {
 static inline size_t kernel_plan_bytes(const struct kernel_plan *plan)
 {
 	return offsetof(struct kernel_plan, generated) + strlen(plan->generated) + 1;
+}
+
+/* Makes a plan of nothing. */
+static inline void kernel_plan_clear(struct kernel_plan *plan)
+{
+	memset(plan, 0, offsetof(struct kernel_plan, generated) + 1);
 }
 
 #endif

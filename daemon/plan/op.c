@@ -24,11 +24,36 @@ const struct plan_op *plan_op_next(const struct plan_op *op)
 	return NULL;
 }
 
+/* The rows by their names, open addressing: the rows themselves are so large that a walk over all
+ * of them touches more pages than the rest of a plan. */
+#define NAMES 512
+static const struct plan_op *by_name[NAMES];
+
+static size_t name_slot(const char *op)
+{
+	uint32_t hash = 0;
+
+	for (; *op; op++)
+		hash = hash * 31 + (unsigned char)*op;
+	return hash * 2654435761u >> 23; /* nine bits */
+}
+
+/* The table is a constant that the compiler cannot write: it is made before main() runs. */
+__attribute__((constructor)) static void index_names(void)
+{
+	for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row)) {
+		size_t at = name_slot(row->name);
+		while (by_name[at])
+			at = (at + 1) % NAMES;
+		by_name[at] = row;
+	}
+}
+
 const struct plan_op *plan_find(const char *op)
 {
-	for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row))
-		if (strcmp(row->name, op) == 0)
-			return row;
+	for (size_t at = name_slot(op); by_name[at]; at = (at + 1) % NAMES)
+		if (strcmp(by_name[at]->name, op) == 0)
+			return by_name[at];
 	return NULL;
 }
 

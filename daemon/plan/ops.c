@@ -51,7 +51,7 @@ static int find_operator(const struct kernel_problem *problem, struct asked *out
 		plan_operands(out->row, out->operands);
 	if (status)
 		return status;
-	out->problem = *problem;
+	kernel_problem_copy(&out->problem, problem);
 	out->problem.operands = out->operands;
 	out->problem.attributes = out->row->attributes;
 	count = plan_operand_count(out->operands);
@@ -172,7 +172,7 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 	struct asked asked;
 	int status = find_operator(problem, &asked, error);
 
-	memset(out, 0, sizeof(*out));
+	kernel_plan_clear(out);
 	if (!status)
 		status = check_required(&asked, error);
 	if (!status)
@@ -186,7 +186,7 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 	if (!status)
 		status = finish(&asked, out, error);
 	if (status)
-		memset(out, 0, sizeof(*out));
+		kernel_plan_clear(out);
 	return status;
 }
 

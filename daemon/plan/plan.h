@@ -18,9 +18,10 @@
 #define PLAN_GENERIC "generic"
 
 /*
- * Checks and plans.  The same problem and limits give the same plan, byte for byte (out is zeroed
- * first). Rules common to all operators (rank, dtype, sizes, strides, overflow of offsets, required
- * operands) are checked here.  Tensors may end early: what is not there counts as left out.
+ * Checks and plans.  The same problem and limits give the same plan, byte for byte as far as it is
+ * kept (kernel_plan_bytes()).  Rules common to all operators (rank, dtype, sizes, strides, overflow
+ * of offsets, required operands) are checked here.  Tensors may end early: a tensor that is not
+ * there counts as left out.
  */
 int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);

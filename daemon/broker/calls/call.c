@@ -58,7 +58,7 @@ struct call *call_new(struct session *session, const struct kernel_problem *prob
 		return NULL;
 	call->id = broker_id(session->broker);
 	call->holders = 1;
-	call->problem = *problem;
+	kernel_problem_copy(&call->problem, problem);
 	call->given = given;
 	call->device = device;
 	call->variants[call->variant_count++] = kernel_hold(ref);

@@ -58,18 +58,18 @@ static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
 	return KILN_OK;
 }
 
-static int decode_tensor(struct session *session, const msgpack_object *map, int index,
-						 struct kernel_problem *problem, struct buffer **buffer, uint64_t *offset,
-						 char error[KERNEL_ERROR_MAX])
+static int decode_tensor(struct session *session, const msgpack_object *map,
+						 const struct plan_op *op, int index, struct kernel_problem *problem,
+						 struct buffer **buffer, uint64_t *offset, char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_tensor *tensor = &problem->tensors[index];
-	char name[24];
-	const struct plan_op *op = plan_find(problem->op);
+	char number[24];
+	const char *name = op->names || index >= OP_OPERANDS ? NULL : op->operands[index].name;
 	/* Missing names end the row's list, and an index beyond the list is one of them. */
-	if (op->names || index >= OP_OPERANDS || !op->operands[index].name)
-		snprintf(name, sizeof(name), "operand %d", index);
-	else
-		snprintf(name, sizeof(name), "%s", op->operands[index].name);
+	if (!name) {
+		snprintf(number, sizeof(number), "operand %d", index);
+		name = number;
+	}
 	if (wire_count(map) > TENSOR_MEMBERS_MOST)
 		return ERROR(KILN_EINVAL, "%s has %u members; the most is %d", name, wire_count(map),
 					 TENSOR_MEMBERS_MOST);
@@ -112,19 +112,20 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 {
 	const msgpack_object *tensors = wire_get(&message->root, "tensors");
 	const msgpack_object *attrs = wire_get(&message->root, "attrs");
-	const char *op = wire_get_str(message, &message->root, "op");
+	const char *name = wire_get_str(message, &message->root, "op");
+	const struct plan_op *op = name ? plan_find(name) : NULL;
 	int status = KILN_OK;
 	memset(problem, 0, sizeof(*problem));
-	if (!op || !plan_find(op))
+	if (!op)
 		return ERROR(KILN_EINVAL, "there is no operator %.*s; `kiln ops` lists them",
-					 PLAIN_CUT(op ? op : "without a name", 40));
-	snprintf(problem->op, sizeof(problem->op), "%s", op);
+					 PLAIN_CUT(name ? name : "without a name", 40));
+	memcpy(problem->op, op->name, strlen(op->name) + 1);
 	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
 		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",
 					 wire_count(tensors), wire_count(attrs), KERNEL_MAX_OPERANDS, KERNEL_MAX_ATTRS);
 	problem->tensor_count = (int)wire_count(tensors);
 	for (int i = 0; i < problem->tensor_count && status == KILN_OK; i++)
-		status = decode_tensor(session, wire_at(tensors, (uint32_t)i), i, problem, &buffers[i],
+		status = decode_tensor(session, wire_at(tensors, (uint32_t)i), op, i, problem, &buffers[i],
 							   &offsets[i], error);
 	if (attrs && attrs->type == MSGPACK_OBJECT_MAP)
 		problem->attr_count = (int)wire_count(attrs);

@@ -160,12 +160,15 @@ static bool check_lost(struct work *work, char *error, size_t size)
 static void put_arguments(struct wire_out *message, const struct work *work, bool placed)
 {
 	const struct kernel_plan *plan = &work->kernel->plan;
-	const struct kernel_arg *args = work->raw ? work->raw->args : plan->args;
-	int arg_count = work->raw ? work->raw->arg_count : plan->arg_count;
-	wire_list_begin(message, "args");
-	for (int i = 0; i < arg_count; i++)
-		launch_put_argument(message, &args[i]);
-	wire_list_end(message);
+	if (work->raw) {
+		wire_list_begin(message, "args");
+		for (int i = 0; i < work->raw->arg_count; i++)
+			launch_put_argument(message, &work->raw->args[i]);
+		wire_list_end(message);
+	} else {
+		/* A planned call has up to some forty arguments: they go as they lie in memory. */
+		wire_put_bin(message, "args", plan->args, (size_t)plan->arg_count * sizeof(*plan->args));
+	}
 	launch_put_scratch(message, &plan->scratch);
 	if (plan->report.indices) {
 		wire_list_begin(message, "report");

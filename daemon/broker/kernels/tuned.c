@@ -185,9 +185,7 @@ int tuned_plan(struct broker *broker, const struct kernel_problem *problem,
 			   const struct kernel_limits *limits, const char *model, struct kernel_plan *out,
 			   struct tuned_note *note, char error[KERNEL_ERROR_MAX])
 {
-	struct kernel_problem named = *problem;
 	const struct cache_tuned *row;
-	struct kernel_plan better;
 	int status = plan_problem(problem, limits, out, error);
 	memset(note, 0, sizeof(*note));
 	if (status != KILN_OK || out->kind != KERNEL_LAUNCH || !model[0] ||
@@ -200,6 +198,8 @@ int tuned_plan(struct broker *broker, const struct kernel_problem *problem,
 	row = tuned_find(broker, &note->row);
 	if (!row)
 		return KILN_OK;
+	struct kernel_problem named = *problem;
+	struct kernel_plan better;
 	note->row = *row;
 	if (!name_choice(&named, row->choice))
 		snprintf(note->refused, sizeof(note->refused), "the call has no attribute left to name it");

@@ -31,11 +31,41 @@ static bool read_uints(const msgpack_object *list, uint64_t *values, uint32_t co
 	return true;
 }
 
+/* Reads the arguments of a planned launch, which the broker sends as they lie in its memory. */
+static int read_planned(const msgpack_object *bytes, int operand_count, struct kernel_arg *args,
+						int *count, struct exec_request *request)
+{
+	uint32_t n = bytes->via.bin.size / sizeof(*args);
+	if (bytes->via.bin.size % sizeof(*args) || n > KERNEL_MAX_ARGS)
+		return exec_refuse(request, KILN_EPROTO, "%u bytes are not the arguments of a launch",
+						   bytes->via.bin.size);
+	if (n)
+		memcpy(args, bytes->via.bin.ptr, n * sizeof(*args));
+	for (uint32_t i = 0; i < n; i++) {
+		struct kernel_arg *arg = &args[i];
+		arg->data = NULL;
+		bool fits = arg->kind == KERNEL_ARG_SCRATCH || arg->kind == KERNEL_ARG_REPORT;
+		if (arg->kind == KERNEL_ARG_POINTER)
+			fits = arg->operand >= 0 && arg->operand < operand_count;
+		else if (arg->kind == KERNEL_ARG_SCALAR)
+			fits = arg->bytes == 8 || (arg->bytes == 4 && arg->value <= UINT32_MAX);
+		if (!fits)
+			return exec_refuse(request, KILN_EPROTO,
+							   "argument %u is neither an operand, nor a number of 4 or 8 bytes, "
+							   "nor scratch memory, nor a report",
+							   i);
+	}
+	*count = (int)n;
+	return KILN_OK;
+}
+
 static int read_args(const msgpack_object *list, int operand_count, struct kernel_arg *args,
 					 int *count, struct exec_request *request)
 {
 	uint32_t n = wire_count(list);
 	uint64_t total = 0;
+	if (list && list->type == MSGPACK_OBJECT_BIN)
+		return read_planned(list, operand_count, args, count, request);
 	if (n > KERNEL_MAX_ARGS)
 		return exec_refuse(request, KILN_EPROTO, "a launch has %u arguments and may have %d", n,
 						   KERNEL_MAX_ARGS);
@@ -43,19 +73,21 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 		const msgpack_object *item = wire_at(list, i);
 		uint64_t pointer[2], scalar[3], alone[1];
 		if (read_uints(item, pointer, 2) && pointer[0] == 0 && pointer[1] < (uint64_t)operand_count)
-			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_POINTER, .operand = (int)pointer[1]};
+			args[i] =
+				(struct kernel_arg){.kind = KERNEL_ARG_POINTER, .operand = (int16_t)pointer[1]};
 		else if (read_uints(item, scalar, 3) && scalar[0] == 1 &&
 				 (scalar[1] == 4 || scalar[1] == 8) && (scalar[1] == 8 || scalar[2] <= UINT32_MAX))
 			args[i] = (struct kernel_arg){
-				.kind = KERNEL_ARG_SCALAR, .bytes = (uint32_t)scalar[1], .value = scalar[2]};
+				.kind = KERNEL_ARG_SCALAR, .bytes = (uint16_t)scalar[1], .value = scalar[2]};
 		else if (read_uints(item, alone, 1) && alone[0] == 2)
 			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_SCRATCH, .operand = -1};
 		else if (read_uints(item, alone, 1) && alone[0] == 3)
 			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_REPORT, .operand = -1};
 		else if (item && item->type == MSGPACK_OBJECT_BIN && item->via.bin.size > 0 &&
 				 (total += item->via.bin.size) <= KERNEL_MAX_ARG_BYTES)
-			args[i] = (struct kernel_arg){
-				.kind = KERNEL_ARG_BYTES, .bytes = item->via.bin.size, .data = item->via.bin.ptr};
+			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_BYTES,
+										  .bytes = (uint16_t)item->via.bin.size,
+										  .data = item->via.bin.ptr};
 		else
 			return exec_refuse(
 				request, KILN_EPROTO,

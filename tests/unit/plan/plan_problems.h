@@ -91,7 +91,7 @@ static inline void refused(const struct kernel_problem *problem, const char *sen
 	memset(&empty, 0, sizeof(empty));
 	assert_int_equal(plan_problem(problem, &limits, &plan, error), KILN_EINVAL);
 	assert_string_equal(error, sentence);
-	assert_memory_equal(&plan, &empty, sizeof(plan));
+	assert_memory_equal(&plan, &empty, kernel_plan_bytes(&plan));
 }
 
 #endif

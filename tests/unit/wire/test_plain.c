@@ -4,6 +4,8 @@
  */
 #include "client/wire/plain.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +142,33 @@ static void messages_as_calls(void **state)
 	wire_out_free(&out);
 }
 
+__attribute__((format(printf, 2, 3))) static void prints(size_t size, const char *format, ...)
+{
+	char wanted[64], room[64];
+	va_list list;
+	memset(wanted, 'x', sizeof(wanted));
+	memset(room, 'x', sizeof(room));
+	va_start(list, format);
+	int length = vsnprintf(wanted, size, format, list);
+	va_end(list);
+	va_start(list, format);
+	assert_int_equal(plain_vprint(room, size, format, list), length);
+	va_end(list);
+	assert_memory_equal(room, wanted, sizeof(room));
+}
+
+static void prints_as_the_c_library(void **state)
+{
+	(void)state;
+	for (size_t size = 0; size < 40; size++) {
+		prints(size, "100%% of nothing");
+		prints(size, "%s<%d, %u, %c>", "permute", INT_MIN, UINT_MAX, 'q');
+		prints(size, "%lld|%llu|%lld", LLONG_MIN, ULLONG_MAX, 0LL);
+		prints(size, "%.*s,%.*s,%.*s", 2, "four", 9, "four", -1, "four");
+		prints(size, "%s %08x %zu %g %.3s", "others", 0xbeefu, sizeof(size), 1.5, "cut off");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,6 +178,7 @@ int main(void)
 		cmocka_unit_test(no_cut_inside_a_character),
 		cmocka_unit_test(strings_of_replies),
 		cmocka_unit_test(messages_as_calls),
+		cmocka_unit_test(prints_as_the_c_library),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

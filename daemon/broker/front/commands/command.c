@@ -40,7 +40,7 @@ _Static_assert(sizeof(commands) / sizeof(*commands) == sizeof(requests) / sizeof
 static const char *flags_of(const char *name)
 {
 	for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++)
-		if (!strcmp(requests[i].name, name))
+		if (requests[i].name[0] == name[0] && !strcmp(requests[i].name, name))
 			return requests[i].flags;
 	return "";
 }
@@ -92,7 +92,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		return;
 	}
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
-		if (strcmp(commands[i].name, name) != 0)
+		if (commands[i].name[0] != name[0] || strcmp(commands[i].name, name) != 0)
 			continue;
 		session->asks = commands[i].name;
 		session->frame = frame;

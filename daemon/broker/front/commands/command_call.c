@@ -55,7 +55,7 @@ static struct call_request *plan_call(struct session *session, struct wire_in *m
 	struct call_request *asking = open_call(session, wire_id(message), planned.ref);
 	if (!asking)
 		return NULL;
-	asking->problem = planned.problem;
+	kernel_problem_copy(&asking->problem, &planned.problem);
 	asking->given = planned.given;
 	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
 	memcpy(asking->operands, planned.operands, sizeof(asking->operands));

@@ -123,7 +123,7 @@ void permute_suggest(struct permute_list *list, const struct permute_choice *cho
 		if (strcmp(text, other) == 0)
 			return;
 	}
-	memset(&plan, 0, sizeof(plan));
+	kernel_plan_clear(&plan);
 	if (list->variant->make(list->form, list->limits, choice, &plan, &why))
 		list->choice[list->count++] = *choice;
 }
