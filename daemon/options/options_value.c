@@ -6,6 +6,8 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,25 +144,43 @@ static int read_devices(const char *given, const char *text, struct options_devi
 	return KILN_OK;
 }
 
-static int read_ids(const char *given, const char *text, struct options_ids *out,
-					char error[KERNEL_ERROR_MAX])
+/* Reads a number, or the name of a user or group. */
+static bool read_id(enum option_kind kind, const char *text, size_t size, uint32_t *out)
+{
+	char name[64];
+	uint64_t id;
+	if (size >= sizeof(name))
+		return false;
+	memcpy(name, text, size);
+	name[size] = 0;
+	/* The highest id means "no change" to the kernel. */
+	if (read_number(name, UINT32_MAX - 1, &id)) {
+		*out = (uint32_t)id;
+		return true;
+	}
+	const struct passwd *user = kind == OPTION_UIDS && *name ? getpwnam(name) : NULL;
+	const struct group *group = kind == OPTION_GIDS && *name ? getgrnam(name) : NULL;
+	if (user)
+		*out = user->pw_uid;
+	if (group)
+		*out = group->gr_gid;
+	return user || group;
+}
+
+static int read_ids(enum option_kind kind, const char *given, const char *text,
+					struct options_ids *out, char error[KERNEL_ERROR_MAX])
 {
 	struct options_ids ids = {.count = 0};
 	const char *item = text;
 	while (item) {
 		size_t size = strcspn(item, ",");
-		char digits[16] = "";
-		uint64_t id;
-		if (size < sizeof(digits))
-			memcpy(digits, item, size);
-		/* The highest id means "no change" to the kernel. */
-		if (ids.count == OPTIONS_MAX_IDS || !read_number(digits, UINT32_MAX - 1, &id)) {
+		if (ids.count == OPTIONS_MAX_IDS || !read_id(kind, item, size, &ids.ids[ids.count])) {
 			return FAIL(KILN_EINVAL,
-						"%s: " QUOTE
-						" is not a list of up to %d numbers from 0 to 4294967294 with ',' between",
-						given, text, OPTIONS_MAX_IDS);
+						"%s: " QUOTE " is not a list of up to %d %s of this host, or numbers from "
+						"0 to 4294967294, with ',' between",
+						given, text, OPTIONS_MAX_IDS, kind == OPTION_UIDS ? "users" : "groups");
 		}
-		ids.ids[ids.count++] = (uint32_t)id;
+		ids.count++;
 		item = item[size] ? item + size + 1 : NULL;
 	}
 	*out = ids;
@@ -283,8 +303,9 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 		return read_word(row, given, text, field, error);
 	case OPTION_DEVICES:
 		return read_devices(given, text, field, error);
-	case OPTION_IDS:
-		return read_ids(given, text, field, error);
+	case OPTION_UIDS:
+	case OPTION_GIDS:
+		return read_ids(row->kind, given, text, field, error);
 	case OPTION_REMOTE:
 		return read_remote(given, text, field, error);
 	case OPTION_KEY:
@@ -352,7 +373,8 @@ void option_write(const struct option_row *row, const struct options *options,
 	case OPTION_DEVICES:
 		write_devices(field, text);
 		break;
-	case OPTION_IDS:
+	case OPTION_UIDS:
+	case OPTION_GIDS:
 		write_ids(field, text);
 		break;
 	case OPTION_REMOTE:

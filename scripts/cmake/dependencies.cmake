@@ -51,7 +51,7 @@ if(KILN_NVRTC_H)
 	target_compile_definitions(kiln_cuda_headers INTERFACE KILN_HAVE_NVRTC_H=1)
 	message(STATUS "nvrtc.h: ${KILN_NVRTC_H}")
 	# Fetched by scripts/setup.sh: where a build outside of build/ finds libnvrtc, too.
-	if(KILN_NVRTC_H STREQUAL "${CMAKE_SOURCE_DIR}/build/cuda/include" AND NOT KILN_PORTABLE)
+	if(KILN_NVRTC_H STREQUAL "${CMAKE_SOURCE_DIR}/build/cuda/include" AND NOT KILN_PORTABLE AND NOT KILN_DISTRIBUTION)
 		target_compile_definitions(kiln_cuda_headers INTERFACE
 			KILN_BUILD_CUDA_DIR="${CMAKE_SOURCE_DIR}/build/cuda")
 	endif()

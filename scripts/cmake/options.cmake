@@ -3,6 +3,7 @@ option(KILN_BUILD_TESTS "Build the tests, and into kilnd what they ask of it (--
 option(KILN_BUILD_EXAMPLES "Build the examples" ON)
 option(KILN_WERROR "Treat warnings as errors" OFF)
 option(KILN_PORTABLE "Link everything but libc statically: a tree that runs on other distributions" OFF)
+option(KILN_DISTRIBUTION "Build for packages of Debian: its flags, and no path of this machine" OFF)
 set(KILN_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 set(KILN_WITH_REMOTE AUTO CACHE STRING "The second cache tier in Redis, with hiredis: ON, OFF or AUTO")
 set(KILN_WITH_SECCOMP AUTO CACHE STRING "Filters of system calls, with libseccomp: ON, OFF or AUTO")
@@ -16,6 +17,11 @@ target_compile_definitions(kiln_flags INTERFACE _GNU_SOURCE $<$<BOOL:${KILN_BUIL
 target_compile_options(kiln_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wvla
 	-Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Wno-overlength-strings
 	-fvisibility=hidden -fno-common>)
+if(KILN_DISTRIBUTION)
+	target_compile_options(kiln_flags INTERFACE -fstack-protector-strong -Wformat -Werror=format-security
+		-ffile-prefix-map=${CMAKE_SOURCE_DIR}=. $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+	target_link_options(kiln_flags INTERFACE -Wl,-z,relro -Wl,-z,now)
+endif()
 if(KILN_WERROR)
 	target_compile_options(kiln_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()

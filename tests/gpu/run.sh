@@ -42,6 +42,7 @@ device=cuda:0
 budget=${KILN_GPU_SECONDS:-470}
 passed=0
 failed=0
+around=
 started=$(date +%s)
 
 usage() {
@@ -212,12 +213,27 @@ one() {
 	program=$3
 	shift 3
 	echo "-- $name"
-	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
+	limited "$seconds" $around "$bin/$program" --socket "$work/socket" --device "$device" \
 		${json:+--json "$json"} $quick $copies $ops "$@" >"$work/out" 2>&1
 	status=$?
 	cat "$work/out"
 	[ $status -ne 124 ] || echo "FAIL $name was stopped after $seconds s"
 	count "$work/out" "$name"
+}
+
+# apart NAME SECONDS PROGRAM ARGUMENT...: as one, in PID, IPC and mount namespaces of its own
+apart() {
+	for way in "" "--user --map-current-user"; do
+		# Word splitting of the ways is meant.
+		# shellcheck disable=SC2086
+		if unshare $way --pid --ipc --mount --fork true 2>/dev/null; then
+			around="unshare $way --pid --ipc --mount --fork --kill-child"
+			one "$@"
+			around=
+			return
+		fi
+	done
+	echo "-- $1: left out, for unshare may not make namespaces here"
 }
 
 # two NAME SECONDS PROGRAM ARGUMENT...: two processes at once, the second from the list's end
@@ -310,6 +326,7 @@ run_tests() {
 		;;
 	esac
 	one "processes that die" 90 gpu_faults
+	apart "a client in namespaces of its own" 60 gpu_apart
 	case $device$quick$copies in
 	cuda:[0-9] | cuda:[0-9][0-9])
 		one "beyond 2^31 elements" 240 gpu_cases --huge --seconds 220

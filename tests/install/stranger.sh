@@ -1,7 +1,7 @@
 #!/bin/sh
 # stranger.sh: installs into an empty prefix and builds a stranger's project against it, by
-# find_package and by pkg-config, in C and in C++; runs all four against the daemon installed there.
-# The whole prefix is moved in between.
+# find_package and by pkg-config, in C and in C++, and with the archive; runs all against the daemon
+# installed there.  The whole prefix is moved in between, and uninstalled at the end.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -62,6 +62,18 @@ flags="$(pkg-config --cflags --libs kiln) -Wl,-rpath,$moved_libdir -Wall -Wextra
 "$cc" -std=c11 "$here/stranger/stranger.c" $flags -o "$tmp/pc_c"
 # shellcheck disable=SC2086
 "$cxx" -std=c++17 -x c++ "$here/stranger/stranger.c" -x none $flags -o "$tmp/pc_cxx"
+archive=
+if [ -f "$moved_libdir/libkiln.a" ]; then
+	archive=$tmp/pc_archive
+	# shellcheck disable=SC2046
+	"$cc" -std=c11 "$here/stranger/stranger.c" $(pkg-config --cflags kiln) \
+		"$moved_libdir/libkiln.a" $(pkg-config --static --libs kiln | sed 's/-lkiln//') \
+		-o "$archive"
+	if readelf -d "$archive" | grep libkiln; then
+		echo "a program with the archive needs the library"
+		exit 1
+	fi
+fi
 mv "$tmp/moved" "$prefix"
 
 socket=
@@ -82,7 +94,28 @@ if [ -x "$prefix/bin/kilnd" ]; then
 fi
 LD_LIBRARY_PATH=$libdir
 export LD_LIBRARY_PATH
-for program in "$tmp/stranger/stranger_c" "$tmp/stranger/stranger_cxx" "$tmp/pc_c" "$tmp/pc_cxx"; do
+for program in "$tmp/stranger/stranger_c" "$tmp/stranger/stranger_cxx" "$tmp/pc_c" "$tmp/pc_cxx" \
+	$archive; do
 	timeout 60 "$program" ${socket:+"$socket"}
 	echo "$(basename "$program"): right"
 done
+
+echo "uninstall"
+if [ -n "$daemon" ]; then
+	kill -TERM "$daemon"
+	wait "$daemon" || true
+	daemon=
+fi
+# Other tests install this build meanwhile, so that its own list may be another prefix's.
+sed -n 's/^-- \(Installing\|Up-to-date\): //p' "$tmp/install.log" >"$tmp/manifest"
+cmake -D MANIFEST="$tmp/manifest" -P "$here/../../scripts/cmake/uninstall.cmake" \
+	>"$tmp/uninstall.log" 2>&1
+find "$prefix" ! -type d | grep . && {
+	echo "these were not uninstalled"
+	exit 1
+}
+find "$prefix" -name kiln | grep . && {
+	echo "these directories were left"
+	exit 1
+}
+exit 0

@@ -422,13 +422,20 @@ static int cli_stop(struct cli *cli)
 	kiln_client *client;
 	kiln_reply *reply = NULL;
 	int status = CLI_FAILED, error, pidfd = -1;
-	int64_t pid;
+	int64_t pid, others;
 
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
 	error = kiln_request(client, "info", &section, 1, &reply);
 	if (error) {
 		cli_failed(cli, error, "stop");
+		goto out;
+	}
+	others = kiln_reply_int(reply, "server.sessions") - 1;
+	if (cli_value(cli, "if-idle") && others > 0) {
+		fprintf(stderr,
+				"kiln: stop: %" PRId64 " other session%s there; without --if-idle %s ended\n",
+				others, others == 1 ? " is" : "s are", others == 1 ? "it is" : "they are");
 		goto out;
 	}
 	/* The descriptor is opened before the daemon is asked to stop, while the pid cannot be another
@@ -505,8 +512,20 @@ static const struct cli_example ops_examples[] = {
 const struct cli_command command_ops = {"ops", cli_ops, "", "the operators",
 										.examples = ops_examples};
 
-static const struct cli_example stop_examples[] = {
-	{"kiln stop", "end the daemon after what is under way"}, {0}};
+static const struct cli_option stop_options[] = {
+	{"if-idle", NULL, "only where no other program is connected"},
+	{0},
+};
 
-const struct cli_command command_stop = {
-	"stop", cli_stop, "", "stop the daemon, and wait until it is gone", .examples = stop_examples};
+static const struct cli_example stop_examples[] = {
+	{"kiln stop", "end the daemon after what is under way"},
+	{"kiln stop --if-idle", "leave a daemon alone that serves programs"},
+	{0}};
+
+const struct cli_command command_stop = {"stop",
+										 cli_stop,
+										 "",
+										 "stop the daemon, and wait until it is gone",
+										 {0, 0},
+										 stop_options,
+										 .examples = stop_examples};

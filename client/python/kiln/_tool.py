@@ -1,5 +1,6 @@
 """The command kiln of this package, with its daemon and this Python's NVRTC."""
 import os
+import shutil
 import sys
 
 from . import _nvrtc
@@ -11,10 +12,10 @@ def folder():
 
 
 def program(name):
-    """A program of the package; of a build tree, that of the build."""
+    """A program of the package; of a build tree, that of the build; else that of the system."""
     own = os.path.join(folder(), name)
-    build = os.path.join(os.path.dirname(folder()), "..", "..", "bin", name)
-    return own if os.path.exists(own) else os.path.normpath(build)
+    build = os.path.normpath(os.path.join(os.path.dirname(folder()), "..", "..", "bin", name))
+    return next(filter(os.path.exists, (own, build)), None) or shutil.which(name) or own
 
 
 def run(arguments):

@@ -192,7 +192,9 @@ static int open_import(struct device *device, const struct device_import *what,
 							 device->name, (long long)what->pid);
 		return cuda_fail(device, error, KILN_EINVAL, result,
 						 "%s cannot open the memory that process %lld lends (it must still be "
-						 "allocated, in the same PID namespace, on a GPU that %s can reach)",
+						 "allocated, on a GPU that %s can reach, and in the same PID namespace: "
+						 "a container has hostPID and hostIPC, or lends what is shared by "
+						 "descriptor: cuMemCreate, a pool, PyTorch's expandable_segments)",
 						 device->name, (long long)what->pid, device->name);
 	}
 	CUdeviceptr start = 0;

@@ -118,15 +118,16 @@ static void values(void **state)
 	assert_int_equal(options.worker_memory, 0);
 	assert_int_equal(options.idle_exit_seconds, 9);
 
-	assert_int_equal(
-		PARSE(&options, "--device", "cuda:1,cpu,cuda:0", "--allow-uid=0,1000", "--allow-gid", "5"),
-		KILN_OK);
+	assert_int_equal(PARSE(&options, "--device", "cuda:1,cpu,cuda:0", "--allow-uid=root,1000",
+						   "--allow-gid", "5"),
+					 KILN_OK);
 	assert_false(options.devices.automatic);
 	assert_int_equal(options.devices.count, 3);
 	assert_string_equal(options.devices.names[0], "cuda:1");
 	assert_string_equal(options.devices.names[1], "cpu");
 	assert_string_equal(options.devices.names[2], "cuda:0");
 	assert_int_equal(options.allow_uids.count, 2);
+	assert_int_equal(options.allow_uids.ids[0], 0);
 	assert_int_equal(options.allow_uids.ids[1], 1000);
 	assert_int_equal(options.allow_gids.count, 1);
 	assert_int_equal(options.allow_gids.ids[0], 5);
@@ -233,12 +234,12 @@ static void refusals(void **state)
 		{{"--device=cuda:01"},
 		 "--device: \"cuda:01\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
 		 "cuda:63 with ',' between"},
-		{{"--allow-uid", "1,,2"},
-		 "--allow-uid: \"1,,2\" is not a list of up to 32 numbers from 0 to 4294967294 with ',' "
-		 "between"},
+		{{"--allow-uid", "1,no such user"},
+		 "--allow-uid: \"1,no such user\" is not a list of up to 32 users of this host, or numbers "
+		 "from 0 to 4294967294, with ',' between"},
 		{{"--allow-gid", "4294967295"},
-		 "--allow-gid: \"4294967295\" is not a list of up to 32 numbers from 0 to 4294967294 with "
-		 "',' between"},
+		 "--allow-gid: \"4294967295\" is not a list of up to 32 groups of this host, or numbers "
+		 "from 0 to 4294967294, with ',' between"},
 		{{"--socket", ""}, "--socket: \"\" is not a path"},
 		{{"--socket"}, "--socket needs a value: --socket PATH"},
 		{{"--sokcet", "x"}, "unknown option \"--sokcet\": kilnd --help lists the options"},
