@@ -145,7 +145,7 @@ in_system "kiln --socket $socket status" | grep '^sandbox *require' || fail "the
 in_system 'systemd-analyze security kilnd.service --threshold=20 --no-pager' | tail -n 1
 
 # ---- Upgrade while a client is connected ----
-in_system 'cc /debs/stay.c -lkiln -o /usr/local/bin/stay; install -d -o carol /run/carol'
+in_system 'cc /debs/stay.c -lkiln -o /usr/bin/stay; install -d -o carol /run/carol'
 as carol 'cd /run/carol; stay stop count >said 2>&1 & echo $! >pid'
 wait_for "the client does not begin" '[ -s /run/carol/count ]' ||
 	fail "$(in_system 'cat /run/carol/*')"
