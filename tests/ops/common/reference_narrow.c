@@ -33,8 +33,10 @@ void reference_quotient(const struct reference *r, int operand, int64_t element,
 						double off)
 {
 	kiln_dtype dtype = r->c->operand[operand].dtype;
-	double low = reference_rounded(dtype, value - off),
-		   high = reference_rounded(dtype, value + off);
+	/* An infinity is off by nothing: less its share of itself it would be no number. */
+	double part = isinf(value) ? 0 : off;
+	double low = reference_rounded(dtype, value - part),
+		   high = reference_rounded(dtype, value + part);
 
 	reference_value(r, operand, element, reference_rounded(dtype, value),
 					isnan(low) || isnan(high) ? 0 : fabs(high - low));
