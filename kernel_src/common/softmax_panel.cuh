@@ -54,6 +54,31 @@ DEVICE SoftmaxSum<Compute> softmax_merge(const SoftmaxSum<Compute> &a, const Sof
 	return {most, rises ? fma(a.sum, fading, b.sum) : fma(b.sum, fading, a.sum)};
 }
 
+/* Returns the number of a row that its results are made with. */
+template <typename T, bool LOG, typename Compute>
+DEVICE Compute softmax_rest(Compute sum)
+{
+	if constexpr (LOG)
+		return softmax_log(sum);
+	else if constexpr (sizeof(T) < 4)
+		return -softmax_log(sum) * Compute(SOFTMAX_LOG2E);
+	else
+		return inverse_near(sum);
+}
+
+/* Returns a result.  apart: of the element from the largest. */
+template <typename T, bool LOG, typename Compute>
+DEVICE Compute softmax_result(Compute apart, Compute rest, const SoftmaxScale<Compute> &scale)
+{
+	if constexpr (LOG)
+		return fma(apart, scale.after, -rest);
+	else if constexpr (sizeof(T) < 4)
+		return softmax_tiny<T> ? softmax_exp2(fma(apart, scale.exponent, rest))
+							   : softmax_exp2_flush(fma(apart, scale.exponent, rest));
+	else
+		return softmax_exp2(apart * scale.exponent) * rest;
+}
+
 /* C columns of a lane's rows join.  sign: of the factor, in each half of a word. */
 template <class SHAPE, int C, typename Compute>
 DEVICE void softmax_panel_join(const u32 (&raw)[C][SHAPE::words], u32 sign,
@@ -96,7 +121,6 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
 	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute) && SHAPE::batches == 0;
-	constexpr bool halves = sizeof(T) < 4;
 	typedef PanelHeld<SHAPE, 1> Held;
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
@@ -191,24 +215,14 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	});
 #pragma unroll
 	for (int v = 0; v < V; v++)
-		rest[v] = LOG      ? softmax_log(all[v].sum)
-				  : halves ? -softmax_log(all[v].sum) * Compute(SOFTMAX_LOG2E)
-						   : inverse_near(all[v].sum);
+		rest[v] = softmax_rest<T, LOG>(all[v].sum);
 	const auto finish = [&](int i, u32(&raw)[1][words]) {
 		Compute value[V];
 		element_unpack<T>(raw[0], value);
 #pragma unroll
-		for (int v = 0; v < V; v++) {
-			Compute &out = value[v];
-			const Compute apart = out * scale.before - all[v].largest;
-			if constexpr (LOG)
-				out = fma(apart, scale.after, -rest[v]);
-			else if constexpr (halves)
-				out = softmax_tiny<T> ? softmax_exp2(fma(apart, scale.exponent, rest[v]))
-									  : softmax_exp2_flush(fma(apart, scale.exponent, rest[v]));
-			else
-				out = softmax_exp2(apart * scale.exponent) * rest[v];
-		}
+		for (int v = 0; v < V; v++)
+			value[v] =
+				softmax_result<T, LOG>(value[v] * scale.before - all[v].largest, rest[v], scale);
 		panel_result(held, i, raw[0], y, y_step, value);
 	};
 	if constexpr (SHAPE::more)

@@ -51,7 +51,9 @@ int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 static void softmax_print_kernel(const struct softmax_form *form, const struct softmax_way *way,
 								 struct softmax_op op, bool loop, struct plan_text *id)
 {
-	const char *kind = way->tile.cluster > 1  ? "panel_cluster"
+	bool whole = way->tile.whole;
+	const char *kind = way->tile.cluster > 1  ? (whole ? "whole_cluster" : "panel_cluster")
+					   : whole                ? "whole"
 					   : way->tile.cluster    ? "panel"
 					   : way->strided         ? "strided"
 					   : way->row.staged      ? "staged"
@@ -65,7 +67,7 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 	else
 		rows_print_shape(id, form->dtype, &form->rows, &way->row);
 	plan_print(id, ", %s", op.log ? "true" : "false");
-	if (!way->row.staged) { /* whose rows have no gaps */
+	if (!way->row.staged && !whole) { /* whose rows have no gaps */
 		plan_print(id, ", %s", loop ? "true" : "false");
 		if (way->strided)
 			softmax_print_sides(id, form);
@@ -86,11 +88,12 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 
 	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
 			 !way->strided && !way->row.staged && op.inputs > 1 ? "_backward" : "",
-			 way->tile.cluster ? "_panel"
-			 : way->strided    ? "_strided"
-			 : way->row.staged ? "_staged"
-			 : way->row.stream ? "_stream"
-							   : "");
+			 way->tile.whole     ? "_whole"
+			 : way->tile.cluster ? "_panel"
+			 : way->strided      ? "_strided"
+			 : way->row.staged   ? "_staged"
+			 : way->row.stream   ? "_stream"
+								 : "");
 	softmax_print_kernel(form, way, op, loop, &id);
 	for (int i = 0; i <= op.inputs; i++)
 		plan_arg_pointer(out, i);
@@ -147,8 +150,9 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 	if (status)
 		return status;
 	softmax_extents(problem, operand_index, op.inputs + 1,
-					ways[chosen].strided ? ways[chosen].tile.vector * form.need.element
-										 : rows_alignment(&ways[chosen].row, form.need.element),
+					ways[chosen].tile.whole ? 16
+					: ways[chosen].strided  ? ways[chosen].tile.vector * form.need.element
+											: rows_alignment(&ways[chosen].row, form.need.element),
 					out);
 	softmax_describe(&form, &ways[chosen], out);
 	return KILN_OK;

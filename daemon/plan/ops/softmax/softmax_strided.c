@@ -131,6 +131,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	softmax_panels(form, limits, out, most, &count);
 	if (panels < count && (out[0].twice || out[panels].skewed))
 		first_is(out, panels);
+	softmax_wholes(form, limits, out, most, &count);
 	return count;
 }
 
@@ -138,7 +139,9 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 {
 	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
 
-	if (tile->cluster) {
+	if (tile->whole) {
+		plan_print(&text, "whole%u %ux%u", tile->cluster, tile->lanes, tile->split);
+	} else if (tile->cluster) {
 		plan_print(&text, "panel");
 		if (tile->cluster > 1)
 			plan_print(&text, "-cluster%u", tile->cluster);
@@ -161,6 +164,12 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile)
 {
+	if (tile->whole) {
+		plan_print(text, "WholeShape<%s, %lld, %lld, %u, %u, %u>", plan_dtype_name(form->dtype),
+				   (long long)form->rows.columns, (long long)inner_of(form), tile->vector,
+				   tile->split, tile->cluster);
+		return;
+	}
 	plan_print(text, "%sShape<%s, %lld, %u, ", tile->cluster ? "Panel" : "Strided",
 			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector);
 	if (tile->cluster)
@@ -187,6 +196,13 @@ void softmax_print_sides(struct plan_text *text, const struct softmax_form *form
 	plan_print(text, ", %s", rows_index_type(&form->rows));
 }
 
+uint32_t softmax_tile_threads(const struct softmax_tile *tile)
+{
+	uint32_t threads = tile->lanes * tile->split * tile->tiles;
+
+	return tile->whole ? (threads + 31) / 32 * 32 : threads;
+}
+
 bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,
 						 const struct kernel_limits *limits, struct kernel_plan *out,
 						 uint64_t *tiles)
@@ -195,8 +211,10 @@ bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_t
 	uint32_t cluster = tile->cluster ? tile->cluster : 1;
 
 	*tiles = (uint64_t)form->rows.rows / inner * ((inner + wide - 1) / wide);
-	if (tile->cluster)
+	if (tile->whole)
+		out->shared_bytes = (uint32_t)softmax_whole_bytes(form, tile);
+	else if (tile->cluster)
 		out->shared_bytes = (uint32_t)softmax_panel_bytes(form, tile);
 	return plan_launch(out, limits, plan_divide_up(*tiles, tile->tiles) * cluster,
-					   tile->lanes * tile->split * tile->tiles);
+					   softmax_tile_threads(tile));
 }
