@@ -228,6 +228,31 @@ DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
 	}
 }
 
+/* The ends of columns: fewer elements than a vector has. */
+template <class SHAPE, int ES, int TR, bool SKEW_Y, int THREADS, class CD, class CY,
+		  typename Offset>
+DEVICE void permute_shift_ends(u8 *y, const b128 *tile, u32 column0, int columns, int rows,
+							   bool top)
+{
+	constexpr int each = 16 / ES, runs = TR / each;
+	if (rows == TR + SHAPE::reach && !(SKEW_Y && top))
+		return;
+#pragma unroll 1
+	for (int i = threadIdx.x; i < columns * each; i += THREADS) {
+		const int column = i / each, k = i % each;
+		u8 *const begin =
+			y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
+		const u8 *const from = reinterpret_cast<const u8 *>(tile + SHAPE::chunk_at(column));
+		const int before = SKEW_Y ? (16 - vec_beyond<16>(begin)) % 16 / ES : 0;
+		const int whole = rows < before ? 0 : (rows - before) / each;
+		const int tail = before + whole * each + k;
+		if (top && k < before && k < rows)
+			vec_copy<ES>(from + k * ES, begin + k * ES);
+		if (whole < runs && tail < rows)
+			vec_copy<ES>(from + tail * ES, begin + tail * ES);
+	}
+}
+
 /*
  * TR rows of each column: of column c, those from the first vector that begins in the tile to the
  * end of the last one.  y: the tile's row 0 in column 0; rows: those of the tile and the chunk
@@ -265,23 +290,68 @@ DEVICE void permute_shift_out(u8 *y, const b128 *tile, u32 column0, int columns,
 			if (to[i])
 				vec_store<16>(to[i], words[i]);
 	}
-	if (rows == TR + SHAPE::reach && !(SKEW_Y && top))
-		return;
-		/* The ends of columns. */
+	permute_shift_ends<SHAPE, ES, TR, SKEW_Y, THREADS, CD, CY, Offset>(y, tile, column0, columns,
+																	   rows, top);
+}
+
+/* As permute_shift_out(), with places of columns at equal distances where they are. */
+template <class SHAPE, int ES, int TR, int TC, bool SKEW_Y, int THREADS, class CD, class CY,
+		  typename Offset>
+DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int columns, int rows,
+								   bool top)
+{
+	constexpr int each = 16 / ES, runs = TR / each, most = THREADS / runs;
+	/* Then a thread stays with its column of a block. */
+	constexpr bool even = most >= SHAPE::columns;
+	constexpr int stride = even ? most / SHAPE::columns * SHAPE::columns : most;
+	constexpr int steps = (TC + stride - 1) / stride;
+	static_assert(THREADS % runs == 0, "a thread stays with its rows when it stores");
+	const int run = static_cast<int>(threadIdx.x % runs);
+	const int first = static_cast<int>(threadIdx.x / runs);
+	/* Bytes before the first aligned vector of a column, if the vector of this run is to be whole. */
+	const int spare = (rows - (run + 1) * each) * ES;
+	const auto place = [=](int column) {
+		return y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES +
+			   run * 16;
+	};
+	u8 *at = place(first);
+	const b128 *from = tile + SHAPE::chunk_at(first) + run;
+
+	if (first < stride) {
 #pragma unroll 1
-	for (int i = threadIdx.x; i < columns * each; i += THREADS) {
-		const int column = i / each, k = i % each;
-		u8 *const begin =
-			y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
-		const u8 *const from = reinterpret_cast<const u8 *>(tile + SHAPE::chunk_at(column));
-		const int before = SKEW_Y ? (16 - vec_beyond<16>(begin)) % 16 / ES : 0;
-		const int whole = rows < before ? 0 : (rows - before) / each;
-		const int tail = before + whole * each + k;
-		if (top && k < before && k < rows)
-			vec_copy<ES>(from + k * ES, begin + k * ES);
-		if (whole < runs && tail < rows)
-			vec_copy<ES>(from + tail * ES, begin + tail * ES);
+		for (int step = 0; step < steps; step += 2) {
+			u32 words[2][4];
+			u8 *to[2];
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				const int column = first + (step + i) * stride;
+				if constexpr (CD::product != 1)
+					at = place(column);
+				if constexpr (!even)
+					from = tile + SHAPE::chunk_at(column) + run;
+				const int before = SKEW_Y ? (16 - vec_beyond<16>(at)) % 16 : 0;
+				const bool there = column < columns && before <= spare;
+				to[i] = there ? at + before : nullptr;
+				const b128 *const chunk = there ? from : tile;
+				if constexpr (SKEW_Y) {
+					u32 pair[8];
+					vec_load<16>(chunk, pair);
+					vec_load<16>(chunk + 1, pair + 4);
+					vec_window<ES, 16>(pair, before, words[i]);
+				} else {
+					vec_load<16>(chunk, words[i]);
+				}
+				at += stride * (CY::first * ES);
+				from += stride / SHAPE::columns * SHAPE::pitch;
+			}
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+				if (to[i])
+					vec_store<16>(to[i], words[i]);
+		}
 	}
+	permute_shift_ends<SHAPE, ES, TR, SKEW_Y, THREADS, CD, CY, Offset>(y, tile, column0, columns,
+																	   rows, top);
 }
 
 /*
@@ -293,7 +363,7 @@ DEVICE void permute_shift_out(u8 *y, const b128 *tile, u32 column0, int columns,
  */
 template <int ES, int TR, int TC, int KR, int LOAD, bool SKEW_X, bool SKEW_Y, bool RUN, int THREADS,
 		  int RESIDENT, i64 R, i64 C, class RD, class RX, class CD, class CY, class BD, class BX,
-		  class BY, typename Offset, bool LOOP, bool SHARE = false>
+		  class BY, typename Offset, bool LOOP, int NEW = 0>
 __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x, void *y,
 																   i64 batch_x, i64 batch_y,
 																   u64 blocks)
@@ -314,7 +384,7 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
 		u8 *const to = static_cast<u8 *>(y) + at.y * ES;
 
-		if constexpr (SHARE)
+		if constexpr (NEW & 1)
 			permute_shift_in_shared<shape, ES, TR, KR, LOAD, RUN, THREADS, R, RD, RX, Offset>(
 				static_cast<const u8 *>(x) + (at.x + column0) * ES, tile, row0,
 				static_cast<int>(C) - static_cast<int>(column0));
@@ -330,9 +400,14 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 		} else {
 			constexpr int most = TR + shape::reach;
 			const i64 left = R - row0;
-			permute_shift_out<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(
-				to + row0 * static_cast<i64>(ES), tile, column0, columns,
-				left < most ? static_cast<int>(left) : most, row0 == 0);
+			const int rows = left < most ? static_cast<int>(left) : most;
+			u8 *const first = to + row0 * static_cast<i64>(ES);
+			if constexpr (NEW & 2)
+				permute_shift_out_even<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(
+					first, tile, column0, columns, rows, row0 == 0);
+			else
+				permute_shift_out<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(
+					first, tile, column0, columns, rows, row0 == 0);
 		}
 		if constexpr (LOOP) {
 			__syncthreads();

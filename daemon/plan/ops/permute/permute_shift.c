@@ -117,8 +117,13 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
 	plan_print(&id, ", %s, %s%s>", permute_offset_type_bytes(form, matrix.batch.outer),
-			   loop ? "true" : "false", mode == SHARE ? ", true" : "");
-	if (mode == SHARE && !shape.skew_x)
+			   loop ? "true" : "false",
+			   mode != SHARE   ? ""
+			   : c->store == 1 ? ", 1"
+			   : c->store == 2 ? ", 2"
+							   : ", 3");
+	if (mode == SHARE && (!c->store || c->store > 3 || (c->store & 1 && !shape.skew_x) ||
+						  (c->store & 2 && shape.run)))
 		return false;
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
@@ -383,17 +388,21 @@ static void permute_share_suggest(struct permute_list *list, struct plan_text *w
 
 	all.variant = &permute_shift;
 	all.count = 0;
-	all.most = 24;
+	all.most = PLAN_MAX_CHOICES;
 	permute_shift_suggest(&all, why);
 	for (int i = 0; i < all.count; i++)
-		if (all.choice[i].load == 16 || list->form->element == 1)
-			permute_suggest(list, &all.choice[i]);
+		for (uint32_t way = 1; way <= 3; way++) {
+			struct permute_choice c = all.choice[i];
+			c.store = way;
+			if ((c.load == 16 || list->form->element == 1) && (way == 2 || i < 4))
+				permute_suggest(list, &c);
+		}
 }
 
 const struct permute_variant permute_share = {
 	.name = "share",
 	.source = "ops/permute_shift.cuh",
-	.fields = "xkltmo",
+	.fields = "xklstmo",
 	.suggest = permute_share_suggest,
 	.make = permute_share_make,
 };
