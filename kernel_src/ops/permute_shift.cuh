@@ -308,7 +308,7 @@ DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int col
 	static_assert(THREADS % runs == 0, "a thread stays with its rows when it stores");
 	const int run = static_cast<int>(threadIdx.x % runs);
 	const int first = static_cast<int>(threadIdx.x / runs);
-	/* Bytes before the first aligned vector of a column, if the vector of this run is to be whole. */
+	/* Bytes before a column's first aligned vector, at most, if this run's is to be whole. */
 	const int spare = (rows - (run + 1) * each) * ES;
 	const auto place = [=](int column) {
 		return y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES +
