@@ -15,11 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOG_LINE 2048
+#define LOG_TEXT 2048                 /* of a message */
+#define LOG_LINE (2 * LOG_TEXT + 128) /* with what is before it, and each character escaped */
 #define WAITING 65536
 #define WRITER_STACK ((size_t)256 << 10)
 
 enum util_level util_log_level = UTIL_INFO;
+enum util_log_format util_log_format = UTIL_LOG_TEXT;
 
 /* The last lines of all threads. */
 static pthread_mutex_t kept_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -84,7 +86,7 @@ static size_t log_take(char piece[PIPE_BUF])
 	return size;
 }
 
-static size_t begin_line(char *line, size_t size, enum util_level level);
+static size_t log_line(char *line, size_t size, enum util_level level, long pid, const char *text);
 
 static void *write_lines(void *arg)
 {
@@ -97,10 +99,11 @@ static void *write_lines(void *arg)
 		if (writer.used) {
 			size = log_take(piece);
 		} else if (writer.dropped) {
-			size = begin_line(piece, PIPE_BUF, UTIL_WARN);
-			size = util_append(piece, PIPE_BUF, size,
-							   "standard error took nothing for a while: %llu lines were dropped\n",
-							   (unsigned long long)writer.dropped);
+			char text[96];
+			snprintf(text, sizeof(text),
+					 "standard error took nothing for a while: %llu lines were dropped",
+					 (unsigned long long)writer.dropped);
+			size = log_line(piece, PIPE_BUF, UTIL_WARN, (long)getpid(), text);
 			writer.dropped = 0;
 		} else {
 			break;
@@ -219,20 +222,34 @@ void util_log_tail(char tail[UTIL_LOG_TAIL])
 	pthread_mutex_unlock(&kept_mutex);
 }
 
-/* Writes the beginning of a line; returns its length. */
-static size_t begin_line(char *line, size_t size, enum util_level level)
+/* Writes a whole line, of a text that is clean already; returns its length. */
+static size_t log_line(char *line, size_t size, enum util_level level, long pid, const char *text)
 {
+	const char *name = levels[level].name;
+	char when[32] = "";
 	struct tm parts;
 	time_t now = (time_t)util_wall_s();
 	size_t used = 0;
-	if (util_log_is_journal())
-		return util_append(line, size, 0, "<%d>", levels[level].priority);
 	line[0] = 0;
-	if (!isatty(STDERR_FILENO) && gmtime_r(&now, &parts)) {
-		used = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &parts);
-		used = util_append(line, size, used, ".%03uZ ", util_wall_part() * 1000 >> 16);
+	if (gmtime_r(&now, &parts)) {
+		size_t date = strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &parts);
+		util_append(when, sizeof(when), date, ".%03uZ", util_wall_part() * 1000 >> 16);
 	}
-	return util_append(line, size, used, "kilnd[%ld] %s ", (long)getpid(), levels[level].name);
+	if (util_log_is_journal())
+		used = util_append(line, size, used, "<%d>", levels[level].priority);
+	else if (util_log_format == UTIL_LOG_TEXT)
+		used = util_append(line, size, used, "%s kilnd[%ld] %s ", when, pid, name);
+	if (util_log_format == UTIL_LOG_TEXT)
+		return util_append(line, size, used, "%s\n", text);
+	used = util_append(line, size, used,
+					   "{\"time\":\"%s\",\"level\":\"%s\",\"pid\":%ld,\"message\":\"", when, name,
+					   pid);
+	for (; *text && used + 6 < size; text++) {
+		if (*text == '"' || *text == '\\')
+			line[used++] = '\\';
+		line[used++] = *text == '\t' ? ' ' : *text;
+	}
+	return util_append(line, size, used, "\"}\n");
 }
 
 void util_log(enum util_level level, const char *format, ...)
@@ -240,20 +257,51 @@ void util_log(enum util_level level, const char *format, ...)
 	if (level > util_log_level)
 		return;
 	int saved = errno;
-	char line[LOG_LINE];
-	size_t used = begin_line(line, sizeof(line) - 1, level);
+	char text[LOG_TEXT], line[LOG_LINE];
 	va_list arguments;
 	va_start(arguments, format);
-	errno = saved; /* for %m */
-	int size = vsnprintf(line + used, sizeof(line) - 1 - used, format, arguments);
+	if (vsnprintf(text, sizeof(text), format, arguments) < 0)
+		text[0] = 0;
 	va_end(arguments);
-	line[used] = size > 0 ? line[used] : 0;
-	used += plain_clean(line + used, sizeof(line) - 1 - used, PLAIN_LINE);
-	line[used++] = '\n';
+	plain_clean(text, sizeof(text), PLAIN_LINE);
+	size_t used = log_line(line, sizeof(line), level, (long)getpid(), text);
 	util_log_pass(line, used);
 	pthread_mutex_lock(&kept_mutex);
 	for (size_t i = 0; i < used; i++)
 		kept[kept_bytes++ % UTIL_LOG_TAIL] = line[i];
 	pthread_mutex_unlock(&kept_mutex);
 	errno = saved;
+}
+
+/* Reads what another process of this program put before its text, if it did: its pid and level. */
+static const char *log_read(const char *text, enum util_level *level, long *pid)
+{
+	char name[8];
+	int priority, size = 0;
+	if (sscanf(text, "<%d>%n", &priority, &size) == 1 && size)
+		for (enum util_level i = UTIL_ERROR; i <= UTIL_DEBUG; i++)
+			*level = levels[i].priority == priority ? i : *level;
+	else if (sscanf(text, "%*24[0-9T:.Z-] kilnd[%ld] %7s %n", pid, name, &size) == 2 && size)
+		for (enum util_level i = UTIL_ERROR; i <= UTIL_DEBUG; i++)
+			*level = !strcmp(levels[i].name, name) ? i : *level;
+	return text + size;
+}
+
+void util_log_child(char *text)
+{
+	char line[LOG_LINE];
+	if (util_log_format == UTIL_LOG_TEXT) {
+		util_log_pass(text, strlen(text));
+		return;
+	}
+	for (char *next; *text; text = next) {
+		enum util_level level = UTIL_INFO;
+		long pid = (long)getpid();
+		size_t size = strcspn(text, "\r\n");
+		next = text + size + (text[size] != 0);
+		text[size < LOG_TEXT ? size : (size_t)plain_cut(text, LOG_TEXT - 1)] = 0;
+		const char *said = log_read(text, &level, &pid);
+		if (*said)
+			util_log_pass(line, log_line(line, sizeof(line), level, pid, said));
+	}
 }

@@ -1,4 +1,4 @@
-/* output.c: watches a pipe.  Its lines go the way of the daemon's own (util_log_pass). */
+/* output.c: watches a pipe.  Its lines go the way of the daemon's own (util_log_child). */
 #include "output.h"
 
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static void pass_on(struct output *output, bool everything)
 	if (!size)
 		return;
 	if (shown)
-		util_log_pass(shown, strlen(shown));
+		util_log_child(shown);
 	free(shown);
 	memmove(output->piece, output->piece + size, output->used - size);
 	output->used -= size;

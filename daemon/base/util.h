@@ -117,21 +117,28 @@ enum util_program util_program(char path[PATH_MAX]);
  * sentence: stacks would be too small. */
 bool util_begin(char *error, size_t size);
 
-/* ---- Log: one line on stderr a message.  In the journal the line begins with its priority; on a
- * terminal with "kilnd[PID] LEVEL "; elsewhere with the time (UTC) as well. ---- */
+/* ---- Log: one line on stderr a message: "TIME kilnd[PID] LEVEL MESSAGE" or an object with the
+ * same members, the time in UTC.  In the journal the line begins with its priority instead, the
+ * object with its priority as well. ---- */
 
 enum util_level { UTIL_ERROR, UTIL_WARN, UTIL_INFO, UTIL_DEBUG };
 /* Messages above this level are dropped; UTIL_INFO at the start.  The main thread sets it before
  * there are others. */
 extern enum util_level util_log_level;
+enum util_log_format { UTIL_LOG_TEXT, UTIL_LOG_JSON };
+/* UTIL_LOG_TEXT at the start; set like the level. */
+extern enum util_log_format util_log_format;
 /* Keeps errno. */
 void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Logs at UTIL_DEBUG; where that is off it costs one comparison. */
 #define util_debug(...) (util_log_level < UTIL_DEBUG ? (void)0 : util_log(UTIL_DEBUG, __VA_ARGS__))
 /* Whether $JOURNAL_STREAM names stderr. */
 bool util_log_is_journal(void);
-/* Passes on lines of others as they are. */
+/* Passes on lines as they are. */
 void util_log_pass(const char *text, size_t size);
+/* Passes on clean lines that a child logged or printed, in this process's format: its own pid and
+ * level info stand for those that a line does not say.  May write into the text. */
+void util_log_child(char *text);
 /*
  * Starts the thread that writes the log.  No caller ever waits for stderr: others may keep a pipe
  * or a terminal full for as long as they like.  Without the thread, a line that stderr does not

@@ -65,6 +65,8 @@ static const struct option_row table[] = {
 	{"log-level", "KILN_LOG_LEVEL", "error|warn|info|debug", "info", OPTION_WORD, 0, 0, NULL,
 		AT(log_level), NULL,
 		"what is worth a line on stderr; of one that a program started: kilnd.log by the socket"},
+	{"log-format", "KILN_LOG_FORMAT", "text|json", "text", OPTION_WORD, 0, 0, NULL, AT(log_format), NULL,
+		"how each line says its time, level, process and message; in the journal with its priority"},
 	{"metrics", "KILN_METRICS", "ADDRESS:PORT|unix:PATH", NULL, OPTION_METRICS, 0, 0, NULL, AT(metrics), NULL,
 		"serve metrics to Prometheus: at 127.0.0.1:9464, or here; loopback and Unix sockets only"},
 	{"executor-wrapper", "KILN_EXECUTOR_WRAPPER", "COMMAND", NULL, OPTION_PATH, 0, 0, NULL,

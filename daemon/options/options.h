@@ -96,6 +96,7 @@ struct options {
 	uint64_t drain_timeout_ms;
 	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */
 	enum util_level log_level;
+	enum util_log_format log_format;
 	struct options_metrics metrics;
 	enum sandbox_mode sandbox;
 	bool test_requests;

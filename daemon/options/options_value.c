@@ -15,6 +15,7 @@
 #define QUOTE "\"%.80s\""
 
 _Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
+				   sizeof(enum util_log_format) == sizeof(unsigned) &&
 				   sizeof(enum options_role) == sizeof(unsigned) &&
 				   sizeof(enum options_specialize) == sizeof(unsigned) &&
 				   sizeof(enum options_warm) == sizeof(unsigned) &&

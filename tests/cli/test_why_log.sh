@@ -54,6 +54,31 @@ has 'debug session [0-9]+: permute for cpu: tile .*, key [0-9a-f]{12}: on disk a
 "$KILN" stop >/dev/null
 wait "$DAEMON"
 
+# As objects: the same lines.
+daemon --log-format json --log-level debug
+run
+"$KILN" debug kill executor >/dev/null
+tries=0
+until grep -q 'was killed by signal' "$DIR/log" || [ $tries -ge 200 ]; do
+	tries=$((tries + 1))
+	sleep 0.05
+done
+"$KILN" stop >/dev/null
+wait "$DAEMON"
+python3 -c 'import json, re, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len(rows) > 10, rows
+for row in rows:
+	assert list(row) == ["time", "level", "pid", "message"], row
+	assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["time"]), row
+	assert row["level"] in ("error", "warn", "info", "debug"), row
+	assert row["message"] and row["pid"] > 1, row
+said = " / ".join(row["level"] + " " + row["message"] for row in rows)
+for wanted in ("info kilnd .* serves", "debug session .*: permute for cpu: tile .*: on disk",
+		"warn cpu: the device process of cpu was killed", "info stopped"):
+	assert re.search(wanted, said), (wanted, said)' "$DIR/log" ||
+	fails "not objects: $(cat "$DIR/log")"
+
 daemon
 run
 grep -q ' debug ' "$DIR/log" && fails "debug at level info: $(cat "$DIR/log")"

@@ -188,6 +188,7 @@ static void free_broker(struct broker *broker)
 static bool server_begin(struct broker *broker, const struct options *options)
 {
 	util_log_level = options->log_level;
+	util_log_format = options->log_format;
 	broker->events = &events;
 	broker->options = *options;
 	broker->started_us = util_now_us();

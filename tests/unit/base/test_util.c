@@ -305,12 +305,14 @@ static const char error_text[] =
 
 #define TIME_BYTES 25 /* of the time before a line that goes to no terminal and no journal */
 
+#define OF_A_CHILD ((enum util_level)99)
+
 /* What a log call writes to stderr. */
 static void logged(char *out, size_t size, bool journal, enum util_level level, const char *message)
 {
 	int ends[2];
 	struct stat status;
-	char stream[64];
+	char stream[64], lines[4096];
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(fstat(ends[1], &status), 0);
 	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)status.st_dev,
@@ -320,7 +322,11 @@ static void logged(char *out, size_t size, bool journal, enum util_level level, 
 	dup2(ends[1], STDERR_FILENO);
 	close(ends[1]);
 	errno = ENOSPC;
-	util_log(level, "%s", message);
+	snprintf(lines, sizeof(lines), "%s", message);
+	if (level == OF_A_CHILD)
+		util_log_child(lines);
+	else
+		util_log(level, "%s", message);
 	int after = errno;
 	dup2(kept, STDERR_FILENO);
 	close(kept);
@@ -361,7 +367,7 @@ static void log_lines(void **state)
 	char line[4096], expected[128];
 	logged(line, sizeof(line), false, UTIL_WARN, "two\nlines \xc3\xa9");
 	snprintf(expected, sizeof(expected), "kilnd[%ld] warn two lines \xc3\xa9\n", (long)getpid());
-	/* "2026-11-22T18:12:03.123Z ": of a file or a pipe; a terminal has none. */
+	/* "2026-11-22T18:12:03.123Z " */
 	static const char digits[] = "dddd-dd-ddTdd:dd:dd.dddZ ";
 	for (size_t i = 0; i < TIME_BYTES; i++)
 		assert_true(digits[i] == 'd' ? line[i] >= '0' && line[i] <= '9' : line[i] == digits[i]);
@@ -377,8 +383,46 @@ static void log_lines(void **state)
 	static char large[3000];
 	memset(large, 'x', sizeof(large) - 1);
 	logged(line, sizeof(line), true, UTIL_INFO, large);
-	assert_int_equal(strlen(line), 2047);
-	assert_string_equal(line + 2045, "x\n");
+	assert_int_equal(strlen(line), 3 + 2047 + 1);
+	assert_string_equal(line + 2049, "x\n");
+}
+
+/* Whatever is said, a line is one object. */
+static void log_objects(void **state)
+{
+	(void)state;
+	char line[8192], expected[256];
+	static char large[3000];
+	util_log_format = UTIL_LOG_JSON;
+	logged(line, sizeof(line), false, UTIL_WARN, "a \"b\" \\ \033[1m\nc\td \xc3\xa9 \xff");
+	assert_string_equal((snprintf(expected, sizeof(expected),
+								  "{\"time\":\"%.24s\",\"level\":"
+								  "\"warn\",\"pid\":%ld,\"message\":\"a \\\"b\\\" \\\\ \\\\x1b[1m "
+								  "c d \xc3\xa9 \\\\xff\"}\n",
+								  line + strlen("{\"time\":\""), (long)getpid()),
+						 line),
+						expected);
+	logged(line, sizeof(line), true, UTIL_ERROR, "x");
+	assert_true(!strncmp(line, "<3>{\"time\":\"", 12));
+	logged(
+		line, sizeof(line), false, OF_A_CHILD,
+		"2026-11-23T18:00:00.000Z kilnd[77] warn \"slow\"\r\n\n<3>lost\nprinted {\tby\nkilnd[5]");
+	const char *rest = line;
+	static const char *const ends[] = {
+		"\"level\":\"warn\",\"pid\":77,\"message\":\"\\\"slow\\\"\"}\n", "\"message\":\"lost\"}\n",
+		"\"message\":\"printed { by\"}\n", "\"message\":\"kilnd[5]\"}\n"};
+	for (int i = 0; i < 4; i++) {
+		const char *found = strstr(rest, ends[i]);
+		assert_non_null(found);
+		assert_true(found < strchr(rest, '\n'));
+		assert_int_equal(strstr(rest, "\"level\":\"error\"") == rest + 35, i == 1);
+		rest = strchr(rest, '\n') + 1;
+	}
+	assert_string_equal(rest, "");
+	memset(large, '"', sizeof(large) - 1);
+	logged(line, sizeof(line), false, UTIL_INFO, large);
+	assert_string_equal(line + strlen(line) - 5, "\\\"\"}\n");
+	util_log_format = UTIL_LOG_TEXT;
 }
 
 /* The broker's loop must not stand still for whoever does not read its log. */
@@ -426,6 +470,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(quotas_of_groups, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(memory_of_groups, make_directory, remove_directory),
 		cmocka_unit_test(log_lines),
+		cmocka_unit_test(log_objects),
 		cmocka_unit_test(log_tail),
 		cmocka_unit_test(a_log_that_nobody_reads),
 		cmocka_unit_test(clock_rises),
