@@ -54,8 +54,8 @@ DEVICE Offset permute_shift_row(u32 row, Offset first, int k, int column)
 }
 
 /* x, which is the tile's first column in row 0, to shared memory; columns: from there on. */
-template <class SHAPE, int ES, int TR, int KR, int LOAD, bool SKEW_X, bool RUN, int THREADS, i64 R,
-		  class RD, class RX, typename Offset>
+template <class SHAPE, int ES, int TR, int KR, int LOAD, bool SKEW_X, bool RUN, bool NEW,
+		  int THREADS, i64 R, class RD, class RX, typename Offset>
 DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 {
 	constexpr int words = LOAD / 4;
@@ -76,21 +76,28 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 			continue;
 		const Offset first = index_offset<Offset>(row, RD{}, RX{}) + column;
 		u32 in[KR][words];
+		if (RUN && NEW && row + KR <= static_cast<u32>(R)) {
 #pragma unroll
-		for (int k = 0; k < KR; k++) {
-			if constexpr (RUN) {
-				/* The first rows follow the last one, in the next column if there is one. */
-				const bool next = row + k >= static_cast<u32>(R);
-				const int more = left > ES ? ES : 0;
-				const Offset at = (first + static_cast<Offset>(k * RX::first)) * ES -
-								  (next ? static_cast<Offset>(R * RX::first * ES) - more : 0);
-				vec_load_skewed<ES, LOAD>(x, beyond + at, next ? left - more : left, in[k]);
-			} else {
-				const Offset at = permute_shift_row<KR, R, RD, RX>(row, first, k, column) * ES;
-				if constexpr (SKEW_X)
-					vec_load_skewed<ES, LOAD>(x, beyond + at, left, in[k]);
-				else
-					vec_load<LOAD>(x + at, in[k]);
+			for (int k = 0; k < KR; k++)
+				vec_load_skewed<ES, LOAD>(
+					x, beyond + (first + static_cast<Offset>(k * RX::first)) * ES, left, in[k]);
+		} else {
+#pragma unroll
+			for (int k = 0; k < KR; k++) {
+				if constexpr (RUN) {
+					/* The first rows follow the last one, in the next column if there is one. */
+					const bool next = row + k >= static_cast<u32>(R);
+					const int more = left > ES ? ES : 0;
+					const Offset at = (first + static_cast<Offset>(k * RX::first)) * ES -
+									  (next ? static_cast<Offset>(R * RX::first * ES) - more : 0);
+					vec_load_skewed<ES, LOAD>(x, beyond + at, next ? left - more : left, in[k]);
+				} else {
+					const Offset at = permute_shift_row<KR, R, RD, RX>(row, first, k, column) * ES;
+					if constexpr (SKEW_X)
+						vec_load_skewed<ES, LOAD>(x, beyond + at, left, in[k]);
+					else
+						vec_load<LOAD>(x + at, in[k]);
+				}
 			}
 		}
 		u32 out[SHAPE::columns][SHAPE::piece / 4];
@@ -253,6 +260,55 @@ DEVICE void permute_shift_ends(u8 *y, const b128 *tile, u32 column0, int columns
 	}
 }
 
+/* As permute_shift_out_run(), two vectors at a time. */
+template <class SHAPE, int ES, int TC, int THREADS, int R>
+DEVICE void permute_shift_out_pairs(u8 *y, const b128 *tile, int columns)
+{
+	constexpr int each = 16 / ES, stride = THREADS * each;
+	constexpr int more_rows = stride % R, more_columns = stride / R;
+	/* The vectors of a warp begin at a multiple of 128 bytes, which may be before the run. */
+	constexpr int turns = 128 / ES / R + 1;
+	constexpr int steps = (TC * R + 128 / ES + stride - 1) / stride;
+	const int count = columns * R;
+	const int first = static_cast<int>(threadIdx.x) * each - vec_beyond<128>(y) / ES;
+	const u32 last = static_cast<u32>(count - each);
+
+	u32 element = first;
+	u32 row = static_cast<u32>(first + turns * R) % R;
+	u32 column = static_cast<u32>(first + turns * R) / R - turns;
+#pragma unroll 1
+	for (int step = 0; step < steps; step += 2) {
+		u32 words[2][4];
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			const bool there = element + i * stride <= last;
+			permute_shift_cut<ES>(tile + (there ? SHAPE::chunk_at(column) : 0),
+								  there ? row * ES : 0, words[i]);
+			row += more_rows;
+			column += more_columns;
+			if (more_rows != 0 && row >= static_cast<u32>(R)) {
+				row -= R;
+				column++;
+			}
+		}
+#pragma unroll
+		for (int i = 0; i < 2; i++)
+			if (element + i * stride <= last)
+				vec_store<16>(y + static_cast<i64>(element + i * stride) * ES, words[i]);
+		element += 2 * stride;
+	}
+	/* Fewer elements than a vector has, before the first one and behind the last. */
+	const int before = (16 - vec_beyond<16>(y)) % 16 / ES, behind = (count - before) % each;
+	const int i = static_cast<int>(threadIdx.x);
+	static_assert(R >= each && THREADS >= 2 * each, "a thread an element");
+	if (i < before + behind) {
+		const int back = i - before + 1;
+		const b128 *const from = tile + (i < before ? 0 : SHAPE::chunk_at(columns - 1));
+		vec_copy<ES>(reinterpret_cast<const u8 *>(from) + (i < before ? i : R - back) * ES,
+					 y + (i < before ? i : count - back) * ES);
+	}
+}
+
 /*
  * TR rows of each column: of column c, those from the first vector that begins in the tile to the
  * end of the last one.  y: the tile's row 0 in column 0; rows: those of the tile and the chunk
@@ -389,14 +445,18 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 				static_cast<const u8 *>(x) + (at.x + column0) * ES, tile, row0,
 				static_cast<int>(C) - static_cast<int>(column0));
 		else
-			permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, THREADS, R, RD, RX, Offset>(
-				static_cast<const u8 *>(x) + (at.x + column0) * ES, tile, row0,
-				static_cast<int>(C) - static_cast<int>(column0));
+			permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, (NEW & 2) != 0, THREADS, R, RD,
+							 RX, Offset>(static_cast<const u8 *>(x) + (at.x + column0) * ES, tile,
+										 row0, static_cast<int>(C) - static_cast<int>(column0));
 		__syncthreads();
 		const int columns = C % TC == 0 || column0 + TC <= C ? TC : static_cast<int>(C - column0);
 		if constexpr (RUN) {
-			permute_shift_out_run<shape, ES, TC, THREADS, static_cast<int>(R)>(
-				to + column0 * (R * ES), tile, columns);
+			if constexpr (NEW & 2)
+				permute_shift_out_pairs<shape, ES, TC, THREADS, static_cast<int>(R)>(
+					to + column0 * (R * ES), tile, columns);
+			else
+				permute_shift_out_run<shape, ES, TC, THREADS, static_cast<int>(R)>(
+					to + column0 * (R * ES), tile, columns);
 		} else {
 			constexpr int most = TR + shape::reach;
 			const i64 left = R - row0;

@@ -122,8 +122,7 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 			   : c->store == 1 ? ", 1"
 			   : c->store == 2 ? ", 2"
 							   : ", 3");
-	if (mode == SHARE && (!c->store || c->store > 3 || (c->store & 1 && !shape.skew_x) ||
-						  (c->store & 2 && shape.run)))
+	if (mode == SHARE && (!c->store || c->store > 3 || (c->store & 1 && !shape.skew_x)))
 		return false;
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
