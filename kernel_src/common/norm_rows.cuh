@@ -100,11 +100,8 @@ struct NormHeld {
 	DEVICE Compute total(const Row &row)
 	{
 		Compute sum = 0;
-		if constexpr (wide) {
-#pragma unroll
-			for (int e = 0; e < elements; e++)
-				sum += live(row, e) ? s[e] : Compute(0);
-		}
+		each_wide(
+			row, [&](int e) { sum += live(row, e) ? s[e] : Compute(0); });
 		each_narrow(row, [&](int n, const Compute(&value)[V]) {
 #pragma unroll
 			for (int j = 0; j < V; j++)
@@ -116,14 +113,13 @@ struct NormHeld {
 	/* Sums of all distances from the pivot, and of their squares. */
 	DEVICE void deviate(const Row &row, Compute &sum, Compute &squares)
 	{
-		if constexpr (wide) {
-#pragma unroll
-			for (int e = 0; e < elements; e++) {
+		each_wide(
+			row,
+			[&](int e) {
 				s[e] = live(row, e) ? s[e] - pivot : Compute(0);
 				sum += s[e];
 				squares = fma(s[e], s[e], squares);
-			}
-		}
+			});
 		each_narrow(row, [&](int n, const Compute(&value)[V]) {
 #pragma unroll
 			for (int j = 0; j < V; j++) {
@@ -138,11 +134,8 @@ struct NormHeld {
 	DEVICE Compute square(const Row &row)
 	{
 		Compute squares = 0;
-		if constexpr (wide) {
-#pragma unroll
-			for (int e = 0; e < elements; e++)
-				squares = live(row, e) ? fma(s[e], s[e], squares) : squares;
-		}
+		each_wide(
+			row, [&](int e) { squares = live(row, e) ? fma(s[e], s[e], squares) : squares; });
 		each_narrow(row, [&](int n, const Compute(&value)[V]) {
 #pragma unroll
 			for (int j = 0; j < V; j++)
@@ -175,6 +168,21 @@ struct NormHeld {
 	}
 
   private:
+	/* Calls body(e) for each element that was widened, of vectors that any thread has. */
+	template <typename Body>
+	DEVICE void each_wide(const Row &row, Body body)
+	{
+		if constexpr (wide) {
+#pragma unroll
+			for (int n = 0; n < kept; n++) {
+				if (!row.any_has(n))
+					continue;
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					body(n * V + j);
+			}
+		}
+	}
 	/* Calls body(n, s) for each vector that was not widened. */
 	template <typename Body>
 	DEVICE void each_narrow(const Row &row, Body body)

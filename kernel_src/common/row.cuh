@@ -64,6 +64,11 @@ struct Row {
 		else
 			return sure(n) || column(n) < static_cast<int>(COLUMNS);
 	}
+	/* May any thread's vector n have something of the row? */
+	static DEVICE bool any_has(int)
+	{
+		return true;
+	}
 	/* Is element j of vector n, of which something is in the row? */
 	DEVICE bool live(int n, int j) const
 	{

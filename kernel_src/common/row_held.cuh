@@ -35,6 +35,11 @@ struct RowHeld {
 	{
 		return column(n) < columns;
 	}
+	/* The same for all threads: what nobody has takes no time. */
+	DEVICE bool any_has(int n) const
+	{
+		return n * (SIZE * V) < columns + (SKEWED ? V - 1 : 0);
+	}
 	DEVICE bool live(int n, int j) const
 	{
 		return !SKEWED || static_cast<u32>(column(n) + j) < static_cast<u32>(columns);

@@ -9,12 +9,51 @@
 #include "common/row_any.cuh"
 #include "common/row_held.cuh"
 
+/* Elements that this thread's warp has. */
+template <int WARPS, typename T, int V, int NV, int SIZE, bool SKEWED>
+DEVICE typename element<T>::compute norm_count(const RowHeld<T, V, NV, SIZE, SKEWED> &row)
+{
+	int count = 0;
+	if constexpr (WARPS == 1) {
+		count = row.columns;
+	} else {
+#pragma unroll
+		for (int n = 0; n < NV; n++) {
+			const int begin = row.column(n) - static_cast<int>(threadIdx.x % 32) * V;
+			const int low = begin > 0 ? begin : 0;
+			const int high = begin + 32 * V < row.columns ? begin + 32 * V : row.columns;
+			count += high > low ? high - low : 0;
+		}
+	}
+	return static_cast<typename element<T>::compute>(count);
+}
+
+/* The words of gamma or beta, whose vectors are aligned, for vector n of a row.  What sticks out of
+ * the row is anything at all. */
+template <class ROW, typename T>
+DEVICE void norm_held_window(const T *start, const ROW &row, int n, u32 (&words)[ROW::words])
+{
+	constexpr int V = ROW::length;
+	const int column = row.column(n);
+
+	if constexpr (ROW::skewed) {
+		const int beyond = column & (V - 1), first = column - beyond, last = row.columns - 1;
+		const int second = first + V <= last ? first + V : last & ~(V - 1);
+		u32 pair[2 * ROW::words];
+		vec_load<ROW::bytes>(start + (first > 0 ? first : 0), pair);
+		vec_load<ROW::bytes>(start + second, pair + ROW::words);
+		vec_window<static_cast<int>(sizeof(T)), ROW::bytes>(
+			pair, beyond * static_cast<int>(sizeof(T)), words);
+	} else {
+		vec_load<ROW::bytes>(start + column, words);
+	}
+}
+
 /* gamma or beta of vector n; `absent` without it. */
 template <class ROW, typename T, int V, typename Compute>
 DEVICE void norm_held_affine(const T *start, const ROW &row, int n, Compute absent,
 							 Compute (&out)[V])
 {
-	const int column = row.column(n);
 #pragma unroll
 	for (int j = 0; j < V; j++)
 		out[j] = absent;
@@ -22,12 +61,12 @@ DEVICE void norm_held_affine(const T *start, const ROW &row, int n, Compute abse
 		return;
 	if (vec_beyond<16>(start) == 0) {
 		u32 words[ROW::words];
-		vec_load<ROW::bytes>(start + column, words);
+		norm_held_window(start, row, n, words);
 		element_unpack<T>(words, out);
 	} else {
 #pragma unroll
 		for (int j = 0; j < V; j++)
-			out[j] = element_load<Compute>(start + column + j);
+			out[j] = element_load<Compute>(start + (row.live(n, j) ? row.column(n) + j : 0));
 	}
 }
 

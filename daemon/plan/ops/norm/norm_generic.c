@@ -104,7 +104,8 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 	struct rows_any any;
 
 	if (!residual && norm->at.sum < 0 && !norm->pieces && affine == norm->dtype &&
-		rows_held(&norm->form, &norm->need, false, limits, &shape)) {
+		(rows_held(&norm->form, &norm->need, false, limits, &shape) ||
+		 rows_held(&norm->form, &norm->need, true, limits, &shape))) {
 		*alignment = 16;
 		plan_held(norm, &shape, limits, out);
 		return KILN_OK;
@@ -131,15 +132,17 @@ int norm_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 	/* Four kernels of each type come first; then those for gamma of f32 with halves; then those for
-	 * rows that are held. */
+	 * rows that are held, and begin with a vector, and between two. */
 	int held = index - 20, which = held < 0 ? ROWS_HELD_SHAPES : held % ROWS_HELD_SHAPES;
 	kiln_dtype dtype = dtypes[index < 16 ? index / 4
 							  : held < 0 ? index / 2 - 7
-										 : held / ROWS_HELD_SHAPES];
+										 : held / ROWS_HELD_SHAPES % 3];
+	uint32_t element = kernel_dtype_bytes(dtype);
+	int64_t between = held >= 3 * ROWS_HELD_SHAPES ? 32 / element - 1 : 0;
 	const int64_t shape[] = {
-		2, index < 16 && index & 2 ? 3 : rows_held_columns(which, kernel_dtype_bytes(dtype))};
+		2, index < 16 && index & 2 ? 3 : rows_held_columns(which, element) - between};
 
-	if (held >= 3 * ROWS_HELD_SHAPES)
+	if (held >= 6 * ROWS_HELD_SHAPES)
 		return KILN_ENOENT;
 	plan_made_tensor(out, 0, dtype, 2, shape);
 	if (held < 0 && index >= 16)

@@ -175,7 +175,7 @@ void rows_any_describe(const struct rows_any *any, uint32_t element, struct kern
  * that begin between two vectors. */
 bool rows_held(const struct rows_form *form, const struct rows_need *need, bool skewed,
 			   const struct kernel_limits *limits, struct rows_shape *out);
-#define ROWS_HELD_SHAPES 4
+#define ROWS_HELD_SHAPES 5
 /* Columns of which rows_held makes shape number `index`; past the last, too many for any. */
 int64_t rows_held_columns(int index, uint32_t element);
 /* "HeldShape<f16, 8, 4, 32, 4, true>" */

@@ -74,8 +74,9 @@ struct held {
 /* The longest row of halves is as long in vectors, which take more registers. */
 static const struct held *held_shapes(uint32_t element)
 {
-	static const struct held halves[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {1024, 2, 1}},
-							 words[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {512, 4, 1}};
+	static const struct held
+		halves[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {256, 4, 1}, {1024, 2, 1}},
+		words[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {256, 4, 1}, {512, 4, 1}};
 
 	return element == 2 ? halves : words;
 }
