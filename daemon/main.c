@@ -30,6 +30,7 @@ int main(int argc, char **argv)
 									.check = options.memcheck,
 									.order = options.thread_order,
 									.beat_ms = pulse_every_ms(options.liveness_timeout_ms),
+									.launchers = (int)options.launchers,
 									.test_misdeed = options.test_misdeed,
 									.quiet_patience_ms = (uint32_t)options.quiet_patience_ms};
 		return exec_main(&exec);

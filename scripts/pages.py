@@ -26,7 +26,7 @@ OPTIONS = [
     ("Who may connect, and how much a program may hold",
      ["allow-uid", "allow-gid", "max-sessions", "max-buffers", "max-bytes", "max-inflight",
       "max-message", "max-queued", "max-calls", "max-variants", "max-own"]),
-    ("The process", ["log-level", "log-format", "metrics", "idle-exit", "sandbox"]),
+    ("The process", ["log-level", "log-format", "metrics", "idle-exit", "launchers", "sandbox"]),
     ("Finding bugs", ["memcheck", "executor-wrapper"]),
 ]
 

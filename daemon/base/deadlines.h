@@ -81,6 +81,11 @@
 #define DEADLINE_POOL_FREE_US 1000000   /* of memory of another process's pool, until it is freed */
 #define DEADLINE_PLACE_FIND_US 10000000 /* addr2line, which finds the line of a fault */
 #define DEADLINE_TEST_DELAY_MS 60000    /* the most that a test may delay a launch */
+#define DEADLINE_BROKEN_US \
+	3000000                     /* a launcher has found the device broken; the main thread acts */
+#define DEADLINE_REST_US 100000 /* of the other launchers then, to tell of good ends */
+#define PAUSE_STOP_SPIN_US 50   /* a launcher and the main thread wait for each other by looking */
+#define PAUSE_STOP_LOOK_US 100000 /* then whether another launcher is broken */
 #define PAUSE_LAST_WORDS_US 1000
 #define PAUSE_TURN_US 300        /* of what stalls the device, while somebody waits to launch */
 #define PAUSE_PROGRESS_US 200000 /* the broker is told that lanes get on */

@@ -15,8 +15,8 @@ struct heart {
 	heart_beat beat;
 	void *arg;
 	uint32_t every_ms;
-	bool was_busy; /* the working thread's own copy of busy */
-	atomic_bool busy, asleep;
+	atomic_int busy; /* working threads that are */
+	atomic_bool asleep;
 };
 
 static void *heart_run(void *arg)
@@ -29,7 +29,7 @@ static void *heart_run(void *arg)
 		const struct timespec next = thread_after_us((uint64_t)heart->every_ms * 1000);
 		while (pthread_cond_timedwait(&heart->changed, &heart->mutex, &next) == 0) {
 		}
-		bool busy = atomic_load(&heart->busy);
+		bool busy = atomic_load(&heart->busy) > 0;
 		/* The last beat says that the process rests; it is repeated until it is heard. */
 		if (busy || said)
 			said = !heart->beat(heart->arg, busy) || busy;
@@ -39,7 +39,7 @@ static void *heart_run(void *arg)
 		/* heart_busy() sets busy and then looks at asleep; this thread sets asleep and then looks
 		 * at busy: one of them sees the other. */
 		atomic_store(&heart->asleep, true);
-		while (!atomic_load(&heart->busy))
+		while (atomic_load(&heart->busy) == 0)
 			pthread_cond_wait(&heart->changed, &heart->mutex);
 		atomic_store(&heart->asleep, false);
 	}
@@ -62,12 +62,12 @@ struct heart *heart_start(uint32_t every_ms, heart_beat beat, void *arg)
 	return NULL;
 }
 
-void heart_busy(struct heart *heart, bool busy)
+void heart_busy(struct heart *heart, bool *was, bool busy)
 {
-	if (!heart || heart->was_busy == busy)
+	if (!heart || *was == busy)
 		return;
-	heart->was_busy = busy;
-	atomic_store(&heart->busy, busy);
+	*was = busy;
+	atomic_fetch_add(&heart->busy, busy ? 1 : -1);
 	if (!busy || !atomic_load(&heart->asleep))
 		return;
 	pthread_mutex_lock(&heart->mutex);

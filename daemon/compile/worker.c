@@ -301,7 +301,7 @@ static int do_job(int sock, const struct frame *frame, bool *usable)
 
 static int serve(int sock, struct heart *heart)
 {
-	bool usable = true;
+	bool usable = true, busy = false;
 	int status;
 
 	do {
@@ -310,10 +310,10 @@ static int serve(int sock, struct heart *heart)
 		status = frame_recv_wait(sock, &frame, COMPILE_MESSAGE_MAX, KILN_FOREVER);
 		if (status == KILN_EPROTO)
 			util_log(UTIL_ERROR, "compiler worker: %s", frame.why);
-		heart_busy(heart, true);
+		heart_busy(heart, &busy, true);
 		if (status == KILN_OK)
 			status = do_job(sock, &frame, &usable);
-		heart_busy(heart, false);
+		heart_busy(heart, &busy, false);
 		frame_free(&frame);
 	} while (status == KILN_OK && usable);
 	return status == KILN_ECONN || status == KILN_OK ? 0 : 1;

@@ -1,14 +1,17 @@
 /*
  * device: what an executor can do, as a row of functions; cuda.c and cpu.c each fill one in.
- * Called from the executor's main thread only, unless said otherwise.  Errors: a kiln_status and
- * one sentence in error.  Knows nothing of sessions, sockets or plans.
+ * Errors: a kiln_status and one sentence in error.  Knows nothing of sessions, sockets or plans.
+ *
+ * split() makes parts of a device, so that several threads launch side by side.  One thread at a
+ * time uses a part, and different threads may use different parts.  A stream is one part's.
+ * Memory and modules are the first part's, which open() made; launches of all parts may use them.
  */
 #ifndef KILN_DAEMON_DEVICE_H
 #define KILN_DAEMON_DEVICE_H
 
 #include "daemon/plan/kernel.h"
 
-struct device;        /* an open device */
+struct device;        /* an open device, or a part of one */
 struct device_memory; /* a buffer */
 struct device_module; /* a loaded object */
 struct device_graph;  /* launches that one call starts together, any number of times */
@@ -17,6 +20,8 @@ struct device_graph;  /* launches that one call starts together, any number of t
 #define DEVICE_UUID_BYTES 16
 #define DEVICE_UUID_TEXT 48
 void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT]);
+
+#define DEVICE_PARTS_MOST 16
 
 struct device_info {
 	char name[16];               /* "cpu", "cuda:0" */
@@ -103,6 +108,7 @@ struct device_done {
 	/* A checked kernel counts its blocks and its accesses to memory. */
 	uint64_t blocks, accesses;
 	uint64_t reported; /* the count that the kernel left for the host */
+	bool culprit;      /* the device broke in this work, or in one of few of which this is one */
 };
 
 /* In which order threads run that no barrier orders. */
@@ -111,7 +117,13 @@ enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 struct device_ops {
 	int (*open)(int ordinal, struct device **out, struct device_info *info,
 				char error[KERNEL_ERROR_MAX]);
-	void (*close)(struct device *device);
+	void (*close)(struct device *device); /* with all its parts */
+	/* Makes parts[1] to parts[count - 1]; parts[0] is the device itself, which has no work yet.
+	 * NULL: the device has no parts. */
+	int (*split)(struct device *device, int count, struct device **parts,
+				 char error[KERNEL_ERROR_MAX]);
+	/* A thread other than that of open() calls it before it uses its part.  NULL: it need not. */
+	int (*enter)(struct device *part, char error[KERNEL_ERROR_MAX]);
 	/* From now on kernels are compiled to be checked, and the threads of a block run in this order.
 	 * Call it before anything is loaded.  NULL: the device cannot. */
 	int (*check)(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX]);
@@ -142,7 +154,7 @@ struct device_ops {
 	void (*describe)(const struct device_module *module, struct device_kernel *out);
 	void (*unload)(struct device *device, struct device_module *module);
 
-	/* Returns the bytes of scratch memory that streams and graphs hold. */
+	/* Returns the bytes of scratch memory that streams and graphs of all parts hold. */
 	uint64_t (*scratch_bytes)(const struct device *device);
 
 	/* Both queue work on a stream, which keeps its order.  After a failure poll() reports no end of

@@ -50,12 +50,22 @@ void option_range(const struct option_row *row, char low[24], char high[24])
 	}
 }
 
+/* True: a number whose 0 is written "auto". */
+static bool takes_auto(const struct option_row *row)
+{
+	return row->fallback && strcmp(row->fallback, "auto") == 0;
+}
+
 static int read_amount(const struct option_row *row, const char *given, const char *text,
 					   uint64_t *out, char error[KERNEL_ERROR_MAX])
 {
 	bool bytes = row->kind == OPTION_BYTES;
 	uint64_t value;
 	bool fine = bytes ? util_parse_bytes(text, &value) : read_number(text, UINT64_MAX, &value);
+	if (takes_auto(row) && strcmp(text, "auto") == 0) {
+		*out = 0;
+		return KILN_OK;
+	}
 	if (fine && ((value >= row->low && value <= row->high) || (value == 0 && row->zero))) {
 		*out = value;
 		return KILN_OK;
@@ -356,7 +366,10 @@ void option_write(const struct option_row *row, const struct options *options,
 	switch (row->kind) {
 	case OPTION_NUMBER:
 	case OPTION_BYTES:
-		util_text_add(text, "%llu", (unsigned long long)*(const uint64_t *)field);
+		if (takes_auto(row) && *(const uint64_t *)field == 0)
+			util_text_add(text, "auto");
+		else
+			util_text_add(text, "%llu", (unsigned long long)*(const uint64_t *)field);
 		break;
 	case OPTION_PATH:
 	case OPTION_SOCKET_PATH:

@@ -163,28 +163,31 @@ void sandbox_compile_alone(void)
 	seccomp_release(filter);
 }
 
-static int allow_for_kernels(scmp_filter_ctx filter, int event_fd)
+static int allow_write(scmp_filter_ctx filter, int fd)
 {
-	const int fds[] = {event_fd, STDERR_FILENO};
+	struct scmp_arg_cmp argument = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)fd);
+	return add_rule(filter, SCMP_ACT_ALLOW, "write", 1, &argument);
+}
+
+static int allow_for_kernels(scmp_filter_ctx filter, const int *event_fds, int count)
+{
 	int status = allow_own_signals(filter);
 	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)
 		if (host_calls[i].kernel)
 			status = add_rule(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
-	for (size_t i = 0; i < COUNT(fds) && status == 0; i++) {
-		struct scmp_arg_cmp fd = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)fds[i]);
-		status = add_rule(filter, SCMP_ACT_ALLOW, "write", 1, &fd);
-	}
-	return status;
+	for (int i = 0; i < count && status == 0; i++)
+		status = allow_write(filter, event_fds[i]);
+	return status == 0 ? allow_write(filter, STDERR_FILENO) : status;
 }
 
-void sandbox_kernel_thread(int event_fd)
+void sandbox_kernel_thread(const int *event_fds, int count)
 {
 	scmp_filter_ctx filter = kernels_filtered ? seccomp_init(SCMP_ACT_TRAP) : NULL;
 	int status = -ENOMEM;
 	if (!kernels_filtered)
 		return;
 	if (filter) {
-		status = allow_for_kernels(filter, event_fd);
+		status = allow_for_kernels(filter, event_fds, count);
 		if (status == 0)
 			status = load_filter(filter);
 		seccomp_release(filter);
@@ -213,9 +216,9 @@ void sandbox_compile_alone(void)
 {
 }
 
-void sandbox_kernel_thread(int event_fd)
+void sandbox_kernel_thread(const int *event_fds, int count)
 {
-	(void)event_fd;
+	(void)event_fds, (void)count;
 }
 
 #endif

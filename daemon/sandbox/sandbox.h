@@ -61,9 +61,9 @@ int sandbox_enter(enum sandbox_role role, enum sandbox_mode mode, const struct s
 void sandbox_compile_alone(void);
 
 /* Restricts the calling thread of a process of role HOST, which runs kernels: a system call that is
- * not listed for it raises SIGSYS.  It may write to event_fd and to standard error.  Does nothing
+ * not listed for it raises SIGSYS.  It may write to event_fds and to standard error.  Does nothing
  * outside a sandbox. */
-void sandbox_kernel_thread(int event_fd);
+void sandbox_kernel_thread(const int *event_fds, int count);
 /* Returns words for the system call of a kernel: "opens a file".  Async-signal-safe. */
 const char *sandbox_deed(int system_call);
 

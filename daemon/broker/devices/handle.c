@@ -297,22 +297,24 @@ static void handle_start(struct device_handle *handle)
 	static const struct child_events events = {handle_on_message, on_handle_gone};
 	static const char *const orders[] = {"--memcheck=natural", "--memcheck=reversed",
 										 "--memcheck=shuffled"};
-	char device[40], patience[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
+	char device[40], patience[40], launchers[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
 	struct broker *broker = handle->device->broker;
 	const struct options *options = &broker->options;
-	const char *arguments[11] = {"--role=executor", device, patience, alive,
-								 options_sandbox(options->sandbox)};
+	const char *arguments[12] = {"--role=executor", device, patience,
+								 launchers,         alive,  options_sandbox(options->sandbox)};
 	/* A vendor's driver and tools read variables that nobody can list. */
 	struct child_program program = {.arguments = arguments,
 									.wrapper = options->executor_wrapper,
 									.spare_environment =
 										device_is_cpu(handle->device) && !is_wrapped(handle),
 									.message_most = MESSAGE_MOST};
-	int count = 5;
+	int count = 6;
 	options_liveness(options, alive);
 	snprintf(device, sizeof(device), "--device-name=%s", handle->device->info.name);
 	snprintf(patience, sizeof(patience), "--quiet-patience=%llu",
 			 (unsigned long long)options->quiet_patience_ms);
+	snprintf(launchers, sizeof(launchers), "--launchers=%llu",
+			 (unsigned long long)options->launchers);
 	if (is_wrapped(handle))
 		arguments[count++] = "--wrapped";
 	if (broker->events->start_misdeed(broker, false, misdeed))

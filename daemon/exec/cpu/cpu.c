@@ -84,11 +84,14 @@ static void cpu_close(struct device *device)
 		cpu_stream_free(device, device->streams);
 		device->streams = next;
 	}
-	free_works(device->done);
 	pthread_cond_destroy(&device->changed);
 	pthread_mutex_destroy(&device->mutex);
-	close(device->event_fd);
-	free(device);
+	for (int i = device->part_count - 1; i >= 0; i--) {
+		struct device *part = device->parts[i];
+		free_works(part->done);
+		close(part->event_fd);
+		free(part);
+	}
 }
 
 static int cpu_open(int ordinal, struct device **out, struct device_info *info,
@@ -103,6 +106,7 @@ static int cpu_open(int ordinal, struct device **out, struct device_info *info,
 	struct device *device = calloc(1, sizeof(*device));
 	if (!device)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for device cpu");
+	device->whole = device->parts[device->part_count++] = device;
 	device->done_tail = &device->done;
 	device->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (device->event_fd < 0 || init_locks(device) != 0) {
@@ -123,6 +127,28 @@ static int cpu_open(int ordinal, struct device **out, struct device_info *info,
 	return KILN_OK;
 }
 
+/* Workers may write to the descriptors of the parts that are there when they start. */
+int cpu_split(struct device *device, int count, struct device **parts, char error[KERNEL_ERROR_MAX])
+{
+	int workers = device->worker_count;
+	cpu_workers_stop(device);
+	device->worker_count = 0;
+	device->stopping = false;
+	while (device->part_count < count) {
+		struct device *part = calloc(1, sizeof(*part));
+		if (!part || (part->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+			free(part);
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+							 "device cpu cannot have %d parts: %s", count, strerror(errno));
+		}
+		part->whole = device;
+		part->done_tail = &part->done;
+		device->parts[device->part_count++] = part;
+	}
+	memcpy(parts, device->parts, (size_t)count * sizeof(*parts));
+	return cpu_workers_start(device, workers, error);
+}
+
 /* Starts one worker alone: a checked kernel has its __shared__ variables once, for the one block
  * that runs. */
 static int cpu_checked(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX])
@@ -136,6 +162,15 @@ static int cpu_checked(struct device *device, enum device_order order, char erro
 
 /* ---- Ends ---- */
 
+static void end_work(struct cpu_work *work)
+{
+	struct device *part = work->part;
+	work->state = CPU_WORK_ENDED;
+	work->next = NULL;
+	*part->done_tail = work;
+	part->done_tail = &work->next;
+}
+
 /* Moves all works of the streams to the ends: first the work that broke the device, then the
  * others. */
 static void end_all_works(struct device *device, struct cpu_work *culprit)
@@ -145,41 +180,35 @@ static void end_all_works(struct device *device, struct cpu_work *culprit)
 	cpu_check_fault(culprit);
 	cpu_graph_blame(culprit);
 	device->given_up = true; /* workers that still run end nothing any more */
-	struct cpu_work *rest = NULL, **rest_tail = &rest;
+	struct cpu_work *behind = culprit->next;
+	end_work(culprit);
 	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next) {
-		*rest_tail = stream->head;
-		while (*rest_tail) {
-			struct cpu_work *work = *rest_tail;
-			if (work == culprit) {
-				*rest_tail = work->next;
-				continue;
-			}
+		struct cpu_work *next = stream->head == culprit ? behind : stream->head;
+		while (next) {
+			struct cpu_work *work = next;
+			next = work->next;
 			cpu_work_fail(work, KILN_EDEVICE,
 						  "the device failed in another call while this one was in flight");
-			work->state = CPU_WORK_ENDED;
-			rest_tail = &work->next;
+			end_work(work);
 		}
 		stream->head = stream->tail = NULL;
 	}
-	culprit->state = CPU_WORK_ENDED;
-	culprit->next = rest;
-	*device->done_tail = culprit;
-	device->done_tail = rest ? rest_tail : &culprit->next;
 }
 
-static int collect(struct device *device, struct device_done *done, int max, bool *broken)
+static int collect(struct device *part, struct device_done *done, int max, bool *broken)
 {
+	struct device *device = part->whole;
 	int count = 0;
 	pthread_mutex_lock(&device->mutex);
 	struct cpu_work *culprit = atomic_load(&device->broken);
 	*broken = culprit != NULL;
 	if (culprit)
 		end_all_works(device, culprit);
-	while (count < max && device->done) {
-		struct cpu_work *work = device->done;
-		device->done = work->next;
-		if (!device->done)
-			device->done_tail = &device->done;
+	while (count < max && part->done) {
+		struct cpu_work *work = part->done;
+		part->done = work->next;
+		if (!part->done)
+			part->done_tail = &part->done;
 		struct device_done *end = &done[count++];
 		end->ticket = work->ticket;
 		end->status = atomic_load(&work->status);
@@ -188,6 +217,7 @@ static int collect(struct device *device, struct device_done *done, int max, boo
 		end->micros = work->end_us > work->start_us ? work->end_us - work->start_us : 0;
 		end->blocks = work->blocks;
 		end->accesses = work->accesses;
+		end->culprit = work == culprit;
 		if (!culprit) /* else a worker may still be in it */
 			free(work);
 	}
@@ -195,27 +225,27 @@ static int collect(struct device *device, struct device_done *done, int max, boo
 	return count;
 }
 
-static int cpu_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,
+static int cpu_poll(struct device *part, int wake_fd, int timeout_ms, struct device_done *done,
 					int max, bool *broken)
 {
 	uint64_t until = timeout_ms > 0 ? util_now_us() + (uint64_t)timeout_ms * 1000 : 0;
 	for (;;) {
-		int count = collect(device, done, max, broken);
+		int count = collect(part, done, max, broken);
 		if (count > 0 || *broken)
 			return count;
 		struct pollfd fds[2] = {{.fd = wake_fd, .events = POLLIN},
-								{.fd = device->event_fd, .events = POLLIN}};
+								{.fd = part->event_fd, .events = POLLIN}};
 		int ready = poll(fds, 2, timeout_ms);
 		uint64_t events;
 		if (ready > 0 && fds[1].revents &&
-			read(device->event_fd, &events, sizeof(events)) == (ssize_t)sizeof(events))
+			read(part->event_fd, &events, sizeof(events)) == (ssize_t)sizeof(events))
 			continue;
 		if (ready > 0 || timeout_ms == 0)
-			return collect(device, done, max, broken);
+			return collect(part, done, max, broken);
 		if (timeout_ms > 0) {
 			uint64_t now = util_now_us();
 			if (now >= until)
-				return collect(device, done, max, broken);
+				return collect(part, done, max, broken);
 			timeout_ms = (int)((until - now + 999) / 1000);
 		}
 	}
@@ -225,6 +255,7 @@ const struct device_ops device_cpu = {
 	.open = cpu_open,
 	.check = cpu_checked,
 	.close = cpu_close,
+	.split = cpu_split,
 	.alloc = cpu_alloc,
 	.import = cpu_import,
 	.share = cpu_share,

@@ -19,7 +19,8 @@
  *   cpu_fault.c   signals
  *   cpu_order.c   the order of threads
  *
- * Locking: the device's mutex guards streams, works and ends.  A worker runs blocks without it.
+ * Locking: the device's mutex guards streams, works and ends, also those of its parts.  A worker
+ * runs blocks without it.
  */
 #ifndef KILN_DAEMON_CPU_H
 #define KILN_DAEMON_CPU_H
@@ -41,16 +42,21 @@ struct cpu_work;
 struct cpu_worker;
 
 struct device {
+	/* Each part has these. */
+	struct device *whole;               /* the first part, which has all below */
+	struct cpu_work *done, **done_tail; /* ended works, until poll() reports and frees them */
+	int event_fd;                       /* readable when there are ends */
+
+	struct device *parts[DEVICE_PARTS_MOST];
+	int part_count;
 	pthread_mutex_t mutex;
 	pthread_cond_t changed;
 	struct cpu_stream *streams;
-	struct cpu_work *done, **done_tail; /* ended works, until poll() reports and frees them */
 	struct cpu_worker **workers;
 	int worker_count;
 	bool stopping;
 	enum device_order order;
 	bool given_up;                  /* broken, and all works have been moved to the ends */
-	int event_fd;                   /* readable when there are ends */
 	_Atomic uint64_t scratch_bytes; /* held by all streams */
 	/* The work whose kernel faulted; the signal handler sets it.  Then the device cannot go on. */
 	_Atomic(struct cpu_work *) broken;
@@ -66,6 +72,7 @@ DEVICE_FUNCTION(load, cpu_load);
 DEVICE_FUNCTION(describe, cpu_describe);
 DEVICE_FUNCTION(unload, cpu_unload);
 DEVICE_FUNCTION(scratch_bytes, cpu_scratch_bytes);
+DEVICE_FUNCTION(split, cpu_split);
 DEVICE_FUNCTION(launch, cpu_launch);
 DEVICE_FUNCTION(copy, cpu_copy);
 DEVICE_FUNCTION(begun_us, cpu_begun_us);

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
+int cpu_queue_add(struct device *part, uint64_t id, struct cpu_work *work,
 				  char error[KERNEL_ERROR_MAX])
 {
+	struct device *device = part->whole;
 	pthread_mutex_lock(&device->mutex);
 	struct cpu_stream *stream = device->streams;
 	while (stream && stream->id != id)
@@ -32,6 +33,7 @@ int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
 	}
 	stream->ended = false;
 	work->stream = stream;
+	work->part = part;
 	if (stream->tail) {
 		stream->tail->next = work;
 	} else {
@@ -45,11 +47,11 @@ int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
 	return KILN_OK;
 }
 
-static bool cancel_one(struct device *device, uint64_t ticket)
+static bool cancel_one(const struct device *part, uint64_t ticket)
 {
-	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next)
+	for (struct cpu_stream *stream = part->whole->streams; stream; stream = stream->next)
 		for (struct cpu_work *work = stream->head; work; work = work->next)
-			if (work->ticket == ticket && work->state == CPU_WORK_QUEUED) {
+			if (work->ticket == ticket && work->part == part && work->state == CPU_WORK_QUEUED) {
 				cpu_work_fail(work, KILN_ECANCELED, "the call was canceled before it started");
 				work->delay_us = work->due_us = 0;
 				return true;
@@ -58,13 +60,14 @@ static bool cancel_one(struct device *device, uint64_t ticket)
 }
 
 /* A work in its delay counts as begun. */
-uint64_t cpu_begun_us(struct device *device, uint64_t ticket)
+uint64_t cpu_begun_us(struct device *part, uint64_t ticket)
 {
+	struct device *device = part->whole;
 	uint64_t begun = 0;
 	pthread_mutex_lock(&device->mutex);
 	for (struct cpu_stream *stream = device->streams; stream && !begun; stream = stream->next) {
 		const struct cpu_work *work = stream->head;
-		if (!work || work->ticket != ticket)
+		if (!work || work->ticket != ticket || work->part != part)
 			continue;
 		if (work->state == CPU_WORK_STARTED)
 			begun = work->start_us;
@@ -75,12 +78,13 @@ uint64_t cpu_begun_us(struct device *device, uint64_t ticket)
 	return begun;
 }
 
-bool cpu_cancel(struct device *device, const uint64_t *tickets, int count)
+bool cpu_cancel(struct device *part, const uint64_t *tickets, int count)
 {
+	struct device *device = part->whole;
 	pthread_mutex_lock(&device->mutex);
-	bool canceled = cancel_one(device, tickets[0]);
+	bool canceled = cancel_one(part, tickets[0]);
 	for (int i = 1; canceled && i < count; i++)
-		cancel_one(device, tickets[i]);
+		cancel_one(part, tickets[i]);
 	pthread_cond_broadcast(&device->changed);
 	pthread_mutex_unlock(&device->mutex);
 	return canceled;
@@ -92,8 +96,9 @@ void cpu_stream_free(struct device *device, struct cpu_stream *stream)
 	free(stream);
 }
 
-void cpu_stream_end(struct device *device, uint64_t id)
+void cpu_stream_end(struct device *part, uint64_t id)
 {
+	struct device *device = part->whole;
 	pthread_mutex_lock(&device->mutex);
 	for (struct cpu_stream **link = &device->streams; *link; link = &(*link)->next) {
 		struct cpu_stream *stream = *link;
@@ -236,7 +241,7 @@ static int bind_kernel(struct device *device, struct cpu_work *work,
 	work->granule = launch->granule;
 	work->total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
 	/* Large chunks take few trips to the counter; small chunks let the workers end together. */
-	work->chunk = work->total / ((uint64_t)device->worker_count * 8);
+	work->chunk = work->total / ((uint64_t)device->whole->worker_count * 8);
 	work->chunk = work->chunk < 1 ? 1 : work->chunk > 64 ? 64 : work->chunk;
 	return KILN_OK;
 }

@@ -24,6 +24,7 @@ enum cpu_work_state { CPU_WORK_QUEUED, CPU_WORK_STARTED, CPU_WORK_ENDED };
 struct cpu_work {
 	struct cpu_work *next; /* in its stream, or among the ends */
 	struct cpu_stream *stream;
+	struct device *part; /* reports its end */
 	uint64_t ticket;
 	uint64_t delay_us, due_us, start_us, end_us;
 	uint64_t total, chunk; /* blocks (or pieces of a copy), and how many a worker takes at once */

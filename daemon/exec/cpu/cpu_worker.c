@@ -97,10 +97,11 @@ static void finish_work(struct device *device, struct cpu_work *work)
 	work->state = CPU_WORK_ENDED;
 	work->stream = NULL;
 	work->next = NULL;
-	*device->done_tail = work;
-	device->done_tail = &work->next;
+	struct device *part = work->part;
+	*part->done_tail = work;
+	part->done_tail = &work->next;
 	uint64_t one = 1;
-	ssize_t written = write(device->event_fd, &one, sizeof(one));
+	ssize_t written = write(part->event_fd, &one, sizeof(one));
 	(void)written; /* full: readable already */
 }
 
@@ -159,7 +160,10 @@ static void *worker_main(void *argument)
 	if (cpu_fault_enter(worker) != KILN_OK)
 		util_log(UTIL_WARN, "a cpu worker has no alternate signal stack: a fault of a kernel will "
 							"end the executor without a sentence");
-	sandbox_kernel_thread(device->event_fd);
+	int event_fds[DEVICE_PARTS_MOST];
+	for (int i = 0; i < device->part_count; i++)
+		event_fds[i] = device->parts[i]->event_fd;
+	sandbox_kernel_thread(event_fds, device->part_count);
 	pthread_mutex_lock(&device->mutex);
 	while (!device->stopping) {
 		uint64_t due;
@@ -247,4 +251,5 @@ void cpu_workers_stop(struct device *device)
 		free(device->workers[i]);
 	}
 	free(device->workers);
+	device->workers = NULL;
 }

@@ -147,13 +147,53 @@ static void cuda_close(struct device *device)
 {
 	if (!device)
 		return;
+	for (int i = device->part_count - 1; i >= 0; i--) {
+		cuda_streams_close(device->parts[i]);
+		cuda_cells_close(device->parts[i]);
+		if (i > 0)
+			free(device->parts[i]);
+	}
 	if (device->retained) {
-		cuda_streams_close(device);
-		cuda_cells_close(device);
 		cuda_memory_close(device);
 		device->cu.cuDevicePrimaryCtxRelease(device->handle);
 	}
 	free(device);
+}
+
+static int cuda_split(struct device *device, int count, struct device **parts,
+					  char error[KERNEL_ERROR_MAX])
+{
+	(void)error;
+	for (int i = 1; i < count; i++) {
+		struct device *part = util_alloc(sizeof(*part));
+		part->cu = device->cu;
+		part->handle = device->handle;
+		part->context = device->context;
+		memcpy(part->name, device->name, sizeof(part->name));
+		memcpy(part->target, device->target, sizeof(part->target));
+		part->driver_version = device->driver_version;
+		part->shared_default = device->shared_default;
+		part->shared_optin = device->shared_optin;
+		part->memory_bytes = device->memory_bytes;
+		part->pool = device->pool;
+		part->memory_stream = device->memory_stream;
+		device->parts[device->part_count++] = part;
+	}
+	for (int i = 1; i < count; i++) {
+		memcpy(device->parts[i]->parts, device->parts, sizeof(device->parts));
+		device->parts[i]->part_count = count;
+	}
+	memcpy(parts, device->parts, (size_t)count * sizeof(*parts));
+	return KILN_OK;
+}
+
+static int cuda_enter(struct device *part, char error[KERNEL_ERROR_MAX])
+{
+	CUresult result = part->cu.cuCtxSetCurrent(part->context);
+	if (result == CUDA_SUCCESS)
+		return KILN_OK;
+	return cuda_fail(part, error, KILN_EDEVICE, result, "%s cannot be used by another thread",
+					 part->name);
 }
 
 static int cuda_open(int ordinal, struct device **out, struct device_info *info,
@@ -161,6 +201,7 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 {
 	int count = 0;
 	struct device *device = util_alloc(sizeof(*device));
+	device->parts[device->part_count++] = device;
 	int status = start_driver(device, ordinal, &count, error);
 	if (status == KILN_OK)
 		status = describe_gpu(device, ordinal, count, info, error);
@@ -177,6 +218,8 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 const struct device_ops device_cuda = {
 	.open = cuda_open,
 	.close = cuda_close,
+	.split = cuda_split,
+	.enter = cuda_enter,
 	.alloc = cuda_alloc,
 	.import = cuda_import,
 	.share = cuda_share,

@@ -9,6 +9,7 @@
 #include "daemon/base/util.h"
 #include "cubin.h"
 #include "cuda_module.h"
+#include <pthread.h>
 
 /* Reads the kernel's parameters from its object, or else asks a driver that is new enough. */
 static void find_params(struct device *device, struct device_module *module, const void *object,
@@ -46,13 +47,19 @@ void cuda_describe(const struct device_module *module, struct device_kernel *out
 CUresult cuda_grant_shared(struct device *device, struct device_module *module,
 						   uint32_t shared_bytes)
 {
+	static pthread_mutex_t granting = PTHREAD_MUTEX_INITIALIZER;
+	CUresult result = CUDA_SUCCESS;
 	uint64_t all = (uint64_t)module->shared_fixed + shared_bytes;
 	if (all <= device->shared_default || shared_bytes <= module->shared_granted)
 		return CUDA_SUCCESS;
-	CUresult result = device->cu.cuFuncSetAttribute(
-		module->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
-	if (result == CUDA_SUCCESS)
+	/* Another part may grant more meanwhile, which must not become less. */
+	pthread_mutex_lock(&granting);
+	if (shared_bytes > module->shared_granted)
+		result = device->cu.cuFuncSetAttribute(
+			module->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
+	if (result == CUDA_SUCCESS && shared_bytes > module->shared_granted)
 		module->shared_granted = shared_bytes;
+	pthread_mutex_unlock(&granting);
 	return result;
 }
 

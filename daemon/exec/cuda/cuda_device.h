@@ -2,6 +2,9 @@
  * cuda_device: the open GPU, and the row of functions that make it a device.  Each subject has a
  * header with its structs.
  *
+ * A part is a device of its own, in the context and with the memory pool of the first part.  So the
+ * driver alone knows of several threads.
+ *
  *   cuda.c         opens the GPU, says what it is
  *   cuda_error.c   turns the driver's errors into sentences
  *   cuda_memory.c  buffers: allocated, or imported by descriptor
@@ -39,7 +42,9 @@ struct device {
 	int driver_version;
 	uint32_t shared_default, shared_optin;
 	uint64_t memory_bytes;
-	uint64_t scratch_bytes; /* held by all streams and graphs */
+	_Atomic uint64_t scratch_bytes;          /* held by the streams and graphs of this part */
+	struct device *parts[DEVICE_PARTS_MOST]; /* each part knows all */
+	int part_count;
 
 	CUmemoryPool pool;
 	CUstream memory_stream;
@@ -54,9 +59,9 @@ struct device {
 	bool no_marks; /* the driver has refused to write one */
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
-	int running;        /* works that the driver has */
-	double fraction_us; /* the part of the device time that no answer has had yet */
-	uint64_t now_us;    /* when poll() last looked for ends; also the time of what happens since */
+	_Atomic int running; /* works that the driver has; other threads may look */
+	double fraction_us;  /* the part of the device time that no answer has had yet */
+	uint64_t now_us;     /* when poll() last looked for ends; also the time of what happens since */
 	uint64_t progress_us; /* when a work last began or ended: poll() spins for a while after it */
 
 	bool broken;

@@ -11,9 +11,10 @@ struct device_module {
 	CUfunction function;
 	char entry[96]; /* for sentences; a longer name is cut */
 	struct device_kernel kernel;
-	int shared_fixed;        /* bytes of static shared memory */
-	uint32_t shared_granted; /* bytes of dynamic shared memory that the driver has granted */
-	int max_threads;         /* of a block; 0: not known */
+	int shared_fixed; /* bytes of static shared memory */
+	_Atomic uint32_t
+		shared_granted; /* bytes of dynamic shared memory that the driver has granted */
+	int max_threads;    /* of a block; 0: not known */
 };
 
 /* Fills in what cuda_check_launch() compares a launch of this new module with. */

@@ -65,6 +65,7 @@ static void report_work(struct device *device, struct cuda_work *work, int statu
 	done->ticket = work->ticket;
 	done->status = status;
 	done->micros = micros;
+	done->culprit = work->suspect;
 	done->reported = work->reported ? work->reported->value : 0;
 	done->error[0] = 0;
 	if (*error)
@@ -110,6 +111,15 @@ static int collect(struct device *device, struct device_done *done, int max)
 
 /* ---- A device that cannot go on ---- */
 
+/* True: works of other parts may have made the device fail, too. */
+static bool others_run(const struct device *device)
+{
+	for (int i = 0; i < device->part_count; i++)
+		if (device->parts[i] != device && device->parts[i]->running > 0)
+			return true;
+	return false;
+}
+
 /* Names the works that may have made the device fail: the first unfinished one of each stream. */
 static int suspects(const struct device *device, char *text, size_t size)
 {
@@ -127,6 +137,10 @@ static int suspects(const struct device *device, char *text, size_t size)
 			used = util_append(text, size, used, " (%.40s)", work->module->entry);
 		if (work->kind == CUDA_WORK_GRAPH)
 			used = util_append(text, size, used, " (a graph of %d launches)", work->graph->count);
+	}
+	if (count > 0 && others_run(device)) {
+		count++;
+		util_append(text, size, used, " and others that ran beside");
 	}
 	return count;
 }
@@ -153,8 +167,10 @@ static void condemn(struct device *device)
 								   : "failed before this call had ended, in an earlier call";
 	for (struct cuda_stream *stream = device->active; stream; stream = stream->active_next) {
 		struct cuda_work *work = cuda_queue_take(&stream->running);
-		if (work)
-			condemn_work(device, work, count > 1 ? others : "failed in call", who);
+		if (!work)
+			continue;
+		work->suspect = true;
+		condemn_work(device, work, count > 1 ? others : "failed in call", who);
 	}
 	struct cuda_stream *next;
 	for (struct cuda_stream *stream = device->active; stream; stream = next) {

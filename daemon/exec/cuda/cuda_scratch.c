@@ -15,6 +15,7 @@
 #include "cuda_memory.h"
 #include "cuda_scratch.h"
 #include "cuda_work.h"
+#include <stdatomic.h>
 
 #define ALIGNMENT 256u
 #define FEWEST_BELOW 4096u
@@ -24,9 +25,18 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static void count_bytes(struct device *device, uint64_t more, uint64_t less)
+{
+	uint64_t bytes = atomic_load_explicit(&device->scratch_bytes, memory_order_relaxed);
+	atomic_store_explicit(&device->scratch_bytes, bytes + more - less, memory_order_relaxed);
+}
+
 uint64_t cuda_scratch_bytes(const struct device *device)
 {
-	return device->scratch_bytes;
+	uint64_t bytes = 0;
+	for (int i = 0; i < device->part_count; i++)
+		bytes += atomic_load_explicit(&device->parts[i]->scratch_bytes, memory_order_relaxed);
+	return bytes;
 }
 
 /* Returns the bytes from the work's first byte to the border; *gap of them are not its counters. */
@@ -59,7 +69,7 @@ static int grow_piece(struct device *device, struct cuda_scratch *scratch, CUstr
 						 (unsigned long long)(more.below + more.above));
 	if (scratch->base)
 		device->cu.cuMemFreeAsync(scratch->base, stream);
-	device->scratch_bytes += more.below + more.above - scratch->below - scratch->above;
+	count_bytes(device, more.below + more.above, scratch->below + scratch->above);
 	*scratch = more;
 	return KILN_OK;
 }
@@ -111,7 +121,7 @@ void cuda_scratch_free(struct device *device, struct cuda_scratch *scratch)
 {
 	if (scratch->base)
 		device->cu.cuMemFreeAsync(scratch->base, device->memory_stream);
-	device->scratch_bytes -= scratch->below + scratch->above;
+	count_bytes(device, 0, scratch->below + scratch->above);
 	*scratch = (struct cuda_scratch){0};
 }
 

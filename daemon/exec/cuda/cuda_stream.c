@@ -162,6 +162,9 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 	cuda_queue_add(&stream->running, work);
 	stream_activate(device, stream);
 	stream_assert_valid(stream);
+	/* The threads of other parts rest outside of cuda_poll(), which would tell the time. */
+	if (device != device->parts[0] && device->running == 0)
+		device->now_us = util_now_us();
 	device->running++;
 	device->progress_us = device->now_us;
 	return KILN_OK;

@@ -54,7 +54,8 @@ struct cuda_work {
 	CUdeviceptr from, to;
 	void *host;
 	uint64_t bytes;
-	int status; /* FAILED */
+	int status;   /* FAILED */
+	bool suspect; /* FAILED: it may have made the device fail */
 	char error[KERNEL_ERROR_MAX];
 };
 

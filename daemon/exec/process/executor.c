@@ -1,6 +1,7 @@
 /*
  * executor: the process that owns one device: opens it, then serves the broker until the socket
- * ends or the device breaks.  One thread; what may take long is the device's.
+ * ends or the device breaks.  This is the main thread, which also is the first launcher; what may
+ * take long is the device's.
  */
 #include "executor.h"
 #include "executor_buffer.h"
@@ -21,6 +22,8 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
+#define CPUS_OF_A_LAUNCHER 4 /* its own, one of a thread that wakes clients, and those of clients */
+#define AUTO_LAUNCHERS 8
 
 /* ---- Start ---- */
 
@@ -78,9 +81,9 @@ static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	executor->watched = EPOLLIN;
-	executor->main.epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (executor->main.epoll >= 0 &&
-		epoll_ctl(executor->main.epoll, EPOLL_CTL_ADD, executor->sock, &event) == 0)
+	executor->launchers[0].epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (executor->launchers[0].epoll >= 0 &&
+		epoll_ctl(executor->launchers[0].epoll, EPOLL_CTL_ADD, executor->sock, &event) == 0)
 		return KILN_OK;
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the broker's socket cannot be watched: %s",
 					 strerror(errno));
@@ -92,12 +95,12 @@ static void watch_what_is_needed(struct exec *executor)
 {
 	/* Without EPOLLIN requests wait in the socket. */
 	unsigned events = exec_may_receive(executor) ? (unsigned)EPOLLIN : 0;
-	if (executor->queue.count > 0)
+	if (executor->queued > 0)
 		events |= EPOLLOUT;
 	if (events == executor->watched)
 		return;
 	struct epoll_event event = {.events = events};
-	epoll_ctl(executor->main.epoll, EPOLL_CTL_MOD, executor->sock, &event);
+	epoll_ctl(executor->launchers[0].epoll, EPOLL_CTL_MOD, executor->sock, &event);
 	executor->watched = events;
 }
 
@@ -122,7 +125,9 @@ static void receive_frames(struct exec *executor)
 		if (status == KILN_EAGAIN)
 			return;
 		if (status == KILN_OK) {
+			launchers_stop(executor);
 			receive_one(executor, &frame);
+			launchers_go(executor);
 		} else {
 			if (status != KILN_ECONN)
 				util_log(UTIL_ERROR, "an executor cannot receive from the broker: %s", frame.why);
@@ -138,12 +143,15 @@ static void serve_socket(struct exec *executor)
 {
 	struct epoll_event events[EVENTS_PER_TURN];
 	unsigned ready = 0;
-	int count = epoll_wait(executor->main.epoll, events, EVENTS_PER_TURN, 0);
+	int count = epoll_wait(executor->launchers[0].epoll, events, EVENTS_PER_TURN, 0);
 	for (int i = 0; i < count; i++)
 		if (!events[i].data.ptr)
 			ready = events[i].events;
 	if (ready & EPOLLOUT) {
+		pthread_mutex_lock(&executor->saying);
 		int status = frame_queue_flush(&executor->queue, executor->sock);
+		executor->queued = executor->queue.count;
+		pthread_mutex_unlock(&executor->saying);
 		if (status != KILN_OK && status != KILN_EAGAIN)
 			executor->ended = true;
 	}
@@ -153,49 +161,45 @@ static void serve_socket(struct exec *executor)
 		executor->ended = true;
 }
 
-static void finish_flight(struct launcher *launcher, const struct device_done *done)
+/* Waits for the device, the socket, doorbells and launchers. */
+static int look(struct exec *executor, int patience, struct device_done *done, bool *broken)
 {
-	if (done->ticket & EXEC_LANE_TICKET)
-		exec_lane_finish(launcher, done);
-	else
-		exec_finish(launcher, done);
+	struct launcher *launcher = &executor->launchers[0];
+	if (patience != 0) {
+		atomic_store(&executor->sleeps, true);
+		if (atomic_load(&executor->told))
+			patience = 0;
+	}
+	if (patience != 0 && launcher_in_flight(launcher) == 0 && !executor->quiet.first &&
+		executor->queued == 0)
+		heart_busy(executor->heart, &launcher->busy, false);
+	int count = launcher->ops->poll(launcher->device, launcher->epoll, patience, done,
+									DONE_PER_TURN, broken);
+	heart_busy(executor->heart, &launcher->busy, true);
+	atomic_store_explicit(&executor->sleeps, false, memory_order_relaxed);
+	return count;
 }
 
-/*
- * Answers the calls that ended well before the fault.  The others stay open: a client that hears of
- * its failure may send more at once, and this process would lose that too.  The broker answers for
- * them when the process has ended.
- */
-static _Noreturn void leave_broken(struct launcher *launcher, const struct device_done *done,
-								   int count)
+/* Launchers tell of ends while this is set, for which a task or a request may wait. */
+static void want_ends(struct exec *executor)
 {
-	struct exec *executor = launcher->executor;
-	const struct device_done *culprit = NULL;
-	for (int i = 0; i < count; i++)
-		if (done[i].status == KILN_OK)
-			finish_flight(launcher, &done[i]);
-		else if (!culprit)
-			culprit = &done[i];
-	waker_drain(launcher->waker);
-	const struct exec_flight *flight = NULL;
-	if (culprit)
-		flight = culprit->ticket & EXEC_LANE_TICKET
-					 ? exec_lane_flight(launcher, culprit->ticket)
-					 : map_get_id(&launcher->flights, culprit->ticket);
-	if (flight)
-		exec_trail_blame(executor, flight->trail);
-	exec_say_fault(executor, culprit);
-	_exit(EXEC_EXIT_FAULT);
+	bool wants = executor->quiet.first || !exec_may_receive(executor);
+	if (wants != atomic_load_explicit(&executor->wants_ends, memory_order_relaxed))
+		atomic_store(&executor->wants_ends, wants);
+	if (wants)
+		atomic_thread_fence(memory_order_seq_cst);
 }
 
 static void serve(struct exec *executor)
 {
-	struct launcher *launcher = &executor->main;
+	struct launcher *launcher = &executor->launchers[0];
 	struct device_done done[DONE_PER_TURN];
 	uint64_t asked_us = 0;
 	while (!executor->ended) {
 		bool broken = false;
 		launcher->now_us = util_now_us();
+		launchers_listen(executor);
+		want_ends(executor);
 		exec_quiet_serve(executor, exec_lanes_waiting);
 		exec_lanes_serve(launcher);
 		int patience = exec_quiet_patience(executor, exec_lanes_patience(launcher));
@@ -203,23 +207,18 @@ static void serve(struct exec *executor)
 		if (patience != 0 && !exec_lanes_sleep(launcher))
 			patience = 0;
 		watch_what_is_needed(executor);
-		if (patience != 0 && exec_in_flight(executor) == 0 && !executor->quiet.first &&
-			executor->queue.count == 0)
-			heart_busy(executor->heart, false);
-		int count = launcher->ops->poll(launcher->device, launcher->epoll, patience, done,
-										DONE_PER_TURN, &broken);
-		heart_busy(executor->heart, true);
+		int count = look(executor, patience, done, &broken);
 		if (patience != 0) {
 			exec_lanes_wake(launcher);
 			launcher->now_us = util_now_us();
 		}
 		if (broken)
-			leave_broken(launcher, done, count);
+			launcher_fail(launcher, done, count);
 		for (int i = 0; i < count; i++)
-			finish_flight(launcher, &done[i]);
+			launcher_finish(launcher, &done[i]);
 		exec_account_settle(launcher);
 		if (exec_lanes_overrun(launcher, &done[0]) || exec_pace_overrun(launcher, &done[0]))
-			leave_broken(launcher, done, 1);
+			launcher_fail(launcher, done, 1);
 		/* While this process spins on lanes, it makes these system calls only now and then. */
 		if (patience != 0 || launcher->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
 			asked_us = launcher->now_us;
@@ -232,16 +231,21 @@ static void serve(struct exec *executor)
 
 /* ---- End ---- */
 
-/* While work is in flight, nothing can be freed: the end of the process frees everything. */
-static void take_down(struct exec *executor)
+/* While work is in flight, nothing can be freed: the end of the process frees everything.  Then
+ * this returns false, and the threads of launchers wait for it. */
+static bool take_down(struct exec *executor)
 {
 	struct exec_buffer *buffer;
 	struct exec_module *module;
+	launchers_stop(executor);
 	frame_queue_free(&executor->queue);
 	if (exec_in_flight(executor) > 0)
-		return;
-	exec_graphs_drop(&executor->main, 0);
+		return false;
+	for (int i = 0; i < executor->launcher_count; i++)
+		exec_graphs_drop(&executor->launchers[i], 0);
+	launchers_listen(executor);
 	exec_quiet_close(executor);
+	launchers_end(executor);
 	while ((buffer = map_take(&executor->buffers))) {
 		executor->ops->free(executor->device, buffer->memory);
 		free(buffer);
@@ -252,36 +256,60 @@ static void take_down(struct exec *executor)
 	}
 	map_free(&executor->buffers);
 	map_free(&executor->modules);
-	launcher_close(&executor->main);
+	launchers_close(executor);
 	exec_trail_close(executor);
 	executor->ops->close(executor->device);
+	return true;
+}
+
+/* A launcher that waits for the device keeps no other session waiting, and each has a thread. */
+static int count_launchers(const struct exec *executor, const struct exec_options *options)
+{
+	int count = options->launchers ? options->launchers : executor->cpus / CPUS_OF_A_LAUNCHER;
+	int most = options->launchers ? DEVICE_PARTS_MOST : AUTO_LAUNCHERS;
+	if (options->own || options->check)
+		count = 1;
+	return count < 1 ? 1 : count < most ? count : most;
+}
+
+static int start(struct exec *executor, const struct exec_options *options, char held[SANDBOX_TEXT],
+				 char error[KERNEL_ERROR_MAX])
+{
+	int status = executor->trail ? watch_socket(executor, error)
+								 : util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory");
+	if (status == KILN_OK)
+		status = open_device(executor, options, held, error);
+	if (status == KILN_OK)
+		status = launchers_open(executor, count_launchers(executor, options), launcher_run, error);
+	return status;
 }
 
 int exec_main(const struct exec_options *options)
 {
-	struct exec executor = {.sock = options->sock, .cpus = util_cpu_count()};
+	struct exec *executor = util_alloc(sizeof(*executor));
 	char error[KERNEL_ERROR_MAX] = "", held[SANDBOX_TEXT] = "";
-	exec_quiet_open(&executor, options->quiet_patience_ms);
-	exec_account_open(&executor);
-	launcher_open(&executor.main, &executor);
-	executor.alone = executor.cpus == 1;
-	exec_trail_open(&executor, options->trail);
+	executor->sock = options->sock;
+	executor->cpus = util_cpu_count();
+	executor->alone = executor->cpus == 1;
+	executor->launchers[0].epoll = -1;
+	pthread_mutex_init(&executor->saying, NULL);
+	exec_quiet_open(executor, options->quiet_patience_ms);
+	exec_account_open(executor);
+	exec_trail_open(executor, options->trail);
 	exec_discipline(options);
-	int status = executor.trail ? watch_socket(&executor, error)
-								: util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
-	if (status == KILN_OK)
-		status = open_device(&executor, options, held, error);
-	if (!misdeed_do((enum misdeed)options->test_misdeed, executor.sock, "ready", 0))
-		exec_say_ready(&executor, status, error, held);
+	int status = start(executor, options, held, error);
+	if (!misdeed_do((enum misdeed)options->test_misdeed, executor->sock, "ready", 0))
+		exec_say_ready(executor, status, error, held);
+	bool idle = true;
 	if (status == KILN_OK) {
-		executor.main.ops = executor.ops;
-		executor.main.device = executor.device;
-		executor.heart = exec_heart_start(options);
-		serve(&executor);
-		take_down(&executor);
+		executor->heart = exec_heart_start(options);
+		serve(executor);
+		idle = take_down(executor);
 	}
-	if (executor.main.epoll >= 0)
-		close(executor.main.epoll);
-	close(executor.sock);
+	if (executor->launchers[0].epoll >= 0)
+		close(executor->launchers[0].epoll);
+	close(executor->sock);
+	if (idle)
+		free(executor);
 	return status == KILN_OK ? 0 : EXEC_EXIT_NO_DEVICE;
 }

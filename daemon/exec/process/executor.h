@@ -8,7 +8,8 @@
  *   executor_request.c   the table of requests and the short ones
  *   executor_buffer.c    takes, binds and frees buffers
  *   executor_module.c    kernels
- *   launcher.c           threads that launch, and how the main thread stops them
+ *   launcher.c           how the main thread stops other threads that launch
+ *   launcher_run.c       what those do in a turn, and how the process leaves a broken device
  *   executor_quiet.c     decides when to do tasks that stall the device
  *   executor_launch.c    launches and copies that came by message
  *   executor_pace.c      how long a stream may take over them
@@ -80,28 +81,43 @@ struct exec {
 	struct device *device;
 	struct device_info info;
 	int sock;
-	unsigned watched; /* events for which the main thread waits at the socket */
+	unsigned watched;       /* events for which the main thread waits at the socket */
+	pthread_mutex_t saying; /* guards queue: all launchers send messages */
 	struct frame_queue queue;
-	bool ended; /* the socket has ended, or is of no use: the process leaves */
+	_Atomic size_t queued; /* queue.count */
+	atomic_bool ended;     /* the socket has ended, or is of no use: the process leaves */
 	struct map buffers, modules;
 	struct exec_quiet quiet;
-	struct launcher main;  /* the main thread's */
-	uint64_t scratch_told; /* bytes of scratch memory that the broker knows of */
-	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
+	struct launcher launchers[DEVICE_PARTS_MOST]; /* the first one is the main thread's */
+	int launcher_count;
+	void *(*launcher_body)(void *launcher); /* of their threads */
+	struct map homes;                       /* the launchers of the sessions, by their streams */
+	int stops; /* how often launchers_stop() was called, less launchers_go() */
+	/* The main thread has something to look at; it sleeps, and a bell wakes it; and it wants to
+	 * hear of ends. */
+	atomic_bool told, sleeps, wants_ends;
+	_Atomic int lane_count;
+	uint64_t scratch_told;         /* bytes of scratch memory that the broker knows of */
+	_Atomic uint64_t lane_told_us; /* when the broker was last told that lanes get on */
 	int cpus;
 	bool alone; /* there is one CPU: a process that looks for work keeps others from making it */
 	struct heart *heart; /* NULL: the process does not beat */
 #ifdef KILN_TEST_HOOKS
-	enum misdeed misdeed; /* what a test asked it to do wrong, in place of the step misdeed_at */
+	/* enum misdeed: what a test asked it to do wrong, in place of the step misdeed_at */
+	_Atomic int misdeed;
 	char misdeed_at[16];
 #endif
 	struct trail *trail;
-	uint64_t trail_begun;
+	_Atomic uint64_t trail_begun;
 	struct exec_accounts accounts;
 };
 
+/* Has the main thread look at what has changed.  Any thread may call it. */
+void exec_tell(struct exec *executor);
+
 /* ---- executor_say.c ---- */
-/* Answers a request.  error: a sentence unless status is KILN_OK. */
+/* Answers a request.  error: a sentence unless status is KILN_OK.  Any thread may call this, and
+ * exec_send(). */
 void exec_reply(struct exec *executor, uint64_t id, int status, const char *error);
 /* Ends, sends and frees a begun message.  fd (-1: none) goes along and stays the caller's.  If the
  * message cannot be sent or queued, the process leaves. */
@@ -153,24 +169,35 @@ void exec_account_settle(struct launcher *launcher);
 /* Returns for how many ms the device may be waited for: patience at most (-1: without limit). */
 int exec_account_patience(const struct launcher *launcher, int patience);
 
-/* ---- What may be in flight ---- */
+/* ---- What may be in flight: a guess, unless the launchers are stopped ---- */
 static inline size_t exec_in_flight(const struct exec *executor)
 {
-	return launcher_in_flight(&executor->main);
+	size_t count = 0;
+	for (int i = 0; i < executor->launcher_count; i++)
+		count += launcher_in_flight(&executor->launchers[i]);
+	return count;
 }
 
 /* False: the process takes nothing from the socket, because enough is in flight or it holds.  Lanes
  * and messages have room of their own, so neither keeps the other waiting. */
 static inline bool exec_may_receive(const struct exec *executor)
 {
-	return executor->main.flights.count < EXEC_MAX_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
+	size_t count = 0;
+	for (int i = 0; i < executor->launcher_count; i++)
+		count += atomic_load_explicit(&executor->launchers[i].messages, memory_order_relaxed);
+	return count < EXEC_MAX_FLIGHTS && executor->quiet.state != QUIET_HOLDS;
+}
+
+static inline bool exec_lanes_have_room(const struct launcher *launcher)
+{
+	size_t count = atomic_load_explicit(&launcher->lane_flights, memory_order_relaxed);
+	return count < EXEC_MAX_LANE_FLIGHTS / (size_t)launcher->executor->launcher_count;
 }
 
 /* False: the launcher launches nothing from lanes. */
 static inline bool exec_lanes_may_launch(const struct launcher *launcher)
 {
-	return launcher->lane_flights < EXEC_MAX_LANE_FLIGHTS &&
-		   launcher->executor->quiet.state != QUIET_HOLDS;
+	return exec_lanes_have_room(launcher) && launcher->executor->quiet.state != QUIET_HOLDS;
 }
 
 /* Returns the device's name of a stream of a session. */

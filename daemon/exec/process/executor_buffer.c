@@ -120,11 +120,11 @@ static void free_now(struct exec *executor, void *what)
 void exec_release_buffer(struct launcher *launcher, struct exec_buffer *buffer)
 {
 	buffer_assert_valid(buffer);
-	if (--buffer->uses > 0 || buffer->state != BUFFER_LEAVING)
+	if (atomic_fetch_sub(&buffer->uses, 1) > 1 || buffer->state != BUFFER_LEAVING)
 		return;
 	buffer->state = BUFFER_FREEING;
 	buffer->task = (struct exec_task){.kind = EXEC_TASK_FREE, .perform = free_now, .what = buffer};
-	exec_quiet_do(launcher->executor, &buffer->task, buffer->memory);
+	exec_quiet_hand_over(launcher, &buffer->task, buffer->memory);
 }
 
 /* ---- Requests ---- */

@@ -15,7 +15,7 @@ struct exec_buffer {
 	uint64_t bytes;
 	uint32_t misaligned; /* of its first byte, from 256: alignment is checked against it */
 	bool allocated;      /* here; else imported */
-	int uses;            /* by flights and graphs; by exec_free() while it runs */
+	_Atomic int uses;    /* by flights and graphs; by exec_free() while it runs */
 	uint64_t free_id;    /* from LEAVING on: the request free, which the end answers */
 	uint64_t owner;      /* the stream of the session that may name it */
 	/* Which allocation of another process it lies in (0: none), and where: two buffers may share

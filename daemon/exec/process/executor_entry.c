@@ -94,9 +94,11 @@ static void say_progress(struct launcher *launcher)
 {
 	struct wire_out message;
 	uint64_t now = launcher->lane_active_us;
-	if (now - launcher->executor->lane_told_us < PAUSE_PROGRESS_US)
+	_Atomic uint64_t *told_us = &launcher->executor->lane_told_us;
+	/* Another launcher may have looked later. */
+	if ((int64_t)(now - atomic_load_explicit(told_us, memory_order_relaxed)) < PAUSE_PROGRESS_US)
 		return;
-	launcher->executor->lane_told_us = now;
+	atomic_store_explicit(told_us, now, memory_order_relaxed);
 	wire_begin(&message, "event", 0);
 	wire_put_str(&message, "what", "progress");
 	exec_send(launcher->executor, &message, -1);
@@ -128,13 +130,13 @@ void exec_entry_finish(struct launcher *launcher, struct exec_lane *lane,
 	struct exec_slot *slot = exec_lane_slot(lane, done->ticket);
 	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	int status = exec_misdeed(launcher, "told", 0) ? INT32_MIN : done->status;
-	exec_quiet_ended(launcher->executor, &slot->flight);
+	exec_quiet_ended(launcher, &slot->flight);
 	exec_trail_end(launcher, slot->flight.trail, done->status);
-	exec_let_go(launcher, &slot->flight);
 	exec_account_end(launcher, lane->account);
-	launcher->lane_flights--;
+	launcher_count(launcher, -1);
 	lane->flights--;
 	stream->flights--;
+	exec_let_go(launcher, &slot->flight);
 	stream->progress_us = launcher->lane_active_us = launcher->now_us;
 	tell_progress(launcher, lane);
 	exec_pace_ended(launcher, slot->flight.stream);
@@ -309,7 +311,7 @@ void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct 
 	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
 	slot->state = SLOT_FLYING;
 	launcher->lane_active_us = launcher->now_us;
-	launcher->lane_flights++;
+	launcher_count(launcher, 1);
 	if (stream->flights++ == 0)
 		stream->progress_us = launcher->lane_active_us;
 	if (lane->flights++ == 0) {
@@ -320,7 +322,7 @@ void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct 
 	if (status == KILN_OK) {
 		exec_account_begin(launcher, lane->account);
 	} else {
-		launcher->lane_flights--;
+		launcher_count(launcher, -1);
 		lane->flights--;
 		stream->flights--;
 		tell_of(lane, slot->number, status, slot->op, error, 0);

@@ -123,13 +123,15 @@ uint64_t exec_graphs_settle(struct launcher *launcher, uint64_t owner, uint64_t 
 
 void exec_graphs_unmake(struct exec *executor, const struct exec_buffer *buffer)
 {
-	struct launcher *launcher = &executor->main;
-	struct exec_graph *graph;
-	size_t cursor = 0;
-	while ((graph = map_next(&launcher->graphs, &cursor)))
-		for (int i = 0; graph->made && i < graph->made->buffer_count; i++)
-			if (graph->made->buffers[i] == buffer)
-				unmake(launcher, graph);
+	for (int k = 0; k < executor->launcher_count; k++) {
+		struct launcher *launcher = &executor->launchers[k];
+		struct exec_graph *graph;
+		size_t cursor = 0;
+		while ((graph = map_next(&launcher->graphs, &cursor)))
+			for (int i = 0; graph->made && i < graph->made->buffer_count; i++)
+				if (graph->made->buffers[i] == buffer)
+					unmake(launcher, graph);
+	}
 }
 
 /* ---- Making ---- */
@@ -242,6 +244,14 @@ static int read_parts(struct launcher *launcher, struct exec_request *request,
 	return KILN_OK;
 }
 
+static size_t count_graphs(const struct exec *executor)
+{
+	size_t count = 0;
+	for (int i = 0; i < executor->launcher_count; i++)
+		count += executor->launchers[i].graphs.count;
+	return count;
+}
+
 int exec_graph_new(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "graph", 0);
@@ -249,7 +259,7 @@ int exec_graph_new(struct launcher *launcher, struct exec_request *request)
 	if (id == 0 || map_get_id(&launcher->graphs, id))
 		return exec_refuse(request, KILN_EPROTO, "graph %" PRIu64 " is there already, or no id",
 						   id);
-	if (launcher->graphs.count >= EXEC_MAX_GRAPHS)
+	if (count_graphs(launcher->executor) >= EXEC_MAX_GRAPHS)
 		return exec_refuse(request, KILN_ELIMIT,
 						   "a device process has room for %d graphs, of all sessions that it works "
 						   "for: free some",

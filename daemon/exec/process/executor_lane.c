@@ -33,17 +33,18 @@ static void free_memory(struct exec *executor, void *what)
 }
 
 /*
- * Tells the clients how long to spin before they sleep.  With n clients a turn comes n launches
- * after the last one: a client that spins for one launch would mostly sleep before its turn and be
- * late for the next.  Where there are too few CPUs, clients that spin take them from each other and
- * from this process: there each spins for one launch.
+ * Tells the clients how long to spin before they sleep.  With n clients of a launcher a turn comes
+ * n launches after the last one: a client that spins for one launch would mostly sleep before its
+ * turn and be late for the next.  Where there are too few CPUs, clients that spin take them from
+ * each other and from this process: there each spins for one launch.
  */
 static void share_spin(struct launcher *launcher)
 {
 	uint32_t count = 0;
 	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		count++;
-	uint32_t times = 2 * count <= (uint32_t)launcher->executor->cpus ? count : 1;
+	uint32_t all = (uint32_t)atomic_load(&launcher->executor->lane_count);
+	uint32_t times = 2 * all <= (uint32_t)launcher->executor->cpus ? count : 1;
 	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		atomic_store_explicit(&lane->memory->header.spin_us, times * launcher->spin_us,
 							  memory_order_relaxed);
@@ -59,6 +60,7 @@ static void free_lane(struct launcher *launcher, struct exec_lane *lane)
 		*link = lane->next;
 	launcher->lane_table[lane->index] = NULL;
 	lane->state = EXEC_LANE_GONE;
+	atomic_fetch_sub(&launcher->executor->lane_count, 1);
 	share_spin(launcher);
 	while ((bound = map_take(&lane->calls)))
 		exec_lane_drop_call(launcher, bound);
@@ -72,7 +74,7 @@ static void free_lane(struct launcher *launcher, struct exec_lane *lane)
 		exec_reply(launcher->executor, lane->close_id, KILN_OK, NULL);
 	lane->task = (struct exec_task){.kind = EXEC_TASK_LAZY, .perform = free_memory, .what = lane};
 	if (lane->gates_shared)
-		exec_quiet_do(launcher->executor, &lane->task, NULL);
+		exec_quiet_hand_over(launcher, &lane->task, NULL);
 	else
 		free_memory(launcher->executor, lane);
 }
@@ -224,6 +226,7 @@ int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 	lane->waker = launcher->waker;
 	lane->next = launcher->lanes;
 	launcher->lanes = lane;
+	atomic_fetch_add(&launcher->executor->lane_count, 1);
 	share_spin(launcher);
 	status = watch_lane(launcher, lane, request);
 	if (status != KILN_OK)

@@ -8,7 +8,6 @@
 #include "executor_flight.h"
 #include "executor_lane.h"
 
-#include <poll.h>
 #include <time.h>
 
 #define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
@@ -60,7 +59,8 @@ static void rotate(struct launcher *launcher)
 void exec_lanes_serve(struct launcher *launcher)
 {
 	struct exec_lane *next;
-	for (struct exec_lane *lane = launcher->lanes; lane; lane = next) {
+	for (struct exec_lane *lane = launcher->lanes; lane && !launcher_wanted(launcher);
+		 lane = next) {
 		next = lane->next;
 		if (lane->state != EXEC_LANE_OPEN)
 			continue;
@@ -90,7 +90,8 @@ int exec_lane_catch_up(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t until = wire_get_uint(request->root, "tail", 0);
 	uint64_t follows = wire_get_uint(request->root, "follows", 0);
-	struct exec_lane *lane = exec_lane_find(launcher, wire_get_uint(request->root, "lane", 0));
+	uint64_t stream = wire_get_uint(request->root, "lane", 0);
+	struct exec_lane *lane = exec_lane_find(launcher, stream);
 	if (!lane)
 		return KILN_OK;
 	/* A client cannot have written more entries than that; if it writes more meanwhile, they
@@ -171,7 +172,6 @@ void exec_lanes_wake(struct launcher *launcher)
 void exec_lanes_nap(struct launcher *launcher)
 {
 	uint64_t idle = launcher->now_us - launcher->lane_active_us;
-	struct pollfd wake = {.fd = launcher->epoll, .events = POLLIN};
 	if ((!launcher->executor->alone && idle < launcher->spin_us) || !any_gated(launcher) ||
 		!exec_lanes_sleep(launcher))
 		return;
@@ -181,7 +181,7 @@ void exec_lanes_nap(struct launcher *launcher)
 	uint64_t nap = idle / 8 < most ? idle / 8 : most;
 	nap = nap > PAUSE_NAP_LEAST_US ? nap : PAUSE_NAP_LEAST_US;
 	struct timespec time = {0, (long)nap * 1000};
-	ppoll(&wake, 1, &time, NULL);
+	launcher_rest(launcher, &time);
 	exec_lanes_wake(launcher);
 }
 

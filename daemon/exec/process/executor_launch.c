@@ -37,6 +37,11 @@ static void flight_free(struct launcher *launcher, struct exec_flight *flight)
 	free(flight);
 }
 
+static void count_messages(struct launcher *launcher)
+{
+	atomic_store_explicit(&launcher->messages, launcher->flights.count, memory_order_relaxed);
+}
+
 /* Registers a flight before the device gets it: if that fails, the device has nothing of it. */
 static int fly(struct launcher *launcher, struct exec_request *request, starter *start)
 {
@@ -49,6 +54,7 @@ static int fly(struct launcher *launcher, struct exec_request *request, starter 
 		free(flight);
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a call's record");
 	}
+	count_messages(launcher);
 	flight->id = request->id;
 	flight->stream = exec_stream(request->stream, wire_get_uint(root, "sub", 0));
 	flight->epoch = launcher->executor->quiet.epoch;
@@ -66,6 +72,7 @@ static int fly(struct launcher *launcher, struct exec_request *request, starter 
 	}
 	exec_trail_end(launcher, flight->trail, status);
 	map_remove_id(&launcher->flights, request->id);
+	count_messages(launcher);
 	flight_free(launcher, flight);
 	return status;
 }
@@ -78,7 +85,8 @@ void exec_finish(struct launcher *launcher, const struct device_done *done)
 				 done->ticket);
 		return;
 	}
-	exec_quiet_ended(launcher->executor, flight);
+	count_messages(launcher);
+	exec_quiet_ended(launcher, flight);
 	exec_pace_leave(launcher, flight);
 	exec_account_end(launcher, flight->account);
 	exec_trail_end(launcher, flight->trail, done->status);

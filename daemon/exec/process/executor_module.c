@@ -141,13 +141,12 @@ static void unload_now(struct exec *executor, void *what)
 
 void exec_release_module(struct launcher *launcher, struct exec_module *module)
 {
-	module->uses--;
 	module_assert_valid(module);
-	if (module->uses > 0 || module->state != MODULE_LEAVING)
+	if (atomic_fetch_sub(&module->uses, 1) > 1 || module->state != MODULE_LEAVING)
 		return;
 	module->task =
 		(struct exec_task){.kind = EXEC_TASK_LAZY, .perform = unload_now, .what = module};
-	exec_quiet_do(launcher->executor, &module->task, NULL);
+	exec_quiet_hand_over(launcher, &module->task, NULL);
 }
 
 struct exec_module *exec_find_module(const struct launcher *launcher, uint64_t id)

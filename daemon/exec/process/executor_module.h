@@ -19,7 +19,7 @@ enum exec_module_state { MODULE_LOADING, MODULE_LOADED, MODULE_LEAVING };
 struct exec_module {
 	enum exec_module_state state;
 	struct device_module *module; /* NULL: LOADING */
-	int uses;
+	_Atomic int uses;
 	uint64_t unload_id; /* LEAVING: the request unload */
 	struct exec_task task;
 };

@@ -86,7 +86,7 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane)
 
 bool exec_lane_may_unpark(const struct launcher *launcher, const struct exec_lane *lane)
 {
-	for (int i = 0; i < KILN_STREAMS && launcher->lane_flights < EXEC_MAX_LANE_FLIGHTS; i++)
+	for (int i = 0; i < KILN_STREAMS && exec_lanes_have_room(launcher); i++)
 		if (lane->streams[i].parked && !must_wait(lane, lane->streams[i].parked))
 			return true;
 	return false;

@@ -81,10 +81,12 @@ void exec_quiet_do(struct exec *executor, struct exec_task *task,
 	if (quiet->state == QUIET_NONE)
 		quiet->state = QUIET_WAITS;
 	if (!quiet->first) {
+		launchers_stop(executor);
 		quiet->epoch++;
 		quiet->left = (int)exec_in_flight(executor);
 		quiet->came_us = task->added_us;
-		quiet->drain_us = 0;
+		quiet->drain_us = quiet->drained_us = 0;
+		launchers_go(executor);
 	}
 	task->due_us = task->added_us + patience(quiet, task->kind);
 	while (*link && (*link)->due_us <= task->due_us)
@@ -94,13 +96,62 @@ void exec_quiet_do(struct exec *executor, struct exec_task *task,
 	quiet_assert_valid(quiet);
 }
 
-void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight)
+void exec_quiet_hand_over(struct launcher *launcher, struct exec_task *task,
+						  const struct device_memory *memory)
 {
-	struct exec_quiet *quiet = &executor->quiet;
-	if (!quiet->first || quiet->left == 0 || flight->epoch == quiet->epoch || --quiet->left > 0)
+	if (launcher_is_main(launcher)) {
+		exec_quiet_do(launcher->executor, task, memory);
 		return;
-	/* The tasks may be due sooner now.  Their order stays. */
-	quiet->drain_us = util_now_us() - quiet->came_us + 1;
+	}
+	task->memory = memory;
+	pthread_mutex_lock(&launcher->mutex);
+	task->next = launcher->handed;
+	launcher->handed = task;
+	pthread_mutex_unlock(&launcher->mutex);
+	launcher_tell(launcher);
+}
+
+/* Returns the tasks that the launcher has handed over, the first first. */
+static struct exec_task *take_handed(struct launcher *launcher)
+{
+	struct exec_task *tasks = NULL;
+	pthread_mutex_lock(&launcher->mutex);
+	while (launcher->handed) {
+		struct exec_task *task = launcher->handed;
+		launcher->handed = task->next;
+		task->next = tasks;
+		tasks = task;
+	}
+	pthread_mutex_unlock(&launcher->mutex);
+	return tasks;
+}
+
+void exec_quiet_take_handed(struct exec *executor)
+{
+	for (int i = 1; i < executor->launcher_count; i++) {
+		struct exec_task *next;
+		for (struct exec_task *task = take_handed(&executor->launchers[i]); task; task = next) {
+			next = task->next;
+			exec_quiet_do(executor, task, task->memory);
+		}
+	}
+}
+
+void exec_quiet_ended(struct launcher *launcher, const struct exec_flight *flight)
+{
+	struct exec_quiet *quiet = &launcher->executor->quiet;
+	if (flight->epoch != quiet->epoch && atomic_fetch_sub(&quiet->left, 1) == 1)
+		atomic_store(&quiet->drained_us, util_now_us());
+}
+
+/* What was in flight when the first task came has ended: the tasks may be due sooner now.  Their
+ * order stays. */
+static void take_drained(struct exec_quiet *quiet)
+{
+	uint64_t drained_us = atomic_load(&quiet->drained_us);
+	if (!drained_us || quiet->drain_us)
+		return;
+	quiet->drain_us = drained_us - quiet->came_us + 1;
 	for (struct exec_task *task = quiet->first; task; task = task->next)
 		task->due_us = task->added_us + patience(quiet, task->kind);
 }
@@ -121,7 +172,10 @@ static void say(struct exec *executor, bool begun, uint64_t done, uint64_t held_
 static bool somebody_waits(const struct exec *executor, exec_waiting *lanes_wait)
 {
 	struct pollfd sock = {.fd = executor->sock, .events = POLLIN};
-	return lanes_wait(&executor->main) || poll(&sock, 1, 0) > 0;
+	for (int i = 0; i < executor->launcher_count; i++)
+		if (lanes_wait(&executor->launchers[i]))
+			return true;
+	return poll(&sock, 1, 0) > 0;
 }
 
 static void let_go(struct exec *executor, uint64_t done)
@@ -131,6 +185,7 @@ static void let_go(struct exec *executor, uint64_t done)
 	quiet->limit_us = done ? DEADLINE_HOLD_US : 2 * quiet->limit_us;
 	quiet->rest_us = now + held_us;
 	quiet->state = quiet->first ? QUIET_WAITS : QUIET_NONE;
+	launchers_touch(executor);
 	quiet_assert_valid(quiet);
 	say(executor, false, done, held_us);
 }
@@ -157,16 +212,23 @@ void exec_quiet_serve(struct exec *executor, exec_waiting *lanes_wait)
 	if (!quiet->first || exec_misdeed_holds(executor))
 		return;
 	uint64_t now = util_now_us();
+	take_drained(quiet);
+	bool idle = exec_in_flight(executor) == 0, holds = quiet->state == QUIET_HOLDS;
+	bool ends = holds && now - quiet->since_us >= quiet->limit_us;
+	bool begins = !holds && now >= quiet->first->due_us && now >= quiet->rest_us;
+	if (!idle && !ends && !begins)
+		return;
+	launchers_stop(executor);
 	if (exec_in_flight(executor) == 0) {
 		take_turn(executor, now, lanes_wait);
-	} else if (quiet->state == QUIET_HOLDS && now - quiet->since_us >= quiet->limit_us) {
+	} else if (ends) {
 		let_go(executor, 0);
-	} else if (quiet->state != QUIET_HOLDS && now >= quiet->first->due_us &&
-			   now >= quiet->rest_us) {
+	} else if (begins) {
 		quiet->state = QUIET_HOLDS;
 		quiet->since_us = now;
 		say(executor, true, 0, 0);
 	}
+	launchers_go(executor);
 }
 
 int exec_quiet_patience(const struct exec *executor, int patience)

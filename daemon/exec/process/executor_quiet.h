@@ -1,5 +1,6 @@
 /*
- * executor_quiet: tasks that wait until nothing is in flight.
+ * executor_quiet: tasks that wait until nothing is in flight.  The main thread owns them, and has
+ * stopped all launchers while it does them.
  */
 #ifndef KILN_DAEMON_EXECUTOR_QUIET_H
 #define KILN_DAEMON_EXECUTOR_QUIET_H
@@ -20,6 +21,7 @@ struct exec_task {
 	uint64_t added_us, due_us;
 	void (*perform)(struct exec *executor, void *what); /* which may free the task */
 	void *what;
+	const struct device_memory *memory; /* while the main thread has not seen it: what it frees */
 };
 
 enum exec_quiet_state { QUIET_NONE, QUIET_WAITS, QUIET_HOLDS };
@@ -32,9 +34,11 @@ struct exec_quiet {
 	uint64_t limit_us;       /* the longest that this or the next hold takes */
 	uint64_t rest_us;        /* no hold begins before */
 	/* left counts the flights that were in flight when the first task came: those of earlier
-	 * epochs.  Their last one ended drain_us after that (0: it has not ended). */
+	 * epochs.  The launcher of the last one notes in drained_us when it ended; drain_us is how long
+	 * after that task (0: it has not ended). */
 	uint32_t epoch;
-	int left;
+	_Atomic int left;
+	_Atomic uint64_t drained_us;
 	uint64_t came_us, drain_us;
 };
 
@@ -47,11 +51,16 @@ void exec_quiet_close(struct exec *executor);
 /* Tells whether a task that frees this memory (NULL: that loads, unloads or unshares words) has to
  * wait until nothing is in flight. */
 bool exec_quiet_waits(const struct exec *executor, const struct device_memory *memory);
-/* Performs the task: at once, or later if exec_quiet_waits(). */
+/* The main thread's.  Performs the task: at once, or later if exec_quiet_waits(). */
 void exec_quiet_do(struct exec *executor, struct exec_task *task,
 				   const struct device_memory *memory);
-/* Call when a flight has ended. */
-void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight);
+/* The same for any launcher: one that is not the main thread's gives the task to that thread. */
+void exec_quiet_hand_over(struct launcher *launcher, struct exec_task *task,
+						  const struct device_memory *memory);
+/* Performs, at once or later, what launchers have handed over. */
+void exec_quiet_take_handed(struct exec *executor);
+/* Call when a flight of the launcher has ended. */
+void exec_quiet_ended(struct launcher *launcher, const struct exec_flight *flight);
 /* Does the tasks that can be done; begins and ends holds. */
 void exec_quiet_serve(struct exec *executor, exec_waiting *lanes_wait);
 /* Returns for how many ms the device may be waited for: patience at most (-1: without limit). */

@@ -19,6 +19,7 @@ static int on_end(struct launcher *launcher, struct exec_request *request)
 	for (uint64_t i = 0; i < KILN_STREAMS; i++)
 		launcher->ops->stream_end(launcher->device, exec_stream(request->stream, i));
 	exec_unmap_kept(launcher);
+	launchers_forget(launcher->executor, request->stream);
 	return KILN_OK;
 }
 
@@ -40,8 +41,11 @@ static int on_lane_close(struct launcher *launcher, struct exec_request *request
 
 static int on_cancel(struct launcher *launcher, struct exec_request *request)
 {
+	struct exec *executor = launcher->executor;
 	uint64_t ticket = wire_get_uint(request->root, "ticket", 0);
-	launcher->ops->cancel(launcher->device, &ticket, 1);
+	for (int i = 0; i < executor->launcher_count; i++)
+		if (map_get_id(&executor->launchers[i].flights, ticket))
+			launcher->ops->cancel(executor->launchers[i].device, &ticket, 1);
 	return KILN_OK;
 }
 
@@ -55,16 +59,17 @@ static int on_ping(struct launcher *launcher, struct exec_request *request)
 	return KILN_OK;
 }
 
-/* later: the handler, or the end of what it began, answers a success. */
+/* later: the handler, or the end of what it began, answers a success.  begins: it begins what the
+ * session's launcher does. */
 static const struct {
 	const char *name;
 	exec_handler *handler;
-	bool later;
+	bool later, begins;
 } requests[] = {
-	{"launch", exec_launch, true},
-	{"copy", exec_copy, true},
-	{"graph", exec_graph_new, false},
-	{"graph.launch", exec_launch_graph, true},
+	{"launch", exec_launch, true, true},
+	{"copy", exec_copy, true, true},
+	{"graph", exec_graph_new, false, true},
+	{"graph.launch", exec_launch_graph, true, true},
 	{"graph.free", on_graph_free, false},
 	{"alloc", exec_alloc, false},
 	{"import", exec_import, false},
@@ -78,7 +83,7 @@ static const struct {
 #endif
 	{"cancel", on_cancel, false},
 	{"share", exec_share, true},
-	{"lane.open", exec_lane_open, false},
+	{"lane.open", exec_lane_open, false, true},
 	{"lane.close", on_lane_close, true},
 	{"lane.bind", exec_lane_bind, false},
 	{"lane.rebind", exec_lane_rebind, false},
@@ -94,13 +99,14 @@ void exec_request_serve(struct exec *executor, struct wire_in *message, struct f
 								   .id = wire_id(message),
 								   .stream = wire_get_uint(&message->root, "stream", 0),
 								   .frame = frame};
-	struct launcher *launcher = &executor->main;
-	if (exec_misdeed(launcher, type, request.id))
+	if (exec_misdeed(&executor->launchers[0], type, request.id))
 		return;
 	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
 		if (strcmp(type, requests[i].name) != 0)
 			continue;
-		int status = exec_lane_catch_up(launcher, &request);
+		struct launcher *launcher = launchers_of(executor, request.stream, requests[i].begins);
+		int status = launcher ? exec_lane_catch_up(launcher, &request)
+							  : exec_refuse(&request, KILN_ENOMEM, "out of memory for a session");
 		if (status == KILN_OK)
 			status = requests[i].handler(launcher, &request);
 		if (status != KILN_OK || !requests[i].later)

@@ -18,9 +18,12 @@ struct pulse_out {
 void exec_send(struct exec *executor, struct wire_out *message, int fd)
 {
 	int status = wire_end(message);
+	pthread_mutex_lock(&executor->saying);
 	if (status == KILN_OK)
 		status = frame_queue_send(&executor->queue, executor->sock, message->buffer.data,
 								  message->buffer.size, &fd, fd >= 0, EXEC_MAX_QUEUE);
+	executor->queued = executor->queue.count;
+	pthread_mutex_unlock(&executor->saying);
 	wire_out_free(message);
 	/* The broker waits for this message.  A process that cannot send it has to be replaced. */
 	if (status != KILN_OK) {
@@ -28,6 +31,8 @@ void exec_send(struct exec *executor, struct wire_out *message, int fd)
 			util_log(UTIL_ERROR, "an executor cannot answer the broker (%d) and ends", status);
 		executor->ended = true;
 	}
+	if (status != KILN_OK || executor->queued > 0)
+		exec_tell(executor);
 }
 
 void exec_reply(struct exec *executor, uint64_t id, int status, const char *error)
@@ -80,6 +85,7 @@ void exec_say_fault(struct exec *executor, const struct device_done *culprit)
 	if (culprit)
 		wire_put_int(&message, "st", culprit->status);
 	uint64_t until = util_now_us() + DEADLINE_LAST_WORDS_MS * 1000;
+	pthread_mutex_lock(&executor->saying); /* for good: these are the last words */
 	while (executor->queue.count > 0 && util_now_us() < until &&
 		   frame_queue_flush(&executor->queue, executor->sock) == KILN_EAGAIN)
 		usleep(PAUSE_LAST_WORDS_US);

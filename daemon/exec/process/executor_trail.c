@@ -36,7 +36,7 @@ void exec_trail_close(struct exec *executor)
 uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream)
 {
 	struct trail *trail = launcher->executor->trail;
-	uint64_t number = launcher->executor->trail_begun++;
+	uint64_t number = atomic_fetch_add(&launcher->executor->trail_begun, 1);
 	struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
 	STORE(call->number, 0);
 	STORE(call->name, name);
@@ -44,7 +44,9 @@ uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t str
 	STORE(call->began_us, launcher->now_us);
 	STORE(call->ended_us, 0);
 	atomic_store_explicit(&call->number, number + 1, memory_order_release);
-	STORE(trail->begun, number + 1);
+	/* Another launcher may have stored a later one. */
+	if (LOAD(trail->begun) < number + 1)
+		STORE(trail->begun, number + 1);
 	return number;
 }
 

@@ -188,7 +188,7 @@ static void *kernel(void *argument)
 	const long *deed = argument;
 	struct sigaction action = {.sa_sigaction = on_sigsys, .sa_flags = SA_SIGINFO};
 	sigaction(SIGSYS, &action, NULL);
-	sandbox_kernel_thread(deed_pipe);
+	sandbox_kernel_thread(&deed_pipe, 1);
 	free(malloc(1 << 20));
 	holds(write(deed_pipe, "x", 1) == 1);
 	syscall(*deed, -1, "/etc/passwd", 0);
@@ -265,7 +265,7 @@ static void off_inside(void)
 	holds(strcmp(held, "off") == 0);
 	holds(number_of(outside, O_RDWR) >= 0);
 	holds(close(socket(AF_UNIX, SOCK_STREAM, 0)) == 0);
-	sandbox_kernel_thread(1);
+	sandbox_kernel_thread(&(int){1}, 1);
 	sandbox_compile_alone();
 	holds(number_of(outside, O_RDWR) >= 0);
 	holds(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0);
