@@ -60,11 +60,34 @@ struct RowPiece {
 	}
 };
 
+/* Begins to bring a row of BYTES bytes into memory, by THREADS threads that share it: the
+ * aligned vectors around it.  Returns where it will be. */
+template <int THREADS, int BYTES, typename T>
+DEVICE T *row_aside(void *memory, const T *row, int thread)
+{
+	const u8 *const start = reinterpret_cast<const u8 *>(row);
+	u8 *const to = static_cast<u8 *>(memory);
+	const int beyond = vec_beyond<16>(start);
+
+#pragma unroll
+	for (int n = 0; n * THREADS * 16 < BYTES + 15; n++) {
+		const int at = (n * THREADS + thread) * 16;
+		if (at < beyond + BYTES)
+			async_copy16(to + at, start - beyond + at);
+	}
+	return reinterpret_cast<T *>(to + beyond);
+}
+/* The memory that it takes for that. */
+constexpr int row_aside_bytes(int bytes)
+{
+	return (bytes + 30) / 16 * 16;
+}
+
 /*
  * Calls body(pieces, first, row, here, mask) for the row that this thread has a part in: number
  * `first` + `row`, at row * columns of each piece; here: as row_each has it.  from[s] are STREAMS
- * tensors; to[s] takes piece s afterwards, unless it is null.  A piece takes elements * sizeof(T)
- * bytes of dynamic shared memory.
+ * tensors, and null where nothing comes; to[s] takes piece s afterwards, unless it is null.  A
+ * piece takes elements * sizeof(T) bytes of dynamic shared memory.
  *
  * mask_of(number, memory) makes a row's mask: PREFIX masks have a limit(), behind which nothing of
  * the row is read.  memory: ASIDE bytes that the row has behind all pieces; what is copied there by
@@ -94,6 +117,8 @@ DEVICE void row_staged_masked(const T *const (&from)[STREAMS], T *const (&to)[ST
 #pragma unroll
 		for (int s = 0; s < STREAMS; s++) {
 			const T *const start = from[s] + first * Piece::columns;
+			if (!from[s])
+				continue;
 			if constexpr (PREFIX)
 				Piece::fetch_part(piece[s], start, there * Piece::columns, row,
 								  static_cast<int>(mask.limit()));

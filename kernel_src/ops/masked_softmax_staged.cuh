@@ -10,7 +10,7 @@
 
 /* Bytes of shared memory that the mask of a row has: 0, if it is read where it lies. */
 template <class MASK, class PLACE>
-constexpr int mask_aside = PLACE::step == 1 && MASK::bytes > 0 ? (MASK::bytes + 30) / 16 * 16 : 0;
+constexpr int mask_aside = PLACE::step == 1 && MASK::bytes > 0 ? row_aside_bytes(MASK::bytes) : 0;
 
 /* Makes the masks of rows. */
 template <class SHAPE, class MASK, class PLACE, typename Index>
@@ -23,15 +23,8 @@ struct MaskStaged {
 		const MASK mask = PLACE::template at<MASK>(given, static_cast<Index>(row));
 
 		if constexpr (mask_aside < MASK, PLACE >> 0) {
-			const u8 *const start = reinterpret_cast<const u8 *>(mask.start);
-			const int beyond = vec_beyond<16>(start);
-#pragma unroll
-			for (int n = 0; n * threads * 16 < MASK::bytes + 15; n++) {
-				const int at = (n * threads + SHAPE::group::thread()) * 16;
-				if (at < beyond + MASK::bytes)
-					async_copy16(memory + at, start - beyond + at);
-			}
-			return MASK(reinterpret_cast<typename MASK::Given>(memory + beyond), 0, 1);
+			return MASK(row_aside<threads, MASK::bytes>(memory, mask.start, SHAPE::group::thread()),
+						0, 1);
 		} else {
 			return mask;
 		}

@@ -3,6 +3,7 @@
  * shared memory (row_staged.cuh).
  */
 #pragma once
+#include "common/index.cuh"
 #include "common/row_staged.cuh"
 #include "common/softmax_backward.cuh"
 #include "common/softmax_rows.cuh"
@@ -21,6 +22,32 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void softmax_staged(const T *x, T *y, C
 		softmax_row<SHAPE, LOG>(start, 1, start, 1, SoftmaxScale<Compute>{before, exponent, after},
 								SoftmaxAll<Compute>{}, here);
 	});
+}
+
+/* Rows of x have gaps between them: each comes by itself.  Parameters as in softmax.cuh. */
+template <class SHAPE, bool LOG, class DIMS, class X, typename Index,
+		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void softmax_gapped(const T *x, T *y, Compute before,
+															 Compute exponent, Compute after,
+															 i64 rows)
+{
+	constexpr int threads = SHAPE::threads / SHAPE::rows;
+	constexpr int bytes = static_cast<int>(SHAPE::row::columns * static_cast<i64>(sizeof(T)));
+	const T *const from[1] = {nullptr};
+	T *const to[1] = {y};
+
+	row_staged_masked<SHAPE, 1, row_aside_bytes(bytes), false>(
+		from, to, rows,
+		[&](i64 row, u8 *memory) {
+			return row_aside<threads, bytes>(
+				memory, x + index_offset<i64>(static_cast<Index>(row), DIMS{}, X{}),
+				SHAPE::group::thread());
+		},
+		[&](T *const(&piece)[1], i64, int row, bool here, const T *start) {
+			softmax_row<SHAPE, LOG>(
+				start, 1, piece[0] + row * static_cast<int>(SHAPE::row::columns), 1,
+				SoftmaxScale<Compute>{before, exponent, after}, SoftmaxAll<Compute>{}, here);
+		});
 }
 
 template <class SHAPE, bool LOG, typename T = typename SHAPE::Element,

@@ -90,6 +90,7 @@ void masked_form(struct masked_problem *masked)
 	/* Few threads a row for those that end early. */
 	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;
 	masked->form.need.staged = masked->form.rows.columns * masked->form.need.element % 16 != 0;
+	masked->form.need.gapped = false;
 	if (masked->form.need.staged && masked->form.need.beside && masked->rows.step[0] == 1)
 		masked->form.need.aside =
 			((uint32_t)masked->form.rows.columns * masked->form.need.beside + 30) / 16 * 16;

@@ -83,6 +83,7 @@ struct rows_shape {
 	bool wide;        /* vectors are of 32 bytes, which move as two of 16 */
 	bool narrow;      /* vectors are of 8 bytes, for what is read along the row has 16 then */
 	bool staged;      /* the rows of a block come and go as one piece, by way of shared memory */
+	bool gapped;      /* they go so, but each comes by itself */
 };
 
 /* The needs of the kernel, beside the form. */
@@ -101,6 +102,7 @@ struct rows_need {
 	bool drawn;         /* problems of it were drawn and timed: rows_order() knows it */
 	bool skew, slots;   /* whether the kernel can */
 	bool clusters, stream, staged;
+	bool staged_far, gapped; /* staged rows may be long; those of an input may have gaps */
 };
 
 /* Halves bytes, down to an element, until the rows of an operand all begin at multiples of it. */

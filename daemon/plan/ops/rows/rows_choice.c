@@ -75,10 +75,10 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 			return power;
 }
 
-/* Rows by way of shared memory: bytes of a row, where masks come with it, and of a block's piece,
- * and candidates, at most. */
+/* Rows by way of shared memory: bytes of a row, of a long one, and of a block's piece, and
+ * candidates, at most. */
 #define STAGED_BYTES 512
-#define STAGED_MASKED 2048
+#define STAGED_FAR 2048
 #define STAGED_PIECE 28672
 #define STAGED_SHAPES 8
 /* So short they are the first choice. */
@@ -94,12 +94,19 @@ struct search {
 	int count, most;
 };
 
+/* Bytes that each staged row has in shared memory beside its place in a piece. */
+static uint32_t staged_aside(const struct rows_form *form, const struct rows_need *need,
+							 bool gapped)
+{
+	return gapped ? ((uint32_t)form->columns * need->element + 30) / 16 * 16 : need->aside;
+}
+
 static uint32_t rows_shape_shared_bytes(const struct rows_form *form, const struct rows_need *need,
 										const struct rows_shape *shape)
 {
 	if (shape->staged)
-		return shape->rows *
-			   ((uint32_t)form->columns * need->element * need->streams + need->aside);
+		return shape->rows * ((uint32_t)form->columns * need->element * need->streams +
+							  staged_aside(form, need, shape->gapped));
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }
 
@@ -302,9 +309,11 @@ static void offer_helds(struct search *search)
 	}
 }
 
-/* Do the rows of all held operands lie one behind the other, from aligned addresses on? */
-static bool without_gaps(const struct rows_form *form, const struct rows_need *need)
+/* Do the elements of rows lie side by side, in tensors that are aligned?  *gaps: the rows of a held
+ * operand do not lie one behind the other. */
+static bool side_by_side(const struct rows_form *form, const struct rows_need *need, bool *gaps)
 {
+	*gaps = false;
 	for (int i = 0; i < form->operands; i++) {
 		int64_t next = form->columns;
 		if (!(need->held & 1u << i))
@@ -312,8 +321,7 @@ static bool without_gaps(const struct rows_form *form, const struct rows_need *n
 		if (form->step[i] != 1)
 			return false;
 		for (int k = form->rank - 1; k >= 0; next *= form->size[k--])
-			if (form->stride[i][k] != next)
-				return false;
+			*gaps = *gaps || form->stride[i][k] != next;
 	}
 	return need->alignment >= 16;
 }
@@ -327,17 +335,20 @@ static void offer_staged(struct search *search)
 {
 	const struct rows_form *form = search->form;
 	uint32_t element = search->need->element, columns = (uint32_t)form->columns, vectors;
-	uint32_t row = columns * element;
+	uint32_t row = columns * element, vector = rows_vector(form, search->need);
+	int64_t longest = search->need->staged_far ? STAGED_FAR : STAGED_BYTES;
+	bool gaps;
 
-	if (!search->need->staged || element > 4 || !without_gaps(form, search->need) ||
-		form->columns * element > (search->need->aside ? STAGED_MASKED : STAGED_BYTES))
+	if (!search->need->staged || element > 4 || form->columns * element > longest ||
+		!side_by_side(form, search->need, &gaps) || (gaps && !search->need->gapped))
 		return;
 	/* Whole vectors that leave few lanes idle need no help. */
-	if (row % 16 == 0 && (row >= 128 || (row & (row - 1)) == 0))
+	if (vector * element == 16 && (gaps || row >= 128 || (row & (row - 1)) == 0))
 		return;
 	search->base.staged = true;
+	search->base.gapped = gaps;
 	search->base.skewed = false;
-	search->base.vector = element == 2 && columns % 2 == 0 ? 2 : 1;
+	search->base.vector = element == 2 && vector % 2 == 0 ? 2 : 1;
 	search->vectors = vectors = columns / search->base.vector;
 	for (uint32_t most = 20; most >= 4; most = most == 20 ? 32 : most / 2) {
 		uint32_t held = most / search->base.vector, size = rows_group(vectors, held);
@@ -345,7 +356,8 @@ static void offer_staged(struct search *search)
 		for (uint32_t threads = 128; threads <= 256 && size <= 32; threads *= 2) {
 			uint32_t bytes = threads / size * row;
 			if (bytes % 16 == 0 &&
-				bytes * search->need->streams + threads / size * search->need->aside <=
+				bytes * search->need->streams +
+						threads / size * staged_aside(form, search->need, gaps) <=
 					STAGED_PIECE &&
 				rows_group(vectors, held) == size)
 				offer(search, held, 0, threads / size, 1);
@@ -394,7 +406,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	search.count = search.count < most - STAGED_SHAPES ? search.count : most - STAGED_SHAPES;
 	ordered = search.count;
 	offer_staged(&search);
-	if (form->columns * need->element <= STAGED_FIRST)
+	if (form->columns * need->element <= STAGED_FIRST && !search.base.gapped)
 		bring_first(out, ordered, search.count);
 	return search.count;
 }
@@ -411,7 +423,8 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 		plan_print(&text, "cluster%u %ux%u", shape->cluster, shape->size, shape->held);
 	else
 		plan_print(&text, "%s %ux%u",
-				   shape->staged   ? "staged"
+				   shape->gapped   ? "gapped"
+				   : shape->staged ? "staged"
 				   : shape->slots  ? "slots"
 				   : shape->skewed ? "skewed"
 				   : shape->wide   ? "wide"

@@ -56,6 +56,7 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 					   : whole                ? "whole"
 					   : way->tile.cluster    ? "panel"
 					   : way->strided         ? "strided"
+					   : way->row.gapped      ? "gapped"
 					   : way->row.staged      ? "staged"
 					   : way->row.stream      ? "stream"
 					   : way->row.cluster > 1 ? "cluster"
@@ -67,6 +68,11 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 	else
 		rows_print_shape(id, form->dtype, &form->rows, &way->row);
 	plan_print(id, ", %s", op.log ? "true" : "false");
+	if (way->row.gapped) {
+		rows_print_sizes(id, &form->rows);
+		rows_print_strides(id, &form->rows, 0);
+		plan_print(id, ", %s", rows_index_type(&form->rows));
+	}
 	if (!way->row.staged && !whole) { /* whose rows have no gaps */
 		plan_print(id, ", %s", loop ? "true" : "false");
 		if (way->strided)

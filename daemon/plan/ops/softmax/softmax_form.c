@@ -37,7 +37,8 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 	form->need.registers = form->need.converted ? SOFTMAX_REGISTERS_HALVES : SOFTMAX_REGISTERS;
 	form->need.around = form->dtype == KILN_F64 ? 12 : 0; /* for 2^x */
 	form->need.skew = form->need.slots = form->need.clusters = form->need.stream = true;
-	form->need.drawn = form->need.staged = true;
+	form->need.drawn = form->need.staged = form->need.staged_far = true;
+	form->need.gapped = count == 2;
 }
 
 int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,

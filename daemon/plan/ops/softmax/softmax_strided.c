@@ -62,8 +62,9 @@ static uint32_t tile_shared(const struct softmax_form *form, const struct softma
 			   : 0;
 }
 
-static void offer(const struct softmax_form *form, const struct kernel_limits *limits,
-				  uint32_t lanes, uint32_t split, struct softmax_tile *out, int most, int *count)
+static void offer_tile(const struct softmax_form *form, const struct kernel_limits *limits,
+					   uint32_t lanes, uint32_t split, struct softmax_tile *out, int most,
+					   int *count)
 {
 	struct softmax_tile tile;
 	uint64_t parts = ((uint64_t)form->rows.columns + split - 1) / split;
@@ -120,12 +121,12 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 		uint32_t wide = lanes * tries[i].wider / tries[i].narrower;
 		uint32_t parts = split * tries[i].more / tries[i].fewer;
 		if (wide && wide <= 32 && parts && parts <= 64)
-			offer(form, limits, wide, parts, out, most, &count);
+			offer_tile(form, limits, wide, parts, out, most, &count);
 	}
 	/* A device with little of everything */
 	for (; count == 0 && (lanes > 1 || split > 1); lanes = lanes > 1 ? lanes / 2 : 1) {
 		split = lanes > 1 ? split : split / 2;
-		offer(form, limits, lanes, split, out, most, &count);
+		offer_tile(form, limits, lanes, split, out, most, &count);
 	}
 	panels = count;
 	softmax_panels(form, limits, out, most, &count);
@@ -194,13 +195,6 @@ void softmax_print_sides(struct plan_text *text, const struct softmax_form *form
 	for (int i = 0; i < outer.operands; i++)
 		rows_print_strides(text, &outer, i);
 	plan_print(text, ", %s", rows_index_type(&form->rows));
-}
-
-uint32_t softmax_tile_threads(const struct softmax_tile *tile)
-{
-	uint32_t threads = tile->lanes * tile->split * tile->tiles;
-
-	return tile->whole ? (threads + 31) / 32 * 32 : threads;
 }
 
 bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,

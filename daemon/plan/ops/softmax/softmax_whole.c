@@ -29,6 +29,13 @@ static bool is_whole(const struct softmax_form *form)
 	return form->need.alignment >= 16 && form->need.streams == 1;
 }
 
+uint32_t softmax_tile_threads(const struct softmax_tile *tile)
+{
+	uint32_t threads = tile->lanes * tile->split * tile->tiles;
+
+	return tile->whole ? (threads + 31) / 32 * 32 : threads;
+}
+
 uint64_t softmax_whole_bytes(const struct softmax_form *form, const struct softmax_tile *tile)
 {
 	uint64_t inner = tile->lanes * tile->vector, unit = 16 / form->need.element;
