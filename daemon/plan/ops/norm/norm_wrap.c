@@ -52,7 +52,8 @@ static bool windows_possible(const struct norm_problem *norm)
 }
 
 /* `threads` of a block, as far as a row lets it be so. */
-static void offer(struct norm_ways *ways, uint32_t held, uint32_t threads, struct norm_way way)
+static void offer_wrapped(struct norm_ways *ways, uint32_t held, uint32_t threads,
+						  struct norm_way way)
 {
 	uint32_t vectors = wrap_vectors(ways->norm), size = 1;
 
@@ -79,7 +80,8 @@ static void offer(struct norm_ways *ways, uint32_t held, uint32_t threads, struc
 static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, uint32_t each,
 					   bool wide)
 {
-	offer(ways, held, threads, (struct norm_way){.together = 1, .each = each, .wide = wide});
+	offer_wrapped(ways, held, threads,
+				  (struct norm_way){.together = 1, .each = each, .wide = wide});
 }
 
 /*
@@ -125,6 +127,6 @@ void norm_offer_wraps(struct norm_ways *ways)
 		return;
 	for (uint32_t held = usual; held > 0; held = held > most ? most : held / 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
-			offer(ways, held, threads[t],
-				  (struct norm_way){.together = 1, .each = 1, .windows = true});
+			offer_wrapped(ways, held, threads[t],
+						  (struct norm_way){.together = 1, .each = 1, .windows = true});
 }
