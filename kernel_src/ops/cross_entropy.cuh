@@ -29,7 +29,7 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	/* As that of softmax, but that vectors lie at constant distances from the first. */
 	DEVICE void fetch(const T *x, i64 step)
 	{
-		if constexpr (V == 1) {
+		if constexpr (Rows::near) {
 			Rows::fetch(x, step);
 		} else {
 			this->fetch_part(Distances{row}, x + row.column(0), step);
