@@ -32,7 +32,7 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 		if constexpr (Rows::near) {
 			Rows::fetch(x, step);
 		} else {
-			this->fetch_part(Distances{row}, x + row.column(0), step);
+			this->fetch_part(RowNear<Row, Row>{row, row}, x + row.column(0), step);
 			if constexpr (kept < held)
 				words.arrive();
 		}
@@ -151,19 +151,6 @@ struct CrossEntropyRows : SoftmaxRows<SHAPE, !GRAD, CrossEntropyPlain<typename S
 	}
 
   private:
-	struct Distances {
-		const Row &row;
-
-		DEVICE bool has(int n) const
-		{
-			return row.has(n);
-		}
-		DEVICE i64 column(int n) const
-		{
-			return static_cast<i64>(n) * (SHAPE::group::threads / SHAPE::rows * V);
-		}
-	};
-
 	/* Calls body(n) for every vector in a slot: two at a time, so long as all threads have one. */
 	template <typename Body>
 	DEVICE void each_slot(Body body) const
