@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 struct sink {
@@ -113,4 +114,24 @@ FILE *sink_bytes(void)
 FILE *sink_terminal(void)
 {
 	return err.bare ? err.bare : stderr;
+}
+
+void sink_style(enum sink_style style)
+{
+	static const char *const codes[] = {"\033[0m", "\033[1m", "\033[32m", "\033[33m", "\033[31m"};
+	const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+
+	if ((no && *no) || !terminal || !strcmp(terminal, "dumb") || !isatty(out.fd))
+		return;
+	fflush(stdout);
+	(void)write_all(out.fd, codes[style], strlen(codes[style]));
+}
+
+int sink_columns(void)
+{
+	struct winsize size;
+
+	if (!isatty(out.fd))
+		return 0;
+	return ioctl(out.fd, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
 }

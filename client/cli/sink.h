@@ -15,6 +15,12 @@ bool sink_end(void);
 bool write_all(int fd, const void *bytes, size_t size);
 /* Standard output as it is, for an object's bytes. */
 FILE *sink_bytes(void);
+/* Ways of showing what is printed next on standard output, where that is a terminal that knows
+ * colours and NO_COLOR is not set; elsewhere this does nothing. */
+enum sink_style { SINK_PLAIN, SINK_BOLD, SINK_GREEN, SINK_YELLOW, SINK_RED };
+void sink_style(enum sink_style style);
+/* The columns of standard output's terminal; 0: it is none. */
+int sink_columns(void);
 /* Standard error as it is, for lines of progress. */
 FILE *sink_terminal(void);
 

@@ -3,9 +3,11 @@
  */
 #include "table.h"
 #include "grow.h"
+#include "sink.h"
 #include "client/wire/plain.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,16 +45,25 @@ void table_cell(struct table *table, const char *format, ...)
 	table->count++;
 }
 
-static void print_row(const struct table *table, const char *const *cells, const size_t *widths,
-					  FILE *out)
+/* Prints a row in so many columns, 0: as many as it has; returns whether its end was cut. */
+static bool print_row(const struct table *table, const char *const *cells, const size_t *widths,
+					  int columns, FILE *out)
 {
+	int column = 0;
+
 	for (int i = 0; i < table->columns; i++) {
 		const char *cell = cells[i] ? cells[i] : "";
 		bool right = table->headers && table->headers[i][0] == '>';
 		bool last = i == table->columns - 1;
-		fprintf(out, "%*s%s", right ? (int)widths[i] : -(last ? 0 : (int)widths[i]), cell,
-				last ? "\n" : "  ");
+		int left = columns - column, length = (int)strlen(cell);
+		if (last && columns && length > left && left > 3) {
+			fprintf(out, "%.*s...\n", (int)plain_cut(cell, (size_t)left - 3), cell);
+			return true;
+		}
+		column += fprintf(out, "%*s%s", right ? (int)widths[i] : -(last ? 0 : (int)widths[i]), cell,
+						  last ? "\n" : "  ");
 	}
+	return false;
 }
 
 void table_end(struct table *table)
@@ -64,6 +75,7 @@ void table_print(struct table *table, FILE *out)
 {
 	size_t widths[TABLE_MAX_COLUMNS] = {0}, columns = (size_t)table->columns;
 	const char *titles[TABLE_MAX_COLUMNS] = {0};
+	int room = out == stdout ? sink_columns() : 0, cut = 0;
 
 	for (size_t i = 0; table->headers && i < columns; i++) {
 		titles[i] = table->headers[i] + (table->headers[i][0] == '>');
@@ -74,10 +86,18 @@ void table_print(struct table *table, FILE *out)
 		if (width > widths[i % columns])
 			widths[i % columns] = width;
 	}
-	if (table->headers)
-		print_row(table, titles, widths, out);
+	if (table->headers) {
+		if (out == stdout)
+			sink_style(SINK_BOLD);
+		print_row(table, titles, widths, room, out);
+		if (out == stdout)
+			sink_style(SINK_PLAIN);
+	}
 	for (size_t i = 0; i + columns <= table->count; i += columns)
-		print_row(table, (const char *const *)&table->cells[i], widths, out);
+		cut += print_row(table, (const char *const *)&table->cells[i], widths, room, out);
+	if (cut)
+		fprintf(out, "... at the end of %d row%s: cut to %d columns; a pipe or a file has all\n",
+				cut, cut == 1 ? "" : "s", room);
 	for (size_t i = 0; i < table->count; i++)
 		free(table->cells[i]);
 	free(table->cells);

@@ -105,7 +105,7 @@
 	  "one, 0: none comes; with launches, where there is no better one yet: only again")           \
 	X("release", "", "call", "")                                                                   \
 	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
-	X("cache.ls", "", "limit?, sort?, next? (a key, with sort key)",                               \
+	X("cache.ls", "", "limit?, sort?, next? (a key, with sort key), op?",                          \
 	  "rows: [{key, op, target, instantiation, bytes, size, hits, used, created, compiler, "       \
 	  "pinned, registers, shared, spills, local, compile_micros}], trouble: of the disk")          \
 	X("cache.failed", "", "limit?",                                                                \

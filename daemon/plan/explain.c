@@ -50,6 +50,8 @@ void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *li
 	plan_print(&out, "op             %s\n", plan->op);
 	plan_print(&out, "target         %s\n", limits->target);
 	plan_print(&out, "variant        %s (%s)\n", plan->variant, kind_name(plan->kind));
+	if (plan->statement[0])
+		plan_print(&out, "statement      %s\n", plan->statement);
 	if (plan->choice[0])
 		plan_print(&out, "choice         %s\n", plan->choice);
 	if (plan->kind == KERNEL_LAUNCH)

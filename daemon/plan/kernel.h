@@ -222,6 +222,7 @@ struct kernel_plan {
 	uint64_t copy_bytes;  /* KERNEL_COPY */
 	uint64_t bytes_moved; /* read + written, each element once */
 	char note[256];       /* why this variant, what was declined */
+	char statement[120];  /* of a map, cut; "" for others.  For people alone */
 	/* C++ that the planner wrote for this problem, compiled behind the source; "" for most.  Last:
 	 * a plan that is kept ends with it, and what is behind its end is of no account. */
 	char generated[KERNEL_GENERATED_MAX];

@@ -4,7 +4,7 @@
 daemon
 
 prints 0 "$KILN" cache <<'END'
-KEY  OP  TARGET  BYTES  SIZE  HITS  USED  PIN  KERNEL
+KEY  OP  TARGET  OBJECT  DISK  HITS  USED  PIN  KERNEL
 END
 for rows in 11 12 13; do
 	"$KILN" run permute --shape ${rows}0x90 --perm 1,0 >/dev/null || fails "run"
@@ -13,13 +13,13 @@ done
 
 list() {
 	"$KILN" cache ls --sort hits | sed -E -e 's/[0-9a-f]{12}/DIGITS/' \
-		-e 's/ [0-9]{4,} +[0-9]{4,} / BYTES SIZE /' -e 's/<.*/<..>/' -e 's/  +/ /g'
+		-e 's/<.*/<..>/' -e 's/  +/ /g'
 }
 prints 0 list <<'END'
-KEY OP TARGET BYTES SIZE HITS USED PIN KERNEL
-DIGITS permute cpu BYTES SIZE 1 TIME permute_tile<..>
-DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
-DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
+KEY OP TARGET OBJECT DISK HITS USED PIN KERNEL
+DIGITS permute cpu SIZE SIZE 1 TIME permute_tile<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
 END
 json 'len(j["rows"]) == 3 and len(j["rows"][0]["key"]) == 64' "$KILN" cache ls
 json 'len(j["rows"]) == 2' "$KILN" cache ls --limit 2
@@ -30,14 +30,14 @@ json 'len(j["rows"]) == 2' "$KILN" cache ls --limit 2
 # What would go is told as ls tells it.
 trim() {
 	"$KILN" cache trim --rows 0 --dry-run | sed -E -e 's/[0-9a-f]{12}/DIGITS/' \
-		-e 's/ [0-9]{4,} +[0-9]{4,} / BYTES SIZE /' -e 's/<.*/<..>/' -e 's/  +/ /g' | sort -r
+		-e 's/<.*/<..>/' -e 's/  +/ /g' | sort -r
 }
 prints 0 trim <<'END'
 would remove 3, free SIZE, leave SIZE
-KEY OP TARGET BYTES SIZE HITS USED PIN KERNEL
-DIGITS permute cpu BYTES SIZE 1 TIME permute_tile<..>
-DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
-DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
+KEY OP TARGET OBJECT DISK HITS USED PIN KERNEL
+DIGITS permute cpu SIZE SIZE 1 TIME permute_tile<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
 END
 
 key=$("$KILN" cache ls --sort hits --limit 1 | sed -n '2s/ .*//p')
@@ -120,4 +120,36 @@ removed 1, freed SIZE
 END
 json 'j["removed"] == 0' "$KILN" cache clear
 json 'len(j["rows"]) == 0' "$KILN" cache ls
+# Kernels by what people call them: a statement, a file with its macros.
+"$KILN" run map 'y[i,j] = x[i,j] * s + 3' --shape x=8x16 --set s=2.5 >/dev/null || fails "map"
+printf '__global__ void scale(float *y, float a) { y[threadIdx.x] = a; }\n' >"$DIR/scale.cu"
+"$KILN" compile raw "$DIR/scale.cu" --entry scale --macro M=2 >/dev/null || fails "raw"
+"$KILN" cache ls --op map | grep -q ' y\[i,j\] = x\[i,j\] \* s + 3$' || fails "a map's statement"
+"$KILN" cache ls --op raw | grep -q " scale of $DIR/scale.cu -DM=2\$" || fails "a raw one's file"
+json 'len(j["rows"]) == 1 and j["all"] == 1 and j["op"] == "map"' "$KILN" cache ls --op map
+
+# On a terminal: rows that fit it, and say so; colours unless NO_COLOR says otherwise.
+on_terminal() {
+	python3 -c 'import fcntl, os, pty, struct, sys, termios
+pid, fd = pty.fork()
+if not pid:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.execvp(sys.argv[1], sys.argv[1:])
+out = b""
+try:
+    while piece := os.read(fd, 4096):
+        out += piece
+except OSError:
+    pass
+os.waitpid(pid, 0)
+print(out.decode().replace("\r", ""), end="")' "$@"
+}
+TERM=xterm NO_COLOR=1 on_terminal "$KILN" cache ls >"$DIR/out"
+awk 'length > 80' "$DIR/out" | grep -q . && fails "wider than its terminal: $(cat "$DIR/out")"
+grep -q 'cut to 80 columns' "$DIR/out" || fails "cuts without a word: $(cat "$DIR/out")"
+escape=$(printf '\033')
+grep -q "$escape" "$DIR/out" && fails "colours in spite of NO_COLOR"
+TERM=xterm on_terminal env -u NO_COLOR "$KILN" cache ls | grep -q "^$escape\[1mKEY" ||
+	fails "no colours on a terminal"
+"$KILN" cache ls | grep -q "$escape" && fails "colours in a pipe"
 finish

@@ -24,6 +24,7 @@ socket         DIR/kiln.sock
 log            DIR/log, level info
 counters       requests 1, hits 0, shared 0, compiles 1, failures 0,
                remembered 0, frozen 0, copies 1, canceled 0, launches 12
+hit rate       0.0 % of 1 request for a kernel
 workers        count N, idle N, busy 0, started N, killed 0, recycled 0
 compilers have SIZE; a compile takes SIZE (nvrtc), SIZE (c++)
 nvrtc          FOUND

@@ -184,4 +184,9 @@ head -1 "$DIR/g" | grep -qx 'kiln-manifest 1' || fails "generic: $(head -3 "$DIR
 	fails "generic: some lines are of other kernels"
 "$KILN" record --output "/tmp/$(printf '%4200s' '' | tr ' ' d)" 2>"$DIR/err"
 [ $? -eq 2 ] && grep -q ": a path has at most [0-9]* bytes$" "$DIR/err" || fails "$(cat "$DIR/err")"
+
+# Ctrl-C: how far it got.
+timeout --signal=INT 1 "$KILN" warm --generic >"$DIR/out" 2>"$DIR/err"
+grep -qE '^warm: [0-9]+ of [0-9]+ \([0-9]+ %\)' "$DIR/err" && grep -q '^kiln: interrupted' "$DIR/err" ||
+	fails "an interrupt: $(cat "$DIR/err")"
 finish

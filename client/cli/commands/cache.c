@@ -16,20 +16,35 @@
 #include <string.h>
 #include <unistd.h>
 
-static void print_list(struct cli *cli, const kiln_reply *reply)
+static int list(struct cli *cli, const kiln_attr *args, int count)
 {
-	(void)cli;
-	cache_rows_print(reply, true);
-	cache_rows_rest(reply);
-	if (kiln_reply_str(reply, "trouble")[0])
-		fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
+	kiln_client *client;
+	kiln_reply *reply = NULL;
+	int status;
+
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	status = kiln_request(client, "cache.ls", args, count, &reply);
+	if (status) {
+		status = cli_failed(cli, status, "cache ls");
+	} else {
+		cache_rows_print(reply, true, client);
+		cache_rows_rest(reply);
+		if (kiln_reply_str(reply, "trouble")[0])
+			fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
+	}
+	kiln_reply_free(reply);
+	kiln_close(client);
+	return status;
 }
 
 static int cli_cache_ls(struct cli *cli)
 {
 	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
+	const char *op = cli_value(cli, "op");
 	int64_t most = 50;
-	kiln_attr args[2];
+	kiln_attr args[3];
+	int count = 0;
 
 	if (limit && cli_integer("--limit", limit, 1, 1000000, &most))
 		return CLI_USAGE;
@@ -37,12 +52,14 @@ static int cli_cache_ls(struct cli *cli)
 		strcmp(sort, "created"))
 		return cli_usage("--sort '%s': expected used, hits, bytes or created", sort);
 	if (cli_value(cli, "failed"))
-		return sort ? cli_usage("--sort goes with kernels, not with --failed")
-					: failed_list(cli, most);
-	args[0] = cli_attr_int("limit", most);
+		return sort || op ? cli_usage("--sort and --op go with kernels, not with --failed")
+						  : failed_list(cli, most);
+	args[count++] = cli_attr_int("limit", most);
 	if (sort)
-		args[1] = cli_attr_string("sort", sort);
-	return cli_answer(cli, "cache.ls", args, sort ? 2 : 1, print_list);
+		args[count++] = cli_attr_string("sort", sort);
+	if (op)
+		args[count++] = cli_attr_string("op", op);
+	return cli->json ? cli_answer(cli, "cache.ls", args, count, NULL) : list(cli, args, count);
 }
 
 static void print_date(const char *name, int64_t seconds)
@@ -165,6 +182,7 @@ static int cli_cache_get(struct cli *cli)
 
 static const struct cli_option ls_options[] = {
 	{"sort", "ORDER", "used, hits, bytes or created, largest first (used)"},
+	{"op", "OP", "only those of this operator: softmax, map, raw"},
 	{"limit", "N", "at most N rows (50)"},
 	{"failed", NULL, "the compiles that failed instead, which are remembered"},
 	{0},
@@ -184,6 +202,7 @@ static const struct cli_option get_options[] = {
 
 static const struct cli_example cache_ls_examples[] = {
 	{"kiln cache ls --sort hits --limit 10", "the ten that are asked for most"},
+	{"kiln cache ls --op map", "kernels of statements, by their statements"},
 	{"kiln cache ls --failed", "compiles that failed, and are remembered"},
 	{0}};
 

@@ -8,8 +8,9 @@
 
 /* ---- cache_rows.c ---- */
 
-/* Prints the rows of a reply as a table. */
-void cache_rows_print(const kiln_reply *reply, bool headers);
+/* Prints the rows of a reply as a table.  With a client maps are named by their statements and raw
+ * kernels by their files, for which the daemon is asked; with NULL as the compiler names them. */
+void cache_rows_print(const kiln_reply *reply, bool headers, kiln_client *client);
 /* Prints how many rows --limit left out, if any. */
 void cache_rows_rest(const kiln_reply *reply);
 /* Options that choose kernels; with --older-than they become arguments of a request, 4 at most. */

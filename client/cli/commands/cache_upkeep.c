@@ -109,7 +109,7 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 		if (trim->dry_run && trim->left >= 0)
 			trim->args[trim->left].i = trim->wanted_left + trim->removed;
 		if (trim->dry_run && !cli->json && kiln_reply_count(reply, "rows")) {
-			cache_rows_print(reply, !listed);
+			cache_rows_print(reply, !listed, client);
 			listed = true;
 		}
 		progress_print(cli, "trimmed %" PRId64 " of %" PRId64, trim->removed,

@@ -8,6 +8,7 @@
 #include "client/cli/data.h"
 #include "client/cli/failure.h"
 #include "client/cli/grow.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/json.h"
 #include "client/cli/member.h"
 #include "client/cli/progress.h"
@@ -58,6 +59,54 @@ static void cache_verify_find(struct verifying *verifying, const char *key, cons
 	verifying->count++;
 }
 
+/* ---- Report ---- */
+
+static void cache_verify_print_json(const struct verifying *verifying)
+{
+	json_begin();
+	json_int("checked", verifying->checked);
+	json_int("bad", verifying->bad);
+	if (verifying->recompile) {
+		json_int("recompiled", verifying->recompiled);
+		json_int("differ", verifying->differ);
+		json_int("skipped", verifying->skipped);
+	}
+	json_list_begin("rows");
+	for (size_t i = 0; i < verifying->count; i++) {
+		json_item_begin();
+		json_string("key", verifying->findings[i].key);
+		json_string("result", verifying->findings[i].result);
+		json_string("why", verifying->findings[i].why);
+		json_item_end();
+	}
+	json_list_end();
+	json_end();
+}
+
+static void print_report(const struct verifying *verifying)
+{
+	printf("checked %" PRId64 ", bad %" PRId64 "\n", verifying->checked, verifying->bad);
+	if (verifying->recompile)
+		printf("recompiled %" PRId64 ", differ %" PRId64 ", skipped %" PRId64 "\n",
+			   verifying->recompiled, verifying->differ, verifying->skipped);
+	for (size_t i = 0; i < verifying->count; i++)
+		printf("%.*s  %s: %s\n", CLI_SHORT_KEY, verifying->findings[i].key,
+			   verifying->findings[i].result, verifying->findings[i].why);
+}
+
+/* What was found by then is said, and the process ends as by the signal. */
+static void stop_if_interrupted(const struct verifying *verifying)
+{
+	if (!interrupt_seen())
+		return;
+	progress_end(verifying->cli);
+	if (verifying->cli->json)
+		cache_verify_print_json(verifying);
+	else
+		print_report(verifying);
+	interrupt_end("cache verify");
+}
+
 /* ---- Reading ---- */
 
 static int read_all(struct verifying *verifying)
@@ -80,6 +129,7 @@ static int read_all(struct verifying *verifying)
 			cache_verify_find(verifying, member_str(reply, "rows[%d].key", i), "bad",
 							  member_str(reply, "rows[%d].why", i));
 		more = kiln_reply_int(reply, "more");
+		stop_if_interrupted(verifying);
 		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
 		progress_print(verifying->cli, "checked %" PRId64 " of %" PRId64, verifying->checked,
 					   kiln_reply_int(reply, "total") + verifying->bad);
@@ -155,45 +205,11 @@ static int recompile_sample(struct verifying *verifying)
 							  CLI_SHORT_KEY, verifying->keys[i]);
 		judge(verifying, reply);
 		kiln_reply_free(reply);
+		stop_if_interrupted(verifying);
 		progress_print(verifying->cli, "recompiled %" PRId64 " of %" PRId64, (int64_t)i + 1,
 					   (int64_t)sample);
 	}
 	return CLI_OK;
-}
-
-/* ---- Report ---- */
-
-static void cache_verify_print_json(const struct verifying *verifying)
-{
-	json_begin();
-	json_int("checked", verifying->checked);
-	json_int("bad", verifying->bad);
-	if (verifying->recompile) {
-		json_int("recompiled", verifying->recompiled);
-		json_int("differ", verifying->differ);
-		json_int("skipped", verifying->skipped);
-	}
-	json_list_begin("rows");
-	for (size_t i = 0; i < verifying->count; i++) {
-		json_item_begin();
-		json_string("key", verifying->findings[i].key);
-		json_string("result", verifying->findings[i].result);
-		json_string("why", verifying->findings[i].why);
-		json_item_end();
-	}
-	json_list_end();
-	json_end();
-}
-
-static void print_report(const struct verifying *verifying)
-{
-	printf("checked %" PRId64 ", bad %" PRId64 "\n", verifying->checked, verifying->bad);
-	if (verifying->recompile)
-		printf("recompiled %" PRId64 ", differ %" PRId64 ", skipped %" PRId64 "\n",
-			   verifying->recompiled, verifying->differ, verifying->skipped);
-	for (size_t i = 0; i < verifying->count; i++)
-		printf("%.*s  %s: %s\n", CLI_SHORT_KEY, verifying->findings[i].key,
-			   verifying->findings[i].result, verifying->findings[i].why);
 }
 
 static int cache_verify_run(struct verifying *verifying)
@@ -202,6 +218,7 @@ static int cache_verify_run(struct verifying *verifying)
 
 	if (cli_connect(verifying->cli, &verifying->client))
 		return CLI_FAILED;
+	interrupt_watch();
 	status = read_all(verifying);
 	if (!status && verifying->recompile)
 		status = recompile_sample(verifying);

@@ -6,6 +6,7 @@
 
 #include "client/cli/json.h"
 #include "client/cli/member.h"
+#include "client/cli/sink.h"
 #include "client/cli/table.h"
 #include "client/wire/plain.h"
 #include "commands.h"
@@ -252,7 +253,10 @@ static void print_findings(void)
 {
 	for (int i = 0; i < found.count; i++) {
 		const struct finding *finding = &found.list[i];
-		printf("%-6s %-9s %s\n", state_names[finding->state], finding->about, finding->words);
+		sink_style(SINK_GREEN + finding->state);
+		printf("%-6s", state_names[finding->state]);
+		sink_style(SINK_PLAIN);
+		printf(" %-9s %s\n", finding->about, finding->words);
 		if (finding->remedy[0])
 			printf("%17sto do: %s\n", "", finding->remedy);
 	}

@@ -289,6 +289,20 @@ static void print_cache(const kiln_reply *reply)
 				   kiln_reply_int(reply, "cache.unsaved"));
 }
 
+/* Prints how many of the requests for a kernel needed no compile. */
+static void print_hit_rate(const kiln_reply *reply)
+{
+	int64_t hits = kiln_reply_int(reply, "counters.hits") +
+				   kiln_reply_int(reply, "counters.lookup_remote") +
+				   kiln_reply_int(reply, "counters.shared");
+	int64_t all = hits + kiln_reply_int(reply, "counters.compiles") +
+				  kiln_reply_int(reply, "counters.failures");
+
+	if (all > 0)
+		print_pair("hit rate", "%.1f %% of %" PRId64 " request%s for a kernel",
+				   100.0 * (double)hits / (double)all, all, all == 1 ? "" : "s");
+}
+
 static void print_status(struct cli *cli, const kiln_reply *reply)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
@@ -314,6 +328,7 @@ static void print_status(struct cli *cli, const kiln_reply *reply)
 	if (idle)
 		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
 	print_section(reply, "counters", "counters", counters);
+	print_hit_rate(reply);
 	if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {
 		print_section(reply, "tiers", "counters", tiers);
 		print_tiers(reply);

@@ -6,6 +6,7 @@
 #include "client/cli/daemon.h"
 #include "client/cli/deadlines.h"
 #include "client/cli/failure.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/sink.h"
 #include "client/cli/table.h"
 #include "client/cli/timing.h"
@@ -29,7 +30,8 @@ struct run {
 	pthread_cond_t ended;
 	int64_t next, done;
 	int living;
-	int broken; /* status of a connection that is gone, or was refused */
+	int broken;  /* status of a connection that is gone, or was refused */
+	double left; /* seconds to go, as was said last: this never rises */
 	char why[WARM_ERROR];
 };
 
@@ -149,19 +151,23 @@ static double now(void)
 	return time_us() / 1e6;
 }
 
-static void say(const struct run *run, double began, const char *before, const char *after)
+static void say(struct run *run, double began, const char *before, const char *after)
 {
 	const struct warm *warm = run->warm;
 	int64_t all = warm_all(warm);
 	double left = run->done ? (now() - began) / (double)run->done * (double)(all - run->done) : 0;
 	char eta[FIGURE_MAX];
 
+	if (run->done && (run->left <= 0 || left < run->left))
+		run->left = left;
+
 	fprintf(sink_terminal(),
-			"%swarm: %" PRId64 " of %" PRId64 ", %" PRId64 " there, %" PRId64 " compiled, %" PRId64
-			" failed",
-			before, run->done, all, warm->hits, warm->compiled, warm->failed);
+			"%swarm: %" PRId64 " of %" PRId64 " (%d %%), %" PRId64 " there, %" PRId64
+			" compiled, %" PRId64 " failed",
+			before, run->done, all, (int)(100 * run->done / all), warm->hits, warm->compiled,
+			warm->failed);
 	if (run->done && run->done < all)
-		fprintf(sink_terminal(), ", %s to go", figure_micros(left * 1e6, eta));
+		fprintf(sink_terminal(), ", %s to go", figure_micros(run->left * 1e6, eta));
 	fprintf(sink_terminal(), "%s", after);
 }
 
@@ -170,7 +176,12 @@ static void warm_run_watch(struct run *run, double began)
 {
 	bool terminal = isatty(STDERR_FILENO);
 
+	interrupt_watch();
 	for (int tick = 1; run->living; tick++) {
+		if (interrupt_seen()) {
+			say(run, began, terminal ? "\r\033[K" : "", "\n");
+			interrupt_end("warm: the next run goes on from there");
+		}
 		struct timespec until;
 
 		clock_gettime(CLOCK_MONOTONIC, &until);

@@ -2,6 +2,7 @@
  * map.c: a statement over named operands: the plan, what is inferred, and what its launches report.
  */
 #include "map.h"
+#include "client/wire/plain.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -217,6 +218,8 @@ static void map_describe(const struct map *map, const struct map_loops *loops,
 	int taken = 0;
 
 	memcpy(out->choice, way->name, sizeof(out->choice));
+	snprintf(out->statement, sizeof(out->statement), "%.*s",
+			 PLAIN_CUT(map->text, (int)sizeof(out->statement) - 1));
 	snprintf(out->variant, sizeof(out->variant), "%s",
 			 map->generic             ? PLAN_GENERIC
 			 : !sum && !loops->stages ? "elements"

@@ -35,17 +35,36 @@ void query_put_row(const struct cache_row *row, void *arg)
 	wire_map_end(out);
 }
 
+/* Rows of one operator: all are counted, and the first are put. */
+struct of_operator {
+	struct query *query;
+	int64_t count;
+};
+
+static void put_of_operator(const struct cache_row *row, void *arg)
+{
+	struct of_operator *of = arg;
+	if (strcmp(row->op, of->query->op) == 0 && of->count++ < of->query->limit)
+		query_put_row(row, &of->query->out);
+}
+
 void query_cache_ls(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
+	struct of_operator of = {.query = query};
 	struct cache_stats stats;
+	const char *sort = query->sort[0] ? query->sort : NULL;
 	cache_stats(cache, &stats);
 	wire_put_str(&query->out, "trouble", stats.trouble);
-	wire_put_uint(&query->out, "all", stats.rows);
 	wire_list_begin(&query->out, "rows");
-	query->status = cache_list(cache, query->sort[0] ? query->sort : NULL, query->key, query->limit,
-							   query_put_row, &query->out, query->error);
+	query->status = query->op[0] ? cache_list(cache, sort, query->key, INT64_MAX, put_of_operator,
+											  &of, query->error)
+								 : cache_list(cache, sort, query->key, query->limit, query_put_row,
+											  &query->out, query->error);
 	wire_list_end(&query->out);
+	wire_put_uint(&query->out, "all", query->op[0] ? (uint64_t)of.count : stats.rows);
+	if (query->op[0])
+		wire_put_str(&query->out, "op", query->op);
 }
 
 static void put_failure(const struct cache_failure *failure, void *arg)
@@ -180,6 +199,7 @@ int query_take_page(struct wire_in *message, struct query *query)
 {
 	query_copy_text(message, "sort", query->sort, sizeof(query->sort));
 	query_copy_text(message, "next", query->key, sizeof(query->key));
+	query_copy_text(message, "op", query->op, sizeof(query->op));
 	return query_take_limit(message, query);
 }
 

@@ -1,0 +1,15 @@
+/*
+ * interrupt.h: Ctrl-C of a command that works in pieces: it says how far it got before it ends.
+ */
+#ifndef KILN_CLI_INTERRUPT_H
+#define KILN_CLI_INTERRUPT_H
+
+#include <stdbool.h>
+
+/* From now on SIGINT and SIGTERM are noted, once: the second one ends the process. */
+void interrupt_watch(void);
+bool interrupt_seen(void);
+/* Says on standard error that this was interrupted, and ends the process as the signal does. */
+void interrupt_end(const char *what);
+
+#endif
