@@ -187,6 +187,7 @@ head -1 "$DIR/g" | grep -qx 'kiln-manifest 1' || fails "generic: $(head -3 "$DIR
 
 # Ctrl-C: how far it got.
 timeout --signal=INT 1 "$KILN" warm --generic >"$DIR/out" 2>"$DIR/err"
-grep -qE '^warm: [0-9]+ of [0-9]+ \([0-9]+ %\)' "$DIR/err" && grep -q '^kiln: interrupted' "$DIR/err" ||
+grep -qE '^warm: [0-9]+ of [0-9]+ \([0-9]+ %\)' "$DIR/err" &&
+	grep -q '^kiln: interrupted' "$DIR/err" ||
 	fails "an interrupt: $(cat "$DIR/err")"
 finish
