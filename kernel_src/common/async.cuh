@@ -17,6 +17,15 @@ DEVICE void async_copy16(void *shared, const void *global)
 				 : "memory");
 }
 
+/* Does so by way of the L1 cache: for what other blocks of the multiprocessor copy too. */
+DEVICE void async_copy16_shared(void *shared, const void *global)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(
+					 static_cast<u32>(__cvta_generic_to_shared(shared))),
+				 "l"(global)
+				 : "memory");
+}
+
 /* Waits for all copies that this thread began. */
 DEVICE void async_wait_all()
 {
@@ -36,23 +45,6 @@ DEVICE void async_wait_but()
 	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Does so for a number that is known late: waits for more where it is above 4. */
-DEVICE void async_wait_later(int left)
-{
-	switch (left) {
-	case 0:
-		return async_wait_but<0>();
-	case 1:
-		return async_wait_but<1>();
-	case 2:
-		return async_wait_but<2>();
-	case 3:
-		return async_wait_but<3>();
-	default:
-		return async_wait_but<4>();
-	}
-}
-
 #else
 
 DEVICE void async_copy16(void *shared, const void *global)
@@ -60,6 +52,10 @@ DEVICE void async_copy16(void *shared, const void *global)
 	u32 words[4];
 	vec_load<16>(global, words);
 	vec_store<16>(shared, words);
+}
+DEVICE void async_copy16_shared(void *shared, const void *global)
+{
+	async_copy16(shared, global);
 }
 
 DEVICE void async_wait_all()
@@ -70,9 +66,6 @@ DEVICE void async_batch()
 }
 template <int LEFT>
 DEVICE void async_wait_but()
-{
-}
-DEVICE void async_wait_later(int)
 {
 }
 

@@ -20,10 +20,9 @@
 #include "common/group.cuh"
 #include "common/strided.cuh"
 
-/* BLOCKS: of a multiprocessor, wanted.  BATCHES: slots are worked on while the later of so many
- * batches come in; 0: when all have come. */
+/* BLOCKS: of a multiprocessor, wanted. */
 template <typename T, i64 COLUMNS, int V, int LANES, int SPLIT, int CLUSTER, int KEPT, int SLOTS,
-		  int BLOCKS, int BATCHES, bool SKEWED, i64 INNER>
+		  int BLOCKS, bool SKEWED, i64 INNER>
 struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> {
 	typedef StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> strided;
 	static constexpr int cluster = CLUSTER, blocks = BLOCKS;
@@ -32,10 +31,6 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	static constexpr int rows = LANES * V;
 	static constexpr int warps = strided::threads / 32;
 	static constexpr int kept = KEPT, room = KEPT + SLOTS;
-	static constexpr int batches = BATCHES,
-						 together = 4; /* columns, of those that come in batches */
-	static constexpr int batch =
-		BATCHES ? (SLOTS / BATCHES + together - 1) / together * together : 0;
 	/* Is there more than a thread can hold? */
 	static constexpr bool more = static_cast<i64>(room) * parts < COLUMNS;
 	/* Vectors that a thread works on at a time. */
@@ -43,8 +38,6 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	static_assert(strided::threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
 	static_assert(static_cast<i64>(KEPT) * parts <= COLUMNS, "all threads have what they keep");
 	static_assert(!SKEWED || (KEPT == 0 && !more), "results go by way of slots");
-	static_assert(BATCHES == 0 || (V * sizeof(T) == 16 && !SKEWED && !more),
-				  "slots come by copies");
 
 	static DEVICE u32 block()
 	{
@@ -93,18 +86,7 @@ struct PanelHeld {
 	/* Starts to bring in what is held. */
 	DEVICE void fetch()
 	{
-		if constexpr (SHAPE::batches > 0) {
-#pragma unroll
-			for (int b = 0; b < SHAPE::batches; b++) {
-#pragma unroll 4
-				for (int i = kept + b * SHAPE::batch; i < batch_end(b); i++) {
-#pragma unroll
-					for (int s = 0; s < STREAMS; s++)
-						async_copy16(slot(i, s), at(i, s));
-				}
-				async_batch();
-			}
-		} else if constexpr (bytes == 16 && !SHAPE::skewed) {
+		if constexpr (bytes == 16 && !SHAPE::skewed) {
 #pragma unroll 4
 			for (int i = kept; i < held; i++) {
 #pragma unroll
@@ -145,39 +127,6 @@ struct PanelHeld {
 	{
 		if constexpr (bytes == 16 && !SHAPE::skewed)
 			async_wait_all();
-	}
-	/* Calls body(raw) for some columns of stream 0 at a time, and one by one for the rest, as they
-	 * come. */
-	template <typename Body>
-	DEVICE void each_arrived(Body body) const
-	{
-		constexpr int together = SHAPE::together;
-		int i = kept;
-
-#pragma unroll 1
-		for (int b = 0; b < SHAPE::batches; b++) {
-			const int end = batch_end(b);
-			async_wait_later(SHAPE::batches - 1 - b);
-#pragma unroll 1
-			for (; i + together <= end; i += together)
-				arrived<together>(i, body);
-		}
-#pragma unroll 1
-		for (; i < held; i++)
-			arrived<1>(i, body);
-		if (count > 0) {
-#pragma unroll
-			for (int n = 0; n < kept; n += together) {
-				u32 raw[together][SHAPE::words];
-#pragma unroll
-				for (int c = 0; c < together; c++) {
-#pragma unroll
-					for (int w = 0; w < SHAPE::words; w++)
-						raw[c][w] = word[n + c][0][w];
-				}
-				body(raw);
-			}
-		}
 	}
 	/* Calls body(i, raw) for each column that is held; put(i, raw) changes it. */
 	template <typename Body>
@@ -290,21 +239,6 @@ struct PanelHeld {
 	}
 
   private:
-	/* Behind the last column of a batch. */
-	DEVICE int batch_end(int b) const
-	{
-		const int end = kept + (b + 1) * SHAPE::batch;
-		return b + 1 < SHAPE::batches && end < held ? end : held;
-	}
-	template <int COLUMNS, typename Body>
-	DEVICE void arrived(int i, Body body) const
-	{
-		u32 raw[COLUMNS][SHAPE::words];
-#pragma unroll
-		for (int c = 0; c < COLUMNS; c++)
-			vec_load<bytes>(slot(i + c, 0), raw[c]);
-		body(raw);
-	}
 	DEVICE void load(const Element *from, u32 (&words)[SHAPE::words]) const
 	{
 		if constexpr (SHAPE::skewed) {

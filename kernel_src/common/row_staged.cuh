@@ -61,8 +61,8 @@ struct RowPiece {
 };
 
 /* Begins to bring a row of BYTES bytes into memory, by THREADS threads that share it: the
- * aligned vectors around it.  Returns where it will be. */
-template <int THREADS, int BYTES, typename T>
+ * aligned vectors around it.  MANY: rows may have it in common.  Returns where it will be. */
+template <int THREADS, int BYTES, bool MANY, typename T>
 DEVICE T *row_aside(void *memory, const T *row, int thread)
 {
 	const u8 *const start = reinterpret_cast<const u8 *>(row);
@@ -72,7 +72,11 @@ DEVICE T *row_aside(void *memory, const T *row, int thread)
 #pragma unroll
 	for (int n = 0; n * THREADS * 16 < BYTES + 15; n++) {
 		const int at = (n * THREADS + thread) * 16;
-		if (at < beyond + BYTES)
+		if (at >= beyond + BYTES)
+			continue;
+		if constexpr (MANY)
+			async_copy16_shared(to + at, start - beyond + at);
+		else
 			async_copy16(to + at, start - beyond + at);
 	}
 	return reinterpret_cast<T *>(to + beyond);

@@ -79,39 +79,6 @@ DEVICE Compute softmax_result(Compute apart, Compute rest, const SoftmaxScale<Co
 		return softmax_exp2(apart * scale.exponent) * rest;
 }
 
-/* C columns of a lane's rows join.  sign: of the factor, in each half of a word. */
-template <class SHAPE, int C, typename Compute>
-DEVICE void softmax_panel_join(const u32 (&raw)[C][SHAPE::words], u32 sign,
-							   const SoftmaxScale<Compute> &scale,
-							   SoftmaxSum<Compute> (&all)[SHAPE::length])
-{
-	typedef typename SHAPE::Element T;
-	u32 pair[SHAPE::words];
-
-#pragma unroll
-	for (int w = 0; w < SHAPE::words && softmax_pairs<T>; w++) {
-		pair[w] = raw[0][w] ^ sign;
-#pragma unroll
-		for (int c = 1; c < C; c++)
-			pair[w] = softmax_most<T>(pair[w], raw[c][w] ^ sign);
-	}
-#pragma unroll
-	for (int v = 0; v < SHAPE::length; v++) {
-		Compute largest = all[v].largest, sum = 0;
-		if constexpr (softmax_pairs<T>)
-			largest = fmax(largest, element_at<T, Compute>(pair, v) * fabs(scale.before));
-#pragma unroll
-		for (int c = 0; c < C && !softmax_pairs<T>; c++)
-			largest = fmax(largest, element_at<T, Compute>(raw[c], v) * scale.before);
-#pragma unroll
-		for (int c = 0; c < C; c++)
-			sum += softmax_exp2_flush((element_at<T, Compute>(raw[c], v) * scale.before - largest) *
-									  scale.exponent);
-		all[v].sum = fma(all[v].sum, all[v].fading(largest, all[v].largest, scale.exponent), sum);
-		all[v].largest = largest;
-	}
-}
-
 /* The V rows of a lane: x and y are their columns 0.  left: rows from the first of
  * them on.  All threads of the block come. */
 template <class SHAPE, bool LOG, typename T, typename Compute>
@@ -120,7 +87,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 							   void *shared)
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
-	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute) && SHAPE::batches == 0;
+	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute);
 	typedef PanelHeld<SHAPE, 1> Held;
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
@@ -186,27 +153,21 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		for (int w = 0; w < words; w++)
 			pair[w] = softmax_tiny<T> ? 0xff80ff80u : 0xfc00fc00u; /* -inf */
 	}
-	if constexpr (SHAPE::batches > 0) {
-		held.each_arrived([&](const auto &raw) {
-			softmax_panel_join<SHAPE, sizeof(raw) / sizeof(raw[0])>(raw, sign, scale, all);
-		});
-	} else {
-		if (held.count > 0)
-			held.each_kept(raise);
-		held.arrive();
-		held.template each_slot<false>(raise);
+	if (held.count > 0)
+		held.each_kept(raise);
+	held.arrive();
+	held.template each_slot<false>(raise);
 #pragma unroll
-		for (int v = 0; v < V; v++) {
-			if constexpr (softmax_pairs<T>)
-				mine[v] = fmax(mine[v], element_at<T, Compute>(pair, v) * fabs(scale.before));
-			if constexpr (SHAPE::more)
-				all[v].sum *= all[v].fading(mine[v], all[v].largest, scale.exponent);
-			all[v].largest = mine[v];
-		}
-		if (held.count > 0)
-			held.each_kept(add);
-		held.template each_slot<put_back>(add);
+	for (int v = 0; v < V; v++) {
+		if constexpr (softmax_pairs<T>)
+			mine[v] = fmax(mine[v], element_at<T, Compute>(pair, v) * fabs(scale.before));
+		if constexpr (SHAPE::more)
+			all[v].sum *= all[v].fading(mine[v], all[v].largest, scale.exponent);
+		all[v].largest = mine[v];
 	}
+	if (held.count > 0)
+		held.each_kept(add);
+	held.template each_slot<put_back>(add);
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);

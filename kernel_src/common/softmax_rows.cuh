@@ -115,29 +115,15 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
 		const Compute dead = this->dead(all), rest = this->rest(all);
-		/* Powers of what takes no part are 0, and stay so by any factor that is a number. */
-		const bool usual = !LOG && all.sum > 0 && rest > 0;
 		Compute kept_rest = rest;
 
 		if constexpr (!LOG) /* powers are those of this thread's largest */
 			kept_rest *= all.fading(all.largest, mine, scale.exponent);
-#pragma unroll
-		for (int n = 0; n < kept; n++) {
-			if (!row.has(n))
-				continue;
-			this->template finish<!LOG>(all.largest, kept_rest, value[n]);
-			if constexpr (MASK::partial)
-				if (!usual) {
-					Marks mark;
-					mask.fetch(mark, row.column(n));
-					this->bury(mark, n, dead, value[n]);
-				}
-			if constexpr (near)
-				row_store(RowNear<Row, Row>{row, row}, n,
-						  y + static_cast<i64>(row.column(0)) * step, value[n], step);
-			else
-				row_store(row, n, y, value[n], step);
-		}
+		/* Powers of what takes no part are 0, and stay so by any factor that is a number. */
+		if (!MASK::partial || (all.sum > 0 && rest > 0))
+			store_kept<false>(y, step, all.largest, kept_rest, dead);
+		else
+			store_kept<true>(y, step, all.largest, kept_rest, dead);
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
@@ -158,6 +144,28 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	}
 
   protected:
+	/* Stores what is in registers.  BURY: elements that take no part are given their value. */
+	template <bool BURY>
+	DEVICE void store_kept(T *y, i64 step, Compute largest, Compute rest, Compute dead)
+	{
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			this->template finish<!LOG>(largest, rest, value[n]);
+			if constexpr (BURY) {
+				Marks mark;
+				mask.fetch(mark, row.column(n));
+				this->bury(mark, n, dead, value[n]);
+			}
+			if constexpr (near)
+				row_store(RowNear<Row, Row>{row, row}, n,
+						  y + static_cast<i64>(row.column(0)) * step, value[n], step);
+			else
+				row_store(row, n, y, value[n], step);
+		}
+	}
+
 	template <class PART>
 	DEVICE void fetch_part(const PART &part, const T *x, i64 step)
 	{

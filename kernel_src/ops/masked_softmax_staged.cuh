@@ -23,8 +23,9 @@ struct MaskStaged {
 		const MASK mask = PLACE::template at<MASK>(given, static_cast<Index>(row));
 
 		if constexpr (mask_aside < MASK, PLACE >> 0) {
-			return MASK(row_aside<threads, MASK::bytes>(memory, mask.start, SHAPE::group::thread()),
-						0, 1);
+			return MASK(
+				row_aside<threads, MASK::bytes, true>(memory, mask.start, SHAPE::group::thread()),
+				0, 1);
 		} else {
 			return mask;
 		}

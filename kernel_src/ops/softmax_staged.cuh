@@ -39,7 +39,7 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void softmax_gapped(const T *x, T *y, C
 	row_staged_masked<SHAPE, 1, row_aside_bytes(bytes), false>(
 		from, to, rows,
 		[&](i64 row, u8 *memory) {
-			return row_aside<threads, bytes>(
+			return row_aside<threads, bytes, false>(
 				memory, x + index_offset<i64>(static_cast<Index>(row), DIMS{}, X{}),
 				SHAPE::group::thread());
 		},

@@ -81,8 +81,9 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 #define STAGED_FAR 2048
 #define STAGED_PIECE 28672
 #define STAGED_SHAPES 8
-/* So short they are the first choice. */
+/* So short they are the first choice; those of f32 whose masks come with them, too. */
 #define STAGED_FIRST 256
+#define STAGED_FIRST_MASKED 512
 
 struct search {
 	const struct rows_form *form;
@@ -381,7 +382,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	struct search search = {form, need, limits, 0, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 	bool timed;
-	int ordered;
+	int ordered, first;
 
 	search.base.vector = vector;
 	search.vectors = plan_divide_up((uint64_t)form->columns, vector);
@@ -406,7 +407,8 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	search.count = search.count < most - STAGED_SHAPES ? search.count : most - STAGED_SHAPES;
 	ordered = search.count;
 	offer_staged(&search);
-	if (form->columns * need->element <= STAGED_FIRST && !search.base.gapped)
+	first = need->aside && need->element == 4 ? STAGED_FIRST_MASKED : STAGED_FIRST;
+	if (form->columns * need->element <= first && !search.base.gapped)
 		bring_first(out, ordered, search.count);
 	return search.count;
 }

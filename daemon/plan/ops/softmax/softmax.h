@@ -38,7 +38,6 @@ struct softmax_tile {
 	uint32_t cluster;      /* blocks that share a panel's columns; 0: it is no panel */
 	uint32_t kept, slots;  /* of the columns of a panel's thread, in registers and shared memory */
 	uint32_t blocks;       /* of a panel, on a multiprocessor */
-	uint32_t batches;      /* in which slots come, and are worked on as they do; 0: all at once */
 	bool whole;            /* a matrix that lies in one piece, or a cluster's part of it */
 	bool twice;            /* rows are read twice */
 	bool skewed;           /* a panel's vectors are put together of two: rows begin anywhere */
@@ -61,10 +60,10 @@ uint32_t softmax_tile_threads(const struct softmax_tile *tile);
 uint64_t softmax_whole_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
 uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
 /* "strided 16x8x4 t1", "strided-twice 16x16x4 t1", "panel 8x32x32 b1", "panel 8x32x32 k16 b2",
- * "panel-skewed 8x32x32 b1", "panel-cluster2 8x32x64 k16 s36 b1", "panel 8x16x63 k8 b2 o4",
+ * "panel-skewed 8x32x32 b1", "panel-cluster2 8x32x64 k16 s36 b1",
  * "whole2 67x14": of threads a column and columns at a time */
 void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX]);
-/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>", "PanelShape<f16, 1000, 8, 8, 32, 1, 16, 16, 2, 0,
+/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>", "PanelShape<f16, 1000, 8, 8, 32, 1, 16, 16, 2,
  * false, 4096>", "WholeShape<f16, 118, 541, 1, 1, 2>" */
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile);

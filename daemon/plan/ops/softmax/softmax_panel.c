@@ -47,8 +47,7 @@ static uint32_t registers_beside(const struct softmax_form *form)
  */
 static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
 						uint32_t cluster, uint32_t split, uint32_t bytes, uint32_t blocks, bool few,
-						bool skewed, uint32_t batches, struct softmax_tile *out, int most,
-						int *count)
+						bool skewed, struct softmax_tile *out, int most, int *count)
 {
 	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
@@ -87,10 +86,6 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		tile.kept = few && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
 	}
 	tile.slots = tile.held - tile.kept < all ? tile.held - tile.kept : all;
-	tile.batches = batches;
-	if (batches && (tile.vector * element != 16 || tile.slots < 4 * batches ||
-					tile.kept + tile.slots < tile.held || form->need.streams > 1))
-		return;
 	/* The cache has to hold most of the columns that are read twice. */
 	if ((tile.kept + tile.slots) * 5 < tile.held * 3)
 		return;
@@ -128,7 +123,7 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	/* Halves are more work a byte, for which registers are better; two tensors fill a
 	 * multiprocessor. */
 	size_t first = form->need.streams > 1 ? 2 : form->need.element == 2 ? 1 : 0;
-	uint32_t cluster = 1, own;
+	uint32_t cluster = 1;
 	int last;
 
 	if (form->rows.columns < 64)
@@ -136,29 +131,19 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	for (size_t i = 0; i < 6 && is_skewed(form); i++) {
 		static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
 										   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
-		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], true, true, 0, out,
-					most, count);
+		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], true, true, out, most,
+					count);
 	}
 	/* A cluster takes what two blocks of a multiprocessor have no room for, but for little. */
 	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin / 4 * 5)
 		while (cluster < PANEL_CLUSTER && bytes / cluster > limits->shared_optin / 4 * 3)
 			cluster *= 2;
 	last = bytes > limits->shared_optin / 2 ? 3 : 1;
-	own = cluster;
 	for (int turn = 0; turn < last; turn++, cluster = cluster == 1 ? 2 : cluster / 2)
 		for (size_t i = 0; i < MOST; i++) {
 			size_t at = i == 0 ? first : i <= first ? i - 1 : i;
 			if (cluster <= 1 || rows_clusters(&form->rows, PANEL_CLUSTER, limits))
 				offer_panel(form, limits, cluster, tries[at].split, tries[at].bytes,
-							tries[at].blocks, tries[at].few, false, 0, out, most, count);
+							tries[at].blocks, tries[at].few, false, out, most, count);
 		}
-	for (size_t i = 0; i < 8; i++) {
-		static const uint32_t ways[][4] = {{1, 16, 2, 4}, {1, 16, 2, 2}, {1, 32, 1, 4},
-										   {1, 32, 2, 4}, {1, 16, 3, 4}, {2, 16, 3, 4},
-										   {2, 16, 2, 4}, {2, 32, 2, 4}};
-		uint32_t blocks = own * ways[i][0];
-		if (blocks <= 1 || (blocks <= 8 && rows_clusters(&form->rows, blocks, limits)))
-			offer_panel(form, limits, blocks, ways[i][1], PANEL_BYTES, ways[i][2], true, false,
-						ways[i][3], out, most, count);
-	}
 }

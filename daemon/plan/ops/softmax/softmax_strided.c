@@ -154,8 +154,6 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 		if (tile->kept + tile->slots < tile->held)
 			plan_print(&text, " s%u", tile->slots);
 		plan_print(&text, " b%u", tile->blocks);
-		if (tile->batches)
-			plan_print(&text, " o%u", tile->batches);
 	} else {
 		plan_print(&text, "%s %ux%ux%u t%u", tile->twice ? "strided-twice" : "strided", tile->lanes,
 				   tile->split, tile->held, tile->tiles);
@@ -174,9 +172,8 @@ void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 	plan_print(text, "%sShape<%s, %lld, %u, ", tile->cluster ? "Panel" : "Strided",
 			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector);
 	if (tile->cluster)
-		plan_print(text, "%u, %u, %u, %u, %u, %u, %u, %s", tile->lanes, tile->split, tile->cluster,
-				   tile->kept, tile->slots, tile->blocks, tile->batches,
-				   tile->skewed ? "true" : "false");
+		plan_print(text, "%u, %u, %u, %u, %u, %u, %s", tile->lanes, tile->split, tile->cluster,
+				   tile->kept, tile->slots, tile->blocks, tile->skewed ? "true" : "false");
 	else
 		plan_print(text, "%u, %u, %u, %u", tile->held, tile->lanes, tile->split, tile->tiles);
 	plan_print(text, ", %lld>", (long long)inner_of(form));
