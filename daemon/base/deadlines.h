@@ -36,7 +36,7 @@
 #define PAUSE_FAULT_ALIKE_US 600000000 /* after so long without it a fault has a new report */
 #define PAUSE_FAULT_REPORT_US 30000000 /* between two reports, once there were many at once */
 #define PAUSE_SUSPICION_US 3600000000  /* a sound database is trusted again */
-#define PAUSE_UPKEEP_US 5000 /* of one piece of upkeep of the cache; then others have it */
+#define PAUSE_UPKEEP_US 1000 /* of one piece of upkeep of the cache; then others have it */
 
 /* ---- Children ---- */
 

@@ -259,7 +259,8 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 	if (ask_text(db, "PRAGMA journal_mode = WAL", &number, answer, sizeof(answer)) != SQLITE_OK ||
 		sqlite3_exec(db->handle,
 					 "PRAGMA synchronous = NORMAL; PRAGMA secure_delete = OFF;"
-					 "PRAGMA journal_size_limit = 16777216; PRAGMA temp_store = MEMORY;"
+					 "PRAGMA journal_size_limit = 16777216; PRAGMA wal_autocheckpoint = 250;"
+					 "PRAGMA temp_store = MEMORY;"
 					 "PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF",
 					 NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, "opening", error);

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One piece of trimming has so few rows and bytes that others wait for milliseconds only. */
-#define TRIM_ROWS 64
-#define TRIM_BYTES ((uint64_t)4 << 20)
+/* One piece of trimming has so few rows and bytes that others wait for a millisecond or two. */
+#define TRIM_ROWS 16
+#define TRIM_BYTES ((uint64_t)512 << 10)
 #define TRIM_LOOK 1024  /* rows of a piece of a dry run */
-#define SHRINK_PAGES 64 /* moved between two looks at the clock */
+#define SHRINK_PAGES 16 /* moved between two looks at the clock */
 
 /* Without a name the first order holds, as for `kiln cache ls`. */
 static int list_statement(const char *sort)
