@@ -5,6 +5,7 @@
  */
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "plain.h"
 
@@ -22,10 +23,16 @@ static inline void put_char(struct printed *out, char c)
 	out->used++;
 }
 
+/* The text, or so many bytes of it. */
 static void put_text(struct printed *out, const char *text, size_t most)
 {
-	for (size_t i = 0; i < most && text[i]; i++)
-		put_char(out, text[i]);
+	size_t length = most == SIZE_MAX ? strlen(text) : strnlen(text, most);
+	size_t room = out->used < out->size ? out->size - out->used : 0;
+	char *to = out->text + (room ? out->used : 0);
+	/* Most pieces are a few bytes. */
+	for (size_t i = 0; i < length && i < room; i++)
+		to[i] = text[i];
+	out->used += length;
 }
 
 static void put_number(struct printed *out, unsigned long long value, bool negative)
@@ -36,9 +43,8 @@ static void put_number(struct printed *out, unsigned long long value, bool negat
 		digits[--at] = (char)('0' + value % 10);
 	while (value /= 10);
 	if (negative)
-		put_char(out, '-');
-	while (at < sizeof(digits))
-		put_char(out, digits[at++]);
+		digits[--at] = '-';
+	put_text(out, digits + at, sizeof(digits) - at);
 }
 
 static void put_signed(struct printed *out, long long value)
@@ -91,11 +97,15 @@ int plain_vprint(char *text, size_t size, const char *format, va_list arguments)
 	struct printed out = {.text = text, .size = size};
 	const char *at = format;
 	va_copy(out.arguments, arguments);
-	while (at && *at)
-		if (*at == '%')
+	while (at && *at) {
+		size_t plain = 0;
+		while (at[plain] && at[plain] != '%')
+			plain++;
+		put_text(&out, at, plain);
+		at += plain;
+		if (*at)
 			at = put_one(&out, at + 1);
-		else
-			put_char(&out, *at++);
+	}
 	va_end(out.arguments);
 	if (!at)
 		return vsnprintf(text, size, format, arguments);

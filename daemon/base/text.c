@@ -95,12 +95,18 @@ void util_text_add(struct util_text *text, const char *format, ...)
 	va_list arguments, again;
 	va_start(arguments, format);
 	va_copy(again, arguments);
-	int size = plain_vprint(NULL, 0, format, arguments);
+	/* Most pieces have their room already. */
+	size_t room = text->failed ? 0 : text->capacity - text->size;
+	int size = plain_vprint(room ? text->text + text->size : NULL, room, format, arguments);
 	if (size < 0) {
 		text->failed = true;
+	} else if ((size_t)size < room) {
+		text->size += (size_t)size;
 	} else if (reserve(text, (size_t)size)) {
 		plain_vprint(text->text + text->size, (size_t)size + 1, format, again);
 		text->size += (size_t)size;
+	} else if (room) {
+		text->text[text->size] = 0;
 	}
 	va_end(again);
 	va_end(arguments);

@@ -37,11 +37,13 @@ static void add_options(struct util_text *text, const struct compile_job *job)
 	const struct compile_option *option =
 		options_is_cpu(job->target) ? options_host : options_nvrtc;
 
-	util_text_add(text, "options");
+	util_text_bytes(text, "options", 7);
 	for (; option->text; option++)
-		if (options_for_job(option, job))
-			util_text_add(text, " %s", option->text);
-	util_text_add(text, "\n");
+		if (options_for_job(option, job)) {
+			util_text_bytes(text, " ", 1);
+			util_text_bytes(text, option->text, strlen(option->text));
+		}
+	util_text_bytes(text, "\n", 1);
 }
 
 /* Only the job of a user has these. */
