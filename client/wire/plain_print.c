@@ -28,7 +28,7 @@ static void put_text(struct printed *out, const char *text, size_t most)
 {
 	size_t length = most == SIZE_MAX ? strlen(text) : strnlen(text, most);
 	size_t room = out->used < out->size ? out->size - out->used : 0;
-	char *to = out->text + (room ? out->used : 0);
+	char *to = room ? out->text + out->used : out->text;
 	/* Most pieces are a few bytes. */
 	for (size_t i = 0; i < length && i < room; i++)
 		to[i] = text[i];
