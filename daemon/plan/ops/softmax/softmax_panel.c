@@ -115,9 +115,9 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	static const struct {
 		uint32_t bytes, split, blocks;
 		bool few;
-	} tries[] = {{128, 16, 2, false}, {128, 16, 2, true},  {128, 32, 1, true},
-				 {128, 32, 2, true},  {128, 32, 2, false}, {128, 16, 1, true},
-				 {128, 8, 2, false},  {256, 8, 1, false},  {64, 32, 2, false}};
+	} tries[] = {{128, 16, 2, false}, {128, 16, 2, true}, {128, 32, 1, true}, {128, 32, 2, true},
+				 {128, 32, 2, false}, {128, 16, 1, true}, {128, 8, 2, false}, {256, 8, 1, false},
+				 {64, 32, 2, false},  {64, 16, 4, true},  {32, 16, 4, true}};
 	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
 	uint64_t bytes = (uint64_t)form->rows.columns * PANEL_BYTES * form->need.streams;
 	/* Halves are more work a byte, for which registers are better; two tensors fill a
