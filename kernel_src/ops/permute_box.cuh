@@ -54,151 +54,6 @@ struct BoxRuns {
 	}
 };
 
-template <int ES, int THREADS, class RUNS, typename Offset>
-DEVICE void box_in(const u8 *x, u8 *shared, u32 runs, u32 bytes)
-{
-	constexpr u32 pieces = (RUNS::run * ES + 31 - ES) / 16;
-	const u32 beyond = vec_beyond<16>(x);
-	x -= beyond;
-#pragma unroll 4
-	for (u32 i = threadIdx.x; i < runs * pieces; i += THREADS) {
-		const u32 run = i / pieces, piece = i % pieces;
-		const Offset begin =
-			static_cast<Offset>(beyond) + RUNS::template far<Offset>(run) * static_cast<Offset>(ES);
-		const Offset from = (begin & ~static_cast<Offset>(15)) + static_cast<Offset>(piece) * 16;
-		if (from < begin + static_cast<Offset>(bytes))
-			async_copy16(shared + ((beyond + RUNS::near(run)) & ~15u) + piece * 16, x + from);
-	}
-}
-
-/*
- * Where elements first, first + 1, ... of a run of y lie; those below 0 anywhere.  If the fastest
- * dimension is as long as all of them, there is one end of it among them at most.
- */
-template <int EACH, i64 STRIDE>
-DEVICE void box_places(int first, List<>, List<STRIDE>, u32 (&places)[EACH])
-{
-#pragma unroll
-	for (int k = 0; k < EACH; k++)
-		places[k] = static_cast<u32>(first + k) * static_cast<u32>(STRIDE);
-}
-template <int EACH, i64 SIZE, i64... SIZES, i64 STRIDE, i64... STRIDES>
-DEVICE void box_places(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
-					   u32 (&places)[EACH])
-{
-	constexpr u32 size = static_cast<u32>(SIZE), stride = static_cast<u32>(STRIDE);
-	const u32 rest = first < 0 ? ~0u : static_cast<u32>(first) / size;
-	const u32 here = static_cast<u32>(first) - rest * size, left = size - here;
-	const u32 before =
-		here * stride + index_offset<u32>(rest, List<SIZES...>{}, List<STRIDES...>{});
-	const u32 behind =
-		index_offset<u32>(rest + 1, List<SIZES...>{}, List<STRIDES...>{}) - left * stride;
-
-#pragma unroll
-	for (int k = 0; k < EACH; k++)
-		if constexpr (SIZE >= EACH)
-			places[k] = (static_cast<u32>(k) < left ? before : behind) + k * stride;
-		else
-			places[k] =
-				index_offset<u32>(first + k, List<SIZE, SIZES...>{}, List<STRIDE, STRIDES...>{});
-}
-
-/*
- * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; MOST:
- * runs of a whole box.  The lanes of a warp take TOGETHER bytes each of runs side by side if there
- * are enough: elements of one run may lie in few banks, those of neighbours lie in others.
- */
-template <int ES, int OUT, int THREADS, int TOGETHER, class RUNS, int MOST, class DIMS, class NEAR,
-		  typename Offset>
-DEVICE void box_out(const u8 *box, u8 *y, u32 runs, int length)
-{
-	constexpr int each = OUT / ES;
-	/* The words of a warp begin at a multiple of 128 bytes, which may be before the run. */
-	constexpr int align = RUNS::run * ES >= 1024 ? 128 : OUT;
-	constexpr u32 words = (RUNS::run * ES + align + OUT - ES - 1) / OUT, most = MOST;
-	constexpr u32 together = most >= 8 ? TOGETHER / OUT : words;
-	constexpr u32 parts = (words + together - 1) / together;
-#pragma unroll 2
-	for (u32 i = threadIdx.x; i < most * parts * together; i += THREADS) {
-		const u32 part = i / together, run = part % most;
-		const u32 word = part / most * together + i % together;
-		if (run >= runs)
-			continue;
-		u8 *const begin = y + static_cast<i64>(RUNS::template far<Offset>(run)) * ES;
-		const u8 *const from = box + RUNS::near(run);
-		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
-		const bool whole = first >= 0 && first + each <= length;
-		u32 places[each], elements[each];
-		box_places<each>(first, DIMS{}, NEAR{}, places);
-#pragma unroll
-		for (int k = 0; k < each; k++)
-			if (whole || static_cast<u32>(first + k) < static_cast<u32>(length))
-				vec_load<ES>(from + places[k], elements + k);
-		if (!whole) {
-#pragma unroll
-			for (int k = 0; k < each; k++)
-				if (static_cast<u32>(first + k) < static_cast<u32>(length))
-					vec_store<ES>(begin + (first + k) * ES, elements + k);
-		} else if constexpr (ES == 4) {
-			vec_store<OUT>(begin + first * ES, elements);
-		} else {
-			constexpr int fill = 4 / ES;
-			u32 packed[vec_words<OUT>];
-#pragma unroll
-			for (int w = 0; w < vec_words<OUT>; w++)
-				packed[w] = vec_collect<ES, fill, 1>(elements, [=](int k) { return w * fill + k; });
-			vec_store<OUT>(begin + first * ES, packed);
-		}
-	}
-}
-
-/*
- * PX: the part at the end of a run of x, PY: at the end of a run of y; BOTH: PX is at the end of
- * both, and PY is none.  RUNS_X, RUNS_Y: how many runs a box has, but for the part that numbers the
- * slowest of them.  YD, YN: the dimensions of a run of y, their strides in shared memory.  BD, BX,
- * BY: the other dimensions; batch_x and batch_y are the strides of the slowest of all, or of a part
- * of it, of which there are outer_size elements.
- */
-template <int ES, int OUT, int THREADS, int TOGETHER, class PX, class PY, bool BOTH, class X,
-		  int RUNS_X, class Y, int RUNS_Y, class YD, class YN, class BD, class BX, class BY,
-		  typename Offset, bool LOOP>
-__global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 batch_x, i64 batch_y,
-												   u64 blocks, i64 outer_size)
-{
-	DYN_SHARED(b128, shared);
-
-	u64 block = blockIdx.x;
-	do {
-		using Number = typename index_choose<LOOP, u64, u32>::type;
-		const Number n = static_cast<Number>(block), rest = n / PY::tiles, item = rest / PX::tiles;
-		const u32 tile_y = static_cast<u32>(n - rest * PY::tiles);
-		const u32 tile_x = static_cast<u32>(rest - item * PX::tiles);
-		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
-		const u64 outer = item / static_cast<Number>(BD::product);
-		const u32 part_x = PX::elements(PX::outer ? outer : tile_x, outer_size);
-		const u32 part_y = PY::elements(PY::outer ? outer : tile_y, outer_size);
-		const u32 end_y = BOTH ? part_x : part_y;
-		const u8 *const from =
-			static_cast<const u8 *>(x) + (at.x + tile_x * PX::step_x + tile_y * PY::step_x) * ES;
-		u8 *const to =
-			static_cast<u8 *>(y) + (at.y + tile_x * PX::step_y + tile_y * PY::step_y) * ES;
-
-		box_in<ES, THREADS, X, Offset>(from, reinterpret_cast<u8 *>(shared), RUNS_X * part_y,
-									   X::run / PX::most * part_x * ES);
-		async_wait_all();
-		__syncthreads();
-		box_out<ES, OUT, THREADS, TOGETHER, Y, RUNS_Y *(BOTH ? 1 : PX::most), YD, YN, Offset>(
-			reinterpret_cast<u8 *>(shared) + vec_beyond<16>(from), to, RUNS_Y * (BOTH ? 1 : part_x),
-			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
-		if constexpr (LOOP) {
-			__syncthreads();
-			block += gridDim.x;
-		}
-	} while (LOOP && block < blocks);
-}
-
-/* ---- The same with places that are looked up ---- */
-
 /* Where a run begins in the tensor, and in shared memory, in bytes. */
 template <typename Offset>
 struct alignas(2 * sizeof(Offset)) BoxPlace {
@@ -219,8 +74,7 @@ DEVICE void box_note(BoxPlace<Offset> *places, u32 runs, u32 far, u32 near)
 
 /* x: aligned; places: of runs of x, behind that. */
 template <int ES, int THREADS, class RUNS, typename Offset>
-DEVICE void box_in_noted(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 runs,
-						 u32 bytes)
+DEVICE void box_in(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 runs, u32 bytes)
 {
 	constexpr u32 pieces = (RUNS::run * ES + 31 - ES) / 16;
 #pragma unroll 4
@@ -234,8 +88,9 @@ DEVICE void box_in_noted(const u8 *x, const BoxPlace<Offset> *places, u8 *shared
 }
 
 /*
- * As box_places(), for elements that are fewer than N below 0 at most.  N neighbours lie in a few
- * neighbours of the next dimension: the division is by one of them.
+ * Where elements first, first + 1, ... of a run of y lie; those below 0 anywhere, of which there are
+ * fewer than N.  N neighbours lie in a few neighbours of the next dimension, and the first of these
+ * tells where the others are.
  */
 template <int N, i64 STRIDE>
 DEVICE void box_steps(int first, List<>, List<STRIDE>, u32 (&places)[N])
@@ -265,11 +120,15 @@ DEVICE void box_steps(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
 	}
 }
 
-/* As box_out(), with noted places of runs of y. */
+/*
+ * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; RUN:
+ * elements of a whole run; MOST: runs of a whole box.  The lanes of a warp take TOGETHER bytes each
+ * of runs side by side if there are enough: elements of one run may lie in few banks, those of
+ * neighbours lie in others.
+ */
 template <int ES, int OUT, int THREADS, int TOGETHER, int RUN, int MOST, class DIMS, class NEAR,
 		  typename Offset>
-DEVICE void box_out_noted(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 runs,
-						  int length)
+DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 runs, int length)
 {
 	constexpr int each = OUT / ES;
 	/* A sector that two stores share is written twice. */
@@ -314,12 +173,19 @@ DEVICE void box_out_noted(const u8 *box, const BoxPlace<Offset> *places, u8 *y, 
 	}
 }
 
-/* As permute_box.  Places of runs of x are noted at NOTES in shared memory, those of y behind. */
+/*
+ * PX: the part at the end of a run of x, PY: at the end of a run of y; BOTH: PX is at the end of
+ * both, and PY is none.  RUNS_X, RUNS_Y: how many runs a box has, but for the part that numbers the
+ * slowest of them.  YD, YN: the dimensions of a run of y, their strides in shared memory.  BD, BX,
+ * BY: the other dimensions; batch_x and batch_y are the strides of the slowest of all, or of a part
+ * of it, of which there are outer_size elements.  Places of runs of x are noted at NOTES in shared
+ * memory, those of y behind them: each is used for many pieces.
+ */
 template <int NOTES, int ES, int OUT, int THREADS, int TOGETHER, class PX, class PY, bool BOTH,
 		  class X, int RUNS_X, class Y, int RUNS_Y, class YD, class YN, class BD, class BX,
 		  class BY, typename Offset, bool LOOP>
-__global__ LAUNCH_BOUNDS(THREADS) void permute_crate(const void *x, void *y, i64 batch_x,
-													 i64 batch_y, u64 blocks, i64 outer_size)
+__global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 batch_x, i64 batch_y,
+												   u64 blocks, i64 outer_size)
 {
 	DYN_SHARED(b128, memory);
 	u8 *const shared = reinterpret_cast<u8 *>(memory);
@@ -346,12 +212,12 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_crate(const void *x, void *y, i64
 
 		box_note<ES, THREADS, X>(noted_x, runs_x, beyond, beyond);
 		__syncthreads();
-		box_in_noted<ES, THREADS, X>(from - beyond, noted_x, shared, runs_x,
-									 X::run / PX::most * part_x * ES);
+		box_in<ES, THREADS, X>(from - beyond, noted_x, shared, runs_x,
+							   X::run / PX::most * part_x * ES);
 		box_note<ES, THREADS, Y>(noted_y, most_y, 0, beyond);
 		async_wait_all();
 		__syncthreads();
-		box_out_noted<ES, OUT, THREADS, TOGETHER, Y::run, most_y, YD, YN>(
+		box_out<ES, OUT, THREADS, TOGETHER, Y::run, most_y, YD, YN>(
 			shared, noted_y, to, RUNS_Y * (BOTH ? 1 : part_x),
 			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
 		if constexpr (LOOP) {

@@ -99,12 +99,12 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 /* ---- Choosing ---- */
 
-#define VARIANTS 10
+#define VARIANTS 8
 
 /* The variants in the order in which they are asked; the last one takes all. */
 static const struct permute_variant *const order[VARIANTS] = {
-	&permute_vector, &permute_interleave, &permute_shift, &permute_share, &permute_stage,
-	&permute_tile,   &permute_box,        &permute_crate, &permute_slim,  &permute_strided};
+	&permute_vector, &permute_interleave, &permute_shift, &permute_share,
+	&permute_stage,  &permute_tile,       &permute_box,   &permute_strided};
 
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
 					   const struct permute_choice *choice)
@@ -139,8 +139,30 @@ static int choose_named(const struct permute_form *form, const struct kernel_lim
 					   name);
 }
 
-/* Bytes of the shorter side of a tile of rows that begin anywhere, of which a box makes more. */
+/* Bytes of the shorter side of a tile of rows that begin anywhere, of which a box makes more; of a
+ * run that pays for a box though its vectors are of 8 bytes. */
 #define NARROW_TILE 96
+#define LONG_RUN 256
+
+/* Vectors that speak for the choice, or against it in favour of a box. */
+static uint32_t worth_of(const struct permute_form *form, const struct permute_variant *variant,
+						 const struct permute_choice *choice)
+{
+	uint32_t element = form->element, side = choice->rows;
+
+	if (variant == &permute_shift) { /* as narrow as its tile */
+		if (choice->band != 1 && choice->columns < side)
+			side = choice->columns;
+		return side * element < NARROW_TILE && choice->columns * element > 16 &&
+					   permute_box_many(form)
+				   ? element
+				   : 16;
+	}
+	if (variant == &permute_vector && choice->load == 8 && element < 4 &&
+		form->dim[form->rank - 1].size * element >= LONG_RUN)
+		return 4;
+	return choice->load;
+}
 
 /* The first that takes the form; a box if that one's vectors are narrow. */
 static const struct permute_variant *find_variant(const struct permute_form *form,
@@ -148,20 +170,20 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 												  struct plan_text *why)
 {
 	struct permute_list list = {.form = form, .limits = limits, .most = 1};
-	struct permute_choice *first = &list.choice[0];
+	const struct permute_choice *first = &list.choice[0];
+	uint32_t load, store;
 
 	for (int i = 0; i < VARIANTS && list.count == 0; i++) {
 		list.variant = order[i];
 		list.variant->suggest(&list, why);
+		/* Planes that begin anywhere are columns of a tile rather than bytes one by one. */
+		if (list.variant == &permute_interleave && list.count && first->load < 4 &&
+			permute_shift_slim(form))
+			list.count = 0;
 	}
-	if (list.variant == &permute_shift) { /* as narrow as its tile */
-		uint32_t side = first->rows < first->columns ? first->rows : first->columns;
-		first->load =
-			side * form->element < NARROW_TILE && permute_box_many(form) ? form->element : 16;
-		first->store = 0;
-	}
-	if (list.variant == &permute_stage ||
-		!permute_box_better(form, limits, first->load, first->store ? first->store : first->load))
+	load = worth_of(form, list.variant, first);
+	store = list.variant == &permute_tile ? first->store : load;
+	if (list.variant == &permute_stage || !permute_box_better(form, limits, load, store))
 		return list.variant;
 	/* A box may decline what has narrow vectors. */
 	struct permute_list boxes = {

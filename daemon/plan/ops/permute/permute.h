@@ -141,6 +141,8 @@ void permute_batch_args(struct kernel_plan *out, const struct permute_form *form
 bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,
 					   const char *variant, struct plan_text *why);
 
+/* Is a transpose one of many rows that are one aligned vector each? */
+bool permute_shift_slim(const struct permute_form *form);
 /* Does a box have many runs of y, which a warp can take side by side? */
 bool permute_box_many(const struct permute_form *form);
 /* Is a box better than vectors of so many bytes in x and in y? */

@@ -377,37 +377,42 @@ static uint32_t count_runs(const struct box *box, enum side side)
 	return runs;
 }
 
-static bool box_make(const struct permute_form *form, const struct kernel_limits *limits,
-					 const struct permute_choice *c, bool noted, struct kernel_plan *out,
-					 struct plan_text *why)
+/* Places of runs are noted behind the box, in 32 or 64 bits and as many again; false: they would be
+ * a large part of it. */
+static bool add_notes(struct box *box, uint32_t *notes)
+{
+	struct permute_batch batch;
+	uint32_t bytes;
+
+	find_batch(box, &batch);
+	bytes = strcmp(permute_offset_type_bytes(box->form, batch.outer), "i32") == 0 ? 8 : 16;
+	*notes = box->shared;
+	box->shared += (count_runs(box, SIDE_X) + count_runs(box, SIDE_Y)) * bytes;
+	return box->shared <= *notes + *notes / 2;
+}
+
+static bool permute_box_make(const struct permute_form *form, const struct kernel_limits *limits,
+							 const struct permute_choice *c, struct kernel_plan *out,
+							 struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_batch batch;
 	struct box box;
 	bool both, loop, outer;
+	uint32_t notes;
 	uint64_t blocks;
 
-	if (!c->block || c->block > 64 || !box_find(form, c, &box, why) ||
-		!permute_box_fits(c, limits, &box, why))
+	if (!c->block || c->block > 64 || !c->resident || !box_find(form, c, &box, why))
+		return false;
+	if (!add_notes(&box, &notes)) {
+		plan_print(why, "not box: runs are too short to be looked up; ");
+		return false;
+	}
+	if (!permute_box_fits(c, limits, &box, why))
 		return false;
 	both = box.part[SIDE_X] >= 0 && box.part[SIDE_X] == box.part[SIDE_Y];
-	if (noted != (c->resident > 0))
-		return false;
-	if (noted) {
-		uint32_t notes = box.shared;
-		find_batch(&box, &batch);
-		box.shared += (count_runs(&box, SIDE_X) + count_runs(&box, SIDE_Y)) *
-					  (strcmp(permute_offset_type_bytes(form, batch.outer), "i32") == 0 ? 8 : 16);
-		if (box.shared > limits->shared_optin || box.shared > notes + notes / 4) {
-			plan_print(why, "not crate: runs are short; ");
-			return false;
-		}
-		plan_print(&id, "permute_crate<%u, %u, %u, %u, %u", notes, form->element, c->store,
-				   c->threads, c->columns);
-	} else {
-		plan_print(&id, "permute_box<%u, %u, %u, %u", form->element, c->store, c->threads,
-				   c->columns);
-	}
+	plan_print(&id, "permute_box<%u, %u, %u, %u, %u", notes, form->element, c->store, c->threads,
+			   c->columns);
 	print_part(&box, box.part[SIDE_X], &id);
 	print_part(&box, both ? -1 : box.part[SIDE_Y], &id);
 	plan_print(&id, ", %s", both ? "true" : "false");
@@ -433,29 +438,18 @@ static bool box_make(const struct permute_form *form, const struct kernel_limits
 	return !id.full;
 }
 
-static bool permute_box_make(const struct permute_form *form, const struct kernel_limits *limits,
-							 const struct permute_choice *c, struct kernel_plan *out,
-							 struct plan_text *why)
-{
-	return box_make(form, limits, c, false, out, why);
-}
-
-static bool permute_crate_make(const struct permute_form *form, const struct kernel_limits *limits,
-							   const struct permute_choice *c, struct kernel_plan *out,
-							   struct plan_text *why)
-{
-	return box_make(form, limits, c, true, out, why);
-}
-
 /* ---- Suggesting ---- */
 
-/* The boxes that the figures of an H200 speak for: of runs of y that are taken side by side, and of
- * a few long ones. */
-static const struct permute_choice large = {
-	.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512};
-static const struct permute_choice small = {
-	.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 256};
+/* The boxes that the figures of an H200 speak for: of words and bytes; of halves whose runs of y are
+ * taken side by side, and of others. */
+static const struct permute_choice words = {
+	.rows = 256, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 1024};
+static const struct permute_choice many = {
+	.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512, .resident = 256};
+static const struct permute_choice few = {
+	.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 256};
 #define MANY_RUNS 8
+#define CLOSE 8 /* bytes */
 
 bool permute_box_many(const struct permute_form *form)
 {
@@ -463,7 +457,17 @@ bool permute_box_many(const struct permute_form *form)
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	struct box box;
 
-	return box_find(form, &large, &box, &unsaid) && box.count / box.length[SIDE_Y] >= MANY_RUNS;
+	return box_find(form, &many, &box, &unsaid) && box.count / box.length[SIDE_Y] >= MANY_RUNS;
+}
+
+static const struct permute_choice *usual_box(const struct permute_form *form)
+{
+	int64_t step = form->dim[form->rank - 1].from * form->element;
+
+	if (form->element != 2)
+		return &words;
+	/* Neighbours in y that are close in x would meet in banks, were more of them stored at once. */
+	return step <= CLOSE || permute_box_many(form) ? &many : &few;
 }
 
 /*
@@ -476,12 +480,14 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	uint32_t narrow = load < store ? load : store, wide = load < store ? store : load;
-	const struct permute_choice *usual = permute_box_many(form) ? &large : &small;
+	const struct permute_choice *usual = usual_box(form);
 	struct box box;
+	uint32_t notes;
 
 	return (narrow == form->element || narrow <= 4) && narrow < 8 &&
-		   (form->element < 4 || wide < 8) && box_find(form, usual, &box, &unsaid) &&
-		   box.shared <= limits->shared_optin && limits->max_threads >= usual->threads &&
+		   (form->element < 4 || wide < 16) && box_find(form, usual, &box, &unsaid) &&
+		   add_notes(&box, &notes) && box.shared <= limits->shared_optin &&
+		   limits->max_threads >= usual->threads &&
 		   box.length[SIDE_X] * form->element >= LONG_RUN &&
 		   box.length[SIDE_Y] * form->element >= LONG_RUN;
 }
@@ -489,30 +495,28 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 static void permute_box_suggest(struct permute_list *list, struct plan_text *why)
 {
 	static const struct permute_choice cuts[] = {
-		{.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512},
-		{.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 256},
-		{.rows = 128, .columns = 128, .block = 32, .store = 8, .threads = 512},
-		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 256},
-		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 512},
-		{.rows = 128, .columns = 64, .block = 32, .store = 8, .threads = 512},
-		{.rows = 256, .columns = 64, .block = 48, .store = 8, .threads = 512},
-		{.rows = 256, .columns = 128, .block = 64, .store = 8, .threads = 1024},
-		{.rows = 256, .columns = 64, .block = 16, .store = 8, .threads = 256},
-		{.rows = 256, .columns = 64, .block = 16, .store = 4, .threads = 256},
-		{.rows = 128, .columns = 64, .block = 8, .store = 16, .threads = 128},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 256},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 512, .resident = 256},
+		{.rows = 128, .columns = 64, .block = 16, .store = 8, .threads = 256, .resident = 256},
+		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 1024},
+		{.rows = 128, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 2048},
+		{.rows = 256, .columns = 128, .block = 16, .store = 16, .threads = 128, .resident = 512},
 	};
 	const struct permute_form *form = list->form;
 	int last = form->rank - 1, fast = permute_fastest(form);
 	struct box box;
 
-	if (!box_find(form, &small, &box, why))
+	if (!box_find(form, &few, &box, why))
 		return;
 	if (permute_width(form, true, form->dim[fast].size, 1u << fast) == 16 &&
 		permute_width(form, false, form->dim[last].size, 1u << last) == 16) {
 		plan_print(why, "not box: vectors are 16 bytes; ");
 		return;
 	}
-	permute_suggest(list, permute_box_many(form) ? &large : &small);
+	permute_suggest(list, usual_box(form));
+	permute_suggest(list, &words);
+	permute_suggest(list, &many);
+	permute_suggest(list, &few);
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 		permute_suggest(list, &cuts[i]);
 }
@@ -520,46 +524,7 @@ static void permute_box_suggest(struct permute_list *list, struct plan_text *why
 const struct permute_variant permute_box = {
 	.name = "box",
 	.source = "ops/permute_box.cuh",
-	.fields = "xkst",
+	.fields = "xkstm",
 	.suggest = permute_box_suggest,
 	.make = permute_box_make,
-};
-
-static void permute_crate_suggest(struct permute_list *list, struct plan_text *why)
-{
-	static const struct permute_choice cuts[] = {
-		{.rows = 256, .columns = 64, .block = 32, .store = 16, .threads = 256, .resident = 256},
-		{.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512, .resident = 256},
-		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 256},
-		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 512, .resident = 256},
-		{.rows = 256, .columns = 128, .block = 32, .store = 8, .threads = 512, .resident = 256},
-		{.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 256},
-		{.rows = 128, .columns = 64, .block = 16, .store = 8, .threads = 256, .resident = 256},
-		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 1024},
-		{.rows = 256, .columns = 128, .block = 32, .store = 8, .threads = 512, .resident = 1024},
-		{.rows = 256, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 512},
-		{.rows = 128, .columns = 128, .block = 32, .store = 16, .threads = 256, .resident = 2048},
-		{.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 1024},
-		{.rows = 256, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 1024},
-		{.rows = 512, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 512},
-		{.rows = 256, .columns = 128, .block = 16, .store = 16, .threads = 128, .resident = 512},
-	};
-	const struct permute_form *form = list->form;
-	int last = form->rank - 1, fast = permute_fastest(form);
-	struct box box;
-
-	if (!box_find(form, &small, &box, why) ||
-		(permute_width(form, true, form->dim[fast].size, 1u << fast) == 16 &&
-		 permute_width(form, false, form->dim[last].size, 1u << last) == 16))
-		return;
-	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
-		permute_suggest(list, &cuts[i]);
-}
-
-const struct permute_variant permute_crate = {
-	.name = "crate",
-	.source = "ops/permute_box.cuh",
-	.fields = "xkstm",
-	.suggest = permute_crate_suggest,
-	.make = permute_crate_make,
 };

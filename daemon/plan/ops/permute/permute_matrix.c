@@ -99,17 +99,30 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 /* Rows that are taken all at once: then shared memory holds 128 bytes of each for a few blocks. */
 #define SKEWED_RUN 512
 
+/* Are vectors wide enough for tiles? */
+static bool is_wide(const struct permute_matrix *matrix, uint32_t element)
+{
+	if (element == 8)
+		return matrix->load == 16 && matrix->store == 16;
+	if (element == 4)
+		return matrix->store == 16 || (matrix->store == 8 && matrix->load == 16);
+	return matrix->load >= 4 && matrix->store >= 8;
+}
+
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
 						 struct permute_matrix *matrix, bool *run, struct plan_text *why)
 {
 	int64_t element = form->element;
 
-	if (!permute_matrix_find(form, 0, variant, matrix, why))
+	bool alone = permute_matrix_find(form, 0, variant, matrix, why);
+
+	*run =
+		alone && element <= 4 && matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
+	/* Of bytes whose first rows are few a box makes longer runs. */
+	if (!*run &&
+		((element == 1 && !alone) || !permute_matrix_find(form, side, variant, matrix, why)))
 		return false;
-	*run = matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
-	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
-		return false;
-	if (element > 4 || matrix->step != 1 || (matrix->load >= 4 && matrix->store >= 8)) {
+	if (element > 8 || matrix->step != 1 || is_wide(matrix, form->element)) {
 		plan_print(why, "not %s: vectors of %u and %u bytes are wide enough; ", variant,
 				   matrix->load, matrix->store);
 		return false;

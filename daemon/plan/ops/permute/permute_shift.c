@@ -3,29 +3,38 @@
  */
 #include "permute.h"
 
+#define SLIM_ROWS 512 /* of tiles whose columns are one vector */
+#define ONE_PASS 288  /* threads that load a tile in one go, as many as suit four blocks */
+
+static uint32_t shift_side_of(uint32_t element)
+{
+	return element == 8 ? 32 : element == 4 ? 64 : 128;
+}
+
+/* Are the columns one vector that is aligned, and the rows many? */
+static bool is_slim(const struct permute_matrix *matrix, uint32_t element)
+{
+	return element <= 2 && matrix->columns * element == matrix->load && matrix->load >= 8 &&
+		   matrix->store < 8 && matrix->rows >= SLIM_ROWS / 2;
+}
+
 static bool permute_shift_find(const struct permute_form *form, struct permute_matrix *matrix,
 							   bool *run, struct plan_text *why)
 {
-	return permute_skewed_find(form, form->element == 4 ? 64 : 128, "shift", matrix, run, why);
+	*run = false;
+	return (permute_matrix_find(form, 0, "shift", matrix, why) && is_slim(matrix, form->element) &&
+			!permute_too_small(form, &matrix->batch, "shift", why)) ||
+		   permute_skewed_find(form, shift_side_of(form->element), "shift", matrix, run, why);
 }
 
-/* Rows of one aligned vector, words that are loaded one by one, and elements of 8 bytes. */
-static bool permute_slim_find(const struct permute_form *form, struct permute_matrix *matrix,
-							  bool *run, struct plan_text *why)
+bool permute_shift_slim(const struct permute_form *form)
 {
-	uint32_t element = form->element, side = element == 8 ? 32 : element == 4 ? 64 : 128;
-	bool vector;
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+	struct permute_matrix matrix;
 
-	if (element > 8 || !permute_matrix_find(form, 0, "slim", matrix, why) || matrix->step != 1)
-		return false;
-	vector = matrix->columns * element == matrix->load && matrix->load >= 8;
-	*run = matrix->column[0] == form->rank - 2 && matrix->rows <= (vector ? 2048 : 512);
-	if (!vector && !*run && !permute_matrix_find(form, side, "slim", matrix, why))
-		return false;
-	if (vector ? matrix->store >= 8 : element < 4 || (matrix->load == 16 && matrix->store == 16))
-		return false;
-	return matrix->rows >= 32 && (vector || matrix->columns * element >= 64) &&
-		   !permute_too_small(form, &matrix->batch, "slim", why);
+	return permute_matrix_find(form, 0, "shift", &matrix, &unsaid) &&
+		   is_slim(&matrix, form->element);
 }
 
 /* ---- The kernel's geometry ---- */
@@ -71,7 +80,7 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 		rule = "loads are 4, 8 or 16 bytes";
 	else if (!is_one_of(c->block * element, 8, 16, 16) || !c->block)
 		rule = "rows of a thread are 8 or 16 bytes";
-	else if (!c->rows || c->rows > (run ? 2048 : 1024) || (!run && c->rows * element % 16))
+	else if (!c->rows || c->rows > 1024 || (!run && c->rows * element % 16))
 		rule = "rows are all there are, or 1 to 64 times 16 bytes";
 	else if (!c->columns || c->columns > 1024 || c->columns % (c->load / element))
 		rule = "columns are whole loads";
@@ -87,7 +96,7 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
-enum mode { SHIFT, SLIM, SHARE };
+enum mode { SHIFT, SHARE };
 
 static bool shift_make(const struct permute_form *form, const struct kernel_limits *limits,
 					   const struct permute_choice *c, enum mode mode, struct kernel_plan *out,
@@ -99,7 +108,7 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	uint64_t blocks;
 	bool loop, run;
 
-	if (!(mode == SLIM ? permute_slim_find : permute_shift_find)(form, &matrix, &run, why) ||
+	if (!permute_shift_find(form, &matrix, &run, why) ||
 		!geometry(c, &matrix, run, form->element, why))
 		return false;
 	shape = shape_of(c, &matrix, run, form->element);
@@ -145,13 +154,6 @@ static bool permute_share_make(const struct permute_form *form, const struct ker
 							   struct plan_text *why)
 {
 	return shift_make(form, limits, c, SHARE, out, why);
-}
-
-static bool permute_slim_make(const struct permute_form *form, const struct kernel_limits *limits,
-							  const struct permute_choice *c, struct kernel_plan *out,
-							  struct plan_text *why)
-{
-	return shift_make(form, limits, c, SLIM, out, why);
 }
 
 /* ---- Suggesting ---- */
@@ -211,14 +213,16 @@ static void suggest_cut(struct permute_list *list, const struct permute_matrix *
 static void suggest_cuts(struct permute_list *list, const struct permute_matrix *matrix, bool run,
 						 const struct permute_choice *tile)
 {
-	static const struct cut cuts[3][3] = {
+	static const struct cut cuts[4][3] = {
 		{{8, 8, 1152}, {8, 4, 1152}, {8, 16, 0}},
 		{{8, 16, 1152}, {16, 8, 1152}, {8, 8, 1152}},
 		{{16, 16, 1024}, {16, 8, 1024}, {8, 16, 1024}},
+		{{16, 16, 1152}, {16, 8, 1152}, {8, 16, 1152}},
 	};
+	const uint32_t element = list->form->element;
 
 	for (int i = 0; i < 3; i++)
-		suggest_cut(list, matrix, run, tile, &cuts[list->form->element / 2][i]);
+		suggest_cut(list, matrix, run, tile, &cuts[element == 8 ? 3 : element / 2][i]);
 }
 
 /* Tiles of equal sizes, where those of `side` would leave a narrow one at the end. */
@@ -226,7 +230,7 @@ static void suggest_even(struct permute_list *list, const struct permute_matrix 
 						 uint32_t side)
 {
 	const uint32_t element = list->form->element, unit = 16 / element;
-	const struct cut cut = {element == 1 ? 8 : 4 * element, element == 1 ? 8 : 16, 1152};
+	const struct cut cut = {element == 1 ? 8 : element == 2 ? 8 : 16, element == 1 ? 8 : 16, 1152};
 
 	for (int more = 0; more <= 1; more++) {
 		struct permute_choice c = {.rows = side, .columns = side};
@@ -252,26 +256,74 @@ static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 
 #define SMALL_TILE 12288 /* bytes: a multiprocessor has many of them */
 
-/* Tiles that are longer than high, or the other way round, and small ones. */
-static void suggest_oblong(struct permute_list *list, const struct permute_matrix *matrix)
+/* All rows of as many columns as threads load in one go, 64 bytes of each at least. */
+static uint32_t run_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
+							const struct kernel_limits *limits, uint32_t element)
 {
-	static const uint32_t sides[][2] = {{64, 256}, {64, 128}, {96, 192}, {128, 64},
-										{192, 64}, {64, 192}, {128, 96}, {192, 128}};
-	const uint32_t element = list->form->element;
-	const struct cut cut = {element == 1 ? 8 : 4 * element, element == 1 ? 8 : 16, 1152};
+	uint32_t unit = 16 / element, whole = pick_columns(c, matrix, limits, true, element);
+	struct permute_choice one = {.rows = c->rows, .columns = unit, .load = 16, .block = 4};
+	uint32_t once = ONE_PASS / shape_of(&one, matrix, true, element).slots * unit;
 
-	for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
-		struct permute_choice c = {.rows = sides[i][0] * 2 / element,
-								   .columns = sides[i][1] * 2 / element};
+	/* Loads of bytes would be too short; and there is little to wait for in a small tile. */
+	if (element == 1 || (whole >= matrix->columns && matrix->rows * whole * element <= SMALL_TILE))
+		return whole;
+	if (element == 4)
+		return permute_tiles(whole / 2, unit) * unit;
+	once = once < 64 / element ? 64 / element : once;
+	return once < whole ? once : whole;
+}
+
+/* Columns of a tile of 128 halves a column, or of as many words. */
+static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t element)
+{
+	uint32_t side = shift_side_of(element);
+
+	/* Vectors that straddle take twice the loads: half a tile is loaded in one go. */
+	if (element == 2 && matrix->load < 16 && (matrix->columns <= 112 || matrix->columns > 128))
+		side = 64;
+	return shift_side(matrix->columns, side, 16 / element);
+}
+
+static void suggest_slim(struct permute_list *list, const struct permute_matrix *matrix)
+{
+	const uint32_t element = list->form->element, unit = 64 / element;
+	const struct cut cut = {8, matrix->load, 1152};
+	struct permute_choice c = {.columns = (uint32_t)matrix->columns};
+
+	for (uint32_t rows = SLIM_ROWS; rows >= SLIM_ROWS / 2; rows /= 2) {
+		c.rows = permute_even_side(matrix->rows, rows, unit, 0);
 		suggest_cut(list, matrix, false, &c, &cut);
 	}
 }
 
+/* Other tiles, the even ones among them. */
+static void suggest_others(struct permute_list *list, const struct permute_matrix *matrix, bool run,
+						   const struct permute_choice *first)
+{
+	const uint32_t element = list->form->element, side = shift_side_of(element);
+	struct permute_choice c = *first;
+
+	for (uint32_t parts = 1; run && parts <= 4; parts *= 2) {
+		c.columns = pick_columns(&c, matrix, list->limits, true, element);
+		c.columns = permute_tiles(permute_tiles(c.columns, parts), 16 / element) * (16 / element);
+		suggest_cuts(list, matrix, true, &c);
+	}
+	c = (struct permute_choice){.rows = side, .columns = side};
+	suggest_cuts(list, matrix, false, &c);
+	if (!run) {
+		c.columns = 2 * side;
+		suggest_cuts(list, matrix, false, &c);
+		c.rows = 2 * side;
+		c.columns = side;
+		suggest_cuts(list, matrix, false, &c);
+	}
+	suggest_even(list, matrix, side);
+}
+
 static void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 {
-	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
+	const uint32_t element = list->form->element;
 	struct permute_matrix matrix;
-	uint32_t whole;
 	struct permute_choice c = {.load = 4, .block = 16 / element};
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
@@ -280,17 +332,21 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 	/* The note does not mention that rows are aligned. */
 	if (!permute_shift_find(list->form, &matrix, &run, &unsaid))
 		return;
-	c.rows = run ? (uint32_t)matrix.rows : side;
-	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element)
-					: shift_side(matrix.columns, side, 16 / element);
-	whole = c.columns;
-	/* Two blocks for the columns of one, but for bytes, whose loads would be too short, and where
-	 * there is little to wait for. */
-	if (run && element > 1 &&
-		(whole < matrix.columns || matrix.rows * whole * element > SMALL_TILE))
-		c.columns = permute_tiles(whole / 2, 16 / element) * (16 / element);
+	if (is_slim(&matrix, element)) {
+		suggest_slim(list, &matrix);
+		return;
+	}
+	c.rows = run ? (uint32_t)matrix.rows : shift_side_of(element);
+	c.columns =
+		run ? run_columns(&c, &matrix, list->limits, element) : tile_columns(&matrix, element);
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : PERMUTE_BAND_ALL;
+	if (element == 1 && !run) {
+		/* Wide loads, and as many registers as they take, are better than many threads. */
+		const struct cut wide = {8, 16, 0};
+		const struct permute_choice high = {.rows = 256, .columns = 128};
+		suggest_cut(list, &matrix, false, &high, &wide);
+	}
 	suggest_cuts(list, &matrix, run, &c);
 	if (list->count) {
 		struct permute_choice other = list->choice[0];
@@ -300,26 +356,7 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 		other.resident = 1;
 		permute_suggest(list, &other);
 	}
-	if (run)
-		c.columns = element > 1 ? whole : permute_tiles(whole / 2, 16 / element) * (16 / element);
-	else
-		c.columns = 2 * side;
-	suggest_cuts(list, &matrix, run, &c);
-	if (!run) {
-		c.rows = 2 * side;
-		c.columns = side;
-		suggest_cuts(list, &matrix, run, &c);
-		suggest_even(list, &matrix, side);
-		suggest_oblong(list, &matrix);
-	} else {
-		const uint32_t unit = 16 / element;
-		for (uint32_t parts = 2; parts <= 8; parts *= 2) {
-			c.columns = permute_tiles(permute_tiles(whole, parts), unit) * unit;
-			if (c.columns * element >= 64)
-				suggest_cuts(list, &matrix, run, &c);
-		}
-		suggest_even(list, &matrix, side);
-	}
+	suggest_others(list, &matrix, run, &c);
 	if (list->count == 0)
 		plan_print(why, "not shift: no tile fits a block; ");
 }
@@ -332,55 +369,7 @@ const struct permute_variant permute_shift = {
 	.make = permute_shift_make,
 };
 
-static void permute_slim_suggest(struct permute_list *list, struct plan_text *why)
-{
-	const uint32_t element = list->form->element;
-	const uint32_t side = element == 8 ? 32 : element == 4 ? 64 : 128;
-	const struct cut cuts[] = {{element == 2   ? 8
-								: element == 1 ? 8
-											   : 16,
-								16, 1152},
-							   {element == 1 ? 16 : 16, 8, 1152},
-							   {8, 8, 1152}};
-	struct permute_matrix matrix;
-	bool run;
-
-	if (!permute_slim_find(list->form, &matrix, &run, why))
-		return;
-	for (int i = 0; i < 3; i++) {
-		const uint32_t unit = cuts[i].load / element;
-		if (matrix.columns * element == cuts[i].load) {
-			struct permute_choice c = {.rows = (uint32_t)matrix.rows, .columns = unit, .band = 1};
-			if (run)
-				suggest_cut(list, &matrix, true, &c, &cuts[i]);
-			c.band = 0;
-			for (uint32_t rows = 1024; rows >= 256; rows /= 2) {
-				c.rows = permute_even_side(matrix.rows, rows, 64 / element, 0);
-				suggest_cut(list, &matrix, false, &c, &cuts[i]);
-				c.rows = rows;
-				suggest_cut(list, &matrix, false, &c, &cuts[i]);
-			}
-		} else if (matrix.columns * element > 16) {
-			struct permute_choice c = {.rows = side,
-									   .columns = side,
-									   .load = cuts[i].load,
-									   .block = cuts[i].piece / element};
-			suggest_cut(list, &matrix, false, &c, &cuts[i]);
-			c.columns = shift_side(matrix.columns, side, 16 / element);
-			suggest_cut(list, &matrix, false, &c, &cuts[i]);
-			if (run) {
-				c.rows = (uint32_t)matrix.rows;
-				c.columns = pick_columns(&c, &matrix, list->limits, true, element);
-				c.band = 1;
-				suggest_cut(list, &matrix, true, &c, &cuts[i]);
-				c.columns = permute_tiles(c.columns / 2, unit) * unit;
-				suggest_cut(list, &matrix, true, &c, &cuts[i]);
-			}
-		}
-	}
-}
-
-/* Of each cut the first tile, and oblong ones. */
+/* The same tiles by stores that step from column to column. */
 static void permute_share_suggest(struct permute_list *list, struct plan_text *why)
 {
 	struct permute_list all = *list;
@@ -389,13 +378,10 @@ static void permute_share_suggest(struct permute_list *list, struct plan_text *w
 	all.count = 0;
 	all.most = PLAN_MAX_CHOICES;
 	permute_shift_suggest(&all, why);
-	for (int i = 0; i < all.count; i++)
-		for (uint32_t way = 1; way <= 3; way++) {
-			struct permute_choice c = all.choice[i];
-			c.store = way;
-			if ((c.load == 16 || list->form->element == 1) && (way == 2 || i < 4))
-				permute_suggest(list, &c);
-		}
+	for (int i = 0; i < all.count; i++) {
+		all.choice[i].store = 2;
+		permute_suggest(list, &all.choice[i]);
+	}
 }
 
 const struct permute_variant permute_share = {
@@ -404,12 +390,4 @@ const struct permute_variant permute_share = {
 	.fields = "xklstmo",
 	.suggest = permute_share_suggest,
 	.make = permute_share_make,
-};
-
-const struct permute_variant permute_slim = {
-	.name = "slim",
-	.source = "ops/permute_shift.cuh",
-	.fields = "xkltmo",
-	.suggest = permute_slim_suggest,
-	.make = permute_slim_make,
 };

@@ -6,7 +6,8 @@
 static bool permute_stage_find(const struct permute_form *form, struct permute_matrix *matrix,
 							   bool *run, struct plan_text *why)
 {
-	if (!permute_skewed_find(form, form->element == 4 ? 64 : 128, "stage", matrix, run, why))
+	if (form->element > 4 ||
+		!permute_skewed_find(form, form->element == 4 ? 64 : 128, "stage", matrix, run, why))
 		return false;
 	/* Rows of shared memory are at equal distances, as those of x have to be. */
 	if (matrix->row_mask & (matrix->row_mask - 1)) {

@@ -212,6 +212,8 @@ static struct permute_choice pick(const struct permute_form *form,
 	 * straddle fewer of them. */
 	if (element == 1 && c.load == 16 && form->dim[form->rank - 1].from % 128)
 		c.load = 8;
+	if (element == 4 && c.load == 4)
+		side = 32;
 	c.rows = pick_side(matrix->rows, side, element);
 	c.columns = pick_side(matrix->columns, side, element);
 	if (wide_tile(form, limits, matrix)) {
@@ -231,9 +233,12 @@ static struct permute_choice pick(const struct permute_form *form,
 	}
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
-	/* If a thread needs few registers, twice as many store, though half of them load nothing. */
-	if ((element == 4 || element == 16 || c.load < 16 || c.store < 16) && c.threads <= 256 &&
-		2 * c.threads <= limits->max_threads && tile_bytes(&c, element) / c.store >= 2 * c.threads)
+	/* If a thread needs few registers, twice as many store, though half of them load nothing; not
+	 * where narrow loads of words already are as many. */
+	if ((element == 16 || (element == 4 && c.load == 16) ||
+		 (element < 4 && (c.load < 16 || c.store < 16))) &&
+		c.threads <= 256 && 2 * c.threads <= limits->max_threads &&
+		tile_bytes(&c, element) / c.store >= 2 * c.threads)
 		c.threads *= 2;
 	c.band = pick_band(form);
 	return c;
