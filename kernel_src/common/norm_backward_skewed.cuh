@@ -25,7 +25,7 @@ struct NormBackwardSkewed : SHAPE::row {
 	/* gamma comes from `from` to shared memory, in which a block has NV * parts * pitch bytes. */
 	DEVICE NormBackwardSkewed(const T *start, int thread, const typename WITH::Gamma *from,
 							  u8 *shared)
-		: Base(start, thread, SHAPE::group::slice()), gamma(shared + threadIdx.x * 16)
+		: Base(start, thread, 0), gamma(shared + threadIdx.x * 16)
 	{
 		constexpr int size = static_cast<int>(sizeof(T));
 #pragma unroll
@@ -81,10 +81,6 @@ struct NormBackwardSkewed : SHAPE::row {
 	DEVICE void merge(const Compute (&mine)[SUMS][NV][V], Compute *shared, Body body) const
 	{
 		constexpr u32 columns = static_cast<u32>(Base::columns), rows = SHAPE::rows;
-		if constexpr (SHAPE::cluster > 1) {
-			leave(mine, body);
-			return;
-		}
 		Compute *const here = shared + static_cast<u32>(SHAPE::group::row()) * columns;
 
 #pragma unroll 1
@@ -110,21 +106,6 @@ struct NormBackwardSkewed : SHAPE::row {
 	}
 
   private:
-	/* Each column is one thread's. */
-	template <int SUMS, typename Body>
-	DEVICE void leave(const Compute (&mine)[SUMS][NV][V], Body body) const
-	{
-#pragma unroll
-		for (int s = 0; s < SUMS; s++) {
-#pragma unroll
-			for (int n = 0; n < NV; n++) {
-#pragma unroll
-				for (int j = 0; j < V; j++)
-					if (this->live(n, j))
-						body(s, static_cast<u32>(this->column(n) + j), mine[s][n][j]);
-			}
-		}
-	}
 	DEVICE void bring_gamma(const typename WITH::Gamma *from, int n)
 	{
 #pragma unroll

@@ -4,11 +4,9 @@
  *
  *   norm_backward_all   a block goes over many rows, several at a time; each thread keeps the sums
  *                       of its columns, and in the end the blocks add them up together
- *   norm_backward_all_cluster   does so by blocks of a cluster, which share rows
  */
 #pragma once
 #include "common/async.cuh"
-#include "common/cluster.cuh"
 #include "common/norm_backward_columns.cuh"
 #include "common/norm_backward_skewed.cuh"
 #include "common/row.cuh"
@@ -29,67 +27,20 @@ DEVICE void norm_backward_barrier()
 #endif
 }
 
-/*
- * What warps found of a row, for all of its threads, which meet after put(); nobody else waits.
- * The blocks of a cluster have a part of a row each, and leave it with one another.  turn: 0 and 1
- * by turns.
- */
-template <int WARPS, int ROWS, int CLUSTER, class Sums>
-struct NormBackwardShared {
-	static constexpr int count = WARPS * CLUSTER, width = count < 32 ? group_width<count> : 32;
-	Sums *const sums; /* of the row */
-
-	DEVICE explicit NormBackwardShared(int turn)
-		: sums(memory(turn) + static_cast<int>(threadIdx.x) / (WARPS * 32) * count)
-	{
-	}
-	DEVICE void put(const Sums &mine) const
-	{
-		const int thread = static_cast<int>(threadIdx.x), warp = thread % (WARPS * 32) / 32;
-		if constexpr (CLUSTER > 1) {
-			if (thread % 32 < CLUSTER)
-				cluster_put(sums + static_cast<int>(blockIdx.x % CLUSTER) * WARPS + warp, mine,
-							static_cast<u32>(thread % 32));
-			cluster_arrive();
-		} else if (thread % 32 == 0) {
-			sums[warp] = mine;
-		}
-	}
-	DEVICE void meet() const
-	{
-		if constexpr (CLUSTER > 1)
-			cluster_wait();
-		else
-			norm_backward_barrier<WARPS * 32, ROWS>();
-	}
-	DEVICE Sums all() const
-	{
-		const int lane = static_cast<int>(threadIdx.x) % width;
-		Sums mine = lane < count ? sums[lane] : Sums::none();
-#pragma unroll
-		for (int i = width; i < count; i += width)
-			if (lane + i < count)
-				mine.merge(sums[lane + i]);
-		return group_butterfly<width>(mine);
-	}
-
-  private:
-	static DEVICE Sums *memory(int turn)
-	{
-		__shared__ Sums partial[2][ROWS * count];
-		return partial[turn];
-	}
-};
-
-template <int SIZE, int ROWS, int CLUSTER, class Sums>
+/* Sums over a row, for which its threads meet; nobody else waits.  turn: 0 and 1 by turns. */
+template <int SIZE, int ROWS, class Sums>
 DEVICE Sums norm_backward_reduce(Sums mine, int turn)
 {
 	mine = group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine);
 	if constexpr (SIZE > 32) {
-		const NormBackwardShared<SIZE / 32, ROWS, CLUSTER, Sums> shared(turn);
-		shared.put(mine);
-		shared.meet();
-		mine = shared.all();
+		constexpr int warps = SIZE / 32, width = group_width<warps>;
+		__shared__ Sums partial[2][ROWS * warps];
+		const int thread = static_cast<int>(threadIdx.x), lane = thread % width;
+		Sums *const row = partial[turn] + thread / SIZE * warps;
+		if (thread % 32 == 0)
+			row[thread % SIZE / 32] = mine;
+		norm_backward_barrier<SIZE, ROWS>();
+		mine = group_butterfly<width>(lane < warps ? row[lane] : Sums::none());
 	}
 	return mine;
 }
@@ -120,7 +71,7 @@ struct NormBackwardAll {
 				at.x + PLACE::template row<0>(number < static_cast<Offset>(at.rows) ? number : 0),
 				Group::place(), at.gamma, shared);
 		else
-			return Row(nullptr, Group::place(), Group::slice());
+			return Row(nullptr, Group::place(), 0);
 	}
 
 	/* One row as it comes; zeros where there is none, which add nothing to the sums. */
@@ -259,8 +210,7 @@ struct NormBackwardAll {
 		Compute xhat[NV][V], g[NV][V];
 		Sums all = measure(at, row, words, columns_sums, xhat, g);
 
-		all = norm_backward_reduce<size, SHAPE::rows, SHAPE::cluster>(all, turn)
-				  .template means<columns>();
+		all = norm_backward_reduce<size, SHAPE::rows>(all, turn).template means<columns>();
 		if (number >= static_cast<Offset>(at.rows))
 			return;
 		T *const dx = at.dx + number * static_cast<Offset>(columns);
@@ -283,13 +233,17 @@ struct NormBackwardAll {
 	static DEVICE void take_two(const Operands &at, const Row &row, Words &words, const Words &next,
 								Offset number, bool there, int turn, Columns &columns_sums)
 	{
-		constexpr int warps = size / 32;
-		const NormBackwardShared<warps, SHAPE::rows, SHAPE::cluster, Sums> shared(turn),
-			before(!turn);
-		const Sums all = before.all().template means<columns>();
+		constexpr int warps = size / 32, width = group_width<warps>;
+		__shared__ Sums partial[2][SHAPE::rows * warps];
+		const int thread = static_cast<int>(threadIdx.x), lane = thread % width;
+		const int begin = thread / size * warps;
+		const Sums found = lane < warps ? partial[!turn][begin + lane] : Sums::none();
+		const Sums all = group_butterfly<width>(found).template means<columns>();
 		Compute xhat[NV][V], g[NV][V];
+		const Sums mine = group_butterfly<32>(measure(at, row, next, columns_sums, xhat, g));
 
-		shared.put(group_butterfly<32>(measure(at, row, next, columns_sums, xhat, g)));
+		if (thread % 32 == 0)
+			partial[turn][begin + thread % size / 32] = mine;
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
 			Compute dy[V], out[V];
@@ -304,7 +258,7 @@ struct NormBackwardAll {
 		}
 		words = next;
 		words.hide();
-		shared.meet();
+		norm_backward_barrier<size, SHAPE::rows>();
 	}
 };
 
@@ -401,58 +355,6 @@ DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first
 	} while (first - step < static_cast<Offset>(at.rows));
 }
 
-/* The rows of a block or cluster, and its part of what becomes of the sums. */
-template <class SHAPE, class WITH, class PLACE, int AHEAD, bool PAIRS, int PERIOD, class Operands>
-DEVICE void norm_backward_all_take(const Operands &at, u8 *scratch, void *shared)
-{
-	typedef NormBackwardAll<SHAPE, WITH, PLACE> All;
-	typedef typename SHAPE::Compute Compute;
-	typedef typename All::Row Row;
-	typedef typename PLACE::Offset Offset;
-	constexpr u32 columns = static_cast<u32>(Row::columns), sums = WITH::sums;
-	constexpr u32 width = columns <= 4096 ? 32 : 64;
-	const u32 groups = gridDim.x / SHAPE::cluster, group = SHAPE::group::block();
-	const Offset step = groups * static_cast<Offset>(SHAPE::rows) / PERIOD * PERIOD;
-	const Offset first = group * static_cast<Offset>(SHAPE::rows);
-	Offset mine = SHAPE::group::row();
-	/* What is left of the last period takes no rows. */
-	if (PERIOD > 1 && first + mine >= step)
-		mine = static_cast<Offset>(at.rows);
-	const Row row = All::row(at, first + mine, static_cast<u8 *>(shared) + AHEAD * All::slots);
-	NormBackwardColumns<WITH, Compute, All::NV, All::V> all = {};
-	u32 *const counters = reinterpret_cast<u32 *>(scratch);
-	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
-	Compute *const parts = static_cast<Compute *>(shared);
-
-	columns_begin(counters);
-	if constexpr (PAIRS)
-		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
-	else if constexpr (AHEAD > 0)
-		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
-	else
-		norm_backward_turns<All>(at, row, first, step, mine, all);
-	const auto leave = [&](u32 which, u32 i, Compute sum) {
-		if (i < columns)
-			partial[(group * sums + which) * columns + i] = sum;
-	};
-	if constexpr (All::skewed)
-		row.merge(all.sum, parts, leave);
-	else
-		All::Block::merge(
-			all.sum, parts,
-			[&](u32 which, u32 i, Compute sum) {
-				leave(which, SHAPE::group::slice() * All::Block::width + i, sum);
-			});
-	columns_meet(counters, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
-		const u32 begin = strip * width;
-		columns_finish<SHAPE::threads, width, sums>(
-			partial + begin, sums * columns, columns, columns - begin, groups, parts,
-			[&](u32 which, u32 i, Compute value) {
-				norm_backward_store(at, which, begin + i, value);
-			});
-	});
-}
-
 /* BLOCKS: that a multiprocessor is to have room for.  AHEAD: rows of each thread that are under way
  * in shared memory; 0: one, to registers.  PAIRS: two rows are worked on at a time.  PERIOD: so
  * many rows on, one begins as far behind an aligned vector again. */
@@ -466,26 +368,46 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	typename WITH::Dgamma *__restrict__ dgamma, typename WITH::Dbeta *__restrict__ dbeta,
 	u8 *scratch, i64 rows)
 {
+	typedef NormBackwardAll<SHAPE, WITH, PLACE> All;
+	typedef typename All::Row Row;
+	typedef typename PLACE::Offset Offset;
+	constexpr u32 columns = static_cast<u32>(Row::columns), sums = WITH::sums;
+	constexpr u32 width = columns <= 4096 ? 32 : 64;
 	DYN_SHARED(b128, shared);
 	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
-	norm_backward_all_take<SHAPE, WITH, PLACE, AHEAD, PAIRS, PERIOD>(at, scratch, shared);
-}
+	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows) / PERIOD * PERIOD;
+	const Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
+	Offset mine = SHAPE::group::row();
+	/* What is left of the last period takes no rows. */
+	if (PERIOD > 1 && first + mine >= step)
+		mine = static_cast<Offset>(rows);
+	const Row row = All::row(at, first + mine, reinterpret_cast<u8 *>(shared) + AHEAD * All::slots);
+	NormBackwardColumns<WITH, Compute, All::NV, All::V> all = {};
+	u32 *const counters = reinterpret_cast<u32 *>(scratch);
+	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
+	Compute *const parts = static_cast<Compute *>(static_cast<void *>(shared));
 
-template <class SHAPE, class WITH, class PLACE, int BLOCKS, int AHEAD, bool PAIRS = false,
-		  int PERIOD = 1, typename T = typename SHAPE::Element,
-		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads, BLOCKS)
-	CLUSTER_OF(SHAPE::cluster) void norm_backward_all_cluster(
-		const T *__restrict__ x, const T *__restrict__ dy,
-		const typename WITH::Gamma *__restrict__ gamma, const Compute *__restrict__ mean,
-		const Compute *__restrict__ rstd, T *__restrict__ dx,
-		typename WITH::Dgamma *__restrict__ dgamma, typename WITH::Dbeta *__restrict__ dbeta,
-		u8 *scratch, i64 rows)
-{
-	DYN_SHARED(b128, shared);
-	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
-	/* The neighbours write to this block's memory once it is there. */
-	cluster_arrive();
-	cluster_wait();
-	norm_backward_all_take<SHAPE, WITH, PLACE, AHEAD, PAIRS, PERIOD>(at, scratch, shared);
+	columns_begin(counters);
+	if constexpr (PAIRS)
+		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else if constexpr (AHEAD > 0)
+		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else
+		norm_backward_turns<All>(at, row, first, step, mine, all);
+	const auto leave = [&](u32 which, u32 i, Compute sum) {
+		if (i < columns)
+			partial[(blockIdx.x * sums + which) * columns + i] = sum;
+	};
+	if constexpr (All::skewed)
+		row.merge(all.sum, parts, leave);
+	else
+		All::Block::merge(all.sum, parts, leave);
+	columns_meet(counters, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
+		const u32 begin = strip * width;
+		columns_finish<SHAPE::threads, width, sums>(
+			partial + begin, sums * columns, columns, columns - begin, gridDim.x, parts,
+			[&](u32 which, u32 i, Compute value) {
+				norm_backward_store(at, which, begin + i, value);
+			});
+	});
 }

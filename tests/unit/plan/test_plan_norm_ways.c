@@ -26,10 +26,12 @@ static void variants(void **state)
 	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.variant, "wrap");
 	assert_string_equal(plan.source, "ops/norm_wrap.cuh");
-	assert_int_equal(plan.shared_bytes, 15 * 128 * 4);
+	assert_int_equal(plan.shared_bytes, 15 * 128 * 8);
+	p = plain(KILN_F16, 100, 511);
+	assert_int_equal(plan_on("sm_90", &p).shared_bytes, 15 * 64 * 4);
 	p.tensors[BETA].dtype = KILN_F32;
 	plan = plan_on("sm_90", &p);
-	assert_int_equal(plan.shared_bytes, 15 * 128 * 8);
+	assert_int_equal(plan.shared_bytes, 15 * 64 * 8);
 	leave_out(&p, GAMMA);
 	leave_out(&p, BETA);
 	plan = plan_on("sm_90", &p);

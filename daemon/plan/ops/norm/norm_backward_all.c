@@ -49,7 +49,7 @@ static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_proble
 	uint32_t rows = way->ahead * 2 * shape->held * threads * 16;
 
 	if (shape->skewed) {
-		sums = shape->cluster > 1 ? 0 : shape->rows * (uint32_t)norm->form.columns;
+		sums = shape->rows * (uint32_t)norm->form.columns;
 		rows += norm->at.gamma < 0 ? 0 : threads * shape->held * shape->vector * wide * 4;
 	}
 	sums = (sums > threads ? sums : threads) * wide * 4;
@@ -74,17 +74,14 @@ uint32_t norm_backward_all_period(const struct norm_backward_problem *norm,
 	return (uint32_t)period;
 }
 
-/* Blocks of a grid, or clusters.  Rows of a period are worked on together, or not at all. */
+/* Blocks of a grid.  Rows of a period are worked on together, or not at all. */
 static uint64_t grid_of(const struct norm_backward_problem *norm,
 						const struct norm_backward_way *way, const struct kernel_limits *limits)
 {
-	uint64_t room = (uint64_t)limits->multiprocessors * way->blocks / way->shape.cluster;
+	uint64_t room = (uint64_t)limits->multiprocessors * way->blocks;
 	uint64_t rows = (uint64_t)norm->form.rows, period = norm_backward_all_period(norm, way);
 	uint64_t once, turns;
 
-	/* Some multiprocessors are stranded by clusters of more than two blocks. */
-	if (way->shape.cluster > 2)
-		room = room * 10 / 11;
 	room = room < limits->grid_x ? room : limits->grid_x;
 	once = room * way->shape.rows / period * period;
 	if (once == 0 || rows == 0)
@@ -100,7 +97,7 @@ void norm_backward_all_launch(const struct norm_backward_problem *norm,
 {
 	uint64_t blocks = grid_of(norm, way, limits);
 
-	plan_launch(out, limits, blocks * way->shape.cluster, way->shape.size * way->shape.rows);
+	plan_launch(out, limits, blocks, way->shape.size * way->shape.rows);
 	out->shared_bytes = norm_backward_all_shared_bytes(norm, way);
 	out->scratch = scratch(norm, blocks);
 }
@@ -127,7 +124,6 @@ struct search {
 	int count, most;
 	uint32_t vector;
 	uint64_t vectors;
-	uint32_t cluster;
 	bool skewed;
 };
 
@@ -146,11 +142,9 @@ static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint
 	way.shape.vector = search->vector;
 	way.shape.skewed = search->skewed;
 	way.shape.held = held;
-	way.shape.cluster = search->cluster;
-	way.shape.size = rows_group(plan_divide_up(search->vectors, search->cluster), held);
+	way.shape.cluster = 1;
+	way.shape.size = rows_group(search->vectors, held);
 	way.shape.rows = threads / way.shape.size;
-	if (way.shape.rows > 1 && search->cluster > 1)
-		return;
 	if (way.shape.rows > 15 && way.shape.size > 32)
 		way.shape.rows = 15;
 	if (way.shape.rows == 0 || held > search->vectors ||
@@ -192,90 +186,102 @@ static const struct {
 } forms[] = {{1024, 1}, {512, 1}, {512, 2}, {256, 2}, {256, 4}, {768, 1}};
 static const uint32_t aheads[] = {0, 2, 3}, helds[] = {1, 2, 4};
 
-int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
-					  struct norm_backward_way *out, int most)
-{
-	uint32_t vector = rows_vector(&norm->form, &norm->need);
-	uint64_t vectors = plan_divide_up((uint64_t)norm->form.columns, vector);
-	struct search search = {norm, limits, out, 0, most, vector, vectors, 1, false};
-	bool narrow = vector * norm->need.element < 16;
-
-	/* Rows of more vectors no block holds. */
-	if (vectors > 4096)
-		return 0;
-	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
-	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
-		offer(&search, 512, 1, 2, 0, false);
-	/* One warp holds a row, and waits for no other. */
-	for (uint32_t threads = 1024; vectors > 32 && vectors <= 64 && threads >= 512; threads -= 256)
-		offer(&search, threads, 1, 2, 0, false);
-	for (int a = 0; a < 3; a++)
-		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
-			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
-	/* Short rows lie side by side: while some threads meet, others work. */
-	for (int a = 1; a < 3 && vectors > 256; a++)
-		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
-			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true);
-	/* The devices with the smallest blocks. */
-	for (int h = 0; h < 3; h++)
-		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0, false);
-	if (narrow)
-		prefer_many(out, search.count);
-	return search.count;
-}
-
+/*
+ * Rows that begin between two aligned vectors, and so many rows on as far behind one again: threads
+ * that take rows so far apart take whole vectors.
+ */
 static bool can_be_skewed(const struct norm_backward_problem *norm)
 {
 	return norm->form.rank <= 1 && norm->form.columns >= 32 &&
 		   rows_congruent(&norm->form, &norm->need);
 }
 
-/* Long rows by clusters of blocks: each has a part of a row, and of the sums. */
-static void offer_clusters(struct search *search)
+/* The best ones that were timed: one mean leaves room for more threads. */
+static void offer_usual_skewed(struct search *search)
 {
-	static const uint32_t clusters[] = {2, 4};
+	bool halves = search->norm->need.element == 2;
+	uint64_t vectors = search->vectors;
 
-	for (int c = 0; c < 2; c++) {
-		search->cluster = clusters[c];
-		if (search->vectors < 320 * clusters[c] ||
-			!rows_clusters(&search->norm->form, clusters[c], search->limits))
-			continue;
-		for (uint32_t held = 1; held <= 4; held *= 2) {
-			uint32_t size = rows_group(plan_divide_up(search->vectors, clusters[c]), held);
-			for (uint32_t blocks = 1; blocks <= 2; blocks++) {
-				offer(search, size, blocks, held, 0, false);
-				offer(search, size, blocks, held, 2, false);
-				offer(search, size, blocks, held, 2, true);
-			}
-		}
+	if (search->norm->rms) {
+		offer(search, vectors > 32 ? 1024 : 512, vectors > 32 ? 1 : 2, 1, 0, false);
+		offer(search, 896, 1, 1, 0, false);
+	} else if (halves && vectors > 64 && vectors <= 128) {
+		offer(search, 896, 1, 1, 0, false);
 	}
-	search->cluster = 1;
+	if (!halves)
+		offer(search, 640, 1, 2, 0, false);
+	offer(search, 512, 1, 2, halves && vectors > 256 ? 2 : 0, false);
 }
 
-/*
- * Rows that begin between two aligned vectors, and so many rows on as far behind one again: threads
- * that take rows so far apart take whole vectors.  Then rows of clusters.
- */
-int norm_backward_all_more(const struct norm_backward_problem *norm,
-						   const struct kernel_limits *limits, struct norm_backward_way *out,
-						   int most)
+static void offer_skewed(struct search *search)
 {
-	uint32_t vector = rows_vector(&norm->form, &norm->need), unit = 16 / norm->need.element;
-	bool narrow = vector < unit;
-	uint64_t touched = (uint64_t)norm->form.columns + (narrow ? 2 * unit - 2 : unit - 1);
-	struct search search = {norm, limits, out, 0, most, unit, touched / unit, 1, narrow};
-
-	if (narrow && !can_be_skewed(norm))
-		return 0;
-	for (int a = 0; a < 2 && narrow; a++) {
+	for (int a = 0; a < 2; a++) {
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
-				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
+				offer(search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
 		for (int h = 0; h < 3; h++)
-			offer(&search, 896, 1, helds[h], aheads[a], false);
+			offer(search, 896, 1, helds[h], aheads[a], false);
 	}
-	offer_clusters(&search);
+}
+
+/* What the offers that follow are of. */
+static void begin_rows(struct search *search, uint32_t vector, bool skewed)
+{
+	search->vector = vector;
+	search->skewed = skewed;
+	search->vectors =
+		plan_divide_up((uint64_t)search->norm->form.columns + (skewed ? vector - 1 : 0), vector);
+}
+
+/* Rows that begin and end with a vector. */
+static void offer_even(struct search *search)
+{
+	const struct norm_backward_problem *norm = search->norm;
+	uint64_t vectors = search->vectors;
+
+	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
+	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
+		offer(search, 512, 1, 2, 0, false);
+	/* One warp holds a row, and waits for no other. */
+	for (uint32_t threads = 1024; vectors > 32 && vectors <= 64 && threads >= 512; threads -= 256)
+		offer(search, threads, 1, 2, 0, false);
+	for (int a = 0; a < 3; a++)
+		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
+			for (int h = 0; h < 3; h++)
+				offer(search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], false);
+	/* Short rows lie side by side: while some threads meet, others work. */
+	for (int a = 1; a < 3 && vectors > 256; a++)
+		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
+			for (int h = 0; h < 3; h++)
+				offer(search, forms[f].threads, forms[f].blocks, helds[h], aheads[a], true);
+	/* The devices with the smallest blocks. */
+	for (int h = 0; h < 3; h++)
+		offer(search, search->limits->max_threads / 32 * 32, 1, helds[h], 0, false);
+}
+
+int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
+					  struct norm_backward_way *out, int most)
+{
+	uint32_t vector = rows_vector(&norm->form, &norm->need), bytes = vector * norm->need.element;
+	struct search search = {.norm = norm, .limits = limits, .out = out, .most = most};
+	bool skewed = bytes < 16 && can_be_skewed(norm);
+	int even;
+
+	/* Short rows leave few vectors between their ends. */
+	if (skewed && bytes <= 4 && norm->form.columns * norm->need.element >= 256) {
+		begin_rows(&search, 16 / norm->need.element, true);
+		offer_usual_skewed(&search);
+	}
+	even = search.count;
+	/* Rows of more vectors no block holds. */
+	begin_rows(&search, vector, false);
+	if (search.vectors <= 4096)
+		offer_even(&search);
+	if (bytes < 16 && search.count > even)
+		prefer_many(out + even, search.count - even);
+	if (skewed && search.count > 0) {
+		begin_rows(&search, 16 / norm->need.element, true);
+		offer_skewed(&search);
+	}
 	return search.count;
 }

@@ -212,7 +212,7 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 
 	norm_backward_all_launch(norm, way, limits, out);
 	snprintf(out->source, sizeof(out->source), "ops/norm_backward_all.cuh");
-	plan_print(id, "norm_backward_all%s<", shape->cluster > 1 ? "_cluster" : "");
+	plan_print(id, "norm_backward_all<");
 	rows_print_shape(id, norm->dtype, &norm->form, shape);
 	print_with(norm, shape->skewed, id);
 	print_place(norm, id);
@@ -228,8 +228,8 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 		out->note, sizeof(out->note),
 		"rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes; %u rows at a "
 		"time in each of %u blocks, with the sums of their columns",
-		(long long)norm->form.columns, shape->size * shape->cluster, shape->held,
-		shape->vector * norm->need.element, shape->rows, out->grid[0]);
+		(long long)norm->form.columns, shape->size, shape->held, shape->vector * norm->need.element,
+		shape->rows, out->grid[0]);
 }
 
 int norm_backward_kernel(const struct norm_backward_problem *norm,

@@ -102,15 +102,13 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
 	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
-	count += both_ways(norm, limits, out + count, BOTH_WAYS);
-	return count +
-		   norm_backward_all_more(norm, limits, out + count, NORM_BACKWARD_MAX_WAYS - count);
+	return count + both_ways(norm, limits, out + count, BOTH_WAYS);
 }
 
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX])
 {
 	const struct norm_backward_strips *strips = &way->strips;
-	char rows[KERNEL_CHOICE_MAX], cluster[16] = "";
+	char rows[KERNEL_CHOICE_MAX];
 
 	switch (way->kind) {
 	case NORM_BACKWARD_ROWS:
@@ -121,9 +119,7 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 				 strips->unroll, strips->blocks);
 		break;
 	case NORM_BACKWARD_ALL:
-		if (way->shape.cluster > 1)
-			snprintf(cluster, sizeof(cluster), "c%u ", way->shape.cluster);
-		snprintf(name, KERNEL_CHOICE_MAX, "all %s%s%ux%u r%u b%u a%u%s", cluster,
+		snprintf(name, KERNEL_CHOICE_MAX, "all %s%ux%u r%u b%u a%u%s",
 				 way->shape.skewed ? "skewed " : "", way->shape.size, way->shape.held,
 				 way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
 		break;

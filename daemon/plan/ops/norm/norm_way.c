@@ -95,6 +95,23 @@ static void offer_turns(struct norm_ways *ways)
 	}
 }
 
+/* Short rows of words that come one by one: two rows together, so that a warp has enough under
+ * way. */
+static void offer_apart(struct norm_ways *ways)
+{
+	uint32_t columns = ways->norm->form.columns <= 128 ? (uint32_t)ways->norm->form.columns : 0;
+	uint32_t size = columns <= 32 ? 16 : 32;
+	struct norm_way way = {.together = 2};
+
+	way.shape = (struct rows_shape){.vector = 1,
+									.held = (columns + size - 1) / size,
+									.size = size,
+									.rows = 128 / size,
+									.cluster = 1};
+	if (columns >= 32)
+		norm_keep(ways, &way);
+}
+
 void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
 			   struct norm_ways *ways)
 {
@@ -116,7 +133,8 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 		offer_shapes(ways, &shapes[i], 1, 1, 1);
 	/* Planes of gamma and beta that are large leave room for too few blocks. */
 	crowded = skewed && WRAP_BLOCKS * norm_wrap_bytes(norm, false) > limits->shared_optin;
-	if (skewed && !crowded)
+	/* Halves need none of them: they are cut out of vectors. */
+	if (skewed && (!crowded || norm_element(norm) == 2))
 		norm_offer_wraps(ways);
 	/* Rows of f32 beyond a block: gamma and beta, which are as long, come in once. */
 	if (wide && clusters && norm_element(norm) == 4 && norm->form.columns > 32768)
@@ -125,6 +143,8 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 		norm_keep(ways, &(struct norm_way){.shape = shapes[0],
 										   .together = 1,
 										   .turn = norm_element(norm) == 2 ? 4 : 2});
+	if (count && shapes[0].vector == 1 && norm_element(norm) == 4)
+		offer_apart(ways);
 	offer_shapes(ways, shapes, count, 1, skewed && !crowded ? NORM_MAX_WAYS : NORM_SHAPES);
 	for (uint32_t together = 2; together <= 3 && !skewed; together++) {
 		need = need_of(norm, together);
@@ -133,7 +153,7 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	}
 	if (need.along && wide)
 		offer_turns(ways);
-	if (crowded)
+	if (crowded && norm_element(norm) != 2)
 		norm_offer_wraps(ways);
 	if (wide)
 		norm_offer_rings(ways, clusters);

@@ -7,6 +7,8 @@
 
 /* Longer rows than threads can hold. */
 #define WRAP_COLUMNS (1 << 16)
+/* Planes that are larger do not lie there twice: NormPlanes has the same rule. */
+#define TWICE_BYTES 16384
 /* Vectors of a row that one warp holds, for each of its threads at most. */
 #define WARP_HELD 8
 
@@ -34,9 +36,8 @@ uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide)
 
 	if (packs(norm) && !wide)
 		bytes = 4;
-	/* Few lie there twice: NormPlanes has the same rule. */
 	twice = (2 * vector - 1) * wrap_vectors(norm) * bytes;
-	return twice <= 16384 ? twice : vector * (wrap_vectors(norm) + 1) * bytes;
+	return twice <= TWICE_BYTES ? twice : vector * (wrap_vectors(norm) + 1) * bytes;
 }
 
 /* Are gamma and beta, those that are there, aligned vectors as wide as x's? */
@@ -101,6 +102,39 @@ static uint32_t usual_held(uint32_t vectors, uint32_t most)
 	return (vectors + 32 * warps - 1) / (32 * warps);
 }
 
+static const struct norm_way windows = {.together = 1, .each = 1, .windows = true};
+
+/*
+ * The best ones that were timed.  Where one number is agreed on, more threads with two vectors each
+ * do better than few with many, and long rows do so unwrapped.  Large planes take longer to fill
+ * than gamma and beta to be cut out.
+ */
+static void offer_timed(struct norm_ways *ways, uint32_t usual)
+{
+	const struct norm_problem *norm = ways->norm;
+	uint32_t vectors = wrap_vectors(norm), vector = 16 / norm_element(norm);
+	bool halves = vector == 8;
+
+	if (norm->rms && vector == 4 && vectors > 1024) {
+		uint32_t touched = (uint32_t)((norm->form.columns + 2 * vector - 2) / vector);
+		struct norm_way way = {.together = 1};
+		way.shape = (struct rows_shape){.vector = vector,
+										.held = 3,
+										.size = rows_group(touched, 3),
+										.rows = 1,
+										.cluster = 1,
+										.skewed = true};
+		if (way.shape.size <= ways->limits->max_threads)
+			norm_keep(ways, &way);
+	} else if (norm->rms && vectors <= 1024 && vectors > (halves ? 288 : 128) && vector >= 4) {
+		offer_wrap(ways, 2, 512, 1, false);
+	}
+	if (halves && norm_wrap_bytes(norm, false) > TWICE_BYTES && windows_possible(norm))
+		offer_wrapped(ways, usual, 256, windows);
+	if (halves && packs(norm) && !norm->rms && vectors > 64 && vectors <= 128)
+		offer_wrap(ways, usual, 256, 1, true);
+}
+
 /* Offers many rows a block, which share the work of filling the planes. */
 void norm_offer_wraps(struct norm_ways *ways)
 {
@@ -110,6 +144,7 @@ void norm_offer_wraps(struct norm_ways *ways)
 
 	if (ways->norm->form.columns > WRAP_COLUMNS)
 		return;
+	offer_timed(ways, usual);
 	for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 		offer_wrap(ways, usual, threads[t], 1, false);
 	for (uint32_t each = 2; each <= 8; each *= 2) {
@@ -127,6 +162,5 @@ void norm_offer_wraps(struct norm_ways *ways)
 		return;
 	for (uint32_t held = usual; held > 0; held = held > most ? most : held / 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
-			offer_wrapped(ways, held, threads[t],
-						  (struct norm_way){.together = 1, .each = 1, .windows = true});
+			offer_wrapped(ways, held, threads[t], windows);
 }
