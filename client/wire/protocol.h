@@ -133,6 +133,9 @@
 	  "rows, bytes, key, key_id")                                                                  \
 	X("cache.import", "O", "path",                                                                 \
 	  "rows, bytes, imported, present, key, key_id, when, until, compilers: [{compiler, here}]")   \
+	X("cache.backup", "O", "path", "rows, bytes")                                                  \
+	X("cache.restore", "O", "path",                                                                \
+	  "rows, bytes, imported, present, compilers: [{compiler, here}]")                             \
 	X("warm", "O", "line? (of a manifest), target? (without line: it is looked at), compiler?",    \
 	  "key, op, target, instantiation, origin: hit|shared|compiled|copy|skipped, bytes, "          \
 	  "compile_micros, "                                                                           \

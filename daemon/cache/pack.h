@@ -10,6 +10,10 @@
  *   order of the keys
  *   0, the number of rows, and the sum of their lengths
  *   the seal (seal/seal.h) of all that, for the purpose PACK_PURPOSE
+ *
+ * A backup is such a file for the same user's own cache: "KILNKEEP" instead of "KILNPACK", with
+ * times of use, with the highest bit of the length of a pinned row, and a digest instead of the
+ * seal, so that no key is needed and none is in it.
  */
 #ifndef KILN_DAEMON_CACHE_PACK_H
 #define KILN_DAEMON_CACHE_PACK_H
@@ -28,15 +32,16 @@ struct pack_figures {
 /* ---- Writing ---- */
 
 struct pack_writer;
-/* Begins a pack; pack_write_close() frees the writer.  The file has another name until all is
- * written.  filter's used_before, op, target and compiler choose rows as for cache_trim(); they are
- * copied. */
-int pack_write_open(const char *path, const struct cache_trim *filter, struct pack_writer **out,
-					char error[KERNEL_ERROR_MAX]);
+/* Begins a pack, or a backup, which no other user can read; pack_write_close() frees the writer.
+ * The file has another name until all is written.  filter's used_before, op, target and compiler
+ * choose rows as for cache_trim(); they are copied. */
+int pack_write_open(const char *path, bool backup, const struct cache_trim *filter,
+					struct pack_writer **out, char error[KERNEL_ERROR_MAX]);
 /* Writes one piece; *more: there is another.  Leaves out rows that turn out damaged. */
 int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 			   char error[KERNEL_ERROR_MAX]);
-/* Seals the file and gives it its name.  KILN_ENOENT: there is no row. */
+/* Seals the file, but a backup (secret is NULL), and gives it its name.  KILN_ENOENT: there is no
+ * row. */
 int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret, int64_t when,
 				   int64_t until, struct pack_figures *figures, char error[KERNEL_ERROR_MAX]);
 /* Frees the writer, and removes a file that is not finished. */
@@ -45,7 +50,8 @@ void pack_write_close(struct pack_writer *writer);
 /* ---- Reading ---- */
 
 struct pack_reader;
-/* Opens a pack; pack_read_close() frees the reader, which uses ring until then.  KILN_EIO,
+/* Opens a pack, or with ring NULL a backup, which only root or this user may have been able to
+ * write; pack_read_close() frees the reader, which uses ring until then.  KILN_EIO,
  * KILN_EINVAL (the file is no pack), KILN_EVERSION, KILN_ENOMEM. */
 int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_reader **out,
 				   char error[KERNEL_ERROR_MAX]);

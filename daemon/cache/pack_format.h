@@ -6,10 +6,12 @@
 #include "internal.h"
 
 #define PACK_MAGIC "KILNPACK"
+#define BACKUP_MAGIC "KILNKEEP"
 #define PACK_VERSION 1
+#define PACK_PINNED ((uint64_t)1 << 63) /* of a backup: with a row's length */
 #define PACK_HEAD_BYTES 16
 #define PACK_END_NUMBERS 3
-#define PACK_LEAST_BYTES (PACK_HEAD_BYTES + 8 * PACK_END_NUMBERS + SEAL_BYTES)
+#define BACKUP_DIGEST_BYTES 32
 /* One piece has so few rows that others wait for the cache for milliseconds only. */
 #define PACK_PIECE_ROWS 64
 #define PACK_PIECE_BYTES ((uint64_t)4 << 20)

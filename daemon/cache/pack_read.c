@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "conductor.h"
@@ -51,22 +52,43 @@ static int get(struct pack_reader *reader, void *bytes, size_t size, char error[
 	return status;
 }
 
+/* Returns the bytes behind the last numbers: the seal of a pack, the digest of a backup. */
+static uint64_t tail_bytes(const struct pack_reader *reader)
+{
+	return reader->ring ? SEAL_BYTES : BACKUP_DIGEST_BYTES;
+}
+
+/* A backup has no seal: whoever could write it could put kernels into the cache. */
+static int check_owner(const struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
+{
+	struct stat status;
+	if (fstat(reader->bytes.fd, &status) == 0 && (status.st_uid == geteuid() || !status.st_uid) &&
+		(status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+		return KILN_OK;
+	return FAIL(KILN_EPERM,
+				"%s may have been written by others than uid %u: a backup is restored by who "
+				"made it; for kernels of others there is `kiln cache export`, which seals them",
+				reader->bytes.what, (unsigned)geteuid());
+}
+
 static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 {
 	unsigned char head[PACK_HEAD_BYTES];
-	if (reader->bytes.size < PACK_LEAST_BYTES) {
+	const char *magic = reader->ring ? PACK_MAGIC : BACKUP_MAGIC;
+	uint64_t tail = tail_bytes(reader) + 8 * PACK_END_NUMBERS;
+	if (reader->bytes.size < PACK_HEAD_BYTES + tail) {
 		return FAIL(KILN_EINVAL, "%s is no pack, or only the beginning of one: it has %llu bytes",
 					reader->bytes.what, (unsigned long long)reader->bytes.size);
 	}
 	int result = get(reader, head, sizeof(head), error);
-	if (result == KILN_OK && memcmp(head, PACK_MAGIC, 8) != 0)
+	if (result == KILN_OK && memcmp(head, magic, 8) != 0)
 		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->bytes.what);
 	if (result == KILN_OK && util_get_u64(head + 8) != PACK_VERSION) {
 		return FAIL(KILN_EVERSION, "%s is a pack of version %llu, and this kilnd knows version %d",
 					reader->bytes.what, (unsigned long long)util_get_u64(head + 8), PACK_VERSION);
 	}
-	reader->end = reader->bytes.size - SEAL_BYTES - 8 * PACK_END_NUMBERS;
-	return result;
+	reader->end = reader->bytes.size - tail;
+	return result == KILN_OK && !reader->ring ? check_owner(reader, error) : result;
 }
 
 int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_reader **out,
@@ -116,8 +138,10 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 	unsigned char seal[SEAL_BYTES], end[8 * PACK_END_NUMBERS];
 	struct seal_content content = {.bytes = reader->at};
 	util_hash_end(&reader->hash, content.digest);
-	int status = pack_bytes_get(&reader->bytes, reader->at, seal, sizeof(seal), error);
-	if (status == KILN_OK) {
+	int status = pack_bytes_get(&reader->bytes, reader->at, seal, tail_bytes(reader), error);
+	if (status == KILN_OK && !reader->ring && memcmp(seal, content.digest, BACKUP_DIGEST_BYTES))
+		status = FAIL(KILN_EPROTO, "%s is damaged", reader->bytes.what);
+	if (status == KILN_OK && reader->ring) {
 		status = seal_check(reader->ring, PACK_PURPOSE, reader->bytes.what, &content, seal, now,
 							&reader->signer, error);
 	}
@@ -141,7 +165,7 @@ static int check_piece(struct pack_reader *reader, struct cache *cache, int64_t 
 					   char error[KERNEL_ERROR_MAX])
 {
 	static const size_t chunk = 65536;
-	uint64_t content = reader->bytes.size - SEAL_BYTES, first = reader->at;
+	uint64_t content = reader->bytes.size - tail_bytes(reader), first = reader->at;
 	unsigned char *buffer = malloc(chunk);
 	int status = buffer ? KILN_OK : FAIL(KILN_ENOMEM, "out of memory for a pack");
 	while (status == KILN_OK && reader->at < content && reader->at - first < PACK_PIECE_BYTES) {
@@ -197,10 +221,10 @@ static int check_row(struct pack_reader *reader, const struct cache_row *row,
 }
 
 static int take_pack_row(struct pack_reader *reader, struct cache *cache, const void *blob,
-						 size_t size, int64_t now, char error[KERNEL_ERROR_MAX])
+						 size_t size, bool pinned, int64_t now, char error[KERNEL_ERROR_MAX])
 {
 	struct cache_row row;
-	char why[KERNEL_ERROR_MAX];
+	char why[KERNEL_ERROR_MAX], key[KERNEL_KEY_HEX];
 	bool was_there = false;
 	if (cache_row_decode(blob, size, &row, why) != KILN_OK)
 		return FAIL(KILN_EPROTO, "%s: %.150s", reader->bytes.what, why);
@@ -208,8 +232,10 @@ static int take_pack_row(struct pack_reader *reader, struct cache *cache, const 
 	if (status == KILN_OK && !reserve_keys(reader))
 		status = FAIL(KILN_ENOMEM, "out of memory for a pack");
 	if (status == KILN_OK) {
-		row.used = now;
-		row.hits = 0;
+		if (reader->ring) {
+			row.used = now;
+			row.hits = 0;
+		}
 		status = cache_take(cache, &row, blob, size, &was_there, error);
 	}
 	if (status == KILN_OK) {
@@ -219,6 +245,8 @@ static int take_pack_row(struct pack_reader *reader, struct cache *cache, const 
 		if (!was_there)
 			memcpy(reader->taken[reader->taken_count++], row.key, KERNEL_KEY_HEX);
 	}
+	if (status == KILN_OK && pinned)
+		status = cache_pin(cache, row.key, true, key, error);
 	cache_row_free(&row);
 	return status;
 }
@@ -229,6 +257,8 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 	unsigned char number[8];
 	int status = get(reader, number, sizeof(number), error);
 	uint64_t size = util_get_u64(number);
+	bool pinned = !reader->ring && (size & PACK_PINNED) != 0;
+	size &= pinned ? ~PACK_PINNED : UINT64_MAX;
 	if (status != KILN_OK)
 		return status;
 	if (size == 0 || size > ROW_BYTES_MAX || size > reader->end - reader->at) {
@@ -243,7 +273,7 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 	}
 	status = get(reader, blob, (size_t)size, error);
 	if (status == KILN_OK)
-		status = take_pack_row(reader, cache, blob, (size_t)size, now, error);
+		status = take_pack_row(reader, cache, blob, (size_t)size, pinned, now, error);
 	free(blob);
 	reader->sum += size;
 	return status;

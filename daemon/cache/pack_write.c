@@ -20,7 +20,7 @@ struct pack_writer {
 	struct util_hash hash;
 	char next[KERNEL_KEY_HEX]; /* the key of the last row that was looked at */
 	uint64_t rows, bytes, sum; /* of all rows; of the file; of lengths */
-	bool finished;
+	bool backup, finished;
 };
 
 static int fail_io(const struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
@@ -55,8 +55,8 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 	return put_bytes(writer, bytes, 8 * (size_t)count, error);
 }
 
-int pack_write_open(const char *path, const struct cache_trim *filter, struct pack_writer **out,
-					char error[KERNEL_ERROR_MAX])
+int pack_write_open(const char *path, bool backup, const struct cache_trim *filter,
+					struct pack_writer **out, char error[KERNEL_ERROR_MAX])
 {
 	static const uint64_t version = PACK_VERSION;
 	struct stat there;
@@ -84,14 +84,16 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 			 filter->compiler ? filter->compiler : "");
 	writer->used_before = filter->used_before;
 	util_hash_begin(&writer->hash);
-	writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	writer->backup = backup;
+	writer->fd =
+		open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, backup ? 0600 : 0644);
 	if (writer->fd < 0) {
 		int status = fail_io(writer, error);
 		free(writer);
 		return status;
 	}
 	*out = writer;
-	int status = put_bytes(writer, PACK_MAGIC, 8, error);
+	int status = put_bytes(writer, backup ? BACKUP_MAGIC : PACK_MAGIC, 8, error);
 	if (status == KILN_OK)
 		status = put_numbers(writer, &version, 1, error);
 	if (status != KILN_OK)
@@ -124,18 +126,20 @@ static void note(const struct cache_row *row, void *arg)
 	memcpy(page->last, row->key, KERNEL_KEY_HEX);
 }
 
-/* Leaves out when and how often a row was used: that is private, and the same rows make the same
- * pack. */
+/* A pack leaves out when and how often a row was used: that is private, and the same rows make the
+ * same pack. */
 static int put_pack_row(struct pack_writer *writer, struct cache_row *row,
 						char error[KERNEL_ERROR_MAX])
 {
 	void *blob;
 	size_t size;
-	row->used = row->created;
-	row->hits = 0;
+	if (!writer->backup) {
+		row->used = row->created;
+		row->hits = 0;
+	}
 	if (cache_row_encode(row, &blob, &size) != KILN_OK)
 		return FAIL(KILN_ENOMEM, "out of memory for kernel %.12s", row->key);
-	uint64_t length = size;
+	uint64_t length = size | (writer->backup && row->pinned ? PACK_PINNED : 0);
 	int status = put_numbers(writer, &length, 1, error);
 	if (status == KILN_OK)
 		status = put_bytes(writer, blob, size, error);
@@ -197,14 +201,18 @@ int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret,
 	unsigned char seal[SEAL_BYTES];
 	struct seal_content content;
 	if (!writer->rows)
-		return FAIL(KILN_ENOENT, "there is no kernel to export: the cache has none of this kind");
+		return FAIL(KILN_ENOENT, "there is no kernel to %s",
+					writer->backup ? "back up: the cache is empty"
+								   : "export: the cache has none of this kind");
 	int status = put_numbers(writer, end, PACK_END_NUMBERS, error);
 	content.bytes = writer->bytes;
 	util_hash_end(&writer->hash, content.digest);
-	seal_make(secret, PACK_PURPOSE, &content, when, until, seal);
 	util_hash_begin(&writer->hash);
+	if (secret)
+		seal_make(secret, PACK_PURPOSE, &content, when, until, seal);
 	if (status == KILN_OK)
-		status = put_bytes(writer, seal, sizeof(seal), error);
+		status = secret ? put_bytes(writer, seal, sizeof(seal), error)
+						: put_bytes(writer, content.digest, BACKUP_DIGEST_BYTES, error);
 	if (status == KILN_OK)
 		status = publish(writer, error);
 	*figures = (struct pack_figures){.rows = writer->rows, .bytes = writer->bytes};

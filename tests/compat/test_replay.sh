@@ -10,7 +10,7 @@ command -v python3 >/dev/null 2>&1 || {
 	exit 77
 }
 
-for name in $(sed -n 's/^\tX("\([a-z.]*\)".*/\1/p' "$here/../../client/protocol.h"); do
+for name in $(sed -n 's/^\tX("\([a-z.]*\)".*/\1/p' "$here/../../client/wire/protocol.h"); do
 	grep -qF "\"request\": {\"t\": \"$name\"," "$here"/*.jsonl ||
 		fails "no transcript in tests/compat has a request $name: record the command that" \
 			"asks it, sh tests/compat/record.sh 'COMMAND' >tests/compat/$name.jsonl"

@@ -1,6 +1,7 @@
 /*
- * cache_pack.c: 'kiln cache export' and 'import': kernels to and from a sealed file.  The daemon
- * reads and writes the file, since it has the cache and the keys.
+ * cache_pack.c: 'kiln cache export' and 'import': kernels to and from a sealed file; 'backup' and
+ * 'restore': to and from a file for the same user.  The daemon reads and writes the file, since it
+ * has the cache and the keys.
  */
 #include "cache.h"
 #include "client/cli/daemon.h"
@@ -26,7 +27,7 @@ static int ask_about_pack(struct cli *cli, const char *request, kiln_attr *args,
 	char path[PATH_MAX];
 
 	if (!pack[0] || !strcmp(pack, "-"))
-		return cli_usage("'%s': a pack is a file", pack);
+		return cli_usage("'%s': a %s is a file", pack, strstr(request, "port") ? "pack" : "backup");
 	if (cli_path("", pack, path))
 		return CLI_USAGE;
 	args[count] = cli_attr_string("path", path);
@@ -67,6 +68,15 @@ static int cli_cache_export(struct cli *cli)
 
 /* ---- Import ---- */
 
+/* Only a daemon with the compiler of a kernel finds that kernel. */
+static void print_absent(const kiln_reply *reply)
+{
+	for (int i = 0; i < kiln_reply_count(reply, "compilers"); i++)
+		if (!member_int(reply, "compilers[%d].here", i))
+			printf("some are by %s, which is not here: they wait for it\n",
+				   member_str(reply, "compilers[%d].compiler", i));
+}
+
 static void print_imported(struct cli *cli, const kiln_reply *reply)
 {
 	char date[FIGURE_MAX] = "some day";
@@ -77,11 +87,7 @@ static void print_imported(struct cli *cli, const kiln_reply *reply)
 		   kiln_reply_int(reply, "imported"), kiln_reply_int(reply, "rows"), cli->positional[0],
 		   kiln_reply_str(reply, "key"), kiln_reply_str(reply, "key_id"), date,
 		   kiln_reply_int(reply, "present"));
-	/* Only a daemon with the compiler of a kernel finds that kernel. */
-	for (int i = 0; i < kiln_reply_count(reply, "compilers"); i++)
-		if (!member_int(reply, "compilers[%d].here", i))
-			printf("some are by %s, which is not here: they wait for it\n",
-				   member_str(reply, "compilers[%d].compiler", i));
+	print_absent(reply);
 }
 
 static int cli_cache_import(struct cli *cli)
@@ -89,6 +95,39 @@ static int cli_cache_import(struct cli *cli)
 	kiln_attr arg;
 
 	return ask_about_pack(cli, "cache.import", &arg, 0, print_imported);
+}
+
+/* ---- Backup and restore ---- */
+
+static void print_backup(struct cli *cli, const kiln_reply *reply)
+{
+	char figure[FIGURE_MAX];
+
+	printf("wrote %" PRId64 " kernels, %s, to '%s'; keys are not in it\n",
+		   kiln_reply_int(reply, "rows"),
+		   figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure), cli->positional[0]);
+}
+
+static int cli_cache_backup(struct cli *cli)
+{
+	kiln_attr arg;
+
+	return ask_about_pack(cli, "cache.backup", &arg, 0, print_backup);
+}
+
+static void print_restored(struct cli *cli, const kiln_reply *reply)
+{
+	printf("restored %" PRId64 " of %" PRId64 " kernels from '%s'; %" PRId64 " were there\n",
+		   kiln_reply_int(reply, "imported"), kiln_reply_int(reply, "rows"), cli->positional[0],
+		   kiln_reply_int(reply, "present"));
+	print_absent(reply);
+}
+
+static int cli_cache_restore(struct cli *cli)
+{
+	kiln_attr arg;
+
+	return ask_about_pack(cli, "cache.restore", &arg, 0, print_restored);
 }
 
 /* ---- The commands ---- */
@@ -120,3 +159,21 @@ const struct cli_command command_cache_import = {
 	"FILE",         "take in what a trusted key has sealed",
 	{1, 1},         NULL,
 	CLI_STARTS,     .examples = cache_import_examples};
+
+static const struct cli_example cache_backup_examples[] = {
+	{"kiln cache backup kernels.backup", "all kernels, with pins and uses, while kilnd runs"}, {0}};
+
+const struct cli_command command_cache_backup = {
+	"cache backup", cli_cache_backup,
+	"FILE",         "write all kernels to a file, without keys",
+	{1, 1},         .examples = cache_backup_examples};
+
+static const struct cli_example cache_restore_examples[] = {
+	{"kiln cache restore kernels.backup", "into the cache of the same user; what is there stays"},
+	{0}};
+
+const struct cli_command command_cache_restore = {
+	"cache restore", cli_cache_restore,
+	"FILE",          "take in what 'cache backup' has written",
+	{1, 1},          NULL,
+	CLI_STARTS,      .examples = cache_restore_examples};

@@ -101,7 +101,7 @@ static int write_pack(struct cache *cache, const struct cache_trim *filter, int6
 {
 	struct pack_writer *writer;
 	bool more = true;
-	int status = pack_write_open(pack_path(), filter, &writer, error);
+	int status = pack_write_open(pack_path(), false, filter, &writer, error);
 	if (status != KILN_OK)
 		return status;
 	while (status == KILN_OK && more)

@@ -44,6 +44,8 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 	ROW("cache.recompile", serve_cache_recompile) \
 	ROW("cache.export", serve_cache_export)       \
 	ROW("cache.import", serve_cache_import)       \
+	ROW("cache.backup", serve_cache_backup)       \
+	ROW("cache.restore", serve_cache_restore)     \
 	ROW("warm", serve_warm)                       \
 	ROW("record", serve_record)                   \
 	ROW("tuned.ls", serve_tuned_ls)               \

@@ -1,5 +1,6 @@
 /*
- * command_pack.c: cache.export, cache.import: kernels to and from a file that was sealed.  The
+ * command_pack.c: cache.export, cache.import: kernels to and from a file that was sealed;
+ * cache.backup, cache.restore: the same without a seal, for the cache of the same user.  The
  * store's thread does them piece by piece, between lookups of others.
  *
  *   ASKING ----------> WORKING --the last piece, or it fails--> answered and freed
@@ -32,7 +33,7 @@ struct packing {
 	struct broker *broker;
 	const struct options *options;
 	enum packing_state state;
-	bool import;
+	bool import, backup;
 	char path[PATH_MAX], key_name[SEAL_NAME_MAX];
 	int64_t until; /* of an export; 0: for ever */
 	struct cache_trim filter;
@@ -99,15 +100,17 @@ static void pack_answer(struct packing *packing)
 	wire_put_uint(&out, "rows", figures->rows);
 	wire_put_uint(&out, "bytes", figures->bytes);
 	if (packing->import) {
-		const struct seal_signer *signer = pack_signer(packing->reader);
 		wire_put_uint(&out, "imported", figures->taken);
 		wire_put_uint(&out, "present", figures->present);
+		put_compilers(&out, packing->reader, pool_toolchains(session->broker));
+	}
+	if (packing->import && !packing->backup) {
+		const struct seal_signer *signer = pack_signer(packing->reader);
 		wire_put_str(&out, "key", signer->name);
 		wire_put_str(&out, "key_id", signer->id);
 		wire_put_int(&out, "when", signer->when);
 		wire_put_int(&out, "until", signer->until);
-		put_compilers(&out, packing->reader, pool_toolchains(session->broker));
-	} else {
+	} else if (!packing->backup) {
 		wire_put_str(&out, "key", packing->secret.key.name);
 		wire_put_str(&out, "key_id", packing->secret.key.id);
 	}
@@ -124,23 +127,25 @@ static void export_piece(struct packing *packing, struct cache *cache)
 					   : options->sign_key[0] ? options->sign_key
 											  : NULL;
 	if (!packing->writer) {
-		packing->status = seal_open(options->key_dir, name, &packing->secret, packing->error);
+		if (!packing->backup)
+			packing->status = seal_open(options->key_dir, name, &packing->secret, packing->error);
 		if (packing->status == KILN_OK)
-			packing->status =
-				pack_write_open(packing->path, &packing->filter, &packing->writer, packing->error);
+			packing->status = pack_write_open(packing->path, packing->backup, &packing->filter,
+											  &packing->writer, packing->error);
 		if (packing->status != KILN_OK)
 			packing->writer = NULL;
 	}
 	if (packing->status == KILN_OK)
 		packing->status = pack_write(packing->writer, cache, &packing->more, packing->error);
 	if (packing->status == KILN_OK && !packing->more)
-		packing->status = pack_write_end(packing->writer, &packing->secret, util_wall_s(),
-										 packing->until, &packing->figures, packing->error);
+		packing->status =
+			pack_write_end(packing->writer, packing->backup ? NULL : &packing->secret,
+						   util_wall_s(), packing->until, &packing->figures, packing->error);
 }
 
 static void import_piece(struct packing *packing, struct cache *cache)
 {
-	if (!packing->reader)
+	if (!packing->reader && !packing->backup)
 		packing->status =
 			seal_ring_open(packing->options->trust_dir, &packing->ring, packing->error);
 	if (packing->status == KILN_OK && !packing->reader) {
@@ -265,7 +270,7 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 	next_piece(packing->broker, packing);
 }
 
-static void pack_start(struct session *session, struct wire_in *message, bool import)
+static void pack_start(struct session *session, struct wire_in *message, bool import, bool backup)
 {
 	struct packing *packing = calloc(1, sizeof(*packing));
 	uint64_t id = wire_id(message);
@@ -276,6 +281,7 @@ static void pack_start(struct session *session, struct wire_in *message, bool im
 	packing->broker = session->broker;
 	packing->options = &session->broker->options;
 	packing->import = import;
+	packing->backup = backup;
 	if (!take_text(session, message, "path", "path of a pack", packing->path, sizeof(packing->path),
 				   true) ||
 		(!import && !take_filter(session, message, packing)) ||
@@ -283,7 +289,7 @@ static void pack_start(struct session *session, struct wire_in *message, bool im
 		free(packing);
 		return;
 	}
-	if (!packing->options->key_dir[0] || !packing->options->trust_dir[0]) {
+	if (!backup && (!packing->options->key_dir[0] || !packing->options->trust_dir[0])) {
 		packing->status = util_fail(packing->error, sizeof(packing->error), KILN_EINVAL,
 									"no place for keys: start kilnd with --key-dir and "
 									"--trust-dir");
@@ -295,10 +301,20 @@ static void pack_start(struct session *session, struct wire_in *message, bool im
 
 void serve_cache_export(struct session *session, struct wire_in *message)
 {
-	pack_start(session, message, false);
+	pack_start(session, message, false, false);
 }
 
 void serve_cache_import(struct session *session, struct wire_in *message)
 {
-	pack_start(session, message, true);
+	pack_start(session, message, true, false);
+}
+
+void serve_cache_backup(struct session *session, struct wire_in *message)
+{
+	pack_start(session, message, false, true);
+}
+
+void serve_cache_restore(struct session *session, struct wire_in *message)
+{
+	pack_start(session, message, true, true);
 }
