@@ -254,12 +254,36 @@ struct ReduceAny {
 	{
 		R::take_one(value, element(word), index, count, inverse, real);
 	}
-	/* Rows are whole vectors here. */
-	template <class R, typename Number>
-	DEVICE void take_part(typename R::Value &value, const u32 (&word)[words], Number index, Number,
-						  typename R::Real real) const
+	/* Element i of words, in the first ones. */
+	DEVICE void pick(const u32 (&word)[words], int i, u32 (&one)[words]) const
 	{
-		take<R>(value, word, index, real);
+		const u32 at = static_cast<u32>(i) * size, first = at / 4;
+		const u32 low = first == 0   ? word[0]
+						: first == 1 ? word[1]
+						: first == 2 ? word[2]
+									 : word[3];
+
+		one[0] = low >> at % 4 * 8;
+		one[1] = first == 0 ? word[1] : word[3];
+	}
+	/* Takes those whose numbers are 0 to count - 1. */
+	template <class R, typename Number>
+	DEVICE void take_part(typename R::Value &value, const u32 (&word)[words], Number index,
+						  Number count, typename R::Real real) const
+	{
+		if (!wide) {
+			take<R>(value, word, index, real);
+			return;
+		}
+#pragma unroll 1
+		for (int i = 0; i < length(); i++) {
+			u32 one[words];
+			if (index + i < 0 || index + i >= count)
+				continue;
+			pick(word, i, one);
+			const Taken in[1] = {element(one)};
+			R::take(value, in, index + i, real);
+		}
 	}
 };
 

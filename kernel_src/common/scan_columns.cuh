@@ -17,8 +17,6 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 	typedef typename S::B B;
 	/* Parts of a warp, and warps, or parts that are wider, at most. */
 	constexpr int inside = LANES < 32 ? 32 / LANES : 1, teams = (SPLIT + inside - 1) / inside;
-	/* More results than these would take the registers of other threads. */
-	constexpr bool chunks = S::chunks && V * HELD <= 16;
 	/* In turn, so that one barrier a step will do. */
 	alignas(16) __shared__ Value shared[2][teams][LANES][V];
 	const int lane = static_cast<int>(threadIdx.x) % LANES;
@@ -79,33 +77,15 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 #pragma unroll
 			for (int v = 0; v < V; v++)
 				before[v] = carry[v];
-			ScanChunk<S, HELD, chunks> chunk[V];
-			Value own[V]; /* of chunks */
-			bool whole = chunks;
-			if constexpr (chunks) {
-#pragma unroll
-				for (int v = 0; v < V; v++) {
-					typename S::Result x[HELD];
-#pragma unroll
-					for (int i = 0; i < HELD; i++)
-						x[i] = scan_get<typename S::A, typename S::Result>(held[i].a, v);
-					whole &= S::template chunk<1>(x, 0, chunk[v].chunk, own[v]);
-				}
-			}
 			if constexpr (SPLIT > 1) {
 #pragma unroll
 				for (int v = 0; v < V; v++) {
 					Value all =
 						S::value(held[0], v, REVERSE ? columns - 1 - begin : begin, exclusive);
-					if (chunks && whole) {
-						all = own[v];
-					} else {
 #pragma unroll
-						for (int i = 1; i < HELD; i++)
-							all.merge(S::value(held[i], v,
-											   REVERSE ? columns - 1 - begin - i : begin + i,
-											   exclusive));
-					}
+					for (int i = 1; i < HELD; i++)
+						all.merge(S::value(
+							held[i], v, REVERSE ? columns - 1 - begin - i : begin + i, exclusive));
 #pragma unroll
 					for (int far = 1; far < inside; far *= 2) {
 						Value upto = scan_from_before<32>(all, far * LANES);
@@ -138,35 +118,17 @@ DEVICE void scan_columns_of(const ScanOperands &operands, i64 rows, Number colum
 				}
 				turn ^= 1;
 			}
-			ScanOut<S, V> spread[chunks ? HELD : 1];
-			if constexpr (chunks) {
-#pragma unroll
-				for (int v = 0; v < V; v++)
-					whole &= before[v].most < reduce_infinity(typename S::Result());
-				if (whole) {
-#pragma unroll
-					for (int v = 0; v < V; v++) {
-						S::spread(chunk[v].chunk, before[v], exclusive,
-								  [&](int i, typename S::Result y) { spread[i].y[v] = y; });
-						before[v].merge(own[v]);
-					}
-				}
-			}
 			/* Where a thread has its rows alone, `before` goes on to the next step. */
 #pragma unroll
 			for (int i = 0; i < HELD; i++) {
 				const Number column = REVERSE ? columns - 1 - begin - i : begin + i;
 				ScanOut<S, V> out;
-				if (chunks && whole) {
-					out = spread[chunks ? i : 0];
-				} else {
 #pragma unroll
-					for (int v = 0; v < V; v++) {
-						Value upto = before[v];
-						upto.merge(S::value(held[i], v, column, exclusive));
-						S::result(out, held[i], v, before[v], upto, exclusive);
-						before[v] = upto;
-					}
+				for (int v = 0; v < V; v++) {
+					Value upto = before[v];
+					upto.merge(S::value(held[i], v, column, exclusive));
+					S::result(out, held[i], v, before[v], upto, exclusive);
+					before[v] = upto;
 				}
 				scan_write(out, operands, row.out + static_cast<i64>(column) * steps.out,
 						   here && begin + i < columns);

@@ -180,8 +180,9 @@ DEVICE void reduce_rows_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number col
 			at.row(row, offset);
 			target[t] = offset[1];
 			line[t].start = x + offset[0] * in.bytes();
-			line[t].past =
-				SKEWED ? static_cast<Number>(vec_beyond<16>(line[t].start) / in.bytes()) : 0;
+			line[t].past = SKEWED && in.length() > 1
+							   ? static_cast<Number>(vec_beyond<16>(line[t].start) / in.bytes())
+							   : 0;
 			value[t] = Value::none();
 			with[t] = reduce_with<R>(in, line[t].start, columns > 0, real, 0);
 		}
@@ -459,6 +460,26 @@ struct ReduceSpace {
 	}
 };
 
+/* One dimension has all columns, and two at most number the rows: the usual, and quicker. */
+struct ReduceFlat {
+	u32 kept;
+	Divisor<u64> size;
+	i64 x[2], y[2], step;
+
+	DEVICE void row(i64 number, i64 (&offset)[2]) const
+	{
+		const i64 rest = kept > 1 ? static_cast<i64>(size.quotient(static_cast<u64>(number))) : 0;
+		const i64 here = number - rest * static_cast<i64>(size.size);
+
+		offset[0] = here * x[0] + rest * x[1];
+		offset[1] = here * y[0] + rest * y[1];
+	}
+	DEVICE i64 column(i64 number) const
+	{
+		return number * step;
+	}
+};
+
 #define REDUCE_SPACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define REDUCE_PARAMS(k) , DIVIDE_PARAMS(u64, size##k), i64 x##k, i64 y##k
 #define REDUCE_SPACE_MADE                                                                      \
@@ -467,6 +488,12 @@ struct ReduceSpace {
 					DIVIDE_MADE(u64, size3), DIVIDE_MADE(u64, size4), DIVIDE_MADE(u64, size5), \
 					DIVIDE_MADE(u64, size6), DIVIDE_MADE(u64, size7)},                         \
 			{x0, x1, x2, x3, x4, x5, x6, x7}, {y0, y1, y2, y3, y4, y5, y6, y7},                \
+	}
+/* Sizes of 0 dimensions are 1, and their rows number 0. */
+#define REDUCE_IS_FLAT (kept <= 2 && all == kept + 1)
+#define REDUCE_FLAT_MADE                                                                        \
+	{                                                                                           \
+		kept, DIVIDE_MADE(u64, size0), {x0, x1}, {y0, y1}, kept == 0 ? x0 : kept == 1 ? x1 : x2 \
 	}
 
 /* BLOCK: 256 threads share a row, or a chunk of one; if not, eight have a row. */
@@ -479,9 +506,14 @@ __global__ __launch_bounds__(256, 1) void reduce_rows_generic(
 	const ReduceSpace space = REDUCE_SPACE_MADE;
 	const ReduceAny<typename R::Taken> in{type, bytes, wide};
 	const ReduceAnyResult out{y_type, y_bytes};
-	reduce_rows_of<R, 4, (BLOCK ? 256 : 8), (BLOCK ? 1 : 32), 1, false, false, BLOCK>(
-		x, y, scratch, rows, columns, vectors, chunk, chunks,
-		BLOCK ? 1 : static_cast<int>(blockDim.x) / 8, real, in, out, space);
+	const int side = BLOCK ? 1 : static_cast<int>(blockDim.x) / 8;
+	const ReduceFlat flat = REDUCE_FLAT_MADE;
+	if (REDUCE_IS_FLAT)
+		reduce_rows_of<R, 4, (BLOCK ? 256 : 8), (BLOCK ? 1 : 32), 1, false, true, BLOCK>(
+			x, y, scratch, rows, columns, vectors, chunk, chunks, side, real, in, out, flat);
+	else
+		reduce_rows_of<R, 4, (BLOCK ? 256 : 8), (BLOCK ? 1 : 32), 1, false, false, BLOCK>(
+			x, y, scratch, rows, columns, vectors, chunk, chunks, side, real, in, out, space);
 }
 
 template <class R>
@@ -493,6 +525,11 @@ __global__ __launch_bounds__(256, 1) void reduce_columns_generic(
 	const ReduceSpace space = REDUCE_SPACE_MADE;
 	const ReduceAny<typename R::Taken> in{type, bytes, 0};
 	const ReduceAnyResult out{y_type, y_bytes};
-	reduce_columns_of<R, 1, 4, 1, 32, 8>(x, y, scratch, rows, columns, chunk, chunks, 0, real, in,
-										 out, space);
+	const ReduceFlat flat = REDUCE_FLAT_MADE;
+	if (REDUCE_IS_FLAT)
+		reduce_columns_of<R, 1, 4, 2, 32, 8>(x, y, scratch, rows, columns, chunk, chunks, 0, real,
+											 in, out, flat);
+	else
+		reduce_columns_of<R, 1, 4, 1, 32, 8>(x, y, scratch, rows, columns, chunk, chunks, 0, real,
+											 in, out, space);
 }

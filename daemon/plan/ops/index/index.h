@@ -124,7 +124,7 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 int index_add_rows(const struct index_add *add, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX]);
 /* Rows that lie side by side, some in a block; their number is before the threads. */
-#define INDEX_ADD_SIDE_ROWS 6
+#define INDEX_ADD_SIDE_ROWS 4
 int index_add_side_rows(const struct index_add *add, const struct kernel_limits *limits,
 						char names[][KERNEL_CHOICE_MAX]);
 int index_add_row_plan(const struct kernel_problem *problem, const struct index_add *add,

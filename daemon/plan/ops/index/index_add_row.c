@@ -91,10 +91,10 @@ static void find_widths(const struct kernel_problem *problem, const struct index
 	const struct index_problem *index = &add->index;
 	uint32_t element = index->element, wide = rows->wide;
 
-	*vector = element > 4 ? 16 / element : 4;
+	/* Lanes side by side have rows side by side, and so banks of shared memory of their own. */
+	*vector = wide > 1 ? 1 : element > 4 ? 16 / element : 4;
 	*load = 16;
-	while (*vector > 1 && (add->count * wide % *vector || add->end * wide % *vector ||
-						   (wide > 1 && wide % *vector) ||
+	while (*vector > 1 && (add->count % *vector || add->end % *vector ||
 						   !is_aligned(problem, rows, index->op.base, BASE, element, *vector) ||
 						   !is_aligned(problem, rows, 1, IDX, index->index_bytes, *vector) ||
 						   !is_aligned(problem, rows, index->op.few, FEW, element, *vector)))
@@ -141,7 +141,7 @@ int index_add_side_rows(const struct index_add *add, const struct kernel_limits 
 	int count = 0;
 
 	for (uint32_t bytes = LINES; bytes <= 2 * LINES; bytes *= 2)
-		for (uint32_t threads = 256; threads <= 1024; threads *= 2)
+		for (uint32_t threads = 512; threads <= 1024; threads *= 2)
 			if (threads <= limits->max_threads && rows_fit(add, limits, bytes / add->index.element))
 				snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ROW "%ux%u",
 						 bytes / add->index.element, threads);

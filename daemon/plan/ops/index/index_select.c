@@ -15,8 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 16
+#define MAX_WAYS 8
 #define THREADS 256u
+#define BAND 16u              /* vectors of a row that blocks go over all rows for */
+#define BAND_ROWS (160 << 10) /* of src, at most */
+#define BAND_LEAST (32 << 20) /* bytes of src, at least */
+#define BAND_ONCE (8 << 20)   /* bytes of all rows of a band */
 
 enum select_kind { SELECT_GATHER, SELECT_ROWS, SELECT_ELEMENTS };
 
@@ -190,24 +194,34 @@ static void select_add_way(const struct select_problem *select, const struct ker
 	(*count)++;
 }
 
+/* Do bands find rows in the cache that indices name again?  Not where all of src stays there, nor
+ * where a band of all rows does not, nor where few rows are named twice. */
+static bool bands_pay(const struct select_problem *select)
+{
+	const struct index_problem *index = &select->index;
+	int64_t rows = index->few.shape[index->axis];
+
+	return select->form.rows == index->indices && rows <= BAND_ROWS && index->indices >= rows / 2 &&
+		   rows >= BAND_LEAST / (select->form.columns * index->element);
+}
+
 static void select_add_bands(const struct select_problem *select,
 							 const struct kernel_limits *limits, struct select_way ways[MAX_WAYS],
 							 int *count)
 {
-	int64_t vectors = select->form.columns * select->index.element / 16;
+	const struct index_problem *index = &select->index;
+	int64_t vectors = select->form.columns * index->element / 16;
+	struct select_way *way = &ways[*count];
 
-	for (uint32_t band = 8; band <= 64; band *= 2)
-		for (int once = 0; once < 2; once++) {
-			struct select_way *way = &ways[*count];
-			*way =
-				(struct select_way){.threads = THREADS / 2, .held = 2, .band = band, .once = once};
-			way->blocks = vectors / band * plan_divide_up(select->form.rows, THREADS / band);
-			if (select->width < 16 || vectors % band || vectors <= band ||
-				way->threads > limits->max_threads || way->blocks > limits->grid_x)
-				continue;
-			snprintf(way->name, sizeof(way->name), "bands %u%s", band, once ? " once" : "");
-			(*count)++;
-		}
+	*way = (struct select_way){.threads = THREADS / 2, .held = 2, .band = BAND};
+	/* dst keeps a larger band from staying in the cache. */
+	way->once = index->few.shape[index->axis] * BAND * 16 >= BAND_ONCE;
+	way->blocks = vectors / BAND * plan_divide_up(select->form.rows, THREADS / BAND);
+	if (select->width < 16 || vectors % BAND || vectors < 2 * BAND ||
+		way->threads > limits->max_threads || way->blocks > limits->grid_x)
+		return;
+	snprintf(way->name, sizeof(way->name), "bands %ux2", THREADS / 2);
+	(*count)++;
 }
 
 /* The planner's own first. */
@@ -218,8 +232,11 @@ static int select_find_ways(const struct kernel_problem *problem,
 	uint64_t bytes = (uint64_t)select->form.columns * select->index.element;
 	bool skew = select->width < 16 && bytes >= 64 &&
 				problem->tensors[select->index.op.many].alignment >= 16;
+	bool bands = bands_pay(select);
 	int count = 0;
 
+	if (bands)
+		select_add_bands(select, limits, ways, &count);
 	/* Two vectors that are cut out at once leave registers for fewer threads. */
 	select_add_way(select, limits, skew, THREADS / 2, skew ? 1 : 2, ways, &count);
 	select_add_way(select, limits, skew, THREADS, skew ? 1 : 2, ways, &count);
@@ -229,7 +246,8 @@ static int select_find_ways(const struct kernel_problem *problem,
 		select_add_way(select, limits, false, THREADS, 2, ways, &count);
 	if (count == 0)
 		select_add_way(select, limits, skew, 32, 2, ways, &count);
-	select_add_bands(select, limits, ways, &count);
+	if (!bands)
+		select_add_bands(select, limits, ways, &count);
 	return count;
 }
 

@@ -208,7 +208,7 @@ static int plan_shape(const struct kernel_problem *problem, const struct reduce_
 	int64_t each = (int64_t)shape->lanes * shape->vector, chunks;
 	uint32_t threads = shape->side ? shape->size * shape->side : shape->lanes * shape->split;
 
-	form.skewed = form.skewed && !generic;
+	form.skewed = form.skewed && (!generic || shape->vector > 1);
 	chunks = reduce_chunks(&form, shape);
 	if (shape->side)
 		each = (int64_t)shape->side * shape->times;

@@ -249,13 +249,13 @@ int reduce_shapes(const struct reduce_form *form, const struct kernel_limits *li
 struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 										 const struct kernel_limits *limits)
 {
-	bool narrow = form->skewed || form->vector * form->element != 16 ||
-				  (!plan_is_float(form->dtype) && form->element < 4);
+	bool narrow =
+		form->vector * form->element != 16 || (!plan_is_float(form->dtype) && form->element < 4);
 	struct reduce_shape shape = {.vector = narrow ? 1 : form->vector, .held = 4, .times = 1};
 	struct reduce_form plain = *form;
 	int64_t vectors;
 
-	plain.skewed = false;
+	plain.skewed = form->skewed && !narrow;
 	if (form->strided && limits->max_threads >= COLUMNS_THREADS) {
 		shape = column_shape(&plain, 32, 4, COLUMNS_THREADS);
 		shape.vector = 1;

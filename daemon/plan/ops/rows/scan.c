@@ -176,6 +176,9 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 		shape.side = 128 / shape.size;
 		scan_keep(shapes, &count, shape, limits);
 	}
+	/* Small blocks in steps, where there is much to compute for what is read. */
+	if (form->costly && vectors > 128 * 2)
+		scan_keep(shapes, &count, (struct shape){form->vector, 2, 128, 1, 1}, limits);
 	if (vectors > 32) {
 		scan_keep_blocks(form, vectors, limits, shapes, &count);
 		scan_keep_steps(form, limits, shapes, &count);
@@ -211,7 +214,7 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 	if (form->rows.rank == 1)
 		first = inner / 16 >= enough ? 1 : 2;
 	else if (inner / 64 < enough)
-		first = form->heavy ? 4 : 3;
+		first = form->heavy && form->inputs > 1 ? 4 : 3;
 	for (size_t i = 0; i < MOST; i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
 		uint32_t held = form->heavy && way[2] > 4 ? 4 : way[2];

@@ -20,13 +20,14 @@ struct scan_form {
 	kiln_dtype dtype;
 	uint32_t element, vector;
 	bool heavy;     /* takes many registers for each element */
+	bool costly;    /* computes much for each element */
 	bool strided;   /* rows of y lie side by side, and not the elements of a row */
 	bool skewed;    /* rows begin between two vectors, equally far beyond one in all operands */
 	bool reverse;   /* from the end */
 	bool exclusive; /* without the element itself */
 };
 
-/* Finds out how rows lie; source, monoids, heavy, reverse and exclusive are the operator's to fill
+/* Finds out how rows lie; source, monoids, heavy, costly, reverse and exclusive are the operator's to fill
  * in. */
 void scan_find_form(const struct kernel_problem *problem, int inputs, int outputs,
 					struct scan_form *form);
