@@ -27,8 +27,8 @@ struct scan_form {
 	bool exclusive; /* without the element itself */
 };
 
-/* Finds out how rows lie; source, monoids, heavy, costly, reverse and exclusive are the operator's to fill
- * in. */
+/* Finds out how rows lie; source, monoids, heavy, costly, reverse and exclusive are the operator's
+ * to fill in. */
 void scan_find_form(const struct kernel_problem *problem, int inputs, int outputs,
 					struct scan_form *form);
 int scan_choices(const struct scan_form *form, const struct kernel_limits *limits,
