@@ -6,6 +6,7 @@
  *   launch_way.c     the ways to launch the kernel: by oneself, and through Kiln
  *   launch_one.c     one program: each way, one launch at a time and queued; how they spread
  *   launch_many.c    several programs at once: how many launches, and who gets them; idle ones
+ *   launch_side.c    the same programs, by how many threads launch for them
  *   launch_crew.c    those programs: started, told to launch, ended
  *   launch_mps.c     a server of NVIDIA MPS of our own
  *   launch_fresh.c   a new process until it has its first result
@@ -163,6 +164,7 @@ void launch_one(struct bench *bench);
 void launch_spread(struct bench *bench);
 void launch_many(struct bench *bench);
 void launch_fair(struct bench *bench);
+void launch_side(struct bench *bench);
 void launch_idle(struct bench *bench);
 void launch_fresh(struct bench *bench);
 /* A fresh process, in that process. */

@@ -84,7 +84,7 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 		}
 		if (i == KILN && processes == 8 && figure.of) {
 			figure.aim = AIM_AT_LEAST;
-			figure.target = 25;
+			figure.target = 55;
 		}
 		table_row(bench, &figure);
 		if (i == KILN && contest->rate[MPS] > 0) {
@@ -92,8 +92,8 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 					 processes > 1 ? "es" : "");
 			figure.ratio = figure.value / contest->rate[MPS];
 			figure.of = "under MPS";
-			/* MPS launches side by side, Kiln from one thread: there is nothing to reach. */
-			figure.aim = AIM_NONE;
+			figure.aim = processes == 8 ? AIM_AT_LEAST : AIM_NONE;
+			figure.target = 0.55;
 			table_row(bench, &figure);
 		}
 	}
@@ -164,7 +164,7 @@ static void fair_among(struct bench *bench, int clients)
 	snprintf(name, sizeof(name), "%d clients, fastest", clients);
 	double share = runner_percentile(shares, rounds, 0.5);
 	table_row(bench, &(struct figure){name, share, "times", share, "the slowest",
-									  clients == 64 ? AIM_AT_MOST : AIM_NONE, 1.5});
+									  clients == 64 ? AIM_AT_MOST : AIM_NONE, 1.3});
 }
 
 void launch_fair(struct bench *bench)

@@ -177,6 +177,7 @@ static int cuda_split(struct device *device, int count, struct device **parts,
 		part->memory_bytes = device->memory_bytes;
 		part->pool = device->pool;
 		part->memory_stream = device->memory_stream;
+		part->asks = device->asks;
 		device->parts[device->part_count++] = part;
 	}
 	for (int i = 1; i < count; i++) {
@@ -202,6 +203,7 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 	int count = 0;
 	struct device *device = util_alloc(sizeof(*device));
 	device->parts[device->part_count++] = device;
+	device->asks = getenv("KILN_ENDS") && strcmp(getenv("KILN_ENDS"), "ask") == 0;
 	int status = start_driver(device, ordinal, &count, error);
 	if (status == KILN_OK)
 		status = describe_gpu(device, ordinal, count, info, error);

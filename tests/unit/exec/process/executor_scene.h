@@ -37,7 +37,8 @@ static inline void begin_peer(struct peer *peer, const char *device)
 	peer->pid = fork();
 	assert_true(peer->pid >= 0);
 	if (peer->pid == 0) {
-		struct exec_options options = {.sock = pair[1], .device = device};
+		/* The first stream is the main thread's, the second one another's. */
+		struct exec_options options = {.sock = pair[1], .device = device, .launchers = 3};
 		close(pair[0]);
 		_exit(exec_main(&options));
 	}

@@ -190,8 +190,11 @@ static inline void open_scene(struct scene *scene, uint32_t patience_ms)
 	fake->reset();
 	assert_int_equal(frame_pair(pair), KILN_OK);
 	scene->peer.sock = pair[0];
-	scene->options = (struct exec_options){
-		.sock = pair[1], .device = "cuda:0", .wrapped = true, .quiet_patience_ms = patience_ms};
+	scene->options = (struct exec_options){.sock = pair[1],
+										   .device = "cuda:0",
+										   .wrapped = true,
+										   .quiet_patience_ms = patience_ms,
+										   .launchers = 3};
 	assert_int_equal(pthread_create(&scene->thread, NULL, serve, scene), 0);
 	receive(&scene->peer);
 	assert_string_equal(wire_type(&answer), "ready");
