@@ -8,7 +8,8 @@
  *
  *   ready    executor to broker, once: "build": of kilnd, "st", "err", "name", "model", "uuid",
  *            "memory", "devices", "target", "max_threads", "shared_default", "shared_optin",
- *            "grid": [x, y, z], "mps", "warp", "sandbox": what holds it.  st < 0: the device cannot
+ *            "grid": [x, y, z], "mps", "warp", "sandbox": what holds it,
+ *            "launchers": threads that may launch.  st < 0: the device cannot
  *            be opened; the process then exits with 3
  *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod

@@ -30,6 +30,7 @@ compilers have SIZE; a compile takes SIZE (nvrtc), SIZE (c++)
 nvrtc          FOUND
 c++            FOUND
 executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0
+launchers      cpu: 3
 sandbox        auto: compilers HELD
                cpu (pid N) HELD
 cache          1 kernels, SIZE

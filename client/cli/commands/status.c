@@ -83,6 +83,12 @@ static void print_executors(const kiln_reply *reply)
 	}
 	if (!rows)
 		print_pair("executors", "none running");
+	for (int i = 0, shown = 0; i < rows; i++) {
+		int64_t launchers = member_int(reply, "executors[%d].launchers", i);
+		if (launchers > 0)
+			print_pair(shown++ ? "" : "launchers", "%s: %" PRId64,
+					   member_str(reply, "executors[%d].device", i), launchers);
+	}
 }
 
 /* "13.0, for sm_75 sm_80 ..." */

@@ -149,6 +149,7 @@ void handle_each(const struct broker *broker, handle_visit visit, void *arg)
 				.restarts = handle->restarts,
 				.scratch_bytes = handle->scratch_bytes,
 				.sandbox = handle->sandbox,
+				.launchers = handle->launchers,
 			};
 			visit(arg, &stats);
 		}

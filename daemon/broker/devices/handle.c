@@ -106,6 +106,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	limits->grid_z = (uint32_t)grid[2];
 
 	snprintf(handle->sandbox, sizeof(handle->sandbox), "%s", sandbox ? sandbox : "");
+	handle->launchers = (int)wire_get_int(root, "launchers", 1);
 	uv_timer_stop(&handle->timer);
 	handle->state = HANDLE_READY;
 	handle->generation++;

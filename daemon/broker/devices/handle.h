@@ -125,6 +125,7 @@ struct handle_stats {
 	int pid, inflight, modules;
 	uint64_t restarts, scratch_bytes;
 	const char *sandbox; /* that holds the process; "": not started yet */
+	int launchers;       /* threads that may launch; 0: likewise */
 };
 typedef void (*handle_visit)(void *arg, const struct handle_stats *stats);
 void handle_each(const struct broker *broker, handle_visit visit, void *arg);

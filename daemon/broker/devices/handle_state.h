@@ -78,6 +78,7 @@ struct device_handle {
 	uint64_t overran; /* id of the call that was ended for its deadline */
 	char fault[KERNEL_ERROR_MAX];
 	char sandbox[SANDBOX_TEXT]; /* that holds the process */
+	int launchers;              /* threads of it that may launch */
 	struct frame *frame;        /* of the reply that a handle_done gets; else NULL */
 
 	uint64_t scratch_bytes;    /* that the process holds */

@@ -71,6 +71,7 @@ void exec_say_ready(struct exec *executor, int status, const char *error, const 
 	wire_put_uint(&message, "mps", limits->multiprocessors);
 	wire_put_uint(&message, "warp", limits->warp);
 	wire_put_str(&message, "sandbox", held);
+	wire_put_int(&message, "launchers", executor->launcher_count);
 	exec_send(executor, &message, -1);
 }
 

@@ -82,6 +82,7 @@ static void put_executor(void *arg, const struct handle_stats *stats)
 	wire_put_int(out, "modules", stats->modules);
 	wire_put_uint(out, "restarts", stats->restarts);
 	wire_put_str(out, "sandbox", stats->sandbox);
+	wire_put_int(out, "launchers", stats->launchers);
 	wire_map_end(out);
 }
 

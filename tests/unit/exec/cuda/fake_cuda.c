@@ -29,11 +29,41 @@ static struct {
 static pthread_mutex_t functions_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int fake_live[FAKE_LIVE_COUNT];
-CUresult fake_sticky;
+_Atomic CUresult fake_sticky;
 atomic_int fake_held;
 static bool environment_read;
 static int settings_fd = -1;
 static char settings[512]; /* of $KILN_FAKE_CUDA_FILE */
+
+/* ---- One call at a time ---- */
+
+static pthread_mutex_t calls_lock;
+static pthread_once_t calls_once = PTHREAD_ONCE_INIT;
+static bool calls_locked;
+
+/* A call may make another one. */
+static void make_lock(void)
+{
+	pthread_mutexattr_t attr;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&calls_lock, &attr);
+	calls_locked = !getenv("KILN_FAKE_CUDA_STREAMS");
+}
+
+int fake_lock(void)
+{
+	pthread_once(&calls_once, make_lock);
+	if (calls_locked)
+		pthread_mutex_lock(&calls_lock);
+	return calls_locked;
+}
+
+void fake_unlock(const int *locked)
+{
+	if (*locked)
+		pthread_mutex_unlock(&calls_lock);
+}
 
 /* ---- Calls: counted, and made to fail ---- */
 

@@ -179,6 +179,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
+	LOCKED;
 	(void)device;
 	fake_live[FAKE_LIVE_CONTEXTS]--;
 	return fake_enter(__func__);

@@ -54,6 +54,7 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 /* The recording ends in any case. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
+	LOCKED;
 	struct CUgraph_st **capture = fake_capture(stream), *graph = *capture;
 	CUresult result = fake_enter(__func__);
 	*capture = NULL;
@@ -71,6 +72,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 
 CUresult cuGraphDestroy(CUgraph graph)
 {
+	LOCKED;
 	free_ops(graph->head);
 	free(graph);
 	fake_live[FAKE_LIVE_GRAPHS]--;
@@ -113,6 +115,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
+	LOCKED;
 	free_ops(exec->head);
 	free(exec);
 	fake_live[FAKE_LIVE_GRAPHS]--;

@@ -438,6 +438,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 
 CUresult cuMemFreeHost(void *at)
 {
+	LOCKED;
 	free(at);
 	fake_live[FAKE_LIVE_HOST]--;
 	return fake_enter(__func__);

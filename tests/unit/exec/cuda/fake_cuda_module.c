@@ -115,6 +115,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 
 CUresult cuModuleUnload(CUmodule module)
 {
+	LOCKED;
 	if (module->context != fake_current())
 		return CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&lock);

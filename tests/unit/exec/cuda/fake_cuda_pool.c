@@ -147,6 +147,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
+	LOCKED;
 	pool->destroyed = true;
 	drop_unused(pool);
 	return fake_enter(__func__);

@@ -14,18 +14,23 @@
 #include <stddef.h>
 
 extern int fake_live[FAKE_LIVE_COUNT];
-extern CUresult fake_sticky; /* the fault that every call has after a kernel's */
-extern atomic_int fake_held; /* FAKE_HOLD_*: streams do not get on */
+extern _Atomic CUresult fake_sticky; /* the fault that every call has after a kernel's */
+extern atomic_int fake_held;         /* FAKE_HOLD_*: streams do not get on */
 
 /* Counts the call; the result that a test or an earlier fault wants it to have. */
 CUresult fake_enter(const char *name);
 
-#define ENTER()                                  \
-	do {                                         \
-		CUresult entered = fake_enter(__func__); \
-		if (entered != CUDA_SUCCESS)             \
-			return entered;                      \
-	} while (0)
+/* Several threads of a device process call the driver.  A process whose streams get on by
+ * themselves has no such lock: there a call may wait for another thread's. */
+int fake_lock(void);
+void fake_unlock(const int *locked);
+#define LOCKED __attribute__((cleanup(fake_unlock))) const int locked = fake_lock()
+
+#define ENTER()                                    \
+	const CUresult entered = fake_enter(__func__); \
+	LOCKED;                                        \
+	if (entered != CUDA_SUCCESS)                   \
+	return (void)locked, entered
 
 /* One thing that a stream has to do. */
 enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE, OP_WORD };

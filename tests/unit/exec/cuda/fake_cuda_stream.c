@@ -134,6 +134,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
 
 CUresult cuStreamDestroy(CUstream stream)
 {
+	LOCKED;
 	for (int i = 0; i < MAX_STREAMS; i++) {
 		if (streams[i] != stream)
 			continue;
@@ -193,6 +194,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
 
 CUresult cuEventDestroy(CUevent event)
 {
+	LOCKED;
 	free(event);
 	fake_live[FAKE_LIVE_EVENTS]--;
 	return fake_enter(__func__);
