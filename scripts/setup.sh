@@ -361,6 +361,15 @@ if [ $want_tests = 1 ] && locked .python.lock; then
 		fi
 	done
 	wait
+	# Traces are not read without it.
+	if [ -x "$python_dir/bin/python" ] &&
+		! cmp -s "$root/tests/cli/requirements.txt" "$python_dir/perfetto-stamp"; then
+		timeout 600 "$python_dir/bin/python" -m pip install --quiet --disable-pip-version-check \
+			--no-deps --only-binary :all: --timeout 60 \
+			--requirement "$root/tests/cli/requirements.txt" &&
+			cp "$root/tests/cli/requirements.txt" "$python_dir/perfetto-stamp" ||
+			say "Perfetto could not be fetched: traces are not read by the tests"
+	fi
 	exec 9>&-
 fi
 

@@ -164,6 +164,9 @@
 	X("waits", "O", "",                                                                            \
 	  "rows: [{session (0: the daemon itself), uid, pid, asked, request, what, text, key?, of, "   \
 	  "of_pid?, device?, count, age_ms, left_ms?}], the oldest first, all: how many there are")    \
+	X("trace", "O", "ms: for how long",                                                            \
+	  "trace: bin, Perfetto's message Trace, spans, dropped: for want of room, missed: calls on "  \
+	  "devices that were too many")                                                                \
 	X("stop", "O", "", "")
 
 /*

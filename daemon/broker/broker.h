@@ -27,6 +27,7 @@ struct pool;
 struct session;
 struct device_entry;
 struct lookup;
+struct trace;
 struct scrape;
 struct job_wait;
 struct raw_budget;
@@ -44,6 +45,7 @@ struct broker {
 	struct accounts accounts;
 	struct usage_log usage_log;
 	struct faults faults;
+	struct trace *trace; /* NULL: nobody asked for one */
 	struct test_state test;
 	struct {
 		uint64_t launches, blocks, accesses;

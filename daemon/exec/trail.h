@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define TRAIL_CALLS 256u
+#define TRAIL_CALLS 1024u
 #define TRAIL_ACCOUNTS 64u /* the broker's numbers of those for whom the device works */
 #define TRAIL_UNITS 65536u /* of an account's time in a microsecond */
 
@@ -22,6 +22,7 @@ struct trail_call {
 	_Atomic uint64_t name, stream;
 	_Atomic uint64_t began_us, ended_us; /* util_now_us(); ended_us 0: it has not ended */
 	_Atomic int64_t status;              /* a kiln_status, once it has ended */
+	_Atomic uint64_t line;               /* the device's stream */
 };
 
 struct trail {

@@ -58,6 +58,7 @@ When something is wrong:
   faults show [REPORT]        one of them; without REPORT the newest
   bugreport [KEY]             the daemon, or a compile, in a directory to be sent
   debug waits                 who waits now, for what, of whom and since when
+  trace                       a timeline of requests, compiles and calls on devices, for Perfetto
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
 
 Help:
@@ -89,7 +90,7 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
   Kernels for other hosts  cache export, cache import, record, warm, key ls,
                            key new, key show, key trust, key distrust
   When something is wrong  doctor, faults ls, faults show, bugreport,
-                           debug waits, debug
+                           debug waits, trace, debug
   Help                     help, completion
 
 examples:

@@ -9,6 +9,7 @@
 
 #include "daemon/base/closer.h"
 #include "daemon/base/list.h"
+#include "daemon/base/trace.h"
 #include "daemon/broker/kernels/raw.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
@@ -57,6 +58,7 @@ void work_mark_sent(struct work *work)
 	struct work_queue *works = work->session->works;
 	unlink_work(work);
 	work->state = WORK_SENT;
+	work->sent_us = util_now_us();
 	LIST_PUSH(works->sent, work);
 	works->sent_count++;
 }
@@ -140,11 +142,34 @@ void work_count(const struct session *session, uint64_t *launches, uint64_t *cop
 		}
 }
 
+/* Adds the work to the trace: from its request to its end, and how long it waited in the queue. */
+static void work_trace(const struct work *work)
+{
+	struct trace *trace = work->session->broker->trace;
+	const uint64_t track = session_track(work->session, work->ticket),
+				   begin = work->since_us * 1000;
+	const uint64_t end = trace_now_ns(), flow = work->executor_call;
+	const bool sent = work->state == WORK_SENT;
+	trace_add(trace, track,
+			  &(struct trace_span){.name = work->asked,
+								   .begin_ns = begin,
+								   .end_ns = end,
+								   .flow = flow ? handle_flow(work_executor(work), flow) : 0,
+								   .about = work->call ? work->call->problem.op : NULL});
+	trace_add(trace, track,
+			  &(struct trace_span){.name = "queue",
+								   .begin_ns = begin,
+								   .end_ns = sent ? work->sent_us * 1000 : end,
+								   .depth = 1});
+}
+
 void work_end(struct work *work, int status, const char *error, uint64_t micros)
 {
 	struct session *session = work->session;
 	struct wire_out out;
 	work_assert_valid(work);
+	if (session->broker->trace)
+		work_trace(work);
 	/* The session's table holds a new graph from now on. */
 	if (status == KILN_OK && work->kind == WORK_GRAPH && !call_keep(session, work->call)) {
 		status = KILN_ENOMEM;

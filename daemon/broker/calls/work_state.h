@@ -60,10 +60,10 @@ struct work {
 	enum work_kind kind;
 	enum work_state state;
 	uint64_t ticket;
-	struct session *session; /* NULL: LOST */
-	const char *asked;       /* name of the request: "submit" */
-	uint64_t since_us;
-	uint64_t device; /* kind of the one that it was submitted for: device_entry.kind */
+	struct session *session;    /* NULL: LOST */
+	const char *asked;          /* name of the request: "submit" */
+	uint64_t since_us, sent_us; /* sent_us: SENT, LOST */
+	uint64_t device;            /* kind of the one that it was submitted for: device_entry.kind */
 	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;
 	/* A launch; a graph has here the part that is looked at. */

@@ -526,5 +526,6 @@ void handle_free(struct device_handle *handle)
 		free(handle->waiters);
 		handle->waiters = next;
 	}
+	free(handle->reading);
 	free(handle);
 }

@@ -178,4 +178,12 @@ void handle_waits(const struct broker *broker, waits_visit visit, void *arg);
 /* Adds what device processes have worked since the last call to devices and accounts. */
 void handles_count_busy(struct broker *broker);
 
+/* ---- For traces (handle_trail.c) ---- */
+
+/* Adds the calls that have ended since the last time to broker->trace; the first time it notes
+ * where they begin, and without a trace it forgets that. */
+void handles_trace(struct broker *broker);
+/* The flow of the request with this id to its span on the device. */
+uint64_t handle_flow(const struct device_handle *handle, uint64_t id);
+
 #endif

@@ -3,15 +3,19 @@
  * process writes a trail into memory that it shares with the broker (exec/trail.h), and may write
  * nonsense; the broker notes what it asks of the process.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
+#include "daemon/base/trace.h"
 #include "daemon/exec/trail.h"
 #include "handle_state.h"
 #include "daemon/base/util.h"
 
+#define PAST_MOST 256     /* calls in a report */
+#define CALL_LEAST_NS 100 /* in a trace */
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
 
 _Static_assert(TRAIL_ACCOUNTS == ACCOUNTS_MOST, "each account has a word in the trail");
@@ -46,6 +50,15 @@ void handles_count_busy(struct broker *broker)
 			count_busy(handle);
 }
 
+/* What is read of a device process's calls while there is a trace. */
+struct handle_reading {
+	uint64_t from;              /* all calls before are read, or were overwritten */
+	uint64_t seen[TRAIL_CALLS]; /* number + 1 of the call that was read last at each place */
+	/* Of a line of calls, by line % TRAIL_CALLS: the end of the last one that was read, and the
+	 * pass in which one of them had not ended. */
+	uint64_t until_ns[TRAIL_CALLS], held[TRAIL_CALLS], pass;
+};
+
 int handle_trail_open(struct device_handle *handle)
 {
 	int fd = frame_memfd("kiln-trail", sizeof(struct trail));
@@ -54,6 +67,8 @@ int handle_trail_open(struct device_handle *handle)
 	handle_trail_close(handle);
 	handle->trail = memory == MAP_FAILED ? NULL : memory;
 	handle->counted_us = util_now_us();
+	if (handle->reading)
+		*handle->reading = (struct handle_reading){0};
 	if (!handle->trail && fd >= 0) {
 		close(fd);
 		fd = -1;
@@ -120,9 +135,95 @@ void handle_each_past(const struct device_handle *handle, handle_past_visit visi
 	const struct trail *trail = handle->trail;
 	uint64_t begun = trail ? LOAD(trail->begun) : 0;
 	struct handle_past past;
-	for (uint64_t i = 0; i < begun && i < TRAIL_CALLS; i++)
+	for (uint64_t i = 0; i < begun && i < PAST_MOST; i++)
 		if (read_past(trail, begun - 1 - i, &past))
 			visit(arg, &past);
+}
+
+/* ---- Traces ---- */
+
+static int process_of(const struct device_handle *handle)
+{
+	return handle->child ? child_pid(handle->child) : 0;
+}
+
+/* Adds a call to its line.  A line's calls follow one another: one that was given to the device
+ * while the one before it ran began when that ended. */
+static void trace_call(struct device_handle *handle, const struct handle_past *past,
+					   const struct trail_call *call)
+{
+	struct trace *trace = handle->device->broker->trace;
+	const uint64_t line = LOAD(call->line), begun_ns = LOAD(call->began_us) * 1000;
+	uint64_t *until = &handle->reading->until_ns[line % TRAIL_CALLS];
+	const struct handle_about *about =
+		handle_noted(handle, past->stream ? HANDLE_LANE : HANDLE_MESSAGE, past->name);
+	struct trace_span span = {.begin_ns = begun_ns > *until ? begun_ns : *until,
+							  .end_ns = LOAD(call->ended_us) * 1000};
+	char name[64];
+	snprintf(name, sizeof(name), "%s of uid %u (pid %d)", handle->device->info.name, handle->uid,
+			 process_of(handle));
+	uint64_t process =
+		trace_track(trace, 0, handle->generation << 32 | (uint32_t)process_of(handle), name);
+	snprintf(name, sizeof(name), "session %llu, stream %llu",
+			 (unsigned long long)(line / KILN_STREAMS), (unsigned long long)(line % KILN_STREAMS));
+	span.name = about && about->op[0] ? about->op : about && about->copied ? "copy" : "call";
+	span.about = about && about->choice[0] ? about->choice : NULL;
+	span.flow = past->stream ? 0 : handle_flow(handle, past->name);
+	if (span.end_ns < span.begin_ns + CALL_LEAST_NS)
+		span.end_ns = span.begin_ns + CALL_LEAST_NS;
+	*until = span.end_ns;
+	trace_add(trace, trace_track(trace, process, line, name), &span);
+}
+
+uint64_t handle_flow(const struct device_handle *handle, uint64_t id)
+{
+	return (uint64_t)process_of(handle) << 40 ^ id;
+}
+
+/* Reads the calls that have ended, those of a line in their order. */
+static void read_calls(struct device_handle *handle)
+{
+	const struct trail *trail = handle->trail;
+	struct handle_reading *reading = handle->reading;
+	uint64_t begun = trail ? LOAD(trail->begun) : 0;
+	struct handle_past past;
+	bool all = true;
+	reading->pass++;
+	/* Of two threads of the process, the one with the earlier call may have stored last. */
+	if (begun > reading->from && begun - reading->from > TRAIL_CALLS) {
+		handle->device->broker->trace->missed += begun - TRAIL_CALLS - reading->from;
+		reading->from = begun - TRAIL_CALLS;
+	}
+	for (uint64_t number = reading->from; number < begun; number++) {
+		const struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
+		uint64_t *seen = &reading->seen[number % TRAIL_CALLS];
+		uint64_t *held = &reading->held[LOAD(call->line) % TRAIL_CALLS];
+		if (*seen != number + 1 && *held != reading->pass) {
+			if (!read_past(trail, number, &past) || past.in_flight) {
+				*held = reading->pass;
+			} else {
+				*seen = number + 1;
+				trace_call(handle, &past, call);
+			}
+		}
+		all = all && *seen == number + 1;
+		reading->from += all;
+	}
+}
+
+void handles_trace(struct broker *broker)
+{
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
+			if (!broker->trace) {
+				free(handle->reading);
+				handle->reading = NULL;
+			} else if (handle->reading) {
+				read_calls(handle);
+			} else if ((handle->reading = calloc(1, sizeof(*handle->reading)))) {
+				handle->reading->from = handle->trail ? LOAD(handle->trail->begun) : 0;
+			}
+		}
 }
 
 void handle_each_request(const struct device_handle *handle, handle_request_visit visit, void *arg)

@@ -8,6 +8,7 @@
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 const char *const job_step_names[] = {"lookup", "remote", "queued", "compiling"};
@@ -240,6 +241,13 @@ struct job_terms job_terms_of(struct session *session)
 void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us)
 {
 	uint64_t micros = util_now_us() - began_us;
+	struct trace *trace = session->broker->trace;
+	if (trace)
+		trace_add(trace, session_track(session, ~trace->spans),
+				  &(struct trace_span){.name = "load",
+									   .begin_ns = began_us * 1000,
+									   .end_ns = trace_now_ns(),
+									   .flow = trace_flow(ref->key)});
 	histogram_note(&session->tally.load, micros);
 	histogram_note(&job_tally(session->broker, ref)->load, micros);
 }

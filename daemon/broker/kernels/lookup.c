@@ -11,6 +11,7 @@
 #include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/list.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 /* One read of the cache.  The store's thread owns it until lookup_read_done(); a slow disk may
@@ -47,11 +48,29 @@ static void lookup_read_work(struct cache *cache, void *arg)
 		cache_failure_get(cache, read->key, &read->failure, error);
 }
 
+/* Adds a step that ends now to the trace, and begins the next. */
+static void lookup_trace(struct lookup *lookup, const char *name)
+{
+	struct trace *trace = lookup->broker->trace;
+	const uint64_t end_us = util_now_us();
+	if (trace)
+		trace_add(trace,
+				  trace_track(trace, trace_track(trace, 0, TRACK_LOOKUPS, "lookups"), ~trace->spans,
+							  "lookups"),
+				  &(struct trace_span){.name = name,
+									   .begin_ns = lookup->step_us * 1000,
+									   .end_ns = end_us * 1000,
+									   .flow = trace_flow(lookup->key),
+									   .about = lookup->ref->plan.op});
+	lookup->step_us = end_us;
+}
+
 static void fetched(void *arg, struct cache_row *row)
 {
 	struct lookup *lookup = arg;
 	struct broker *broker = lookup->broker;
 	lookup->fetch = NULL;
+	lookup_trace(lookup, "remote");
 	if (!row) {
 		lookup_compile(lookup);
 		return;
@@ -80,6 +99,7 @@ static void after_cache(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
 	lookup->looking = NULL;
+	lookup_trace(lookup, "look");
 	const struct cache_failure *failure = &lookup->failure;
 	if (failure->status != KILN_OK) {
 		broker->counters.lookup_failures++;
@@ -166,7 +186,7 @@ struct lookup *lookup_open(const struct job_wait *wait)
 	if (!lookup)
 		return NULL;
 	lookup->broker = broker;
-	lookup->began_us = util_now_us();
+	lookup->began_us = lookup->step_us = util_now_us();
 	lookup->ref = kernel_hold(wait->ref);
 	lookup->purpose = is_beside(wait->terms.purpose) ? wait->terms.purpose : JOB_CALL;
 	memcpy(lookup->key, ref->key, sizeof(lookup->key));

@@ -72,8 +72,8 @@ struct lookup {
 	struct alt_compiler *alt; /* compiled by the one that its wait has taken */
 	enum job_purpose purpose; /* JOB_CALL for all but those beside the calls */
 	struct job_wait *waits, *last_wait;
-	enum job_origin origin; /* since ANSWERING */
-	uint64_t began_us;
+	enum job_origin origin;     /* since ANSWERING */
+	uint64_t began_us, step_us; /* step_us: when its step began, for traces */
 	struct lookup *previous, *next;
 	/* Copies of ref's: the store's thread reads them, and ref may get another key meanwhile. */
 	char key[KERNEL_KEY_HEX];

@@ -9,6 +9,7 @@
 #include "raw.h"
 #include "daemon/broker/requests/session.h"
 #include "daemon/base/list.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
@@ -57,6 +58,22 @@ static void log_answer(const struct kernel_ref *ref, const struct session *asker
 			   answer->status != KILN_OK ? util_status_name(answer->status) : "");
 }
 
+/* Adds how long a kernel was waited for, where that took any time. */
+static void trace_answer(const struct kernel_ref *ref, const struct session *asker,
+						 const struct job_answer *answer)
+{
+	struct trace *trace = asker->broker->trace;
+	const uint64_t end = trace_now_ns();
+	trace_add(trace, session_track(asker, ~trace->spans),
+			  &(struct trace_span){.name = ref->raw ? "kernel of its own" : ref->plan.op,
+								   .begin_ns = end - (uint64_t)answer->micros * 1000,
+								   .end_ns = end,
+								   .flow = trace_flow(ref->key),
+								   .about = answer->status == KILN_OK
+												? job_origin_names[answer->origin]
+												: util_status_name(answer->status)});
+}
+
 /* Raises all counters of a request at once, so that the identities between counters hold whenever a
  * message is handled. */
 static void count_answer(struct broker *broker, struct kernel_ref *ref, struct session *asker,
@@ -72,6 +89,8 @@ static void count_answer(struct broker *broker, struct kernel_ref *ref, struct s
 	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
 	if (util_log_level >= UTIL_DEBUG)
 		log_answer(ref, asker, answer);
+	if (broker->trace)
+		trace_answer(ref, asker, answer);
 	COUNT(requests);
 	if (answer->status == KILN_EFROZEN)
 		COUNT(frozen);

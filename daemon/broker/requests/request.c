@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/base/list.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 /* ---- Replies ---- */
@@ -87,6 +88,11 @@ void request_close(struct request *request)
 	if (request->state != REQUEST_OPEN)
 		return;
 	request_assert_valid(request);
+	if (session->broker->trace)
+		trace_add(session->broker->trace, session_track(session, request->id),
+				  &(struct trace_span){.name = request->name,
+									   .begin_ns = request->since_us * 1000,
+									   .end_ns = trace_now_ns()});
 	LIST_REMOVE(session->requests, request);
 	request->session = NULL;
 	request->state = REQUEST_CLOSED;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/base/list.h"
+#include "daemon/base/trace.h"
 
 struct session *session_new(struct broker *broker, uint32_t uid, uint32_t gid, int32_t pid)
 {
@@ -45,6 +46,16 @@ struct turn_owner session_turn(const struct session *session)
 bool session_is_owner(const struct session *session)
 {
 	return session->uid == getuid() || session->uid == 0;
+}
+
+uint64_t session_track(const struct session *session, uint64_t number)
+{
+	struct trace *trace = session->broker->trace;
+	char name[64];
+	snprintf(name, sizeof(name), "session %llu (pid %d, uid %u)", (unsigned long long)session->id,
+			 session->pid, session->uid);
+	uint64_t parent = trace_track(trace, 0, session->id, name);
+	return number ? trace_track(trace, parent, number, name) : parent;
 }
 
 void session_assert_valid(const struct session *session)

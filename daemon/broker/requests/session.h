@@ -90,6 +90,9 @@ struct session *session_find(const struct broker *broker, uint64_t id);
 struct turn_owner session_turn(const struct session *session);
 /* Says whether the client runs as the daemon's own user, or as root. */
 bool session_is_owner(const struct session *session);
+/* Returns the session's track in the broker's trace, or a track below it for something that others
+ * may overlap, by a number of its own. */
+uint64_t session_track(const struct session *session, uint64_t number);
 /* Checks the invariants above; the dev preset runs it. */
 void session_assert_valid(const struct session *session);
 

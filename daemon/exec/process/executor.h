@@ -152,7 +152,7 @@ void exec_unmap_kept(struct launcher *launcher);
 void exec_trail_open(struct exec *executor, int fd);
 void exec_trail_close(struct exec *executor);
 /* Notes that a call begins; returns its number there. */
-uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream);
+uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream, uint64_t line);
 void exec_trail_end(struct launcher *launcher, uint64_t number, int status);
 /* Notes with which call the device broke. */
 void exec_trail_blame(struct exec *executor, uint64_t number);

@@ -254,7 +254,7 @@ static void begin_flight(struct launcher *launcher, struct exec_lane *lane, stru
 	flight->owner = lane->id;
 	flight->done_word = NULL;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
-	flight->trail = exec_trail_begin(launcher, slot->entry.call, lane->id);
+	flight->trail = exec_trail_begin(launcher, slot->entry.call, lane->id, flight->stream);
 	announce(launcher, lane, slot);
 }
 

@@ -58,7 +58,7 @@ static int fly(struct launcher *launcher, struct exec_request *request, starter 
 	flight->id = request->id;
 	flight->stream = exec_stream(request->stream, wire_get_uint(root, "sub", 0));
 	flight->epoch = launcher->executor->quiet.epoch;
-	flight->trail = exec_trail_begin(launcher, request->id, 0);
+	flight->trail = exec_trail_begin(launcher, request->id, 0, flight->stream);
 	flight->account = exec_account_read(root);
 #ifdef KILN_TEST_HOOKS
 	uint64_t delay = wire_get_uint(root, "delay", 0);

@@ -33,7 +33,7 @@ void exec_trail_close(struct exec *executor)
 	executor->trail = NULL;
 }
 
-uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream)
+uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t stream, uint64_t line)
 {
 	struct trail *trail = launcher->executor->trail;
 	uint64_t number = atomic_fetch_add(&launcher->executor->trail_begun, 1);
@@ -41,6 +41,7 @@ uint64_t exec_trail_begin(struct launcher *launcher, uint64_t name, uint64_t str
 	STORE(call->number, 0);
 	STORE(call->name, name);
 	STORE(call->stream, stream);
+	STORE(call->line, line);
 	STORE(call->began_us, launcher->now_us);
 	STORE(call->ended_us, 0);
 	atomic_store_explicit(&call->number, number + 1, memory_order_release);

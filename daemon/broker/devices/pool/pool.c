@@ -8,6 +8,7 @@
 
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/events.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 #define POOL_TRIES 2         /* workers that may die of one job */
@@ -100,6 +101,22 @@ static bool is_worn(const struct compile_result *result)
 	return result->status == KILN_ENOMEM || result->status == KILN_EIO;
 }
 
+static void trace_compile(const struct slot *slot, const struct pool_job *job)
+{
+	struct trace *trace = slot->broker->trace;
+	const uint64_t all = trace_track(trace, 0, TRACK_COMPILERS, "compilers");
+	char name[32];
+	snprintf(name, sizeof(name), "compiler (pid %d)", worker_pid(&slot->worker));
+	const bool own = job->job->user_files;
+	trace_add(trace, trace_track(trace, all, (uint64_t)worker_pid(&slot->worker), name),
+			  &(struct trace_span){
+				  .name = own ? "a kernel of its own" : job->job->instantiation,
+				  .begin_ns = job->since_us * 1000,
+				  .end_ns = trace_now_ns(),
+				  .flow = trace_flow(slot->broker->events->key_of(slot->broker, job->job)),
+				  .about = job->job->target});
+}
+
 static void on_result(void *owner, struct compile_result *result)
 {
 	struct slot *slot = owner;
@@ -109,6 +126,8 @@ static void on_result(void *owner, struct compile_result *result)
 	util_debug("worker %d ends its compile after %.1f ms: %s", worker_pid(worker),
 			   (double)(util_now_us() - job->since_us) / 1e3,
 			   result->status == KILN_OK ? "done" : util_status_name(result->status));
+	if (slot->broker->trace)
+		trace_compile(slot, job);
 	bool again = is_worn(result) && worker->jobs_done > 1 && !job->fresh;
 	slot->job = NULL;
 	memory_note(pool, slot, job->job, result->peak_bytes);

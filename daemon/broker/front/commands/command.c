@@ -1,6 +1,7 @@
 /* command.c: the table of requests: names, and the flags of the protocol, with their handlers or
  * queries; and the rules that hold for each of them. */
 #include "query.h"
+#include "daemon/base/trace.h"
 #include "daemon/broker/front/session_life.h"
 
 #include <client/wire/protocol.h>
@@ -98,6 +99,8 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		session->frame = frame;
 		session->lane_tail = wire_get_uint(&message->root, "tail", 0);
 		session->lane_follows = wire_get_uint(&message->root, "follows", 0);
+		struct broker *broker = session->broker;
+		const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
 		bool may = allowed(session, id, name);
 		if (may && commands[i].work)
 			query_serve(session, message, commands[i].take, commands[i].work);
@@ -106,6 +109,11 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		else if (session->state != SESSION_GREETED)
 			session_end(session);
 		session->frame = NULL;
+		if (broker->trace && began_ns)
+			trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
+					  &(struct trace_span){.name = commands[i].name,
+										   .begin_ns = began_ns,
+										   .end_ns = trace_now_ns()});
 		return;
 	}
 	refuse_unknown(session, id, name);

@@ -51,6 +51,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 	ROW("tuned.ls", serve_tuned_ls)               \
 	ROW("fault.now", serve_fault_now)             \
 	ROW("waits", serve_waits)                     \
+	ROW("trace", serve_trace)                     \
 	ROW("stop", serve_stop)
 
 #define DECLARE(name, handler) void handler(struct session *session, struct wire_in *message);
