@@ -257,7 +257,8 @@ int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 		status = asked.row->infer(&asked.problem, error);
 	if (status)
 		return status;
-	memcpy(problem->tensors, asked.problem.tensors, sizeof(problem->tensors));
+	memcpy(problem->tensors, asked.problem.tensors,
+		   sizeof(problem->tensors[0]) * (size_t)asked.problem.tensor_count);
 	problem->tensor_count = asked.problem.tensor_count;
 	return KILN_OK;
 }

@@ -110,8 +110,11 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 		plan_held(norm, &shape, limits, out);
 		return KILN_OK;
 	}
-	rows_any(&norm->form, &norm->need, norm->need.element == 2 ? 1 : 2, ROWS_ANY_THREADS, limits,
-			 &any);
+	/* Halves take the registers of three blocks of 256 threads, but of one of 512. */
+	if (norm->need.element == 2)
+		rows_any(&norm->form, &norm->need, 1, ROWS_ANY_THREADS / 2, limits, &any);
+	else
+		rows_any(&norm->form, &norm->need, 2, ROWS_ANY_THREADS, limits, &any);
 	if (affine == KILN_DTYPE_NONE)
 		any.vector = 1;
 	*alignment = any.vector * norm->need.element;
