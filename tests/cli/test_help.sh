@@ -40,6 +40,8 @@ The cache:
   cache clear                 remove all that are not pinned
   cache pin KEY               never trim this one
   cache unpin KEY             trim it like any other
+  cache backup FILE           write all kernels to a file, without keys
+  cache restore FILE          take in what 'cache backup' has written
 
 Kernels for other hosts:
   cache export FILE           write kernels to a sealed file, for other hosts
@@ -86,7 +88,7 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
   Kernels of your own      run raw, explain raw, compile raw
   The cache                cache ls, cache show, cache get, cache table,
                            cache retry, cache verify, cache trim, cache clear,
-                           cache pin, cache unpin
+                           cache pin, cache unpin, cache backup, cache restore
   Kernels for other hosts  cache export, cache import, record, warm, key ls,
                            key new, key show, key trust, key distrust
   When something is wrong  doctor, faults ls, faults show, bugreport,
@@ -253,7 +255,7 @@ examples:
 
 global options: see 'kiln help'
 END
-[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 12 ] || fails "help cache"
+[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 14 ] || fails "help cache"
 "$KILN" help cache >"$DIR/help"
 "$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
 "$KILN" help run | grep '^usage: ' >"$DIR/usage"
@@ -300,7 +302,7 @@ json '[c["name"] for c in j["commands"]] == ["cache show"]
 	and j["commands"][0]["arguments"] == "KEY"
 	and [o["name"] for o in j["commands"][0]["options"]] == ["source", "log", "key"]' \
 	"$KILN" help cache show
-json 'len(j["commands"]) == 12' "$KILN" cache --help
+json 'len(j["commands"]) == 14' "$KILN" cache --help
 
 prints 2 "$KILN" help frobnicate <<'END'
 ! kiln: 'frobnicate' is no command; see 'kiln help'
