@@ -90,14 +90,17 @@ DEVICE void quantize_row_groups(const ROW &row, const QuantizeRow<OUT> &to, cons
 }
 
 /* A scale for each `group` elements, of any number: up to a warp of the row's threads goes over
- * each group twice.  get(column) is a number of the row. */
+ * each group twice, or holds one of up to four elements a lane.  get(column) is a number of the
+ * row. */
 template <typename OUT, class GET>
 DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 group,
 									const QuantizeRow<OUT> &to, const GET &get)
 {
+	constexpr int most_held = 4;
 	const GroupAny team = {threads.shift < 5 ? threads.shift : 5};
 	const u32 size = team.size(), lane = threads.thread() % size;
 	const i64 teams = threads.size() / size;
+	const bool holds = group <= size * most_held;
 
 	/* All of a warp come to each reduction. */
 #pragma unroll 1
@@ -105,15 +108,34 @@ DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 gr
 		const i64 number = first + threads.thread() / size, start = number * group;
 		const i64 end = start < columns ? start + group : start;
 		QuantizeMost most = QuantizeMost::none();
+		float held[most_held] = {};
+		if (holds) {
+#pragma unroll
+			for (int i = 0; i < most_held; i++)
+				if (start + lane + i * size < end)
+					held[i] = get(start + lane + i * size);
+#pragma unroll
+			for (int i = 0; i < most_held; i++)
+				most.take(held[i]);
+		} else {
 #pragma unroll 1
-		for (i64 column = start + lane; column < end; column += size)
-			most.take(get(column));
+			for (i64 column = start + lane; column < end; column += size)
+				most.take(get(column));
+		}
 		const float found = to.limits.scale(team.reduce(most));
 		if (!to.here || start >= columns)
 			continue;
 		const QuantizeNear scale(found);
 		if (to.scales && lane == 0)
 			to.scales[number * to.apart] = found;
+		if (holds) {
+			scale.divide(held);
+#pragma unroll
+			for (int i = 0; i < most_held; i++)
+				if (start + lane + i * size < end)
+					element_store(to.y + start + lane + i * size, held[i]);
+			continue;
+		}
 #pragma unroll 1
 		for (i64 column = start + lane; column < end; column += size) {
 			float v[1] = {get(column)};
