@@ -15,14 +15,13 @@
 
 /* Elements of ES bytes: FROM of a row of src, TO of dst, of which a block makes PART.  SKEW: rows
  * of src are not whole vectors.  IW: bytes of indices that are loaded at once, 0 if they do not lie
- * side by side.  ODD: rows of dst are not whole vectors, and PART counts aligned vectors. */
+ * side by side. */
 template <int ES, typename I, int BOUNDS, int FROM, int TO, int PART, int THREADS, bool SKEW, int V,
-		  int IW, bool ODD = false>
+		  int IW>
 struct GatherGroup {
 	typedef I Index;
 	static constexpr int bounds = BOUNDS, to = TO, part = PART, threads = THREADS, vector = V;
-	static constexpr int units = ODD ? (TO + V - 1 + V - 1) / V : TO; /* of a row of dst, at most */
-	static constexpr int index_load = IW, parts = (units + PART - 1) / PART;
+	static constexpr int index_load = IW, parts = (TO + PART - 1) / PART;
 	/* common/scatter_group.cuh reads these; many: the elements of a row that is transposed. */
 	static constexpr int element = ES, rows = 16 / ES, many = FROM;
 	static constexpr bool skew = SKEW;
@@ -34,8 +33,7 @@ struct GatherGroup {
 #else
 	static constexpr int blocks = THREADS > 768 / 2 ? 1 : 768 / THREADS;
 #endif
-	static_assert(ODD || (V * ES >= 4 && TO % V == 0 && PART % V == 0), "whole words");
-	static_assert(!ODD || (V * ES == 16 && ES > 1), "whole vectors");
+	static_assert(V * ES >= 4 && TO % V == 0 && PART % V == 0, "whole words");
 };
 
 /* The places that V indices of a list name, from number k on; how many name none. */
@@ -133,140 +131,6 @@ __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_group(
 				seen += gather_group_places<GROUP, PLACES::idx_step>(indices,
 																	 k + GROUP::threads * v, next);
 			gather_group_store<GROUP>(shared, places, to + k * es, LISTS * (GROUP::to * es), rows);
-		}
-		strays += n == 0 ? seen : 0;
-		if constexpr (LOOP) {
-			__syncthreads(); /* the next rows go where these were */
-			item += static_cast<Number>(gridDim.x);
-		}
-	} while (LOOP && item < static_cast<Number>(items));
-	if constexpr (GROUP::bounds == INDICES_CHECK)
-		indices_report(report, strays);
-}
-
-/* ---- Rows of dst that begin anywhere ---- */
-
-/* The places that V indices of a list name, from number k on, which may be none of the list's. */
-template <class GROUP, i64 STEP>
-DEVICE u32 gather_group_places_odd(const typename GROUP::Index *idx, int k,
-								   u32 (&places)[GROUP::vector])
-{
-	u32 strays = 0;
-
-#pragma unroll
-	for (int i = 0; i < GROUP::vector; i++) {
-		const bool there = static_cast<u32>(k + i) < static_cast<u32>(GROUP::to);
-		places[i] = indices_none<u32>;
-		if (there)
-			places[i] = indices_place<GROUP::bounds, GROUP::many, u32>(idx[(k + i) * STEP]);
-		strays += there && places[i] == indices_none<u32>;
-	}
-	return strays;
-}
-
-/*
- * Stores the aligned vector of each row that ends among the elements from number k on, which this
- * lane has found; the lane before has found those before.  All lanes come.
- */
-template <class GROUP>
-DEVICE void gather_group_store_odd(const u8 *shared, const u32 (&places)[GROUP::vector], int k,
-								   bool mine, u8 *to, i64 apart, int rows)
-{
-	constexpr int v = GROUP::vector, es = GROUP::element;
-	u32 in[v][4], out[GROUP::rows][4];
-
-#pragma unroll
-	for (int i = 0; i < v; i++) {
-#pragma unroll
-		for (int w = 0; w < 4; w++)
-			in[i][w] = 0;
-		if (places[i] != indices_none<u32>)
-			vec_load<16>(shared + scatter_group_at(static_cast<int>(places[i])), in[i]);
-	}
-	vec_transpose<es>(in, out);
-#pragma unroll
-	for (int g = 0; g < GROUP::rows; g++) {
-		u8 *const row = to + g * apart;
-		const int beyond = vec_beyond<16>(row), first = k - beyond / es;
-		u32 pair[8], words[4];
-#pragma unroll
-		for (int w = 0; w < 4; w++) {
-			const u32 before = __shfl_up_sync(0xffffffffu, out[g][w], 1);
-			pair[w] = beyond ? before : out[g][w];
-			pair[4 + w] = out[g][w];
-		}
-		vec_window<es, 16>(pair, 16 - beyond, words);
-		if (!mine || g >= rows)
-			continue;
-		if (first >= 0 && first + v <= GROUP::to) {
-			vec_store<16>(row + first * es, words);
-		} else {
-#pragma unroll
-			for (int i = 0; i < v; i++) {
-				u32 element[vec_words<es>];
-#pragma unroll
-				for (int w = 0; w < vec_words<es>; w++)
-					element[w] =
-						es < 4 ? words[i * es / 4] >> i * es % 4 * 8 : words[i * vec_words<es> + w];
-				if (static_cast<u32>(first + i) < static_cast<u32>(GROUP::to))
-					vec_store<es>(row + (first + i) * es, element);
-			}
-		}
-	}
-}
-
-/* As gather_group; a warp takes 31 vectors of all rows at once, and the elements of one before. */
-template <class GROUP, class PLACES, i64 LISTS, typename Number, bool LOOP>
-__global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_group_odd(
-	const void *src, const typename GROUP::Index *idx, void *dst, i64 outer, i64 items, u64 *report)
-{
-	constexpr Number apart = static_cast<Number>(LISTS);
-	constexpr int es = GROUP::element, v = GROUP::vector, warps = GROUP::threads / 32;
-	DYN_SHARED(b128, memory);
-	u8 *const shared = reinterpret_cast<u8 *>(memory);
-	const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-	u32 strays = 0;
-	Number item = static_cast<Number>(blockIdx.x);
-
-	do {
-		const Number number = item / GROUP::parts, group = number / apart;
-		const Number list = number - group * apart, n = group * GROUP::rows;
-		const int begin = static_cast<int>(item - number * GROUP::parts) * GROUP::part;
-		const int end = begin + GROUP::part < GROUP::units ? begin + GROUP::part : GROUP::units;
-		const i64 left = outer - static_cast<i64>(n);
-		const int rows = left < GROUP::rows ? static_cast<int>(left) : GROUP::rows;
-		const Number row = n * apart + list;
-		const typename GROUP::Index *const indices = idx + PLACES::idx(list);
-		u8 *const to = static_cast<u8 *>(dst) + static_cast<i64>(row) * (GROUP::to * es);
-		const u8 *from[GROUP::rows];
-		u32 places[v], next[v], seen = 0;
-		int unit = begin + thread / 32 * 31 + lane - 1;
-
-#pragma unroll
-		for (int g = 0; g < GROUP::rows; g++)
-			from[g] = static_cast<const u8 *>(src) +
-					  PLACES::ddst(row + static_cast<Number>(g < rows ? g : 0) * apart) * es;
-		u32 more = gather_group_places_odd<GROUP, PLACES::idx_step>(indices, unit * v, next);
-		seen += lane > 0 && unit < end ? more : 0;
-#pragma unroll 1
-		for (int i = thread; i < GROUP::loads; i += GROUP::threads) {
-			u32 held[GROUP::rows][GROUP::load / 4];
-			scatter_group_load<GROUP>(from, i, held);
-			scatter_group_put<GROUP>(shared, i, held);
-		}
-		__syncthreads();
-#pragma unroll 1
-		for (int all = unit - lane; all < end - 1; all += warps * 31, unit += warps * 31) {
-#pragma unroll
-			for (int i = 0; i < v; i++)
-				places[i] = next[i];
-			if (all + warps * 31 < end - 1) {
-				more = gather_group_places_odd<GROUP, PLACES::idx_step>(
-					indices, (unit + warps * 31) * v, next);
-				seen += lane > 0 && unit + warps * 31 < end ? more : 0;
-			}
-			gather_group_store_odd<GROUP>(shared, places, unit * v, lane > 0 && unit < end, to,
-										  LISTS * (GROUP::to * es), rows);
 		}
 		strays += n == 0 ? seen : 0;
 		if constexpr (LOOP) {

@@ -88,9 +88,9 @@ DEVICE void box_in(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 
 }
 
 /*
- * Where elements first, first + 1, ... of a run of y lie; those below 0 anywhere, of which there are
- * fewer than N.  N neighbours lie in a few neighbours of the next dimension, and the first of these
- * tells where the others are.
+ * Where elements first, first + 1, ... of a run of y lie; those below 0 anywhere, of which there
+ * are fewer than N.  N neighbours lie in a few neighbours of the next dimension, and the first of
+ * these tells where the others are.
  */
 template <int N, i64 STRIDE>
 DEVICE void box_steps(int first, List<>, List<STRIDE>, u32 (&places)[N])

@@ -11,12 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 40
+#define MAX_WAYS 24
 #define BLOCK_BYTES 4096 /* of dst, or of src, that are worth a block */
 #define MOST_ROWS 64
 #define MOST_PLACES 32  /* that a thread keeps in registers */
 #define LIST_BYTES 6144 /* of src or dst that a block of a list has, at least */
 #define LIST_MOST 65534 /* elements of a row, and indices */
+#define LIST_TURNS 16
+#define LIST_THREADS 512
+#define TINY_ROW 128 /* bytes of dst, which its ends are most of */
 
 struct gather_way {
 	bool stage, list;
@@ -117,6 +120,12 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 		way->threads *= 2;
 	while (way->threads > 32 && units <= way->threads / 2)
 		way->threads /= 2;
+	/* No more than leave none idle in the last turn. */
+	if (units <= (int64_t)way->threads * steps) {
+		int64_t turns = plan_divide_up((uint64_t)units, way->threads);
+		way->threads =
+			(uint32_t)plan_divide_up(plan_divide_up((uint64_t)units, (uint64_t)turns), 32) * 32;
+	}
 	way->part = run;
 	if (units > (int64_t)way->threads * steps) {
 		int64_t parts = plan_divide_up(units, (int64_t)way->threads * steps);
@@ -181,8 +190,9 @@ static void gather_add_list_of(const struct gather_problem *gather,
 	struct gather_way way = {.list = true, .stage = true, .rows = rows, .threads = threads};
 	uint32_t element = gather->element;
 
-	if (gather->outer < 2 || element > 8 || gather->few < 1 || gather->few > LIST_MOST ||
-		gather->many > LIST_MOST || gather->form.step[0] != 1 || *count == MAX_WAYS)
+	if (rows < 1 || gather->outer < 2 || element > 8 || gather->few < 1 ||
+		gather->few > LIST_MOST || gather->many > LIST_MOST || gather->form.step[0] != 1 ||
+		*count == MAX_WAYS)
 		return;
 	way.vector = element == 1 ? 8 : 16 / element;
 	if (list_shared(gather, &way) > shared || way.threads > limits->max_threads)
@@ -210,38 +220,32 @@ static void gather_add_list(const struct gather_problem *gather, const struct ke
 	gather_add_list_of(gather, limits, way.rows, threads, limits->shared_default, ways, count);
 }
 
-/* Rows enough for an index to be read seldom, and threads enough for them. */
+/* Many rows for each look at an index: so many as LIST_TURNS of many threads store, and as shared
+ * memory holds twice. */
 static void gather_add_lists(const struct gather_problem *gather,
 							 const struct kernel_limits *limits, struct gather_way ways[MAX_WAYS],
 							 int *count)
 {
-	uint32_t vector = gather->element == 1 ? 8 : 16 / gather->element;
+	struct gather_way way = {.rows = 1, .vector = gather->element == 1 ? 8 : 16 / gather->element};
+	uint32_t most = limits->shared_optin / 2 - 1024, threads = LIST_THREADS;
+	int64_t units;
 
-	for (uint32_t rows = 1; rows <= MOST_ROWS && vector; rows *= 2)
-		for (uint32_t threads = 128; threads <= 1024; threads *= 2) {
-			int64_t units = plan_divide_up((uint64_t)gather->many, vector) * rows;
-			if (units >= threads && units <= 16 * (int64_t)threads)
-				gather_add_list_of(gather, limits, rows, threads, limits->shared_optin / 2 - 1024,
-								   ways, count);
+	if (gather->element > 8 || gather->few > LIST_MOST || gather->many > LIST_MOST)
+		return;
+	units = plan_divide_up((uint64_t)gather->many, way.vector);
+	while (2 * way.rows <= MOST_ROWS && 2 * way.rows * units <= LIST_TURNS * LIST_THREADS) {
+		way.rows *= 2;
+		if (list_shared(gather, &way) > most) {
+			way.rows /= 2;
+			break;
 		}
-}
-
-/* Those that there are, with as many threads as leave none idle in the last turn. */
-static void gather_add_even(struct gather_way ways[MAX_WAYS], int *count)
-{
-	for (int i = 0, end = *count; i < end && *count < MAX_WAYS; i++) {
-		struct gather_way *way = &ways[*count];
-		uint64_t units, turns;
-		if (ways[i].list)
-			continue;
-		*way = ways[i];
-		units = plan_divide_up((uint64_t)way->part, way->vector);
-		turns = plan_divide_up(units, way->threads);
-		way->threads = (uint32_t)plan_divide_up(plan_divide_up(units, turns), 32) * 32;
-		snprintf(way->name, sizeof(way->name), "%s %ux%u", way->stage ? "stage" : "direct",
-				 way->rows, way->threads);
-		*count += !is_way(ways, *count, way->name);
 	}
+	if (list_shared(gather, &way) > limits->shared_optin / 3)
+		threads *= 2; /* few blocks have to be large ones */
+	gather_add_list_of(gather, limits, way.rows, threads, most, ways, count);
+	gather_add_list_of(gather, limits, way.rows / 2, threads, most, ways, count);
+	gather_add_list_of(gather, limits, way.rows, threads / 2, most, ways, count);
+	gather_add_list_of(gather, limits, way.rows / 2, threads / 2, most, ways, count);
 }
 
 /* The planner's own first. */
@@ -250,17 +254,25 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 {
 	uint32_t staged = gather_find_rows(gather, limits, true),
 			 direct = gather_find_rows(gather, limits, false);
-	bool little = gather->many < gather->few / 8, whole = gather->many * gather->element % 16 == 0;
+	int64_t row = gather->many * gather->element;
+	bool little = gather->many < gather->few / 8, whole = row % 16 == 0;
 	/* Where indices are most of what a block loads, small blocks are the best. */
 	bool small = staged > 1 && whole && gather->index_bytes >= gather->element &&
 				 staged / 2 * gather->few * gather->element % 16 == 0;
+	/* Rows share what is read of long indices, or what it takes to store between vectors. */
+	bool shared = !little && row >= TINY_ROW &&
+				  (row % 8 || (gather->element <= 2 && gather->index_bytes == 8));
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
-	if (!little && !whole)
-		gather_add_list(gather, limits, 1, 128, ways, &count);
+	if (shared)
+		gather_add_lists(gather, limits, ways, &count);
+	/* Few rows a block: what they read is far apart. */
 	if (little)
-		gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
+		gather_add_way(problem, gather, limits, false, direct < 4 ? 1 : direct / 4, 256, ways,
+					   &count);
+	if (row < TINY_ROW && row % 8)
+		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
 	if (small)
 		gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
@@ -270,10 +282,9 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	gather_add_way(problem, gather, limits, false, direct, 256, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct, 128, ways, &count);
 	gather_add_way(problem, gather, limits, false, direct / 2, 256, ways, &count);
-	gather_add_way(problem, gather, limits, false, direct / 4, 256, ways, &count);
-	gather_add_even(ways, &count);
-	gather_add_list(gather, limits, little || whole ? 1 : 2, 128, ways, &count);
-	if (!little)
+	gather_add_list(gather, limits, 1, 128, ways, &count);
+	gather_add_list(gather, limits, 2, 128, ways, &count);
+	if (!little && !shared)
 		gather_add_lists(gather, limits, ways, &count);
 	return count;
 }

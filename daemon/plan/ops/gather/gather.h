@@ -54,12 +54,11 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 
 /* ---- Groups (gather_group.c): several rows that share their list at a time ---- */
 
-#define GATHER_GROUPS 24
+#define GATHER_GROUPS 12
 
 struct gather_group {
 	bool skew;                                 /* rows of src are no whole vectors */
-	bool odd;                                  /* rows of dst are none, part counts vectors */
-	uint32_t rows, threads;                    /* rows that are taken together */
+	uint32_t rows, threads, turns;             /* rows that are taken together */
 	uint32_t vector, load, index_load, shared; /* elements; bytes */
 	int64_t part;                              /* indices of a block */
 	char name[KERNEL_CHOICE_MAX];

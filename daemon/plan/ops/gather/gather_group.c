@@ -9,9 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEAST_PART 1024  /* indices of a block, if there are so many */
-#define LEAST_TIMES 2    /* indices for each element of a row of src, likewise */
-#define PAYS_TIMES 4     /* indices for each element of a row of src that make it pay */
+#define PAYS_TIMES 8     /* short indices of words for each element of src that make it pay */
 #define PAYS_BYTES 65536 /* of shared memory, likewise: a multiprocessor has three blocks */
 #define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
 
@@ -40,115 +38,135 @@ static void stage_rows(const struct kernel_problem *problem, const struct gather
 		(uint32_t)(plan_divide_up(gather->few * element, load) * load / element + 7) / 8 * 128;
 }
 
-/* false: there is none of so many bytes. */
-static bool make_group(const struct kernel_problem *problem, const struct gather_problem *gather,
-					   const struct kernel_limits *limits, uint32_t bytes, struct gather_group *out)
-{
-	uint32_t element = gather->element, v = bytes / element;
-	int64_t part, parts, units;
+/* ---- Candidates ---- */
 
-	while (v > 1 && (gather->many % v || v * element > problem->tensors[2].alignment))
-		v /= 2;
-	if (v * element < bytes || gather->many < 1)
-		return false;
-	*out = (struct gather_group){.vector = v, .rows = 16 / element, .threads = 128};
-	stage_rows(problem, gather, out);
-	if (gather->index_step == 1)
-		out->index_load = aligned(gather, 1, gather->index_bytes, problem->tensors[1].alignment,
-								  (uint64_t)v * gather->index_bytes,
-								  v * gather->index_bytes < 16 ? v * gather->index_bytes : 16);
-	while (out->threads < 1024 && out->threads * 128 < out->shared)
-		out->threads *= 2;
-	part = LEAST_TIMES * gather->few > LEAST_PART ? LEAST_TIMES * gather->few : LEAST_PART;
-	units = gather->many / v;
-	parts = part < gather->many ? gather->many / part : 1;
-	out->part = plan_divide_up(units, parts) * v;
-	while (out->threads > 32 && out->threads / 2 * v >= out->part)
-		out->threads /= 2;
-	snprintf(out->name, sizeof(out->name), "group %ux%u", out->threads, v);
-	return out->threads <= limits->max_threads && out->shared <= limits->shared_optin;
+#define ALL 64       /* that are looked at */
+#define MOST_TURNS 6 /* of a thread over a part of its list */
+#define REGISTERS 65536
+#define NEAR 85 /* of a hundred: as good as the best by the model */
+
+/* Loads of V indices and stores of V elements of each row; 0: there is no such vector. */
+static uint32_t find_vector(const struct kernel_problem *problem,
+							const struct gather_problem *gather, uint32_t bytes)
+{
+	uint32_t v = bytes / gather->element;
+
+	return v && gather->many % v == 0 && bytes <= problem->tensors[2].alignment ? v : 0;
 }
 
-#define FULL 75      /* of a hundred threads have an index in every turn, at least */
-#define MOST_TURNS 8 /* of a thread */
-
-/* Adds parts that so many threads take in so many turns, if that leaves few of them idle. */
-static void add_part(const struct gather_problem *gather, const struct kernel_limits *limits,
-					 const struct gather_group *like, uint32_t threads, uint32_t turns,
-					 struct gather_group out[GATHER_GROUPS], int *count)
+static void add_part(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, uint32_t vector, uint32_t threads,
+					 uint32_t turns, struct gather_group out[ALL], int *count)
 {
-	int64_t room = (int64_t)threads * turns * like->vector;
-	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)room);
-	struct gather_group group = *like;
-
-	group.threads = threads;
-	group.part =
-		plan_divide_up((uint64_t)(gather->many / like->vector), (uint64_t)parts) * like->vector;
-	if (*count == GATHER_GROUPS || threads > limits->max_threads ||
-		100 * gather->many < FULL * parts * room || (parts > 1 && group.part < gather->few))
-		return;
-	snprintf(group.name, sizeof(group.name), "group %ux%u p%lld", threads, like->vector,
-			 (long long)group.part);
-	out[(*count)++] = group;
-}
-
-/* Aligned vectors of a row of dst, wherever it begins. */
-static int64_t odd_units(const struct gather_problem *gather, uint32_t vector)
-{
-	return plan_divide_up((uint64_t)gather->many + vector - 1, vector);
-}
-
-/* Of rows of dst that begin anywhere: a warp has 31 of their vectors in each turn. */
-static void add_odd(const struct kernel_problem *problem, const struct gather_problem *gather,
-					const struct kernel_limits *limits, uint32_t threads, uint32_t turns,
-					struct gather_group out[GATHER_GROUPS], int *count)
-{
-	struct gather_group group = {
-		.odd = true, .vector = 16 / gather->element, .rows = 16 / gather->element};
-	int64_t units = odd_units(gather, group.vector), room = (int64_t)threads / 32 * 31 * turns;
+	int64_t units = gather->many / vector, room = (int64_t)threads * turns;
 	int64_t parts = plan_divide_up((uint64_t)units, (uint64_t)room);
+	uint32_t bytes = vector * gather->index_bytes;
+	struct gather_group group = {
+		.vector = vector, .rows = 16 / gather->element, .threads = threads, .turns = turns};
 
-	group.threads = threads;
-	group.part = plan_divide_up((uint64_t)units, (uint64_t)parts);
 	stage_rows(problem, gather, &group);
-	if (*count == GATHER_GROUPS || threads > limits->max_threads ||
-		group.shared > limits->shared_optin || 2 * units < parts * room ||
-		(parts > 1 && group.part * group.vector < gather->few))
+	group.part = plan_divide_up((uint64_t)units, (uint64_t)parts) * vector;
+	if (*count == ALL || threads > limits->max_threads || group.shared > limits->shared_optin ||
+		4 * units < 3 * parts * room)
 		return;
-	snprintf(group.name, sizeof(group.name), "group %ux%u o%lld", threads, group.vector,
+	if (gather->index_step == 1)
+		group.index_load = aligned(gather, 1, gather->index_bytes, problem->tensors[1].alignment,
+								   bytes, bytes < 16 ? bytes : 16);
+	snprintf(group.name, sizeof(group.name), "group %ux%u p%lld", threads, vector,
 			 (long long)group.part);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(out[i].name, group.name) == 0)
+			return;
 	out[(*count)++] = group;
+}
+
+/*
+ * Elements that a multiprocessor makes in a time: as many blocks as registers and shared memory
+ * hold, each of which takes as long as its loads of src and its turns.  The weights are fitted to
+ * figures of an H200.
+ */
+static int64_t speed(const struct gather_problem *gather, const struct kernel_limits *limits,
+					 const struct gather_group *group)
+{
+	uint32_t element = gather->element, bytes = group->vector * element;
+	uint32_t registers = group->skew || (element == 2 && bytes == 16) ? 80 : 64;
+	int64_t blocks = REGISTERS / 32 / registers / (group->threads / 32);
+	int64_t held = (limits->shared_optin + 1024) / (group->shared + 1024);
+	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)group->part);
+	int64_t loads = plan_divide_up((uint64_t)gather->few * element, element == 2 ? 8 : 16);
+	int64_t time = 64 + 96 * plan_divide_up((uint64_t)loads, group->threads) +
+				   group->turns * (64 + 8 * (int64_t)bytes);
+
+	blocks = blocks < held ? blocks : held;
+	return blocks * (gather->many * 4096 / parts) / time;
+}
+
+/* How far from two turns, in which indices of one are loaded while the other stores. */
+static uint32_t off(const struct gather_group *group)
+{
+	return group->turns > 2 ? group->turns - 2 : 2 * (2 - group->turns);
+}
+
+/* Takes those that the model finds near the best, the likely best of them first. */
+static int take_best(const struct gather_problem *gather, const struct kernel_limits *limits,
+					 const struct gather_group *all, int count,
+					 struct gather_group out[GATHER_GROUPS])
+{
+	int64_t value[ALL], most = 0;
+	int taken = 0;
+
+	for (int i = 0; i < count; i++) {
+		value[i] = speed(gather, limits, &all[i]);
+		most = value[i] > most ? value[i] : most;
+	}
+	for (; taken < GATHER_GROUPS; taken++) {
+		int best = -1;
+		for (int i = 0; i < count; i++)
+			if (100 * value[i] >= NEAR * most &&
+				(best < 0 || off(&all[i]) < off(&all[best]) ||
+				 (off(&all[i]) == off(&all[best]) && value[i] > value[best])))
+				best = i;
+		if (best < 0)
+			break;
+		out[taken] = all[best];
+		value[best] = -1;
+	}
+	return taken;
 }
 
 int gather_groups(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_group out[GATHER_GROUPS])
 {
+	static const uint32_t sizes[] = {64, 96, 128, 160, 192, 256};
+	struct gather_group all[ALL];
 	uint32_t element = gather->element;
 	int count = 0;
 
 	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 16 / element ||
-		gather->few < 1 || gather->few > limits->shared_optin / 16 || gather->many > MOST ||
-		(gather->form.step[0] != 1 && gather->few > 1))
+		gather->few < 1 || gather->many < 1 || gather->few > limits->shared_optin / 16 ||
+		gather->many > MOST || (gather->form.step[0] != 1 && gather->few > 1))
 		return 0;
-	for (uint32_t bytes = 16; bytes >= 4 && bytes >= element; bytes /= 2)
-		if ((element > 1 || bytes == 4) && count < GATHER_GROUPS &&
-			make_group(problem, gather, limits, bytes, &out[count]))
-			count++;
-	for (uint32_t turns = 1; turns <= MOST_TURNS && count; turns += 1 + turns / 4)
-		for (uint32_t threads = 64; threads <= 256; threads += threads < 192 ? 32 : 64)
-			add_part(gather, limits, &out[0], threads, turns, out, &count);
-	if (element > 1 && gather->many * element % 16)
-		for (uint32_t turns = 1; turns <= MOST_TURNS; turns += 1 + turns / 4)
-			for (uint32_t threads = 64; threads <= 256; threads += threads < 192 ? 32 : 64)
-				add_odd(problem, gather, limits, threads, turns, out, &count);
-	return count;
+	for (uint32_t bytes = element == 1 ? 4 : 16; bytes >= 4 && bytes >= element; bytes /= 2) {
+		uint32_t vector = find_vector(problem, gather, bytes);
+		for (uint32_t turns = 1; turns <= MOST_TURNS && vector; turns++)
+			for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+				add_part(problem, gather, limits, vector, sizes[i], turns, all, &count);
+		/* A list that is short for all of these. */
+		if (vector && count == 0)
+			add_part(problem, gather, limits, vector,
+					 (uint32_t)plan_divide_up((uint64_t)gather->many / vector, 32) * 32, 1, all,
+					 &count);
+	}
+	return take_best(gather, limits, all, count, out);
 }
 
 bool gather_group_pays(const struct gather_problem *gather, const struct gather_group *group)
 {
 	/* An index is read once for several rows, and a small element once with its neighbours. */
-	return !group->odd && gather->many / PAYS_TIMES >= gather->few && group->shared <= PAYS_BYTES &&
-		   (gather->element <= 2 || gather->index_bytes >= gather->element);
+	return 2 * gather->many >= 3 * gather->few && group->shared <= PAYS_BYTES &&
+		   group->vector * gather->element >= 8 &&
+		   (gather->element <= 2 || gather->index_bytes >= gather->element ||
+			gather->many / PAYS_TIMES >= gather->few);
 }
 
 int gather_group_plan(const struct kernel_problem *problem, const struct gather_problem *gather,
@@ -156,10 +174,7 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	int64_t parts =
-		plan_divide_up((uint64_t)(group->odd ? odd_units(gather, group->vector) : gather->many),
-					   (uint64_t)group->part);
-	int64_t items;
+	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)group->part), items;
 	bool loop;
 
 	if (__builtin_mul_overflow(plan_divide_up(gather->outer, group->rows) * gather->lists, parts,
@@ -170,11 +185,10 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 	snprintf(out->source, sizeof(out->source), "ops/gather_group.cuh");
 	memcpy(out->choice, group->name, sizeof(out->choice));
 	out->shared_bytes = group->shared;
-	plan_print(&id, "gather_group%s<GatherGroup<%u, %s, %s, %lld, %lld, %lld, %u, %s, %u, %u%s>",
-			   group->odd ? "_odd" : "", gather->element, gather_index_name(gather),
-			   plan_bounds_name(gather->bounds), (long long)gather->few, (long long)gather->many,
-			   (long long)group->part, group->threads, group->skew ? "true" : "false",
-			   group->vector, group->index_load, group->odd ? ", true" : "");
+	plan_print(&id, "gather_group<GatherGroup<%u, %s, %s, %lld, %lld, %lld, %u, %s, %u, %u>",
+			   gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
+			   (long long)gather->few, (long long)gather->many, (long long)group->part,
+			   group->threads, group->skew ? "true" : "false", group->vector, group->index_load);
 	plan_print(&id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
 			   (long long)gather->index_step);
 	rows_print_sizes(&id, &gather->form);
@@ -190,10 +204,9 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 	gather_report_arg(gather, out);
 	gather_extents(problem, gather, group->load,
 				   group->index_load ? group->index_load : gather->index_bytes,
-				   group->odd ? gather->element : group->vector * gather->element, out);
+				   group->vector * gather->element, out);
 	snprintf(out->note, sizeof(out->note),
 			 "%lld of a list's %lld indices are looked at once for %u of its rows",
-			 (long long)group->part * (group->odd ? group->vector : 1), (long long)gather->many,
-			 group->rows);
+			 (long long)group->part, (long long)gather->many, group->rows);
 	return plan_check_name(&id, out, error);
 }

@@ -440,8 +440,8 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 
 /* ---- Suggesting ---- */
 
-/* The boxes that the figures of an H200 speak for: of words and bytes; of halves whose runs of y are
- * taken side by side, and of others. */
+/* The boxes that the figures of an H200 speak for: of words and bytes; of halves whose runs of y
+ * are taken side by side, and of others. */
 static const struct permute_choice words = {
 	.rows = 256, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 1024};
 static const struct permute_choice many = {
