@@ -21,16 +21,15 @@
 
 /* FEW elements a row of dsrc, MANY of ddst.  SKEW: rows of ddst are not whole vectors.  V: elements
  * of dsrc that a thread stores at once. */
-template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V,
-		  int TURNS = 0, bool BESIDE = false>
+template <typename T, typename I, int BOUNDS, int FEW, int MANY, int THREADS, bool SKEW, int V>
 struct ScatterLink {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
-	static constexpr bool skew = SKEW, beside = BESIDE;
-	static constexpr int turns = TURNS;
-	static constexpr int blocks = (SKEW ? 640 : 1024) / THREADS; /* of a multiprocessor */
+	static constexpr bool skew = SKEW;
+	/* Of a multiprocessor: so many that no register is spilled. */
+	static constexpr int blocks = (SKEW ? 640 : V > 1 && THREADS < 128 ? 896 : 1024) / THREADS;
 	static constexpr int element = static_cast<int>(sizeof(T));
 	static constexpr int rows = 16 / element;
 	/* Bytes and elements of a row that are loaded at once: what a thread holds of all rows leaves
@@ -103,7 +102,6 @@ DEVICE u32 scatter_link_all(const ScatterLinkMemory<GROUP> &memory,
 				memory.links()[GROUP::many] = static_cast<u16>(GROUP::many);
 			__syncthreads();
 		}
-		u32 before[held];
 #pragma unroll
 		for (int i = 0; i < held; i++) {
 			const int k = (first + i) * GROUP::threads + thread;
@@ -111,14 +109,8 @@ DEVICE u32 scatter_link_all(const ScatterLinkMemory<GROUP> &memory,
 			if (k >= GROUP::many)
 				continue;
 			strays += place == indices_none<u32>;
-			before[i] = atomicExch(memory.heads() + (place < GROUP::few ? place : GROUP::few),
-								   static_cast<u32>(k));
-		}
-#pragma unroll
-		for (int i = 0; i < held; i++) {
-			const int k = (first + i) * GROUP::threads + thread;
-			if (k < GROUP::many)
-				memory.links()[k] = static_cast<u16>(before[i]);
+			memory.links()[k] = static_cast<u16>(atomicExch(
+				memory.heads() + (place < GROUP::few ? place : GROUP::few), static_cast<u32>(k)));
 		}
 	}
 	return strays;
@@ -195,23 +187,38 @@ DEVICE void scatter_link_order(const ScatterLinkMemory<GROUP> &memory,
 	__syncthreads();
 }
 
-/* Adds the elements of all rows along the chains that begin at N slots, and follows all at once. */
-template <class GROUP, int N, typename Compute>
-DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 (&slot)[N],
-								Compute (&sum)[N][GROUP::rows])
+/* Adds the elements of all rows along the chain that begins at a slot. */
+template <class GROUP, typename Compute>
+DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 slot,
+								Compute (&sum)[GROUP::rows])
 {
-	bool any = false;
-
+#pragma unroll 1
+	while (slot != GROUP::end) {
+		u32 words[4];
+		Compute one[GROUP::rows];
+		vec_load<16>(memory.shared + slot * 16, words);
+		slot = memory.next()[slot];
+		summand<typename GROUP::Element>::unpack(words, one);
 #pragma unroll
-	for (int i = 0; i < N; i++)
-		any = any || slot[i] != GROUP::end;
+		for (int g = 0; g < GROUP::rows; g++)
+			sum[g] += one[g];
+	}
+}
+
+/* The same along two chains at once. */
+template <class GROUP, typename Compute>
+DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 (&slot)[2],
+								Compute (&sum)[2][GROUP::rows])
+{
+	bool any = slot[0] != GROUP::end || slot[1] != GROUP::end;
+
 #pragma unroll 1
 	while (any) {
-		u32 words[N][4];
-		bool there[N];
+		u32 words[2][4];
+		bool there[2];
 		any = false;
 #pragma unroll
-		for (int i = 0; i < N; i++) {
+		for (int i = 0; i < 2; i++) {
 			there[i] = slot[i] != GROUP::end;
 			if (!there[i])
 				continue;
@@ -220,7 +227,7 @@ DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 (&sl
 			any = any || slot[i] != GROUP::end;
 		}
 #pragma unroll
-		for (int i = 0; i < N; i++) {
+		for (int i = 0; i < 2; i++) {
 			Compute one[GROUP::rows];
 			if (!there[i])
 				continue;
@@ -239,23 +246,20 @@ DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i6
 {
 	typedef typename GROUP::Compute Compute;
 	constexpr int v = GROUP::vector, es = GROUP::element, step = GROUP::threads * v;
-	constexpr int pairs = v == 1 && GROUP::few > step ? 2 : 1;
+	constexpr bool two = v == 1 && GROUP::few > step;
+	constexpr int pairs = two ? 2 : 1, sums = two ? 2 : v;
 
 #pragma unroll 1
 	for (int first = static_cast<int>(threadIdx.x) * v; first < GROUP::few; first += pairs * step) {
-		Compute sum[v][pairs][GROUP::rows];
+		Compute sum[sums][GROUP::rows] = {};
+		if constexpr (two) {
+			u32 slot[2] = {memory.heads()[first],
+						   first + step < GROUP::few ? memory.heads()[first + step] : GROUP::end};
+			scatter_link_follow(memory, slot, sum);
+		} else {
 #pragma unroll
-		for (int i = 0; i < v; i++) {
-			u32 slot[pairs];
-#pragma unroll
-			for (int n = 0; n < pairs; n++) {
-				const int p = first + n * step + i;
-				slot[n] = p < GROUP::few ? memory.heads()[p] : GROUP::end;
-#pragma unroll
-				for (int g = 0; g < GROUP::rows; g++)
-					sum[i][n][g] = 0;
-			}
-			scatter_link_follow(memory, slot, sum[i]);
+			for (int i = 0; i < v; i++)
+				scatter_link_follow(memory, memory.heads()[first + i], sum[i]);
 		}
 #pragma unroll
 		for (int g = 0; g < GROUP::rows; g++) {
@@ -266,45 +270,11 @@ DEVICE void scatter_link_sums(const ScatterLinkMemory<GROUP> &memory, u8 *to, i6
 				u32 out[vec_words<es * v>];
 #pragma unroll
 				for (int i = 0; i < v; i++)
-					some[i] = sum[i][n][g];
+					some[i] = sum[n + i][g];
 				summand<typename GROUP::Element>::pack(some, out);
 				if (g < rows && p < GROUP::few)
 					vec_store<es * v>(to + (g * apart + p) * es, out);
 			}
-		}
-	}
-}
-
-/* The same, for neighbours that a thread follows at once. */
-template <class GROUP>
-DEVICE void scatter_link_sums_beside(const ScatterLinkMemory<GROUP> &memory, u8 *to, i64 apart,
-									 int rows)
-{
-	typedef typename GROUP::Compute Compute;
-	constexpr int v = GROUP::vector, es = GROUP::element, step = GROUP::threads * v;
-
-#pragma unroll 1
-	for (int first = static_cast<int>(threadIdx.x) * v; first < GROUP::few; first += step) {
-		Compute sum[v][GROUP::rows];
-		u32 slot[v];
-#pragma unroll
-		for (int i = 0; i < v; i++) {
-			slot[i] = memory.heads()[first + i];
-#pragma unroll
-			for (int g = 0; g < GROUP::rows; g++)
-				sum[i][g] = 0;
-		}
-		scatter_link_follow(memory, slot, sum);
-#pragma unroll
-		for (int g = 0; g < GROUP::rows; g++) {
-			Compute some[v];
-			u32 out[vec_words<es * v>];
-#pragma unroll
-			for (int i = 0; i < v; i++)
-				some[i] = sum[i][g];
-			summand<typename GROUP::Element>::pack(some, out);
-			if (g < rows)
-				vec_store<es * v>(to + (g * apart + first) * es, out);
 		}
 	}
 }
@@ -318,7 +288,7 @@ __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward
 {
 	constexpr Number apart = static_cast<Number>(LISTS);
 	constexpr int es = GROUP::element;
-	const int block = GROUP::rows * (GROUP::turns ? GROUP::turns : static_cast<int>(turns));
+	const int block = GROUP::rows * static_cast<int>(turns);
 	DYN_SHARED(b128, dynamic);
 	__shared__ u32 later; /* p that are left for warps */
 	const ScatterLinkMemory<GROUP> memory{reinterpret_cast<u8 *>(dynamic)};
@@ -364,13 +334,12 @@ __global__ __launch_bounds__(GROUP::threads, GROUP::blocks) void gather_backward
 			__syncthreads();
 			if (first + GROUP::rows < all)
 				ask(first + GROUP::rows);
-			u8 *const sums = static_cast<u8 *>(dsrc) +
-							 static_cast<i64>((n + static_cast<Number>(first)) * apart + list) *
-								 (GROUP::few * es);
-			if constexpr (GROUP::beside)
-				scatter_link_sums_beside<GROUP>(memory, sums, LISTS * GROUP::few, all - first);
-			else
-				scatter_link_sums<GROUP>(memory, sums, LISTS * GROUP::few, all - first);
+			scatter_link_sums<GROUP>(
+				memory,
+				static_cast<u8 *>(dsrc) +
+					static_cast<i64>((n + static_cast<Number>(first)) * apart + list) *
+						(GROUP::few * es),
+				LISTS * GROUP::few, all - first);
 			__syncthreads(); /* the next rows go where these were */
 		}
 		if constexpr (LOOP)

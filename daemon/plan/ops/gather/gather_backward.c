@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_WAYS 40
+#define MAX_WAYS 12
 #define LARGEST_CHUNK 8192
 #define LARGEST_TILE 8192
 #define BLOCK_BYTES 16384 /* of ddst that a block has, at least if there are rows for it */
@@ -30,8 +30,6 @@
 
 struct scatter_way {
 	bool skew;      /* rows of ddst are not whole vectors */
-	bool fixed;     /* the kernel knows turns */
-	bool beside;    /* a thread follows the chains of neighbours at once */
 	uint32_t turns; /* groups of rows that are summed up together; 0: rows are, each by itself */
 	uint32_t rows, threads;
 	uint32_t chunk, tile, load, vector;
@@ -197,19 +195,6 @@ static int scatter_ways(const struct kernel_problem *problem, const struct gathe
 	for (uint32_t turns = 1; turns <= MOST_TURNS; turns *= 2)
 		if (turns != own && count < MAX_WAYS && make_link(problem, gather, limits, turns, &link))
 			ways[count++] = link;
-	for (uint32_t turns = 2; turns <= 2 * MOST_TURNS; turns *= 2)
-		for (int form = 1; form < 8 && count < MAX_WAYS; form++) {
-			if (!make_link(problem, gather, limits, turns, &link))
-				continue;
-			link.fixed = form & 1;
-			link.beside = form & 2;
-			link.threads *= form & 4 ? 2 : 1;
-			if (link.threads > 512 || (link.beside && link.vector == 1))
-				continue;
-			snprintf(link.name, sizeof(link.name), "link %u r%ux%u%s%s", link.threads, link.rows,
-					 turns, link.fixed ? " f" : "", link.beside ? " b" : "");
-			ways[count++] = link;
-		}
 	return count;
 }
 
@@ -227,13 +212,10 @@ static const char *element_name(const struct gather_problem *gather)
 static void print_link(const struct gather_problem *gather, const struct scatter_way *way,
 					   struct plan_text *id)
 {
-	plan_print(id, "gather_backward_link<ScatterLink<%s, %s, %s, %lld, %lld, %u, %s, %u",
+	plan_print(id, "gather_backward_link<ScatterLink<%s, %s, %s, %lld, %lld, %u, %s, %u>",
 			   element_name(gather), gather_index_name(gather), plan_bounds_name(gather->bounds),
 			   (long long)gather->few, (long long)gather->many, way->threads,
 			   way->skew ? "true" : "false", way->vector);
-	if (way->fixed || way->beside)
-		plan_print(id, ", %u, %s", way->fixed ? way->turns : 0, way->beside ? "true" : "false");
-	plan_print(id, ">");
 }
 
 static void print_rows(const struct gather_problem *gather, const struct scatter_way *way,
