@@ -136,21 +136,26 @@ DEVICE void rope_kv_put(u8 *head, u64 column, u32 to, Compute x)
 		head[column] = static_cast<u8>(quantize_integer(static_cast<float>(x)));
 }
 
-/* Like rope_kv_item(), with an item of two elements, and caches that are counted in bytes. */
+#define ROPE_KV_PAIRS 4 /* of a thread, at most; the planner has it, too */
+
+/* Like rope_kv_item(), with items of two elements, of which a thread has `each`, as many apart as
+ * sizes has items, and caches that are counted in bytes. */
 template <typename T, typename Table>
-DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> &caches,
-						const RopeAnySizes<u64> &sizes, const KvBlocksAny &blocks, u64 number,
-						u32 bytes, u32 bounds, u32 interleaved, u32 to)
+DEVICE u32 rope_kv_pairs(const RopeCall<T, Table, u64> &call, const KvCaches<u8> &caches,
+						 const RopeAnySizes<u64> &sizes, const KvBlocksAny &blocks, u64 number,
+						 u32 bytes, u32 bounds, u32 interleaved, u32 to, u32 each)
 {
 	typedef typename element<T>::compute Compute;
-	u64 all, head, item, row;
+	constexpr int pairs = ROPE_KV_PAIRS;
+	u64 all, head, item, row, first[pairs], second[pairs];
+	Compute x[pairs][1][2];
 	bool stray;
 
 	sizes.split(number, all, head, item);
 	const u64 batch = call.tokens.quotient(all), token = all - batch * call.tokens.size;
 	const bool named = call.find(batch, token, static_cast<int>(bytes & 0xffff), bounds, row);
 	const u64 values = (sizes.q_heads + sizes.heads) / 2;
-	const bool query = head < sizes.q_heads, value = head >= values, rotated = item < sizes.half;
+	const bool query = head < sizes.q_heads, value = head >= values;
 	const i64 slot = query ? -1
 						   : caches.named(static_cast<i64>(batch), static_cast<i64>(token),
 										  static_cast<int>(bytes >> 16));
@@ -159,40 +164,59 @@ DEVICE u32 rope_kv_pair(const RopeCall<T, Table, u64> &call, const KvCaches<u8> 
 		(!named && head == 0 && item == 0) + (stray && head == sizes.q_heads && item == 0);
 	if (!query && !(found && named))
 		return strays;
-	const u64 first = interleaved ? 2 * item : rotated ? item : item + sizes.half;
-	const u64 second = interleaved ? first + 1 : rotated ? item + sizes.half : sizes.dim;
 	const u64 kv_head = head - (value ? values : sizes.q_heads);
 	const T *const from = query   ? call.q + call.q_is.at(batch, token, head)
 						  : value ? call.k_out + call.k_out_is.at(batch, token, kv_head)
 								  : call.k + call.k_is.at(batch, token, kv_head);
-	Compute x[1][2] = {{element_load<Compute>(from + first),
-						second < sizes.dim ? element_load<Compute>(from + second) : Compute(0)}};
-	if (rotated && named && !value) {
-		const u64 at = call.cos_is.at(batch, row) + item;
-		const Compute c[1] = {element_load<Compute>(call.cos + at)};
-		const Compute s[1] = {
-			element_load<Compute>(call.sin + (call.sin_is.at(batch, row) + item))};
-		rope_rotate<true>(x, c, s);
+	const bool turns = named && !value;
+	const Table *const cos = call.cos + (turns ? call.cos_is.at(batch, row) : 0);
+	const Table *const sin = call.sin + (turns ? call.sin_is.at(batch, row) : 0);
+#pragma unroll
+	for (int i = 0; i < pairs; i++) {
+		const u64 here = item + static_cast<u64>(i) * sizes.items.size;
+		const bool rotated = here < sizes.half;
+		first[i] = interleaved ? 2 * here : rotated ? here : here + sizes.half;
+		second[i] = interleaved ? first[i] + 1 : rotated ? here + sizes.half : sizes.dim;
+		if (i >= static_cast<int>(each))
+			continue;
+		x[i][0][0] = element_load<Compute>(from + first[i]);
+		x[i][0][1] = second[i] < sizes.dim ? element_load<Compute>(from + second[i]) : Compute(0);
+	}
+#pragma unroll
+	for (int i = 0; i < pairs; i++) {
+		const u64 here = item + static_cast<u64>(i) * sizes.items.size;
+		if (i >= static_cast<int>(each) || here >= sizes.half || !turns)
+			continue;
+		const Compute c[1] = {element_load<Compute>(cos + here)};
+		const Compute s[1] = {element_load<Compute>(sin + here)};
+		rope_rotate<true>(x[i], c, s);
 	}
 	const KvCache<u8> cache = caches.of(value);
 	u8 *out = reinterpret_cast<u8 *>(call.q_out + call.q_out_is.at(batch, token, head));
+	float scale = 1;
 	if (!query) {
-		float values_of[2] = {static_cast<float>(x[0][0]), static_cast<float>(x[0][1])};
 		out = blocks.row(cache, static_cast<u64>(slot)) + static_cast<i64>(kv_head) * cache.head;
-		QuantizeScale<f32>(cache.scale_of(static_cast<i64>(kv_head))).divide(values_of);
-		if (to) {
-			x[0][0] = static_cast<Compute>(values_of[0]);
-			x[0][1] = static_cast<Compute>(values_of[1]);
-		}
+		scale = cache.scale_of(static_cast<i64>(kv_head));
 	}
-	rope_kv_put<T>(out, first, query ? 0 : to, named ? x[0][0] : Compute(0));
-	if (second < sizes.dim)
-		rope_kv_put<T>(out, second, query ? 0 : to, named ? x[0][1] : Compute(0));
+#pragma unroll
+	for (int i = 0; i < pairs; i++) {
+		if (i >= static_cast<int>(each))
+			continue;
+		if (!query && to) {
+			float numbers[2] = {static_cast<float>(x[i][0][0]), static_cast<float>(x[i][0][1])};
+			QuantizeScale<f32>(scale).divide(numbers);
+			x[i][0][0] = static_cast<Compute>(numbers[0]);
+			x[i][0][1] = static_cast<Compute>(numbers[1]);
+		}
+		rope_kv_put<T>(out, first[i], query ? 0 : to, named ? x[i][0][0] : Compute(0));
+		if (second[i] < sizes.dim)
+			rope_kv_put<T>(out, second[i], query ? 0 : to, named ? x[i][0][1] : Compute(0));
+	}
 	return strays;
 }
 
-/* bytes: of a position, and in the upper half of a slot.  ways: bounds, interleaved, and the
- * type of caches, a byte each. */
+/* bytes: of a position, and in the upper half of a slot.  ways: bounds, interleaved, the type of
+ * caches, and the pairs of a thread, a byte each. */
 template <typename T, typename Table>
 __global__ void rope_kv_store_generic(ROPE_PARAMS_OF(u64), KV_CACHE_PARAMS_OF(u8),
 									  DIVIDE_PARAMS(u64, heads), DIVIDE_PARAMS(u64, items),
@@ -212,8 +236,8 @@ __global__ void rope_kv_store_generic(ROPE_PARAMS_OF(u64), KV_CACHE_PARAMS_OF(u8
 	for (; number - threadIdx.x < static_cast<u64>(work);
 		 number += static_cast<u64>(gridDim.x) * blockDim.x)
 		if (number < static_cast<u64>(work))
-			strays += rope_kv_pair(call, caches, sizes, blocks, number, bytes, bounds,
-								   ways >> 8 & 1, ways >> 16);
+			strays += rope_kv_pairs(call, caches, sizes, blocks, number, bytes, bounds,
+									ways >> 8 & 1, ways >> 16 & 0xff, ways >> 24);
 	if (bounds == INDICES_CHECK)
 		indices_report(report, strays);
 }

@@ -13,6 +13,7 @@
 
 #define SOURCE "ops/rope_kv_store.cuh"
 #define THREADS 256u
+#define GENERIC_PAIRS 4u /* of a thread; ops/rope_kv_store.cuh has it, too */
 
 enum { Q, COS, SIN, K, V, SLOTS, POSITIONS, K_SCALE, V_SCALE, Q_OUT, K_CACHE, V_CACHE, OPERANDS };
 
@@ -225,6 +226,7 @@ static int rope_kv_generic(const struct kernel_problem *problem, struct form *fo
 	kiln_dtype to = form->caches.to;
 	int64_t size = form->caches.block_size;
 	uint32_t type = form->caches.copy ? 0 : to == KILN_F8E4M3 ? 1 : to == KILN_F8E5M2 ? 2 : 3;
+	uint32_t each = GENERIC_PAIRS;
 
 	(void)rope_narrow_items(&form->as_rope, &form->rope, &form->items);
 	form->items.wide = true;
@@ -232,6 +234,10 @@ static int rope_kv_generic(const struct kernel_problem *problem, struct form *fo
 	form->work = rope_work(&form->rope, &form->items, 1);
 	if (form->work < 0)
 		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many elements", problem->op);
+	while (form->items.all % each)
+		each /= 2;
+	form->items.all /= each;
+	form->work /= each;
 	plan_generic_spread(out, limits, SOURCE, (uint64_t)form->work, THREADS);
 	plan_print(&id, "rope_kv_store_generic<%s, %s>", plan_dtype_name(form->rope.dtype),
 			   plan_dtype_name(form->rope.table));
@@ -243,8 +249,9 @@ static int rope_kv_generic(const struct kernel_problem *problem, struct form *fo
 	plan_arg_scalar(out, 8, (uint64_t)form->rope.dim);
 	plan_arg_scalar(out, 8, (uint64_t)form->rope.q_heads);
 	plan_arg_scalar(out, 4, form->rope.position_bytes | form->caches.slot_bytes << 16);
-	plan_arg_scalar(
-		out, 4, (uint32_t)form->rope.bounds | (uint32_t)form->rope.interleaved << 8 | type << 16);
+	plan_arg_scalar(out, 4,
+					(uint32_t)form->rope.bounds | (uint32_t)form->rope.interleaved << 8 |
+						type << 16 | each << 24);
 	rope_kv_finish(problem, form, out);
 	return plan_check_name(&id, out, error);
 }
