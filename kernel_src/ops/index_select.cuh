@@ -484,7 +484,7 @@ __global__ __launch_bounds__(INDEX_THREADS) void index_elements_generic(
 	i64 src_step, i64 idx_step, i64 other_step, SPACE_SIZES(u64), SPACE_STRIDES(of_src),
 	SPACE_STRIDES(of_idx), SPACE_STRIDES(others))
 {
-	constexpr int v = ES < 4 ? 4 / ES : 1;
+	constexpr int v = ES <= 4 ? 4 : 16 / ES;
 	const Space<3, u64> space = INDEX_SPACE;
 	const u64 all = static_cast<u64>(gridDim.x) * (blockDim.x * v);
 	u64 first = (static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x) * v;

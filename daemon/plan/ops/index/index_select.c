@@ -424,7 +424,7 @@ static int plan_generic_elements(const struct kernel_problem *problem,
 								 const struct kernel_limits *limits, struct kernel_plan *out)
 {
 	const struct index_problem *index = &select->index;
-	uint32_t vector = index->element < 4 ? 4 / index->element : 1;
+	uint32_t vector = index->element <= 4 ? 4 : 16 / index->element;
 	bool run = select->form.columns % vector == 0;
 	bool whole = problem->tensors[index->op.many].alignment >= vector * index->element;
 
