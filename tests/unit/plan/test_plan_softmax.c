@@ -333,6 +333,33 @@ static void other_dimensions(void **state)
 	assert_string_equal(plan_on("sm_90", &p).variant, "rows");
 }
 
+/* By way of shared memory: rows with gaps between them, and matrices that lie in one piece. */
+static void pieces(void **state)
+{
+	struct kernel_problem p = make("softmax", KILN_F16, 2, SHAPE(1000, 277));
+	struct kernel_plan plan;
+
+	(void)state;
+	p.tensors[0].stride[0] = 278;
+	set_choice(&p, "gapped 32x9 r8");
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.source, "ops/softmax_staged.cuh");
+	assert_string_equal(plan.instantiation,
+						"softmax_gapped<RowShape<f16, 277, 1, 9, 0, 32, 8, 1, false>, false, "
+						"List<>, List<278>, u32>");
+	assert_int_equal(plan.shared_bytes, 8 * (277 * 2 + 576));
+	p = make("softmax", KILN_F16, 3, SHAPE(40, 118, 541));
+	set_axis(&p, 1);
+	set_choice(&p, "whole2 541x1");
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.source, "ops/softmax_whole.cuh");
+	assert_string_equal(plan.instantiation,
+						"softmax_whole_cluster<WholeShape<f16, 118, 541, 1, 1, 2>, false>");
+	assert_int_equal(plan.grid[0], 80);
+	assert_int_equal(plan.block[0], 544);
+	assert_int_equal(plan.extents[1].alignment, 16);
+}
+
 static void small_grids_loop(void **state)
 {
 	struct kernel_problem p = make("softmax", KILN_F32, 2, SHAPE(4096, 512));
@@ -468,6 +495,7 @@ int main(void)
 		cmocka_unit_test(addresses_and_extents),
 		cmocka_unit_test(long_rows),
 		cmocka_unit_test(other_dimensions),
+		cmocka_unit_test(pieces),
 		cmocka_unit_test(small_grids_loop),
 		cmocka_unit_test(scales),
 		cmocka_unit_test(backward_has_one_factor),

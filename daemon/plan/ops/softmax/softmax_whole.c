@@ -53,7 +53,8 @@ void softmax_wholes(const struct softmax_form *form, const struct kernel_limits 
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1];
 	uint64_t columns = (uint64_t)form->rows.columns;
 
-	if (!is_whole(form) || inner > WHOLE_INNER ||
+	/* The kernel has no loop. */
+	if (!is_whole(form) || inner > WHOLE_INNER || (uint64_t)form->rows.rows > limits->grid_x ||
 		columns * inner * form->need.element < WHOLE_BYTES || columns > INT32_MAX / 2 / inner)
 		return;
 	for (uint32_t cluster = 1; cluster <= WHOLE_CLUSTER; cluster *= 2) {
