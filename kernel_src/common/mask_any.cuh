@@ -20,7 +20,7 @@ enum mask_any_empty { MASK_ANY_ZERO, MASK_ANY_NAN, MASK_ANY_UNIFORM };
 template <typename T, typename COLUMN = i64>
 struct MaskAnyRow : SoftmaxAll<typename element<T>::compute> {
 	typedef typename element<T>::compute Compute;
-	static constexpr bool partial = true, counts = true;
+	static constexpr bool partial = true, counts = true, again = false;
 	COLUMN columns, end;
 	i64 step;
 	u32 policy;

@@ -12,6 +12,7 @@
  *   static constexpr bool partial   whether elements can be left out; if not, live() says true
  *   static constexpr bool counts    whether empty() is anything but 0
  *   static constexpr bool prefix    whether limit() is what leaves columns out
+ *   static constexpr bool again     whether a second fetch costs fewer registers than what is held
  *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
  *   limit() const, a column         the columns from there on are left out, and x is not read there
  *   void fetch(Held<V> &, column) const      fills one for columns column .. column + V - 1
@@ -58,7 +59,7 @@ struct SoftmaxNumber<double> {
 /* The mask of those that have none. */
 template <typename Compute>
 struct SoftmaxAll {
-	static constexpr bool partial = false, counts = false, prefix = false;
+	static constexpr bool partial = false, counts = false, prefix = false, again = true;
 	template <int V>
 	struct Held {
 	};

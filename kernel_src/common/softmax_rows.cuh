@@ -120,7 +120,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 		if constexpr (!LOG) /* powers are those of this thread's largest */
 			kept_rest *= all.fading(all.largest, mine, scale.exponent);
 		/* Powers of what takes no part are 0, and stay so by any factor that is a number. */
-		if (!MASK::partial || (all.sum > 0 && rest > 0))
+		if (!MASK::partial || (MASK::again && all.sum > 0 && rest > 0))
 			store_kept<false>(y, step, all.largest, kept_rest, dead);
 		else
 			store_kept<true>(y, step, all.largest, kept_rest, dead);
@@ -153,10 +153,12 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 			if (!row.has(n))
 				continue;
 			this->template finish<!LOG>(largest, rest, value[n]);
-			if constexpr (BURY) {
+			if constexpr (BURY && MASK::again) {
 				Marks mark;
 				mask.fetch(mark, row.column(n));
 				this->bury(mark, n, dead, value[n]);
+			} else if constexpr (BURY) {
+				this->bury(marks[n], n, dead, value[n]);
 			}
 			if constexpr (near)
 				row_store(RowNear<Row, Row>{row, row}, n,
