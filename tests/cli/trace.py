@@ -81,6 +81,11 @@ def main(file, launches, compiles):
         assert ends[0].within(submit, TURN_NS), (submit.begin, ends[0].begin, ends[0].end, submit.end)
         assert any(span.parent is submit for span in on["session"] if span.name == "queue")
 
+    # The loop plans within a request.
+    plans = [span for span in on["loop"] if span.name == "plan"]
+    assert plans and all(span.parent for span in plans), [span.begin for span in plans]
+    assert {span.parent.name for span in plans} >= {"prepare"}
+
     # Whoever waits for a kernel waits while it is looked for and compiled.
     for compiled in on["compilers"]:
         waits = [span for span in on["session"] if span.flows & compiled.flows

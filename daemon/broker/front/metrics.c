@@ -219,8 +219,9 @@ static void put_device_busy(struct metrics_out *out)
 struct device_sum {
 	const char *device;
 	struct metrics_out *out;
+	bool wants_memory; /* to add it up takes a look at each buffer */
 	struct buffer_sums memory;
-	uint64_t ready, kernels, restarts, scratch;
+	uint64_t ready, kernels, scratch;
 };
 
 static void add_up(void *arg, const struct handle_stats *stats)
@@ -228,18 +229,18 @@ static void add_up(void *arg, const struct handle_stats *stats)
 	struct device_sum *sum = arg;
 	if (strcmp(stats->device, sum->device) != 0)
 		return;
-	for (const struct session *session = sum->out->broker->sessions; session;
-		 session = session->next)
+	for (const struct session *session = sum->wants_memory ? sum->out->broker->sessions : NULL;
+		 session; session = session->next)
 		buffers_add_up(session, stats->handle, &sum->memory);
 	sum->ready += !strcmp(stats->state, "ready");
 	sum->kernels += (uint64_t)stats->modules;
-	sum->restarts += stats->restarts;
 	sum->scratch += stats->scratch_bytes;
 }
 
-static struct device_sum device_sum(struct metrics_out *out, const struct device_entry *device)
+static struct device_sum device_sum(struct metrics_out *out, const struct device_entry *device,
+									bool wants_memory)
 {
-	struct device_sum sum = {.device = device->info.name, .out = out};
+	struct device_sum sum = {device->info.name, out, .wants_memory = wants_memory};
 	handle_each(out->broker, add_up, &sum);
 	return sum;
 }
@@ -247,20 +248,21 @@ static struct device_sum device_sum(struct metrics_out *out, const struct device
 static void put_device_processes(struct metrics_out *out)
 {
 	for (const struct device_entry *device = out->broker->devices; device; device = device->next)
-		put_sample(out, (double)device_sum(out, device).ready, "device=\"%s\"", device->info.name);
+		put_sample(out, (double)device_sum(out, device, false).ready, "device=\"%s\"",
+				   device->info.name);
 }
 
 static void put_device_kernels(struct metrics_out *out)
 {
 	for (const struct device_entry *device = out->broker->devices; device; device = device->next)
-		put_sample(out, (double)device_sum(out, device).kernels, "device=\"%s\"",
+		put_sample(out, (double)device_sum(out, device, false).kernels, "device=\"%s\"",
 				   device->info.name);
 }
 
 static void put_device_bytes(struct metrics_out *out)
 {
 	for (const struct device_entry *device = out->broker->devices; device; device = device->next) {
-		const struct device_sum sum = device_sum(out, device);
+		const struct device_sum sum = device_sum(out, device, true);
 		const char *name = device->info.name;
 		put_sample(out, (double)sum.memory.held, "device=\"%s\",kind=\"held\"", name);
 		put_sample(out, (double)sum.memory.lent, "device=\"%s\",kind=\"lent\"", name);

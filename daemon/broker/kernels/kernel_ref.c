@@ -9,6 +9,7 @@
 
 #include "daemon/plan/manifest.h"
 #include "raw.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 /* Lists the files of a ref's plan in its compile job. */
@@ -68,9 +69,16 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	char line[MANIFEST_LINE_MAX];
 	struct kernel_plan plan;
 	struct tuned_note note;
+	const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
 	int status = tuned_plan(broker, problem, limits, model, &plan, &note, error);
 	if (status == KILN_OK)
 		status = job_open_plan(broker, &plan, limits, out, error);
+	if (broker->trace)
+		trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
+				  &(struct trace_span){.name = "plan",
+									   .begin_ns = began_ns,
+									   .end_ns = trace_now_ns(),
+									   .about = problem->op});
 	if (status != KILN_OK)
 		return status;
 	if (note.row.signature[0] && ((*out)->tuned = malloc(sizeof(note))))
