@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int list(struct cli *cli, const kiln_attr *args, int count)
+static int list_kernels(struct cli *cli, const kiln_attr *args, int count)
 {
 	kiln_client *client;
 	kiln_reply *reply = NULL;
@@ -59,7 +59,8 @@ static int cli_cache_ls(struct cli *cli)
 		args[count++] = cli_attr_string("sort", sort);
 	if (op)
 		args[count++] = cli_attr_string("op", op);
-	return cli->json ? cli_answer(cli, "cache.ls", args, count, NULL) : list(cli, args, count);
+	return cli->json ? cli_answer(cli, "cache.ls", args, count, NULL)
+					 : list_kernels(cli, args, count);
 }
 
 static void print_date(const char *name, int64_t seconds)
