@@ -5,6 +5,7 @@
 #include "cache.h"
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/json.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
@@ -90,6 +91,7 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 	kiln_reply *reply = NULL;
 	bool more = true, listed = false;
 
+	interrupt_watch();
 	while (more) {
 		int status;
 
@@ -114,6 +116,7 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 		}
 		progress_print(cli, "trimmed %" PRId64 " of %" PRId64, trim->removed,
 					   trim->removed + (trim->dry_run ? 0 : kiln_reply_int(reply, "left")));
+		more = more && !interrupt_seen();
 	}
 	progress_end(cli);
 	if (cli->json)
@@ -121,6 +124,8 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 	else
 		print_removed(trim, reply);
 	kiln_reply_free(reply);
+	if (interrupt_seen())
+		interrupt_end(cli->command->name);
 	return CLI_OK;
 }
 

@@ -63,6 +63,7 @@ __attribute__((format(printf, 4, 5))) static void find(enum state state, const c
 static void look_at_driver(void)
 {
 	static const char path[] = "/proc/driver/nvidia/version", device[] = "/dev/nvidia0";
+	static const char memory[] = "/dev/nvidia-uvm";
 	char line[256] = "";
 	FILE *file = fopen(path, "re");
 	if (file) {
@@ -80,6 +81,25 @@ static void look_at_driver(void)
 			 "uid %u may not open %s: %s", (unsigned)getuid(), device, strerror(errno));
 	else
 		find(FINE, "driver", "", "%s", line);
+	/* A program that may not load modules, such as a service, cannot make it. */
+	if (found.gpu && access(memory, F_OK) != 0)
+		find(LOOK, "driver", "nvidia-smi, or nvidia-modprobe -u, once after the start of the host",
+			 "there is no %s: only a program that may load modules can use CUDA", memory);
+}
+
+/* The daemon of the packages' system service. */
+static void look_at_system(const struct cli *cli)
+{
+	static const char path[] = "/run/kiln/kiln.sock";
+	const char *named = getenv("KILN_SOCKET");
+	if (access(path, F_OK) != 0)
+		return;
+	if (access(path, W_OK) != 0)
+		find(LOOK, "socket", "adduser USER kiln, as root; then log in again",
+			 "this user may not connect to the system's daemon at %s", path);
+	else if (!cli->socket && (!named || !named[0]))
+		find(LOOK, "socket", "export KILN_SOCKET=/run/kiln/kiln.sock",
+			 "the system's daemon is at %s, and is not the one that is asked", path);
 }
 
 static void look_at_mps(void)
@@ -282,6 +302,7 @@ static int cli_doctor(struct cli *cli)
 {
 	look_at_driver();
 	look_at_mps();
+	look_at_system(cli);
 	look_at_limits();
 	look_at_daemon(cli);
 	if (cli->json)

@@ -7,6 +7,7 @@
 #include "client/cli/daemon.h"
 #include "client/cli/deadlines.h"
 #include "client/cli/failure.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/json.h"
 #include "client/cli/member.h"
 #include "client/cli/problem.h"
@@ -243,13 +244,20 @@ static int tune_problem(struct tune *tune)
 {
 	const struct candidate *winner;
 	bool dry = cli_value(tune->cli, "dry-run") != NULL;
-	int status = tune_make_buffers(tune);
+	int status;
 
+	interrupt_watch();
+	status = tune_make_buffers(tune);
 	if (!status)
 		status = tune_prepare(tune);
 	if (!status)
 		status = tune_time(tune);
 	progress_end(tune->cli);
+	if (interrupt_seen()) {
+		if (!tune->cli->json && tune->candidates[0].micros > 0)
+			print_candidates(tune, find_winner(tune));
+		interrupt_end("tune: no winner is kept");
+	}
 	if (status)
 		return status;
 	if (!(tune->candidates[0].micros > 0)) {

@@ -10,6 +10,7 @@
 #include "client/cli/daemon.h"
 #include "client/cli/data.h"
 #include "client/cli/failure.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/problem.h"
 #include "client/cli/progress.h"
 #include "client/cli/timing.h"
@@ -308,7 +309,7 @@ int tune_prepare(struct tune *tune)
 {
 	int status = CLI_OK;
 
-	for (int i = 0; !status && i < tune->count; i++) {
+	for (int i = 0; !status && i < tune->count && !interrupt_seen(); i++) {
 		struct candidate *candidate = &tune->candidates[i];
 		progress_print(tune->cli, "%d candidates: preparing %d", tune->count, i + 1);
 		status = tune_time_prepare(tune, candidate);
@@ -369,7 +370,8 @@ static int time_rounds(struct tune *tune, const char *what, int least, double un
 {
 	int status = CLI_OK, round = 0;
 
-	while (!status && round < TUNE_ROUNDS && (round < least || time_us() / 1e6 < until)) {
+	while (!status && !interrupt_seen() && round < TUNE_ROUNDS &&
+		   (round < least || time_us() / 1e6 < until)) {
 		progress_print(tune->cli, "%d candidates: %s %d", tune->count, what, round + 1);
 		for (int i = 0; !status && i < tune->count; i++) {
 			/* Each round begins with another candidate. */
@@ -421,11 +423,11 @@ static int choose_group(struct tune *tune)
 int tune_time(struct tune *tune)
 {
 	double start = time_us() / 1e6;
-	int status = choose_group(tune);
+	int status = interrupt_seen() ? CLI_OK : choose_group(tune);
 
 	if (!status)
 		status = time_rounds(tune, "round", ROUNDS_LEAST, start + FIRST_PHASE * tune->seconds);
-	if (status)
+	if (status || interrupt_seen())
 		return status;
 	/* The best of many is partly luck, so the finalists are timed anew. */
 	drop_behind(tune, time_at_place(tune, FINALISTS - 1));
