@@ -91,6 +91,8 @@ int exec_lane_catch_up(struct launcher *launcher, struct exec_request *request)
 	uint64_t until = wire_get_uint(request->root, "tail", 0);
 	uint64_t follows = wire_get_uint(request->root, "follows", 0);
 	uint64_t stream = wire_get_uint(request->root, "lane", 0);
+	/* A request that is about no session, as of a buffer, may come behind entries of one. */
+	launcher = launchers_of(launcher->executor, stream, false);
 	struct exec_lane *lane = exec_lane_find(launcher, stream);
 	if (!lane)
 		return KILN_OK;

@@ -204,13 +204,18 @@ static bool start_thread(struct launcher *launcher)
 	return started;
 }
 
-/* Returns the launcher with the fewest sessions. */
+/* Returns the launcher with the fewest sessions, of equal ones the main thread's: a session alone
+ * has the shortest way.  In a process of tests any of equal ones is the first, by its pid. */
 static struct launcher *fewest_sessions(struct exec *executor)
 {
-	struct launcher *best = &executor->launchers[0];
-	for (int i = 1; i < executor->launcher_count; i++)
-		if (executor->launchers[i].sessions < best->sessions)
-			best = &executor->launchers[i];
+	int first = 0, count = executor->launcher_count;
+#ifdef KILN_TEST_HOOKS
+	first = (int)getpid() % count;
+#endif
+	struct launcher *best = &executor->launchers[first];
+	for (int i = 1; i < count; i++)
+		if (executor->launchers[(first + i) % count].sessions < best->sessions)
+			best = &executor->launchers[(first + i) % count];
 	if (!launcher_is_main(best) && launcher_state(best) == LAUNCHER_ABSENT && !start_thread(best))
 		return &executor->launchers[0];
 	return best;
