@@ -8,7 +8,7 @@ daemon --max-sessions 17
 status() {
 	"$KILN" status | sed -E -e 's/(count|idle|started) [0-9]+/\1 N/g' -e 's/, up .*/, up TIME/' \
 		-e '/^compilers/s/[0-9.]+ [KMG]?i?B/SIZE/g' \
-		-e 's/^(nvrtc|c\+\+)( +)[^ ].*/\1\2FOUND/' \
+		-e 's/^(nvrtc|c\+\+)( +)[^ ].*/\1\2FOUND/' -e 's/^(launchers +cpu:) [0-9]+/\1 N/' \
 		-e 's/(landlock [0-9]+, seccomp|landlock [0-9]+|seccomp|none)$/HELD/' \
 		-e '/^ +lacks /d' -e '/^ +(sm_[0-9]+ ?)+$/d'
 }
@@ -30,7 +30,7 @@ compilers have SIZE; a compile takes SIZE (nvrtc), SIZE (c++)
 nvrtc          FOUND
 c++            FOUND
 executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0
-launchers      cpu: 3
+launchers      cpu: N
 sandbox        auto: compilers HELD
                cpu (pid N) HELD
 cache          1 kernels, SIZE
