@@ -85,7 +85,8 @@ void exec_quiet_do(struct exec *executor, struct exec_task *task,
 		quiet->epoch++;
 		quiet->left = (int)exec_in_flight(executor);
 		quiet->came_us = task->added_us;
-		quiet->drain_us = quiet->drained_us = 0;
+		quiet->drain_us = 0;
+		quiet->drained_us = 0;
 		launchers_go(executor);
 	}
 	task->due_us = task->added_us + patience(quiet, task->kind);
