@@ -27,8 +27,7 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,
 				   struct rows_shape out[SOFTMAX_MAX_WAYS]);
 
-/* ---- Tiles of rows that lie side by side (softmax_strided.c, softmax_panel.c, softmax_whole.c)
- * ---- */
+/* ---- Rows that lie side by side (softmax_strided.c, softmax_panel.c, softmax_whole.c) ---- */
 
 struct softmax_tile {
 	uint32_t vector;       /* rows that move at once */
