@@ -158,7 +158,8 @@ void norm_offer_wraps(struct norm_ways *ways)
 	for (uint32_t held = most; held > 0; held /= 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 			offer_wrap(ways, held, threads[t], 1, false);
-	if (!windows_possible(ways->norm))
+	/* Small planes are filled soon. */
+	if (!windows_possible(ways->norm) || norm_wrap_bytes(ways->norm, false) <= TWICE_BYTES)
 		return;
 	for (uint32_t held = usual; held > 0; held = held > most ? most : held / 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
