@@ -110,78 +110,6 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 	}
 }
 
-/*
- * As permute_shift_in(), for rows that are not aligned: each aligned vector is loaded once where
- * the neighbours of a row are in one warp, and the lane before gets it from there.
- */
-template <class SHAPE, int ES, int TR, int KR, int LOAD, bool RUN, int THREADS, i64 R, class RD,
-		  class RX, typename Offset>
-DEVICE void permute_shift_in_shared(const u8 *x, b128 *tile, u32 row0, int columns)
-{
-	constexpr int words = LOAD / 4;
-	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
-	const Offset beyond = vec_beyond<LOAD>(x);
-	x -= beyond;
-#pragma unroll 1
-	for (int step = 0; step < steps; step++) {
-		const u32 slot = step * THREADS + threadIdx.x;
-		const u32 piece = slot % SHAPE::pieces, rest = slot / SHAPE::pieces;
-		const u32 block = rest % SHAPE::blocks, chunk = rest / SHAPE::blocks;
-		const int column = static_cast<int>(block) * SHAPE::columns;
-		const int left = (columns - column) * ES;
-		const u32 row = row0 + (chunk * SHAPE::pieces + piece) * KR;
-		const bool there = left > 0 && slot < SHAPE::in_slots && (RUN || row < static_cast<u32>(R));
-		/* The lane that has the next columns of the same rows has them to their full number. */
-		const bool beside = threadIdx.x % 32 + SHAPE::pieces < 32 &&
-							block + 1 < static_cast<u32>(SHAPE::blocks) && left > LOAD + ES &&
-							slot + SHAPE::pieces < SHAPE::in_slots;
-		const Offset first = index_offset<Offset>(row, RD{}, RX{}) + column;
-		u32 low[KR][words] = {}, high[KR][words] = {}, in[KR][words];
-		int over[KR];
-#pragma unroll
-		for (int k = 0; k < KR; k++) {
-			Offset at = 0;
-			int some = left;
-			if constexpr (RUN) {
-				const bool next = row + k >= static_cast<u32>(R);
-				const int more = left > ES ? ES : 0;
-				at = (first + static_cast<Offset>(k * RX::first)) * ES -
-					 (next ? static_cast<Offset>(R * RX::first * ES) - more : 0);
-				some = next ? left - more : left;
-			} else if (there) {
-				at = permute_shift_row<KR, R, RD, RX>(row, first, k, column) * ES;
-			}
-			at += beyond;
-			over[k] = static_cast<int>(at & (LOAD - 1));
-			const u8 *const from = x + (at & ~static_cast<Offset>(LOAD - 1));
-			if (there)
-				vec_load<LOAD>(from, low[k]);
-			if (there && !beside && over[k] + some > LOAD)
-				vec_load<LOAD>(from + LOAD, high[k]);
-		}
-#pragma unroll
-		for (int k = 0; k < KR; k++) {
-			u32 pair[2 * words];
-#pragma unroll
-			for (int w = 0; w < words; w++) {
-				const u32 next = __shfl_down_sync(0xffffffffu, low[k][w], SHAPE::pieces);
-				pair[w] = low[k][w];
-				pair[words + w] = beside ? next : high[k][w];
-			}
-			vec_window<ES, LOAD>(pair, over[k], in[k]);
-		}
-		if (!there)
-			continue;
-		u32 out[SHAPE::columns][SHAPE::piece / 4];
-		vec_transpose<ES>(in, out);
-		u8 *const to =
-			reinterpret_cast<u8 *>(tile + block * SHAPE::pitch + chunk) + piece * SHAPE::piece;
-#pragma unroll
-		for (int j = 0; j < SHAPE::columns; j++)
-			vec_store<SHAPE::piece>(to + j * (SHAPE::blocks * SHAPE::pitch * 16), out[j]);
-	}
-}
-
 /* The 16 bytes from a byte of shared memory on. */
 template <int ES>
 DEVICE void permute_shift_cut(const b128 *column, u32 byte, u32 (&words)[4])
@@ -419,7 +347,7 @@ DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int col
  */
 template <int ES, int TR, int TC, int KR, int LOAD, bool SKEW_X, bool SKEW_Y, bool RUN, int THREADS,
 		  int RESIDENT, i64 R, i64 C, class RD, class RX, class CD, class CY, class BD, class BX,
-		  class BY, typename Offset, bool LOOP, int NEW = 0>
+		  class BY, typename Offset, bool LOOP, bool NEW = false>
 __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x, void *y,
 																   i64 batch_x, i64 batch_y,
 																   u64 blocks)
@@ -440,18 +368,13 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
 		u8 *const to = static_cast<u8 *>(y) + at.y * ES;
 
-		if constexpr (NEW & 1)
-			permute_shift_in_shared<shape, ES, TR, KR, LOAD, RUN, THREADS, R, RD, RX, Offset>(
-				static_cast<const u8 *>(x) + (at.x + column0) * ES, tile, row0,
-				static_cast<int>(C) - static_cast<int>(column0));
-		else
-			permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, (NEW & 2) != 0, THREADS, R, RD,
-							 RX, Offset>(static_cast<const u8 *>(x) + (at.x + column0) * ES, tile,
-										 row0, static_cast<int>(C) - static_cast<int>(column0));
+		permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, NEW, THREADS, R, RD, RX, Offset>(
+			static_cast<const u8 *>(x) + (at.x + column0) * ES, tile, row0,
+			static_cast<int>(C) - static_cast<int>(column0));
 		__syncthreads();
 		const int columns = C % TC == 0 || column0 + TC <= C ? TC : static_cast<int>(C - column0);
 		if constexpr (RUN) {
-			if constexpr (NEW & 2)
+			if constexpr (NEW)
 				permute_shift_out_pairs<shape, ES, TC, THREADS, static_cast<int>(R)>(
 					to + column0 * (R * ES), tile, columns);
 			else
@@ -462,7 +385,7 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 			const i64 left = R - row0;
 			const int rows = left < most ? static_cast<int>(left) : most;
 			u8 *const first = to + row0 * static_cast<i64>(ES);
-			if constexpr (NEW & 2)
+			if constexpr (NEW)
 				permute_shift_out_even<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(
 					first, tile, column0, columns, rows, row0 == 0);
 			else

@@ -103,7 +103,7 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 /* The variants in the order in which they are asked; the last one takes all. */
 static const struct permute_variant *const order[VARIANTS] = {
-	&permute_vector, &permute_interleave, &permute_shift, &permute_share,
+	&permute_vector, &permute_interleave, &permute_shift, &permute_step,
 	&permute_stage,  &permute_tile,       &permute_box,   &permute_strided};
 
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,

@@ -81,7 +81,7 @@ struct permute_variant {
 };
 
 extern const struct permute_variant permute_vector, permute_interleave, permute_shift,
-	permute_stage, permute_tile, permute_box, permute_crate, permute_slim, permute_share,
+	permute_stage, permute_tile, permute_box, permute_crate, permute_slim, permute_step,
 	permute_strided;
 
 /* The plan whose kernel knows no size, of a permute that is no copy. */

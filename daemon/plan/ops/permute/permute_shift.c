@@ -96,10 +96,8 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 	return !rule;
 }
 
-enum mode { SHIFT, SHARE };
-
 static bool shift_make(const struct permute_form *form, const struct kernel_limits *limits,
-					   const struct permute_choice *c, enum mode mode, struct kernel_plan *out,
+					   const struct permute_choice *c, bool step, struct kernel_plan *out,
 					   struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
@@ -126,13 +124,7 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
 	plan_print(&id, ", %s, %s%s>", permute_offset_type_bytes(form, matrix.batch.outer),
-			   loop ? "true" : "false",
-			   mode != SHARE   ? ""
-			   : c->store == 1 ? ", 1"
-			   : c->store == 2 ? ", 2"
-							   : ", 3");
-	if (mode == SHARE && (!c->store || c->store > 3 || (c->store & 1 && !shape.skew_x)))
-		return false;
+			   loop ? "true" : "false", step ? ", true" : "");
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
 	out->extents[1].alignment = shape.skew_y ? form->element : 16;
@@ -146,14 +138,14 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 							   const struct permute_choice *c, struct kernel_plan *out,
 							   struct plan_text *why)
 {
-	return shift_make(form, limits, c, SHIFT, out, why);
+	return shift_make(form, limits, c, false, out, why);
 }
 
-static bool permute_share_make(const struct permute_form *form, const struct kernel_limits *limits,
-							   const struct permute_choice *c, struct kernel_plan *out,
-							   struct plan_text *why)
+static bool permute_step_make(const struct permute_form *form, const struct kernel_limits *limits,
+							  const struct permute_choice *c, struct kernel_plan *out,
+							  struct plan_text *why)
 {
-	return shift_make(form, limits, c, SHARE, out, why);
+	return shift_make(form, limits, c, true, out, why);
 }
 
 /* ---- Suggesting ---- */
@@ -370,7 +362,7 @@ const struct permute_variant permute_shift = {
 };
 
 /* The same tiles by stores that step from column to column. */
-static void permute_share_suggest(struct permute_list *list, struct plan_text *why)
+static void permute_step_suggest(struct permute_list *list, struct plan_text *why)
 {
 	struct permute_list all = *list;
 
@@ -378,16 +370,14 @@ static void permute_share_suggest(struct permute_list *list, struct plan_text *w
 	all.count = 0;
 	all.most = PLAN_MAX_CHOICES;
 	permute_shift_suggest(&all, why);
-	for (int i = 0; i < all.count; i++) {
-		all.choice[i].store = 2;
+	for (int i = 0; i < all.count; i++)
 		permute_suggest(list, &all.choice[i]);
-	}
 }
 
-const struct permute_variant permute_share = {
-	.name = "share",
+const struct permute_variant permute_step = {
+	.name = "step",
 	.source = "ops/permute_shift.cuh",
-	.fields = "xklstmo",
-	.suggest = permute_share_suggest,
-	.make = permute_share_make,
+	.fields = "xkltmo",
+	.suggest = permute_step_suggest,
+	.make = permute_step_make,
 };
