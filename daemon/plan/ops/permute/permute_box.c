@@ -441,15 +441,18 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 /* ---- Suggesting ---- */
 
 /* The boxes that the figures of an H200 speak for: of words and bytes; of halves whose runs of y
- * are taken side by side, and of others. */
+ * are taken side by side, of others, and of those whose neighbours are some elements apart. */
 static const struct permute_choice words = {
 	.rows = 256, .columns = 128, .block = 48, .store = 16, .threads = 512, .resident = 1024};
 static const struct permute_choice many = {
 	.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512, .resident = 256};
 static const struct permute_choice few = {
 	.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 256};
+static const struct permute_choice stepped = {
+	.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 256, .resident = 256};
 #define MANY_RUNS 8
-#define CLOSE 8 /* bytes */
+#define CLOSE 6 /* bytes */
+#define NEAR 16
 
 bool permute_box_many(const struct permute_form *form)
 {
@@ -466,8 +469,11 @@ static const struct permute_choice *usual_box(const struct permute_form *form)
 
 	if (form->element != 2)
 		return &words;
-	/* Neighbours in y that are close in x would meet in banks, were more of them stored at once. */
-	return step <= CLOSE || permute_box_many(form) ? &many : &few;
+	/* Neighbours in y that are close in x would meet in banks, were more of them stored at once, or
+	 * by more lanes side by side. */
+	if (step <= CLOSE || permute_box_many(form))
+		return &many;
+	return step <= NEAR ? &stepped : &few;
 }
 
 /*
@@ -517,6 +523,7 @@ static void permute_box_suggest(struct permute_list *list, struct plan_text *why
 	permute_suggest(list, &words);
 	permute_suggest(list, &many);
 	permute_suggest(list, &few);
+	permute_suggest(list, &stepped);
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 		permute_suggest(list, &cuts[i]);
 }

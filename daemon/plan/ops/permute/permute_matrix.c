@@ -118,10 +118,15 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 
 	*run =
 		alone && element <= 4 && matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
-	/* Of bytes whose first rows are few a box makes longer runs. */
-	if (!*run &&
-		((element == 1 && !alone) || !permute_matrix_find(form, side, variant, matrix, why)))
+	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
+	/* Where the first rows or columns are few a box makes longer runs of bytes, and it is no larger
+	 * than what there is. */
+	if (!alone && (element == 1 ||
+				   8 * matrix->rows < 7 * (int64_t)side * permute_tiles(matrix->rows, side))) {
+		plan_print(why, "not %s: rows are not enough for tiles; ", variant);
+		return false;
+	}
 	if (element > 8 || matrix->step != 1 || is_wide(matrix, form->element)) {
 		plan_print(why, "not %s: vectors of %u and %u bytes are wide enough; ", variant,
 				   matrix->load, matrix->store);

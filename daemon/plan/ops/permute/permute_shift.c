@@ -4,6 +4,7 @@
 #include "permute.h"
 
 #define SLIM_ROWS 512 /* of tiles whose columns are one vector */
+#define LEAST_ONCE 96 /* bytes of a row that are enough for a tile */
 #define ONE_PASS 288  /* threads that load a tile in one go, as many as suit four blocks */
 
 static uint32_t shift_side_of(uint32_t element)
@@ -248,7 +249,7 @@ static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 
 #define SMALL_TILE 12288 /* bytes: a multiprocessor has many of them */
 
-/* All rows of as many columns as threads load in one go, 64 bytes of each at least. */
+/* All rows of as many columns as threads load in one go, if that is enough of each. */
 static uint32_t run_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
 							const struct kernel_limits *limits, uint32_t element)
 {
@@ -259,10 +260,9 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 	/* Loads of bytes would be too short; and there is little to wait for in a small tile. */
 	if (element == 1 || (whole >= matrix->columns && matrix->rows * whole * element <= SMALL_TILE))
 		return whole;
-	if (element == 4)
-		return permute_tiles(whole / 2, unit) * unit;
-	once = once < 64 / element ? 64 / element : once;
-	return once < whole ? once : whole;
+	if (element == 2 && once * element >= LEAST_ONCE)
+		return once < whole ? once : whole;
+	return permute_tiles(whole / 2, unit) * unit;
 }
 
 /* Columns of a tile of 128 halves a column, or of as many words. */
@@ -270,8 +270,8 @@ static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t eleme
 {
 	uint32_t side = shift_side_of(element);
 
-	/* Vectors that straddle take twice the loads: half a tile is loaded in one go. */
-	if (element == 2 && matrix->load < 16 && (matrix->columns <= 112 || matrix->columns > 128))
+	/* Vectors that straddle take twice the loads: of many, half a tile is loaded in one go. */
+	if (element == 2 && matrix->load < 16 && matrix->store < 16 && matrix->columns > side)
 		side = 64;
 	return shift_side(matrix->columns, side, 16 / element);
 }

@@ -4,6 +4,7 @@
 #include "permute.h"
 
 #define WIDE_SIDE 256u
+#define MANY_COLUMNS 1024 /* of which the last tile is a small part */
 
 /* The side of a full tile. */
 static uint32_t tile_side(uint32_t element)
@@ -212,9 +213,12 @@ static struct permute_choice pick(const struct permute_form *form,
 	 * straddle fewer of them. */
 	if (element == 1 && c.load == 16 && form->dim[form->rank - 1].from % 128)
 		c.load = 8;
+	/* Words one by one: smaller tiles, if they cover less that is not there. */
 	if (element == 4 && c.load == 4)
 		side = 32;
 	c.rows = pick_side(matrix->rows, side, element);
+	if (element == 4 && matrix->columns >= MANY_COLUMNS)
+		side = 64;
 	c.columns = pick_side(matrix->columns, side, element);
 	if (wide_tile(form, limits, matrix)) {
 		c.rows = c.columns = WIDE_SIDE;
