@@ -22,9 +22,9 @@ if [ "${1-}" = --out ]; then
 	shift 2
 fi
 cd "$root"
-for tool in cpack dpkg-shlibdeps file fakeroot; do
+for tool in cpack dpkg-shlibdeps file; do
 	command -v $tool >/dev/null 2>&1 || {
-		echo "packages.sh: there is no $tool: apt-get install cmake dpkg-dev file fakeroot" >&2
+		echo "packages.sh: there is no $tool: apt-get install cmake dpkg-dev file" >&2
 		exit 1
 	}
 done
