@@ -100,6 +100,10 @@ template <typename T, int V>
 struct ReduceVector {
 	static constexpr int words = vec_words<V *static_cast<int>(sizeof(T))>;
 
+	DEVICE int count(int bytes) const
+	{
+		return bytes / static_cast<int>(sizeof(T));
+	}
 	DEVICE int length() const
 	{
 		return V;
@@ -168,9 +172,14 @@ struct ReduceAny {
 	static constexpr int words = 4;
 	u32 type, size, wide;
 
+	/* Elements in so many bytes. */
+	DEVICE int count(int bytes) const
+	{
+		return bytes >> (size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0);
+	}
 	DEVICE int length() const
 	{
-		return wide ? 16 / static_cast<int>(size) : 1;
+		return wide ? count(16) : 1;
 	}
 	DEVICE int bytes() const
 	{

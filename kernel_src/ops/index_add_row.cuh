@@ -6,9 +6,6 @@
  * came, for each k the one before: links, in any order.  A thread follows the links of its p and
  * puts up to four of them in order in registers, or eight.  The few p that have more are left for
  * later: a warp goes over all indices for each.
- *
- * Where the rows lie side by side, a block has WIDE of them, which shared memory holds as one: all
- * their elements k, then all their elements k + 1.
  */
 #pragma once
 #include "common/async.cuh"
@@ -19,17 +16,15 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* PLACES elements of the rows of a block, of few, COUNT of many, of which WIDE each lie side by
- * side.  V sums, and V indices, are a thread's at once; W bytes of many are copied at once. */
-template <typename T, typename I, int BOUNDS, int PLACES, int COUNT, int V, int W, int THREADS,
-		  int WIDE = 1>
+/* PLACES elements of a row of few, COUNT of many.  V sums, and V indices, are a thread's at once; W
+ * bytes of many are copied at once. */
+template <typename T, typename I, int BOUNDS, int PLACES, int COUNT, int V, int W, int THREADS>
 struct IndexAddRow {
 	typedef T Element;
 	typedef I Index;
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int element = static_cast<int>(sizeof(T)), bounds = BOUNDS, vector = V;
 	static constexpr int places = PLACES, count = COUNT, threads = THREADS, load = W;
-	static constexpr int wide = WIDE;
 	static constexpr int index_load =
 		V * static_cast<int>(sizeof(I)) < 16 ? V * static_cast<int>(sizeof(I)) : 16;
 	static constexpr int stored = V * element;
@@ -41,38 +36,14 @@ struct IndexAddRow {
 	static constexpr int links_at = (COUNT * element + element + 15) / 16 * 16;
 	static constexpr int heads_at = links_at + (COUNT * 4 + 4 + 15) / 16 * 16;
 	static constexpr int later_at = heads_at + (PLACES * 4 + 4 + 15) / 16 * 16;
-	/* So many are on a multiprocessor at once, by registers, or by shared memory. */
+	/* So many are on a multiprocessor at once, by registers. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
-	static constexpr int at_once = element == 8 || WIDE > 1 || THREADS < 512 ? 1024 : 1536;
+	static constexpr int at_once = element == 8 || THREADS < 512 ? 1024 : 1536;
 	static constexpr int blocks = THREADS > 512 ? 1 : at_once / THREADS;
 #endif
 	static_assert(stored <= 16, "a vector");
-	static_assert(WIDE == 1 || (WIDE % V == 0 && WIDE * element % W == 0), "in one line");
-
-	/* How far element n of the rows of a block is from the first; AXIS: element k + 1 from k. */
-	template <i64 AXIS>
-	static DEVICE i64 at(int n)
-	{
-		return WIDE == 1 ? n : n / WIDE * AXIS + n % WIDE;
-	}
-
-	/* Which sum index number n names; `places`: none. */
-	static DEVICE u32 named(I index, int n)
-	{
-		const u32 place = indices_place<BOUNDS, PLACES / WIDE, u32>(index);
-
-		return place >= PLACES / WIDE ? PLACES
-			   : WIDE == 1            ? place
-									  : place * WIDE + static_cast<u32>(n % WIDE);
-	}
-};
-
-/* Elements from one k to the next, in each operand, where rows lie side by side. */
-template <i64 MANY, i64 BASE, i64 IDX, i64 FEW>
-struct IndexAddAxes {
-	static constexpr i64 many = MANY, base = BASE, idx = IDX, few = FEW;
 };
 
 template <class ROW>
@@ -114,7 +85,7 @@ struct IndexAddRowMemory {
 };
 
 /* Starts to copy the elements of a row. */
-template <class ROW, class AXES>
+template <class ROW>
 DEVICE void index_add_row_stage(u8 *shared, const u8 *many)
 {
 	constexpr int w = ROW::load, each = w / ROW::element;
@@ -122,15 +93,13 @@ DEVICE void index_add_row_stage(u8 *shared, const u8 *many)
 #pragma unroll 4
 	for (int k = static_cast<int>(threadIdx.x) * each; k < ROW::count; k += ROW::threads * each)
 		if constexpr (w == 16)
-			async_copy16(shared + k * ROW::element,
-						 many + ROW::template at<AXES::many>(k) * ROW::element);
+			async_copy16(shared + k * ROW::element, many + k * ROW::element);
 		else
-			vec_copy<w>(many + ROW::template at<AXES::many>(k) * ROW::element,
-						shared + k * ROW::element);
+			vec_copy<w>(many + k * ROW::element, shared + k * ROW::element);
 }
 
 /* Links the indices; returns how many name nothing.  ask(): what else is to be asked for. */
-template <class ROW, class AXES, typename Ask>
+template <class ROW, typename Ask>
 DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typename ROW::Index *idx,
 							  Ask ask)
 {
@@ -147,7 +116,7 @@ DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typena
 		for (int t = 0; t < most; t++) {
 			const int n = (first + t) * step + thread * v;
 			if (n < ROW::count)
-				indices_load<ROW::index_load>(idx + ROW::template at<AXES::idx>(n), index[t]);
+				indices_load<ROW::index_load>(idx + n, index[t]);
 		}
 		if (first == 0) {
 			ask();
@@ -161,8 +130,9 @@ DEVICE u32 index_add_row_link(const IndexAddRowMemory<ROW> &memory, const typena
 				continue;
 #pragma unroll
 			for (int i = 0; i < v; i++) {
-				const u32 to = ROW::named(index[t][i], n + i);
-				strays += to == ROW::places;
+				const u32 place = indices_place<ROW::bounds, ROW::places, u32>(index[t][i]);
+				const u32 to = place < ROW::places ? place : ROW::places;
+				strays += place == indices_none<u32>;
 				links[i] = atomicExch(memory.heads() + to, static_cast<u32>(n + i) * 4);
 			}
 			vec_store<4 * v>(memory.link(static_cast<u32>(n) * 4), links);
@@ -218,7 +188,7 @@ DEVICE void index_add_row_sum(const IndexAddRowMemory<ROW> &memory, const u32 (&
 }
 
 /* The sums that are left for later: a warp goes over all indices for each. */
-template <class ROW, class AXES>
+template <class ROW>
 DEVICE void index_add_row_later(const IndexAddRowMemory<ROW> &memory, u32 count, const u8 *base,
 								const typename ROW::Index *idx, u8 *few)
 {
@@ -229,25 +199,21 @@ DEVICE void index_add_row_later(const IndexAddRowMemory<ROW> &memory, u32 count,
 #pragma unroll 1
 	for (u32 n = threadIdx.x / 32; n < count; n += ROW::threads / 32) {
 		const u32 place = memory.later()[n];
-		const int column = static_cast<int>(place) % ROW::wide;
-		const i64 at = ROW::template at<AXES::base>(static_cast<int>(place));
-		typename ROW::Compute sum[1] = {summand<T>::get(base + at * es)};
+		typename ROW::Compute sum[1] = {summand<T>::get(base + place * es)};
 		u32 words[vec_words<es>];
 #pragma unroll 2
-		for (int first = 0; first < ROW::count; first += 32 * ROW::wide) {
-			const int n = first + lane * ROW::wide + column;
-			const int k = n < ROW::count ? n : column;
-			const u32 named = ROW::named(idx[ROW::template at<AXES::idx>(k)], k);
-			u32 marks = __ballot_sync(0xffffffffu, named == place && n < ROW::count);
+		for (int first = 0; first < ROW::count; first += 32) {
+			const int k = first + lane < ROW::count ? first + lane : 0;
+			const u32 named = indices_place<ROW::bounds, ROW::places, u32>(idx[k]);
+			u32 marks = __ballot_sync(0xffffffffu, named == place && first + lane < ROW::count);
 #pragma unroll 1
-			for (; marks != 0; marks &= marks - 1) {
-				const int hit = (__ffs(static_cast<int>(marks)) - 1) * ROW::wide;
-				sum[0] += memory.value(static_cast<u32>(first + column + hit) * 4);
-			}
+			for (; marks != 0; marks &= marks - 1)
+				sum[0] +=
+					memory.value(static_cast<u32>(first + __ffs(static_cast<int>(marks)) - 1) * 4);
 		}
 		summand<T>::pack(sum, words);
 		if (lane == 0)
-			vec_store<es>(few + ROW::template at<AXES::few>(static_cast<int>(place)) * es, words);
+			vec_store<es>(few + place * es, words);
 	}
 }
 
@@ -282,9 +248,8 @@ DEVICE void index_add_row_store(const IndexAddRowMemory<ROW> &memory, int number
 	}
 }
 
-/* DIMS number the rows, or those of a block, all but the slowest dimension. */
-template <class ROW, class AXES, class DIMS, class MANY, class BASE, class IDX, class FEW,
-		  bool LOOP>
+/* DIMS number the rows, all but the slowest dimension. */
+template <class ROW, class DIMS, class MANY, class BASE, class IDX, bool LOOP>
 __global__ __launch_bounds__(ROW::threads,
 							 ROW::blocks) void index_add_row(const void *many,
 															 const typename ROW::Index *idx,
@@ -308,25 +273,25 @@ __global__ __launch_bounds__(ROW::threads,
 		const u8 *const begin =
 			static_cast<const u8 *>(base) + index_offset<i64>(row, DIMS{}, BASE{}) * es;
 		const typename ROW::Index *const list = idx + index_offset<i64>(row, DIMS{}, IDX{});
-		u8 *const to = static_cast<u8 *>(few) + index_offset<i64>(row, DIMS{}, FEW{}) * es;
+		u8 *const to = static_cast<u8 *>(few) + row * (ROW::places * es);
 		u32 in[most][vec_words<es * v>];
 		const auto ask = [&](int turn) {
 #pragma unroll
 			for (int t = 0; t < most; t++) {
 				const int n = (turn + t) * step + thread * v;
 				if (n < ROW::places)
-					vec_load<es * v>(begin + ROW::template at<AXES::base>(n) * es, in[t]);
+					vec_load<es * v>(begin + n * es, in[t]);
 			}
 		};
 
-		index_add_row_stage<ROW, AXES>(memory.shared, from);
+		index_add_row_stage<ROW>(memory.shared, from);
 		for (int n = thread; n < ROW::places; n += ROW::threads)
 			memory.heads()[n] = ROW::end;
 		if (thread == 0) {
 			memory.put_end();
 			later = 0;
 		}
-		strays += index_add_row_link<ROW, AXES>(memory, list, [&] { ask(0); });
+		strays += index_add_row_link(memory, list, [&] { ask(0); });
 		async_wait_all();
 		__syncthreads();
 #pragma unroll 1
@@ -344,13 +309,12 @@ __global__ __launch_bounds__(ROW::threads,
 				summand<T>::unpack(in[t], sum);
 				vec_load<4 * v>(memory.heads() + n, head);
 				index_add_row_sum(memory, head, sum, done);
-				index_add_row_store(memory, n, sum, done, to + ROW::template at<AXES::few>(n) * es,
-									&later);
+				index_add_row_store(memory, n, sum, done, to + n * es, &later);
 			}
 		}
 		__syncthreads();
 		if (later > 0)
-			index_add_row_later<ROW, AXES>(memory, later, begin, list, to);
+			index_add_row_later(memory, later, begin, list, to);
 		if constexpr (LOOP) {
 			__syncthreads(); /* the next row goes where this one was */
 			row += gridDim.x;

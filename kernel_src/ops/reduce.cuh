@@ -181,7 +181,7 @@ DEVICE void reduce_rows_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number col
 			target[t] = offset[1];
 			line[t].start = x + offset[0] * in.bytes();
 			line[t].past = SKEWED && in.length() > 1
-							   ? static_cast<Number>(vec_beyond<16>(line[t].start) / in.bytes())
+							   ? static_cast<Number>(in.count(vec_beyond<16>(line[t].start)))
 							   : 0;
 			value[t] = Value::none();
 			with[t] = reduce_with<R>(in, line[t].start, columns > 0, real, 0);

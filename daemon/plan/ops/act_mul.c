@@ -261,13 +261,14 @@ static int act_mul_plan_exact(const struct kernel_problem *problem, const struct
 	return plan_check_name(&id, out, error);
 }
 
-/* Vectors of 16 bytes of aligned operands, or elements. */
+/* Vectors of 16 bytes, of aligned operands or, forward, cut out of two; or elements. */
 static int act_mul_plan_generic(const struct kernel_problem *problem, struct form *form,
 								const struct kernel_limits *limits, struct kernel_plan *out)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
-	if (form->way != FLAT_WHOLE || form->vector * form->element != 16) {
+	if (form->way == FLAT_APART || (form->way == FLAT_SKEWED && form->backward) ||
+		form->vector * form->element != 16) {
 		form->vector = 1;
 		form->way = FLAT_APART;
 	}
@@ -326,13 +327,14 @@ static int act_mul_choices(const struct kernel_problem *problem, const struct ke
 	return flat_choices(flat_way_word(form.way), limits, names);
 }
 
-/* Each type has two, by vectors and by elements, and backward as many again for x with both. */
+/* Each type has two, by vectors and by elements; forward a third, by vectors that are cut out of
+ * two; and backward as many again for x with both. */
 static int act_mul_made(int index, bool backward, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
-	int kinds = backward ? 4 : 2;
-	int64_t width = index & 1 ? 3 : 64, shape[] = {2, width};
-	bool split = backward && index & 2;
+	int kinds = backward ? 4 : 3, kind = index % kinds;
+	bool apart = kind & 1, split = kind & 2;
+	int64_t width = apart ? 3 : split && !backward ? 67 : 64, shape[] = {2, width};
 	kiln_dtype dtype;
 
 	if (index >= 4 * kinds)
@@ -346,9 +348,9 @@ static int act_mul_made(int index, bool backward, struct kernel_problem *out)
 		plan_made_tensor(out, DX, dtype, 2, shape);
 	shape[1] = width;
 	plan_made_tensor(out, Y, dtype, 2, shape);
-	if (index & 1)
+	if (apart)
 		out->tensors[Y].alignment = kernel_dtype_bytes(dtype);
-	if (index & 1 && backward)
+	if (apart && backward)
 		out->tensors[DX].alignment = kernel_dtype_bytes(dtype);
 	return KILN_OK;
 }

@@ -123,12 +123,8 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 #define INDEX_ADD_ROWS 3
 int index_add_rows(const struct index_add *add, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX]);
-/* Rows that lie side by side, some in a block; their number is before the threads. */
-#define INDEX_ADD_SIDE_ROWS 4
-int index_add_side_rows(const struct index_add *add, const struct kernel_limits *limits,
-						char names[][KERNEL_CHOICE_MAX]);
 int index_add_row_plan(const struct kernel_problem *problem, const struct index_add *add,
-					   uint32_t wide, uint32_t threads, const struct kernel_limits *limits,
+					   uint32_t threads, const struct kernel_limits *limits,
 					   struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
 /* Panels of sums with an index for each element (index_add_panel.c).  false: none will do. */

@@ -16,7 +16,7 @@
 #define AT_ONCE 512u  /* threads of a multiprocessor, by the registers that they need */
 #define PART 256u     /* vectors of a row that a block sums up, at most */
 #define NAME "chain " /* of candidates, before their threads */
-#define CHOICES (5 + INDEX_ADD_LINKS + INDEX_ADD_ROWS + INDEX_ADD_SIDE_ROWS)
+#define CHOICES (5 + INDEX_ADD_LINKS + INDEX_ADD_ROWS)
 #define SCAN_PART 8 /* lists are so much of all that is moved, at most */
 #define MOST_PLACES 4096
 #define MOST_ROOM 512 /* entries of a warp */
@@ -196,7 +196,6 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 			snprintf(names[count++], KERNEL_CHOICE_MAX, NAME "%u", threads);
 	if (panels && !panel.usual)
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
-	count += index_add_side_rows(add, limits, names + count);
 	for (int i = 0; !pays && i < links; i++)
 		memcpy(names[count++], link_names[i], KERNEL_CHOICE_MAX);
 	if (atomic && (!first || pays))
@@ -233,12 +232,8 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 	if (strncmp(names[chosen], INDEX_ADD_LINK, strlen(INDEX_ADD_LINK)) == 0)
 		return index_add_link_plan(problem, &add, names[chosen], limits, out, error);
 	threads = (uint32_t)strtoul(strchr(names[chosen], ' '), NULL, 10);
-	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0) {
-		const char *behind = strchr(names[chosen], 'x');
-		uint32_t wide = behind ? threads : 1;
-		threads = behind ? (uint32_t)strtoul(behind + 1, NULL, 10) : threads;
-		return index_add_row_plan(problem, &add, wide, threads, limits, out, error);
-	}
+	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0)
+		return index_add_row_plan(problem, &add, threads, limits, out, error);
 	if (strncmp(names[chosen], NAME, strlen(NAME)) != 0) {
 		(void)index_add_panel(&add.index, limits, &panel);
 		return index_add_panel_plan(problem, &add.index, &panel, index_add_element(add.index.dtype),

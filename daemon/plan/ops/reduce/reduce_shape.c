@@ -17,6 +17,7 @@
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
 #define WHOLE_COLUMNS 1024 /* that one block takes */
+#define WHOLE_VECTORS 512  /* that eight threads of a generic kernel take */
 
 uint32_t reduce_value_bytes(const struct reduce_form *form)
 {
@@ -265,7 +266,7 @@ struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 	} else {
 		vectors = form->strided ? form->columns : reduce_vectors(&plain, shape.vector);
 		shape.vector = form->strided ? 1 : shape.vector;
-		shape.size = vectors > 256 && limits->max_threads >= 256 ? 256 : 8;
+		shape.size = vectors > WHOLE_VECTORS && limits->max_threads >= 256 ? 256 : 8;
 		shape.side = shape.size == 256 ? 1 : limits->max_threads < 256 ? 4 : 32;
 		shape.chunk = shape.size == 256 ? rows_chunk(vectors, shape.vector * form->element) : 0;
 	}

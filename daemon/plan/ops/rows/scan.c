@@ -214,7 +214,9 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 	if (form->rows.rank == 1)
 		first = inner / 16 >= enough ? 1 : 2;
 	else if (inner / 64 < enough)
-		first = form->heavy && form->inputs > 1 ? 4 : 3;
+		first = form->heavy && form->inputs > 1                      ? 4
+				: form->element == 2 && !form->heavy && inner >= 512 ? 7
+																	 : 3;
 	for (size_t i = 0; i < MOST; i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
 		uint32_t held = form->heavy && way[2] > 4 ? 4 : way[2];
