@@ -108,7 +108,25 @@ struct launch {
 	int pointers; /* the next arguments are operands 0 .. pointers - 1 */
 	uint64_t scalars[2], scalar_bytes;
 	int scalar_count;
+	const struct kernel_arg *planned; /* arguments as they lie in memory, in the place of those */
+	size_t planned_bytes;
 };
+
+static inline void put_arguments(struct wire_out *message, const struct launch *launch)
+{
+	wire_list_begin(message, "args");
+	if (launch->takes_scratch)
+		wire_put_ints(message, NULL, (int64_t[]){2}, 1);
+	if (launch->takes_report)
+		wire_put_ints(message, NULL, (int64_t[]){3}, 1);
+	for (int i = 0; i < launch->pointers; i++)
+		wire_put_ints(message, NULL, (int64_t[]){0, i}, 2);
+	for (int i = 0; i < launch->scalar_count; i++)
+		wire_put_ints(message, NULL,
+					  (int64_t[]){1, (int64_t)launch->scalar_bytes, (int64_t)launch->scalars[i]},
+					  3);
+	wire_list_end(message);
+}
 
 /* Members of a message, or of a graph's part. */
 static inline void put_launch(struct wire_out *message, const struct launch *launch)
@@ -129,18 +147,10 @@ static inline void put_launch(struct wire_out *message, const struct launch *lau
 	if (launch->report[0])
 		wire_put_ints(message, "report",
 					  (int64_t[]){(int64_t)launch->report[0], (int64_t)launch->report[1]}, 2);
-	wire_list_begin(message, "args");
-	if (launch->takes_scratch)
-		wire_put_ints(message, NULL, (int64_t[]){2}, 1);
-	if (launch->takes_report)
-		wire_put_ints(message, NULL, (int64_t[]){3}, 1);
-	for (int i = 0; i < launch->pointers; i++)
-		wire_put_ints(message, NULL, (int64_t[]){0, i}, 2);
-	for (int i = 0; i < launch->scalar_count; i++)
-		wire_put_ints(message, NULL,
-					  (int64_t[]){1, (int64_t)launch->scalar_bytes, (int64_t)launch->scalars[i]},
-					  3);
-	wire_list_end(message);
+	if (launch->planned)
+		wire_put_bin(message, "args", launch->planned, launch->planned_bytes);
+	else
+		put_arguments(message, launch);
 	wire_list_begin(message, "ops");
 	for (int i = 0; i < launch->operand_count; i++)
 		wire_put_ints(message, NULL,

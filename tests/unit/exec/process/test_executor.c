@@ -287,6 +287,47 @@ static void says_what_kernels_report(void **state)
 	assert_int_equal(end_peer(&peer), 0);
 }
 
+/* Arguments as the broker has them in memory. */
+static void takes_planned_arguments(void **state)
+{
+	(void)state;
+	struct peer peer;
+	struct launch launch;
+	struct kernel_arg args[KERNEL_MAX_ARGS + 1] = {
+		{.kind = KERNEL_ARG_POINTER, .operand = 0},
+		{.kind = KERNEL_ARG_POINTER, .operand = 1},
+		{.kind = KERNEL_ARG_SCALAR, .bytes = 4, .value = scale_launch.scalars[0]},
+		{.kind = KERNEL_ARG_SCALAR, .bytes = 4, .value = scale_launch.scalars[1]}};
+	begin_scale(&peer);
+	launch = scale_launch;
+	launch.planned = args;
+	launch.planned_bytes = 4 * sizeof(*args);
+	assert_int_equal(ask_launch(&peer, &launch), KILN_OK);
+	launch.planned_bytes--;
+	expect_refusal(&peer, &launch, KILN_EPROTO, "are not the arguments of a launch");
+	launch.planned_bytes = sizeof(args);
+	expect_refusal(&peer, &launch, KILN_EPROTO, "are not the arguments of a launch");
+	launch.planned_bytes = 4 * sizeof(*args);
+#define EXPECT(field, wrong)                                                  \
+	do {                                                                      \
+		const struct kernel_arg was = args[2];                                \
+		args[2].field = wrong;                                                \
+		expect_refusal(&peer, &launch, KILN_EPROTO, "argument 2 is neither"); \
+		args[2] = was;                                                        \
+	} while (0)
+	EXPECT(bytes, 2);
+	EXPECT(value, UINT64_MAX);
+	EXPECT(kind, KERNEL_ARG_BYTES);
+	EXPECT(kind, 77);
+	args[2].kind = KERNEL_ARG_POINTER;
+	EXPECT(operand, 2);
+	EXPECT(operand, -1);
+#undef EXPECT
+	args[2].kind = KERNEL_ARG_SCALAR;
+	assert_int_equal(ask_launch(&peer, &launch), KILN_OK);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
 static void refuses_wrong_requests(void **state)
 {
 	(void)state;
@@ -490,6 +531,7 @@ int main(void)
 		cmocka_unit_test(imports_shared_memory),
 		cmocka_unit_test(refuses_pools_on_the_cpu),
 		cmocka_unit_test(refuses_wrong_launches),
+		cmocka_unit_test(takes_planned_arguments),
 		cmocka_unit_test(gives_scratch_memory),
 		cmocka_unit_test(says_what_kernels_report),
 		cmocka_unit_test(refuses_wrong_requests),
