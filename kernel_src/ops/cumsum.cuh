@@ -103,9 +103,9 @@ struct ScanBest : ScanPlain<T, typename reduce_type<T>::Taken> {
 };
 
 /*
- * In chunks, whose exponentials are all taken as distances from one number: those of the elements
- * of a vector, or of all vectors of lanes that follow one another.  A distance that would lose bits
- * of the sums before the largest element leaves the chunk to be merged.
+ * In chunks, whose exponentials are all taken as distances from one number: the vectors of lanes
+ * that follow one another.  A distance that would lose bits of the sums before the largest element
+ * leaves the chunk to be merged.
  */
 template <typename T>
 struct ScanLog : ScanPlain<T, typename element<T>::compute> {

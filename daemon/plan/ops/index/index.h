@@ -97,7 +97,7 @@ void index_add_pass_sizes(const struct index_add *add, struct kernel_plan *out);
 #define INDEX_ADD_ATOMIC "atomic" /* the candidate */
 /* Is it a way to do what is asked? */
 bool index_add_is_atomic(const struct index_add *add, const struct kernel_limits *limits);
-/* Is it the likely best one, where any order is asked for? */
+/* Is it the likely best one but for links, where any order is asked for? */
 bool index_add_atomic_pays(const struct index_add *add, const struct kernel_limits *limits);
 int index_add_atomic_plan(const struct kernel_problem *problem, const struct index_add *add,
 						  const struct kernel_limits *limits, struct kernel_plan *out,

@@ -4,6 +4,8 @@
  *
  *   gather    the last dimension is indexed: rows are staged in shared memory, as gather has it
  *   rows      one index moves a run of elements
+ *   bands     the same, for some vectors of all runs, then for the next ones: what a later index
+ *             names again is still in the device's cache
  *   skew      the same, where runs are no whole vectors of 16 bytes
  *   panel     each element has an index, and the axis is not the last: index_panel.c
  *   elements  everything else
