@@ -46,8 +46,8 @@ static void stage_rows(const struct kernel_problem *problem, const struct gather
 #define NEAR 85 /* of a hundred: as good as the best by the model */
 
 /* Loads of V indices and stores of V elements of each row; 0: there is no such vector. */
-static uint32_t find_vector(const struct kernel_problem *problem,
-							const struct gather_problem *gather, uint32_t bytes)
+static uint32_t group_vector(const struct kernel_problem *problem,
+							 const struct gather_problem *gather, uint32_t bytes)
 {
 	uint32_t v = bytes / gather->element;
 
@@ -147,7 +147,7 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 		gather->many > MOST || (gather->form.step[0] != 1 && gather->few > 1))
 		return 0;
 	for (uint32_t bytes = element == 1 ? 4 : 16; bytes >= 4 && bytes >= element; bytes /= 2) {
-		uint32_t vector = find_vector(problem, gather, bytes);
+		uint32_t vector = group_vector(problem, gather, bytes);
 		for (uint32_t turns = 1; turns <= MOST_TURNS && vector; turns++)
 			for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 				add_part(problem, gather, limits, vector, sizes[i], turns, all, &count);

@@ -113,15 +113,14 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 						 struct permute_matrix *matrix, bool *run, struct plan_text *why)
 {
 	int64_t element = form->element;
-
 	bool alone = permute_matrix_find(form, 0, variant, matrix, why);
 
 	*run =
 		alone && element <= 4 && matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
-	/* Where the first rows or columns are few a box makes longer runs of bytes, and it is no larger
-	 * than what there is. */
+	/* Of many dimensions, all short: a box makes longer runs of bytes, and its size suits few rows,
+	 * which a tile would leave empty. */
 	if (!alone && (element == 1 ||
 				   8 * matrix->rows < 7 * (int64_t)side * permute_tiles(matrix->rows, side))) {
 		plan_print(why, "not %s: rows are not enough for tiles; ", variant);
