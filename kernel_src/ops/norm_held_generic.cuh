@@ -70,9 +70,16 @@ DEVICE void norm_held_affine(const T *start, const ROW &row, int n, Compute abse
 	}
 }
 
+/* As HELD_BOUNDS; the windows of a short row of halves take more than 64 registers, too. */
+template <class SHAPE>
+constexpr int norm_held_blocks = SHAPE::row::held *SHAPE::row::length > 16 ||
+										 (SHAPE::row::skewed && SHAPE::threads == 128)
+									 ? (SHAPE::threads < 640 ? 640 / SHAPE::threads : 1)
+									 : 1024 / SHAPE::threads;
+
 template <class SHAPE, bool RMS, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ HELD_BOUNDS(SHAPE) void norm_held_generic(
+__global__ __launch_bounds__(SHAPE::threads, norm_held_blocks<SHAPE>) void norm_held_generic(
 	const T *__restrict__ x, const T *__restrict__ gamma, const T *__restrict__ beta, const T *,
 	T *__restrict__ y, Compute *__restrict__ mean, Compute *__restrict__ rstd, T *, Compute eps,
 	i64 rows, i64 columns, SPACE_SIZES(u64), SPACE_STRIDES(of_x))
