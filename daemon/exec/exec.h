@@ -78,7 +78,7 @@ struct exec_options {
 	/* How long a task that stalls the device waits for a moment in which nothing runs; 0: not at
 	 * all */
 	uint32_t quiet_patience_ms;
-	int launchers;    /* threads that launch, the main one among them; 0: as the CPUs allow */
+	int launchers;    /* threads that launch, the main one among them; 0: one */
 	int test_misdeed; /* a test has it do this instead of saying that it is ready: enum misdeed */
 };
 

@@ -77,7 +77,7 @@ struct options {
 	struct options_devices devices;
 	enum options_specialize specialize;
 	enum options_warm warm_generics;
-	uint64_t launchers;           /* of a device process; 0: as the cores allow */
+	uint64_t launchers;           /* of a device process; 0: one */
 	uint64_t workers;             /* never 0: the cores allowed are filled in */
 	uint64_t compile_timeout_ms;  /* of one job */
 	uint64_t launch_timeout_ms;   /* of one launch, from its start on the device */

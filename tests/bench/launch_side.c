@@ -53,7 +53,7 @@ static void with_launchers(struct bench *bench, const char *launchers)
 
 void launch_side(struct bench *bench)
 {
-	static const char *const settings[] = {"1", "auto", "8"};
+	static const char *const settings[] = {"1", "2", "4", "8"};
 	table_section("threads that launch side by side, each client waits for its launch");
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
 		with_launchers(bench, settings[i]);

@@ -26,8 +26,8 @@
 
 #define ELEMENTS 8
 #define BYTES (ELEMENTS * 8u)
-#define PROCESSES 2
-#define THREADS 2 /* of a process, each with a client of its own */
+#define PROCESSES 4
+#define THREADS 4 /* of a process, each with a client of its own */
 #define DEPTH LANE_ENTRIES
 #define MOST_FOLLOWERS 8
 #define WARMING 2    /* launches that go by message: the first of each call */

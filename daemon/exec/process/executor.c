@@ -22,8 +22,6 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
-#define CPUS_OF_A_LAUNCHER 4 /* its own, one of a thread that wakes clients, and those of clients */
-#define AUTO_LAUNCHERS 8
 
 /* ---- Start ---- */
 
@@ -262,14 +260,12 @@ static bool take_down(struct exec *executor)
 	return true;
 }
 
-/* A launcher that waits for the device keeps no other session waiting, and each has a thread. */
-static int count_launchers(const struct exec *executor, const struct exec_options *options)
+/* By itself a process launches from one thread: four in one context launched no more on an H200,
+ * for they wait for each other in the driver. */
+static int count_launchers(const struct exec_options *options)
 {
-	int count = options->launchers ? options->launchers : executor->cpus / CPUS_OF_A_LAUNCHER;
-	int most = options->launchers ? DEVICE_PARTS_MOST : AUTO_LAUNCHERS;
-	if (options->own || options->check)
-		count = 1;
-	return count < 1 ? 1 : count < most ? count : most;
+	int count = options->own || options->check ? 1 : options->launchers;
+	return count < 1 ? 1 : count < DEVICE_PARTS_MOST ? count : DEVICE_PARTS_MOST;
 }
 
 static int start(struct exec *executor, const struct exec_options *options, char held[SANDBOX_TEXT],
@@ -280,7 +276,7 @@ static int start(struct exec *executor, const struct exec_options *options, char
 	if (status == KILN_OK)
 		status = open_device(executor, options, held, error);
 	if (status == KILN_OK)
-		status = launchers_open(executor, count_launchers(executor, options), launcher_run, error);
+		status = launchers_open(executor, count_launchers(options), launcher_run, error);
 	return status;
 }
 

@@ -14,7 +14,14 @@ static void add(_Atomic uint64_t *word, uint64_t more)
 
 void exec_account_open(struct exec *executor)
 {
-	pthread_mutex_init(&executor->accounts.mutex, NULL);
+	/* It is held for some ten instructions: to sleep for it would cost much more. */
+	pthread_mutexattr_t attr;
+	pthread_mutexattr_init(&attr);
+#ifdef __GLIBC__
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+	pthread_mutex_init(&executor->accounts.mutex, &attr);
+	pthread_mutexattr_destroy(&attr);
 }
 
 uint32_t exec_account_read(const msgpack_object *root)

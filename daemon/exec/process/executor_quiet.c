@@ -220,6 +220,7 @@ void exec_quiet_serve(struct exec *executor, exec_waiting *lanes_wait)
 	if (!idle && !ends && !begins)
 		return;
 	launchers_stop(executor);
+	exec_quiet_take_handed(executor); /* behind what has ended */
 	if (exec_in_flight(executor) == 0) {
 		take_turn(executor, now, lanes_wait);
 	} else if (ends) {
