@@ -1,10 +1,10 @@
 /*
  * gather.c: dst[i, j, k] = src[i, j, idx[j, k]]: which kernel takes it, with how much a block.
  *
- * What the figures of an H200 say: blocks of 128 threads that stage some kilobytes of src and store
- * 16 bytes a thread once or twice.  Rows that shared memory does not hold, or of which little is
- * wanted, are not staged.  Rows of dst that are no whole vectors, and share their list, go by
- * ops/gather_list.cuh: each index is looked at once for several of them.
+ * Figures of an H200 speak for blocks of 128 threads that stage some kilobytes of src and store 16
+ * bytes a thread once or twice.  Rows that shared memory does not hold, or of which little is
+ * wanted, are not staged.  Rows that share their list go by ops/gather_list.cuh if they are no
+ * whole vectors, or if its indices are long: each index is looked at once for several of them.
  */
 #include "gather.h"
 

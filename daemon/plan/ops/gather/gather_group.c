@@ -2,7 +2,8 @@
  * gather_group.c: gathers whose lists many rows share, for several rows at a time: which part of a
  * list a block has.
  *
- * A part is long enough for the rows of src to be a small part of what moves.
+ * A model of a block's time chooses threads and parts: its loads of src, its turns over the part,
+ * and how many such blocks a multiprocessor holds.
  */
 #include "gather.h"
 
