@@ -37,7 +37,7 @@ static struct kernel_scratch scratch_for(const struct norm_backward_problem *nor
 }
 
 /* Sums alone are read from between two vectors, wherever rows begin. */
-static void find_vector(const struct norm_backward_problem *norm, struct cut *cut)
+static void find_cut_vector(const struct norm_backward_problem *norm, struct cut *cut)
 {
 	uint32_t wide = 16 / norm->need.element;
 
@@ -102,7 +102,7 @@ static void find_cut(const struct norm_backward_problem *norm, const struct kern
 	*cut = (struct cut){0};
 	rows_any(form, &norm->need, norm->need.element == 2 ? 1 : 2, THREADS, limits, &cut->rows);
 	fill_block(limits, cut);
-	find_vector(norm, cut);
+	find_cut_vector(norm, cut);
 	if (norm->at.gamma >= 0 && dx &&
 		!norm_any_usual(norm->dtype, norm->problem->tensors[norm->at.gamma].dtype))
 		cut->rows.vector = 1;
