@@ -260,8 +260,8 @@ static bool take_down(struct exec *executor)
 	return true;
 }
 
-/* By itself a process launches from one thread: four in one context launched no more on an H200,
- * for they wait for each other in the driver. */
+/* By itself a process launches from one thread: on an H200, eight programs had 207 000 launches a
+ * second from one and 185 500 from four. */
 static int count_launchers(const struct exec_options *options)
 {
 	int count = options->own || options->check ? 1 : options->launchers;
