@@ -98,7 +98,7 @@ grep -q "^DIGITS raw cpu KILN_ECOMPILE 1 for ever k.cu:2:.*'M' was not declared"
 	fails "ls --failed: $(cat out)"
 json 'len(j["rows"]) == 1 and j["rows"][0]["status"] == "KILN_ECOMPILE"' "$KILN" cache ls --failed
 prints 2 "$KILN" cache ls --failed --sort hits <<'END'
-! kiln: --sort goes with kernels, not with --failed
+! kiln: --sort and --op go with kernels, not with --failed
 END
 "$KILN" cache show "$key" --log >out || fails "show of a failure"
 grep -qx 'failed         KILN_ECOMPILE' out && grep -q "^error .*k.cu:2:" out &&
