@@ -9,7 +9,7 @@
 # --torch  fetches PyTorch if it is not there, and the oldest that is supported (scripts/setup.sh);
 #          the tests that compare with it run wherever it is
 # --all    every case of the operators, of which otherwise the first of every other dtype and an
-#          eighth of the rest are compiled, every kernel by every compiler, and in the dev preset
+#          twelfth of the rest are compiled, every kernel by every compiler, and in the dev preset
 #          what the asan preset runs as it is
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
@@ -285,7 +285,7 @@ fi
 	[ $quick = 0 ] ||
 		echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
 	[ -n "${KILN_TEST_ALL:-}" ] ||
-		echo "  operators: every second or third dtype, an eighth of cases alike; all with --all"
+		echo "  operators: every second or third dtype, a twelfth of cases alike; all with --all"
 	[ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
 	say "failed"
 	grep -hE '^[[:space:]]+[0-9]+ - [a-z_.0-9]+ \(' "$results"/*.log || echo "  nothing"

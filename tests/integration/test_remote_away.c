@@ -125,7 +125,8 @@ static void test_hangs_while_waiting(void **state)
 	struct remote_asking asking = {transpose(44, 53), "compiled"};
 
 	host_start(&scene->a, scene->url, NULL);
-	host_start(&scene->b, scene->url, OPTIONS("--remote-deadline", "50"));
+	/* Long enough for the lookup before, on a machine that has other work. */
+	host_start(&scene->b, scene->url, OPTIONS("--remote-deadline", "1000"));
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
 	debug_int(a, "delay-compile", "ms", 60000);
 	pid_t first = host_ask(&scene->a, &asking);

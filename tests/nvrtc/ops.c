@@ -7,7 +7,7 @@
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
  * Five targets compile what they would be asked for.  sm_90 takes the first case of every third
- * kind (operator, variant, dtype of the first operand) and an eighth of the rest: the borders of
+ * kind (operator, variant, dtype of the first operand) and a twelfth of the rest: the borders of
  * sizes and strides and the operands that are left out.  The others take turns: each kind is one
  * target's, and the next dtype of a variant the next target's; and each takes every 32nd kernel of
  * the rest.

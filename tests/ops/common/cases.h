@@ -111,7 +111,7 @@ const struct cases_case *cases_all(int *count);
 const struct cases_case *cases_sums(int *count);
 /* Case i of an endless list of small random ones of all operators.  Same seed and i: same case. */
 void cases_random(uint64_t seed, uint64_t i, struct cases_case *out);
-/* Whether a case of this name is one of the eighth of them which is the same everywhere and has no
+/* Whether a case of this name is one of the twelfth of them which is the same everywhere and has no
  * pattern. */
 bool cases_in_sample(const char *name);
 

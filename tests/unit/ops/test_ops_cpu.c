@@ -8,7 +8,7 @@
  *
  * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in eight.
- * --kinds: every other dtype of each variant of an operator; the first case of each, and an eighth
+ * --kinds: every other dtype of each variant of an operator; the first case of each, and a twelfth
  * of the others; with --generic every third dtype, and all cases of it.  KILN_TEST_ALL set:
  * everything.
  * --quick: one case in five.
