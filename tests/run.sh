@@ -8,7 +8,7 @@
 # --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
 # --torch  fetches PyTorch if it is not there, and the oldest that is supported (scripts/setup.sh);
 #          the tests that compare with it run wherever it is
-# --all    every case of the operators, of which otherwise the first of every other dtype and an
+# --all    every case of the operators, of which otherwise the first of every other dtype and a
 #          twelfth of the rest are compiled, every kernel by every compiler, and in the dev preset
 #          what the asan preset runs as it is
 #

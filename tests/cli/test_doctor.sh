@@ -22,7 +22,8 @@ sys.exit(wrong != ["daemon"])' <"$DIR/json" || fails "as JSON: $(cat "$DIR/json"
 
 daemon
 says 0 '^fine   daemon    kilnd 0.1.0, pid [0-9]+, answers at ' '^fine   device    cpu is ' \
-	'^fine   NVRTC     has not been asked for yet$' '^fine   C\+\+       has not been asked' \
+	'^fine   NVRTC     (has not been asked for yet$|nvrtc )' \
+	'^fine   C\+\+       (has not been asked|host )' \
 	'^fine   cache     0 kernels in .*, .* left on its disk$' '^(fine|look)   sandbox   mode auto'
 grep -q '^wrong' "$DIR/doctor" && fails "a sound daemon: $(cat "$DIR/doctor")"
 "$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null || fails "no kernel"
