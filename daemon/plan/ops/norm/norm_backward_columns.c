@@ -146,11 +146,14 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 	} forms[] = {{1024, 1, 1}, {1024, 2, 1}, {512, 4, 2}, {512, 2, 2},
 				 {512, 4, 1},  {256, 4, 4},  {512, 1, 2}, {256, 2, 4}};
 	struct norm_backward_strips base = {0};
-	uint32_t size;
+	uint32_t size, most_threads = limits->max_threads;
 	int count = 0;
 
 	find_vector(norm, &base);
 	size = strip_size(norm, base.vector);
+	/* 1024 threads have 64 registers each, too few for the ends of two rows of f64. */
+	if (norm->dtype == KILN_F64 && base.skewed && most_threads > 512)
+		most_threads = 512;
 	for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]) && count < most; f++) {
 		struct norm_backward_strips strips = base;
 		uint32_t threads = forms[f].threads;
@@ -159,10 +162,10 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 		strips.unroll = forms[f].unroll;
 		strips.blocks = forms[f].blocks;
 		for (strips.rows = threads / size;
-			 threads > limits->max_threads ||
+			 threads > most_threads ||
 			 norm_backward_strip_shared(norm, &strips) > limits->shared_optin;
 			 strips.rows = threads / size)
-			threads = threads > limits->max_threads ? limits->max_threads / 32 * 32 : threads / 2;
+			threads = threads > most_threads ? most_threads / 32 * 32 : threads / 2;
 		find_alone(norm, &strips, limits);
 		for (int i = 0; i < count; i++)
 			known = known || memcmp(&out[i], &strips, sizeof(strips)) == 0;
