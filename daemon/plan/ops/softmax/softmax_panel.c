@@ -117,7 +117,9 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 		bool few;
 	} tries[] = {{128, 16, 2, false}, {128, 16, 2, true}, {128, 32, 1, true}, {128, 32, 2, true},
 				 {128, 32, 2, false}, {128, 16, 1, true}, {128, 8, 2, false}, {256, 8, 1, false},
-				 {64, 32, 2, false},  {64, 16, 4, true},  {32, 16, 4, true}};
+				 {64, 32, 2, false},  {64, 16, 4, true},  {32, 16, 4, true},  {64, 64, 3, false},
+				 {32, 64, 6, false},  {32, 128, 3, true}, {64, 128, 2, true}, {32, 256, 2, true},
+				 {128, 64, 1, true},  {128, 64, 2, true}};
 	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
 	uint64_t bytes = (uint64_t)form->rows.columns * PANEL_BYTES * form->need.streams;
 	/* Halves are more work a byte, for which registers are better; two tensors fill a
