@@ -293,13 +293,19 @@ static void remember(struct compile_sources *sources, const struct compile_file 
 	sources->closures = known;
 }
 
-static const struct known_closure *recall(const struct compile_sources *sources,
-										  const struct compile_file *root, bool cpu)
+/* What was asked for last stands first: programs ask for few files, and for them again. */
+static const struct known_closure *recall(struct compile_sources *sources, const char *name,
+										  bool cpu)
 {
-	const struct known_closure *known = sources->closures;
+	struct known_closure **link = &sources->closures, *known;
 
-	while (known && (known->root != root || known->cpu != cpu))
-		known = known->next;
+	while ((known = *link) && (known->cpu != cpu || strcmp(known->root->name, name) != 0))
+		link = &known->next;
+	if (known) {
+		*link = known->next;
+		known->next = sources->closures;
+		sources->closures = known;
+	}
 	return known;
 }
 
@@ -308,9 +314,8 @@ int compile_sources_closure(struct compile_sources *sources, const char *name, c
 							char error[KERNEL_ERROR_MAX])
 {
 	struct closure closure = {.sources = sources, .files = files, .error = error};
-	const struct compile_file *root = compile_sources_find(sources, name);
 	bool cpu = options_is_cpu(target);
-	const struct known_closure *known = root ? recall(sources, root, cpu) : NULL;
+	const struct known_closure *known = recall(sources, name, cpu);
 	int status = KILN_OK;
 
 	if (known) {
@@ -325,7 +330,7 @@ int compile_sources_closure(struct compile_sources *sources, const char *name, c
 	if (status != KILN_OK)
 		return status;
 	*count = closure.count;
-	remember(sources, root, cpu, files, closure.count);
+	remember(sources, compile_sources_find(sources, name), cpu, files, closure.count);
 	return KILN_OK;
 }
 

@@ -38,6 +38,31 @@ void plan_print(struct plan_text *text, const char *format, ...)
 	}
 }
 
+void plan_add(struct plan_text *text, const char *bytes, size_t size)
+{
+	if (text->full || size >= text->size - text->used) {
+		text->full = true;
+		return;
+	}
+	memcpy(text->text + text->used, bytes, size);
+	text->used += size;
+	text->text[text->used] = 0;
+}
+
+void plan_add_number(struct plan_text *text, int64_t value)
+{
+	char digits[24];
+	size_t at = sizeof(digits);
+	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+
+	do
+		digits[--at] = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (value < 0)
+		digits[--at] = '-';
+	plan_add(text, digits + at, sizeof(digits) - at);
+}
+
 int plan_check_name(const struct plan_text *name, const struct kernel_plan *plan,
 					char error[KERNEL_ERROR_MAX])
 {

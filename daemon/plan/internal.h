@@ -74,6 +74,11 @@ struct plan_text {
 void plan_print(struct plan_text *text, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Adds so many bytes as they are, or none where there is no room for all. */
+void plan_add(struct plan_text *text, const char *bytes, size_t size);
+/* Adds a number in decimal digits. */
+void plan_add_number(struct plan_text *text, int64_t value);
+
 /* Refuses a kernel whose name was too long for its text. */
 int plan_check_name(const struct plan_text *name, const struct kernel_plan *plan,
 					char error[KERNEL_ERROR_MAX]);

@@ -21,8 +21,10 @@ int manifest_operands(const struct kernel_problem *problem, const struct plan_op
 
 static void print_ints(struct plan_text *out, const int64_t *values, int count, char between)
 {
-	for (int i = 0; i < count; i++)
-		plan_print(out, "%.*s%lld", i ? 1 : 0, &between, (long long)values[i]);
+	for (int i = 0; i < count; i++) {
+		plan_add(out, &between, i > 0);
+		plan_add_number(out, values[i]);
+	}
 }
 
 static bool is_contiguous(const struct kernel_tensor *tensor)
@@ -34,9 +36,20 @@ static bool is_contiguous(const struct kernel_tensor *tensor)
 		   0;
 }
 
+/* " NAME=" */
+static void print_name(struct plan_text *out, const char *name)
+{
+	plan_add(out, " ", 1);
+	plan_add(out, name, strlen(name));
+	plan_add(out, "=", 1);
+}
+
 static void print_tensor(struct plan_text *out, const struct kernel_tensor *tensor)
 {
-	plan_print(out, "%s:", plan_dtype_name(tensor->dtype));
+	const char *dtype = plan_dtype_name(tensor->dtype);
+
+	plan_add(out, dtype, strlen(dtype));
+	plan_add(out, ":", 1);
 	if (tensor->rank)
 		print_ints(out, tensor->shape, tensor->rank, 'x');
 	else
@@ -45,8 +58,10 @@ static void print_tensor(struct plan_text *out, const struct kernel_tensor *tens
 		plan_print(out, "/");
 		print_ints(out, tensor->stride, tensor->rank, ',');
 	}
-	if (tensor->alignment != MANIFEST_ALIGNMENT)
-		plan_print(out, "@%u", tensor->alignment);
+	if (tensor->alignment == MANIFEST_ALIGNMENT)
+		return;
+	plan_add(out, "@", 1);
+	plan_add_number(out, tensor->alignment);
 }
 
 static void print_text(struct plan_text *out, const char *text)
@@ -78,18 +93,18 @@ static void print_real(struct plan_text *out, double value)
 static void print_attr(struct plan_text *out, const struct kernel_problem *problem,
 					   const struct kernel_attr *attr)
 {
-	plan_print(out, " %s=", attr->name);
+	print_name(out, attr->name);
 	switch (attr->kind) {
 	case KILN_ATTR_INT:
-		plan_print(out, "%lld", (long long)attr->i);
+		plan_add_number(out, attr->i);
 		break;
 	case KILN_ATTR_REAL:
 		print_real(out, attr->f);
 		break;
 	case KILN_ATTR_INTS:
-		plan_print(out, "[");
+		plan_add(out, "[", 1);
 		print_ints(out, attr->ints, attr->count, ',');
-		plan_print(out, "]");
+		plan_add(out, "]", 1);
 		break;
 	case KILN_ATTR_STRING:
 		print_text(out, kernel_attr_text(problem, attr));
@@ -105,12 +120,13 @@ bool manifest_print(const struct kernel_problem *problem, char *text, size_t siz
 
 	if (!op || manifest_operands(problem, op, list, ignored) != KILN_OK)
 		return false;
-	plan_print(&out, "%s", problem->op);
+	text[0] = 0;
+	plan_add(&out, problem->op, strlen(problem->op));
 	for (int i = 0; i < problem->tensor_count; i++) {
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			continue;
 		plan_operand_name(list, i, name);
-		plan_print(&out, " %s=", name);
+		print_name(&out, name);
 		print_tensor(&out, &problem->tensors[i]);
 	}
 	for (int i = 0; i < problem->attr_count; i++)

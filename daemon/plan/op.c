@@ -73,9 +73,11 @@ void plan_operands(const struct plan_op *op, char list[KERNEL_OPERANDS_MAX])
 	struct plan_text text = {.text = list, .size = KERNEL_OPERANDS_MAX};
 
 	list[0] = 0;
-	for (const struct op_operand *operand = op->operands; operand->name; operand++)
-		plan_print(&text, "%s%s%s", operand == op->operands ? "" : ", ", operand->name,
-				   operand->presence == OP_REQUIRED ? "" : "?");
+	for (const struct op_operand *operand = op->operands; operand->name; operand++) {
+		plan_add(&text, ", ", operand == op->operands ? 0 : 2);
+		plan_add(&text, operand->name, strlen(operand->name));
+		plan_add(&text, "?", operand->presence != OP_REQUIRED);
+	}
 }
 
 void plan_attributes(const struct plan_op *op, char text[OP_ATTRIBUTES_MAX])

@@ -53,9 +53,10 @@ int call_given(const struct call *call)
 struct call *call_new(struct session *session, const struct kernel_problem *problem, int given,
 					  uint64_t device, struct kernel_ref *ref)
 {
-	struct call *call = calloc(1, sizeof(*call));
+	struct call *call = malloc(sizeof(*call));
 	if (!call)
 		return NULL;
+	memset(call, 0, offsetof(struct call, problem));
 	call->id = broker_id(session->broker);
 	call->holders = 1;
 	kernel_problem_copy(&call->problem, problem);

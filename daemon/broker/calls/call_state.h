@@ -17,13 +17,14 @@ struct call_bound {
 struct call {
 	uint64_t id;
 	int holders;
-	struct kernel_problem problem;
 	int given; /* tensors that the client named, and operands that it submits */
 	struct kernel_ref *variants[CALL_VARIANTS]; /* [0] as prepared */
 	int variant_count;
 	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
 	struct graph *graph; /* of a call without operands or variants: what it launches */
 	uint64_t device;     /* kind of the one that it is planned for: device_entry.kind */
+	/* What a problem does not use is of no account: the last member. */
+	struct kernel_problem problem;
 };
 
 /* One launch of a graph, and its operands' places: buffers by id, for they may be freed. */

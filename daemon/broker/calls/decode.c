@@ -17,6 +17,7 @@ static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
 					   char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *value = &pair->val;
+	memset(attr, 0, sizeof(*attr));
 	if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof(attr->name))
 		return ERROR(KILN_EINVAL, "an attribute's name is not a text of less than %zu bytes",
 					 sizeof(attr->name));
@@ -75,12 +76,13 @@ static int decode_tensor(struct session *session, const msgpack_object *map,
 					 TENSOR_MEMBERS_MOST);
 	*offset = 0;
 	*buffer = NULL;
+	memset(tensor, 0, sizeof(*tensor));
 	int64_t dtype = wire_get_int(map, "d", -1);
 	if (dtype == KILN_DTYPE_NONE && wire_get_uint(map, "b", 0))
 		return ERROR(KILN_EINVAL, "%s is left out and names buffer %llu; it can have none", name,
 					 (unsigned long long)wire_get_uint(map, "b", 0));
 	if (dtype == KILN_DTYPE_NONE)
-		return KILN_OK; /* the problem is zeroed */
+		return KILN_OK;
 	if (!kernel_dtype_bytes(dtype))
 		return ERROR(KILN_EINVAL,
 					 "%s has element type %lld, which a daemon of version %s does not have", name,
@@ -115,7 +117,12 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	const char *name = wire_get_str(message, &message->root, "op");
 	const struct plan_op *op = name ? plan_find(name) : NULL;
 	int status = KILN_OK;
-	memset(problem, 0, sizeof(*problem));
+	/* What is not read stays as it is: a problem uses a tenth of its memory at most. */
+	memset(problem->op, 0, sizeof(problem->op));
+	problem->operands = NULL;
+	problem->attributes = NULL;
+	problem->tensor_count = problem->attr_count = 0;
+	problem->texts_used = 0;
 	if (!op)
 		return ERROR(KILN_EINVAL, "there is no operator %.*s; `kiln ops` lists them",
 					 PLAIN_CUT(name ? name : "without a name", 40));

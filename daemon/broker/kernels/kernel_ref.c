@@ -34,9 +34,10 @@ static int add_job(struct broker *broker, struct kernel_ref *ref, char error[KER
 struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kernel_limits *limits)
 {
 	size_t bytes = kernel_plan_bytes(plan);
-	struct kernel_ref *ref = calloc(1, offsetof(struct kernel_ref, plan) + bytes);
+	struct kernel_ref *ref = malloc(offsetof(struct kernel_ref, plan) + bytes);
 	if (!ref)
 		return NULL;
+	memset(ref, 0, offsetof(struct kernel_ref, plan));
 	memcpy(&ref->plan, plan, bytes);
 	memcpy(ref->target, limits->target, sizeof(ref->target));
 	memcpy(ref->job.target, limits->target, sizeof(ref->job.target));
