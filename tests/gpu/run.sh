@@ -226,8 +226,8 @@ apart() {
 	for way in "" "--user --map-current-user"; do
 		# Word splitting of the ways is meant.
 		# shellcheck disable=SC2086
-		if unshare $way --pid --ipc --mount --fork true 2>/dev/null; then
-			around="unshare $way --pid --ipc --mount --fork --kill-child"
+		if unshare $way --pid --ipc --mount --mount-proc --fork true 2>/dev/null; then
+			around="unshare $way --pid --ipc --mount --mount-proc --fork --kill-child"
 			one "$@"
 			around=
 			return

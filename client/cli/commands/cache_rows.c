@@ -30,7 +30,7 @@ static const char *line_of(const char *at, const char *name, int *length)
 	return NULL;
 }
 
-/* What people know a kernel by: a map's statement, a raw kernel's file and macros. */
+/* Tells what people know a kernel by: a map's statement, a raw kernel's file and macros. */
 static void tell_name(kiln_client *client, const kiln_reply *reply, int row, char *name,
 					  size_t size)
 {

@@ -94,7 +94,7 @@ static void print_report(const struct verifying *verifying)
 			   verifying->findings[i].result, verifying->findings[i].why);
 }
 
-/* What was found by then is said, and the process ends as by the signal. */
+/* After an interrupt, says what was found by then, and ends the process as by the signal. */
 static void stop_if_interrupted(const struct verifying *verifying)
 {
 	if (!interrupt_seen())

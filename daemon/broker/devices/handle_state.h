@@ -84,7 +84,7 @@ struct device_handle {
 	uint64_t scratch_bytes;    /* that the process holds */
 	struct map modules;        /* key -> struct handle_module */
 	const struct trail *trail; /* shared with the process; NULL: none */
-	/* Of the trail's times, what is counted already, and when it was read last. */
+	/* The part of the trail's times that is counted already, and when it was read last. */
 	uint64_t busy_us, shares[ACCOUNTS_MOST], counted_us;
 	struct handle_reading *reading; /* of the trail, for a trace; NULL: none */
 	struct handle_note notes[HANDLE_NOTINGS][HANDLE_NOTES]; /* rings */

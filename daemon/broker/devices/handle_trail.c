@@ -50,11 +50,11 @@ void handles_count_busy(struct broker *broker)
 			count_busy(handle);
 }
 
-/* What is read of a device process's calls while there is a trace. */
+/* How far a trace has read the trail of a device process. */
 struct handle_reading {
 	uint64_t from;              /* all calls before are read, or were overwritten */
 	uint64_t seen[TRAIL_CALLS]; /* number + 1 of the call that was read last at each place */
-	/* Of a line of calls, by line % TRAIL_CALLS: the end of the last one that was read, and the
+	/* By line % TRAIL_CALLS, for each line of calls: the end of the last one that was read, and the
 	 * pass in which one of them had not ended. */
 	uint64_t until_ns[TRAIL_CALLS], held[TRAIL_CALLS], pass;
 };
