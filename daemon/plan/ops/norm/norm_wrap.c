@@ -85,16 +85,32 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 				  (struct norm_way){.together = 1, .each = each, .wide = wide});
 }
 
+/* A warp is busy with a row for about so many vectors of each thread besides. */
+#define ROW_VECTORS 2
+/* Vectors that a thread has room for, where a part of a warp holds a row. */
+#define PART_HELD 5
+
 /*
  * Vectors of a row that a thread takes: so many that one warp holds the row if it can, for then no
- * thread waits for another warp; for longer rows as many as few warps need.
+ * thread waits for another warp; for longer rows as many as few warps need.  Short rows of halves
+ * are more to compute than to move: the part of a warp takes them that leaves least of it idle.
  */
-static uint32_t usual_held(uint32_t vectors, uint32_t most)
+static uint32_t usual_held(uint32_t vectors, uint32_t most, bool halves)
 {
 	uint32_t warps = (vectors + 32 * most - 1) / (32 * most);
+	uint32_t best = 0, least = UINT32_MAX;
 
 	if (vectors <= 16)
 		return 1;
+	for (uint32_t size = 8; halves && size <= 32; size *= 2) {
+		uint32_t held = (vectors + size - 1) / size;
+		if (held > PART_HELD || size * (held + ROW_VECTORS) >= least)
+			continue;
+		least = size * (held + ROW_VECTORS);
+		best = held;
+	}
+	if (best)
+		return best;
 	if (vectors <= 64)
 		return 2;
 	if (vectors <= 32 * WARP_HELD)
@@ -140,7 +156,7 @@ void norm_offer_wraps(struct norm_ways *ways)
 {
 	static const uint32_t threads[] = {256, 128, 512, 64};
 	uint32_t most = norm_element(ways->norm) == 2 ? 4 : 8;
-	uint32_t usual = usual_held(wrap_vectors(ways->norm), most);
+	uint32_t usual = usual_held(wrap_vectors(ways->norm), most, most == 4);
 
 	if (ways->norm->form.columns > WRAP_COLUMNS)
 		return;
@@ -155,6 +171,8 @@ void norm_offer_wraps(struct norm_ways *ways)
 		offer_wrap(ways, usual, 256, 1, true);
 		offer_wrap(ways, usual, 256, 2, true);
 	}
+	for (uint32_t held = 2; held <= 6; held++)
+		offer_wrap(ways, held, 256, 1, false);
 	for (uint32_t held = most; held > 0; held /= 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 			offer_wrap(ways, held, threads[t], 1, false);

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define PANEL_BYTES 128u    /* of one column of a panel, wanted */
-#define PANEL_CLUSTER 4u    /* blocks at most */
+#define PANEL_CLUSTER 8u    /* blocks at most */
+#define PANEL_PAIRS 512u    /* columns of two tensors that a block takes, wanted */
 #define PANEL_HELD 128u     /* columns of a thread, at most */
 #define REGISTERS 65536u    /* of a multiprocessor */
 #define REGISTERS_MOST 255u /* of a thread */
@@ -40,14 +41,18 @@ static uint32_t registers_beside(const struct softmax_form *form)
 	return form->dtype == KILN_F64 ? 88 : form->need.element == 2 ? 80 : 56;
 }
 
+/* Of a thread's columns registers hold what shared memory has no room for; all that they have room
+ * for, if it has not room for all; or all that they have room for. */
+enum keep { KEEP_LEAST, KEEP_MORE, KEEP_MOST };
+
 /*
  * A panel whose columns have `bytes` bytes, or fewer where there are no more rows, shared by
  * cluster * split threads a row, for `blocks` of a multiprocessor.  Registers hold what
- * shared memory has no room for; few: no more than that.
+ * shared memory has no room for, or as much as they have room for.
  */
 static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
-						uint32_t cluster, uint32_t split, uint32_t bytes, uint32_t blocks, bool few,
-						bool skewed, struct softmax_tile *out, int most, int *count)
+						uint32_t cluster, uint32_t split, uint32_t bytes, uint32_t blocks,
+						enum keep keep, bool skewed, struct softmax_tile *out, int most, int *count)
 {
 	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
@@ -75,7 +80,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	all = (uint32_t)((room - meet_bytes(form, &tile) - RESERVED) / (threads * each));
 	if (all < tile.held && skewed)
 		return;
-	if (all < tile.held) {
+	if (all < tile.held || (keep == KEEP_MOST && !skewed)) {
 		uint32_t registers = REGISTERS / (threads * blocks), full, needed;
 		registers = registers < REGISTERS_MOST ? registers : REGISTERS_MOST;
 		registers -= registers > registers_beside(form) ? registers_beside(form) : registers;
@@ -83,7 +88,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		tile.kept = registers / ((each + 3) / 4);
 		tile.kept = tile.kept < full ? tile.kept : full;
 		needed = (tile.held - all + 3) / 4 * 4;
-		tile.kept = few && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
+		tile.kept = keep == KEEP_LEAST && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
 	}
 	tile.slots = tile.held - tile.kept < all ? tile.held - tile.kept : all;
 	/* The cache has to hold most of the columns that are read twice. */
@@ -109,43 +114,59 @@ static bool is_skewed(const struct softmax_form *form)
 		   rows->size[last] >= 16;
 }
 
+/*
+ * Blocks of a cluster that shares a panel.  Of one tensor it takes what two blocks of a
+ * multiprocessor have no room for, but for little; of two, what 16 threads have no registers for.
+ */
+static uint32_t usual_cluster(const struct softmax_form *form, const struct kernel_limits *limits)
+{
+	uint64_t columns = (uint64_t)form->rows.columns, bytes = columns * PANEL_BYTES;
+	uint32_t cluster = 1;
+
+	if (form->need.streams > 1)
+		while (cluster < PANEL_CLUSTER && columns > PANEL_PAIRS * cluster)
+			cluster *= 2;
+	else if (bytes > limits->shared_optin / 4 * 5)
+		while (cluster < PANEL_CLUSTER / 2 && bytes / cluster > limits->shared_optin / 4 * 3)
+			cluster *= 2;
+	return rows_clusters(&form->rows, cluster, limits) ? cluster : 1;
+}
+
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
 	static const struct {
 		uint32_t bytes, split, blocks;
-		bool few;
-	} tries[] = {{128, 16, 2, false}, {128, 16, 2, true}, {128, 32, 1, true}, {128, 32, 2, true},
-				 {128, 32, 2, false}, {128, 16, 1, true}, {128, 8, 2, false}, {256, 8, 1, false},
-				 {64, 32, 2, false},  {64, 16, 4, true},  {32, 16, 4, true},  {64, 64, 3, false},
-				 {32, 64, 6, false},  {32, 128, 3, true}, {64, 128, 2, true}, {32, 256, 2, true},
-				 {128, 64, 1, true},  {128, 64, 2, true}};
+		enum keep keep;
+	} tries[] = {{128, 16, 2, KEEP_MORE},  {128, 16, 2, KEEP_LEAST}, {128, 32, 1, KEEP_LEAST},
+				 {128, 32, 2, KEEP_LEAST}, {128, 32, 2, KEEP_MORE},  {128, 16, 1, KEEP_LEAST},
+				 {128, 8, 2, KEEP_MORE},   {256, 8, 1, KEEP_MORE},   {64, 32, 2, KEEP_MORE},
+				 {64, 64, 3, KEEP_LEAST},  {128, 64, 1, KEEP_LEAST}, {128, 64, 2, KEEP_LEAST},
+				 {128, 16, 2, KEEP_MOST},  {128, 16, 3, KEEP_MOST},  {128, 16, 3, KEEP_LEAST},
+				 {128, 16, 4, KEEP_MOST},  {128, 16, 4, KEEP_LEAST}, {128, 8, 2, KEEP_MOST},
+				 {128, 8, 4, KEEP_MOST},   {128, 8, 4, KEEP_LEAST},  {256, 8, 2, KEEP_MOST},
+				 {256, 8, 2, KEEP_LEAST},  {256, 16, 2, KEEP_MOST},  {256, 16, 1, KEEP_MOST}};
 	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
-	uint64_t bytes = (uint64_t)form->rows.columns * PANEL_BYTES * form->need.streams;
-	/* Halves are more work a byte, for which registers are better; two tensors fill a
-	 * multiprocessor. */
-	size_t first = form->need.streams > 1 ? 2 : form->need.element == 2 ? 1 : 0;
-	uint32_t cluster = 1;
-	int last;
+	/* Halves are more work a byte, for which registers are better. */
+	size_t first = form->need.element == 2 && form->need.streams == 1;
+	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
 
 	if (form->rows.columns < 64)
 		return;
 	for (size_t i = 0; i < 6 && is_skewed(form); i++) {
 		static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
 										   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
-		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], true, true, out, most,
-					count);
+		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], KEEP_LEAST, true, out,
+					most, count);
 	}
-	/* A cluster takes what two blocks of a multiprocessor have no room for, but for little. */
-	if (rows_clusters(&form->rows, PANEL_CLUSTER, limits) && bytes > limits->shared_optin / 4 * 5)
-		while (cluster < PANEL_CLUSTER && bytes / cluster > limits->shared_optin / 4 * 3)
-			cluster *= 2;
-	last = bytes > limits->shared_optin / 2 ? 3 : 1;
-	for (int turn = 0; turn < last; turn++, cluster = cluster == 1 ? 2 : cluster / 2)
-		for (size_t i = 0; i < MOST; i++) {
+	if (usual == 1)
+		clusters[1] = (uint64_t)form->rows.columns * form->need.streams > 512 ? 2 : 0;
+	for (int turn = 0; turn < (usual == 1 ? 2 : 3); turn++)
+		for (size_t i = 0; i < MOST && clusters[turn]; i++) {
 			size_t at = i == 0 ? first : i <= first ? i - 1 : i;
-			if (cluster <= 1 || rows_clusters(&form->rows, PANEL_CLUSTER, limits))
-				offer_panel(form, limits, cluster, tries[at].split, tries[at].bytes,
-							tries[at].blocks, tries[at].few, false, out, most, count);
+			if (clusters[turn] == 1 || (clusters[turn] <= PANEL_CLUSTER &&
+										rows_clusters(&form->rows, clusters[turn], limits)))
+				offer_panel(form, limits, clusters[turn], tries[at].split, tries[at].bytes,
+							tries[at].blocks, tries[at].keep, false, out, most, count);
 		}
 }
