@@ -92,6 +92,21 @@ DEVICE Compute box_limited(Compute area)
 	return area < box_least<Compute> ? box_least<Compute> : area;
 }
 
+/* 1 / an area that is limited.  Of f32 to the last bit but one: a division would take as long as
+ * all the rest of a pair. */
+template <typename Compute>
+DEVICE Compute box_over(Compute area)
+{
+#if !KILN_CPU
+	if constexpr (sizeof(Compute) == 4) {
+		f32 over;
+		asm("rcp.approx.f32 %0, %1;" : "=f"(over) : "f"(box_limited(area)));
+		return over;
+	}
+#endif
+	return static_cast<Compute>(1) / box_limited(area);
+}
+
 /* Two boxes and what they make. */
 template <typename Compute, bool CLAMP>
 struct BoxPair {
@@ -121,7 +136,7 @@ struct BoxPair {
 	/* A NaN in either box makes `joined` a NaN. */
 	DEVICE Compute giou() const
 	{
-		return inter / box_limited(joined) - (enclosing - joined) / box_limited(enclosing);
+		return inter * box_over(joined) - (enclosing - joined) * box_over(enclosing);
 	}
 
 	/*
@@ -132,7 +147,7 @@ struct BoxPair {
 						 Compute (&out)[4]) const
 	{
 		const Compute zero = 0, one = 1, half = static_cast<Compute>(0.5);
-		const Compute over = one / box_limited(joined), around = one / box_limited(enclosing);
+		const Compute over = box_over(joined), around = box_over(enclosing);
 		const Compute of_joined = joined < box_least<Compute> ? zero : inter * over * over;
 		const Compute of_enclosing =
 			enclosing < box_least<Compute> ? zero : (enclosing - joined) * around * around;
@@ -199,8 +214,9 @@ struct BoxPairs {
 		return true;
 	}
 
-	/* Does so in less time if the time of a load counts more than the bytes: it reads both boxes at
-	 * once, and the target's stands for both if the pair is not valid. */
+	/* Does so in less time if few predictions are without a valid target, or the time of a load
+	 * counts more than the bytes: it reads both boxes at once, and the target's stands for both if
+	 * the pair is not valid. */
 	template <typename Number>
 	DEVICE bool load_both(Number pair, Compute (&a)[4], Compute (&b)[4]) const
 	{

@@ -1,6 +1,6 @@
 /*
  * giou_backward.cuh: from the derivative by giou, or by its mean over all valid pairs, that by the
- * predictions: one pair a thread; 0 where a pair is not valid.
+ * predictions: one pair a thread, or some; 0 where a pair is not valid.
  */
 #pragma once
 #include "common/box.cuh"
@@ -59,23 +59,47 @@ __global__ __launch_bounds__(THREADS) void giou_pairs_backward(
 	}
 }
 
-/* count: of valid pairs, as giou_loss found it. */
-template <class PRED, class TARGET, bool RAGGED, i64 MOST, bool CLAMP, int W, int THREADS,
-		  typename Number, bool LOOP,
+/* count: of valid pairs, as giou_loss found it.  BOTH and EACH: as of giou_loss. */
+template <class PRED, class TARGET, bool RAGGED, i64 MOST, bool CLAMP, bool BOTH, int EACH, int W,
+		  int THREADS, typename Number, bool LOOP,
 		  typename Compute = typename element<typename PRED::Element>::compute>
 __global__ __launch_bounds__(THREADS) void giou_loss_backward(
 	const typename PRED::Element *pred, const typename TARGET::Element *target, const i32 *offsets,
 	const i64 *count, const Compute *dloss, typename PRED::Element *dpred, i64 pairs, i64 boxes)
 {
+	static_assert(BOTH || EACH == 1, "a pair that waits for its target is alone");
 	const BoxPairs<PRED, TARGET, RAGGED, MOST> all{pred, target, offsets, boxes};
 	const i64 valid = *count;
 	const Compute factor = *dloss / static_cast<Compute>(valid > 1 ? valid : 1);
-	Number pair = static_cast<Number>(blockIdx.x) * THREADS + static_cast<Number>(threadIdx.x);
+	const Number end = static_cast<Number>(pairs);
+	Number pair =
+		static_cast<Number>(blockIdx.x) * (EACH * THREADS) + static_cast<Number>(threadIdx.x);
 
-	while (pair < static_cast<Number>(pairs)) {
-		giou_pair_backward<W, CLAMP>(all, pair, factor, dpred);
+	while (pair < end) {
+		if constexpr (BOTH) {
+			Compute a[EACH][4], b[EACH][4];
+			bool here[EACH];
+#pragma unroll
+			for (int j = 0; j < EACH; j++) {
+				const Number mine = pair + static_cast<Number>(j * THREADS);
+				here[j] = all.load_both(mine < end ? mine : pair, a[j], b[j]);
+			}
+#pragma unroll
+			for (int j = 0; j < EACH; j++) {
+				const Number mine = pair + static_cast<Number>(j * THREADS);
+				Compute out[4];
+				BoxPair<Compute, CLAMP>(a[j], b[j]).gradient(a[j], b[j], factor, out);
+#pragma unroll
+				for (int i = 0; i < 4; i++)
+					out[i] = here[j] ? out[i] : 0;
+				if (mine < end)
+					giou_store<W>(dpred + static_cast<i64>(mine) * 4, out);
+			}
+		} else {
+			giou_pair_backward<W, CLAMP>(all, pair, factor, dpred);
+		}
 		if constexpr (!LOOP)
 			break;
-		pair += static_cast<Number>(gridDim.x) * THREADS;
+		pair += static_cast<Number>(gridDim.x) * (EACH * THREADS);
 	}
 }

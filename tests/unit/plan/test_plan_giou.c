@@ -202,7 +202,7 @@ static void one_launch(void **state)
 	assert_int_equal(plan.bytes_moved, 2 * 1024 * 256 * 16 + 4);
 	assert_string_equal(plan.instantiation,
 						"giou_loss<Boxes<f32, 16, 1, List<>, List<4>>, Boxes<f32, 16, 1, List<>, "
-						"List<4>>, false, 1, true, true, 1024, u32, false>");
+						"List<4>>, false, 1, true, true, 1, 1024, u32, false>");
 	assert_int_equal(plan.extents[4].alignment, 0);
 	/* Too large for any cache: what is not valid is not read. */
 	for (int i = 0; i < 2; i++)
@@ -264,11 +264,11 @@ static void boxes_anywhere(void **state)
 	p = ragged(LOSS);
 	plan = plan_on("sm_90", &p);
 	has(&plan, "giou_loss<Boxes<f32, 16, 1, List<>, List<4>>, Boxes<u8, 4, 1, List<>, List<4>>, "
-			   "true, 8, true, false, 1024, u32, false>");
+			   "true, 8, true, false, 1, 1024, u32, false>");
 	p = ragged(LOSS_BACKWARD);
 	plan = plan_on("sm_90", &p);
 	has(&plan, "giou_loss_backward<Boxes<f32, 16, 1, List<>, List<4>>, Boxes<u8, 4, 1, List<>, "
-			   "List<4>>, true, 8, true, 16, 256, u32, false>");
+			   "List<4>>, true, 8, true, false, 1, 16, 256, u32, false>");
 }
 
 static void candidates(void **state)
@@ -279,7 +279,7 @@ static void candidates(void **state)
 	(void)state;
 	set_text(attr->s, sizeof(attr->s), "pairs 100");
 	refused(&p, "giou_loss: there is no candidate \"pairs 100\" for 40 pairs on sm_90");
-	set_text(attr->s, sizeof(attr->s), "pairs 512");
+	set_text(attr->s, sizeof(attr->s), "pairs 1024");
 	assert_string_equal(plan_on("sm_90", &p).variant, "pairs");
 	p = ragged(LOSS);
 	attr = add_attr(&p, "choice", KILN_ATTR_STRING);

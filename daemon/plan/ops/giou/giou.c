@@ -13,8 +13,8 @@
 #define COUNTER_BYTES 256 /* before the sums, in scratch memory; giou_loss.cuh has it, too */
 
 struct giou_way {
-	bool both; /* predictions are read before it is known whether they count */
-	uint32_t threads;
+	bool both;              /* predictions are read before it is known whether they count */
+	uint32_t threads, each; /* pairs of a thread at once */
 	char name[KERNEL_CHOICE_MAX];
 };
 
@@ -57,14 +57,17 @@ static uint32_t dpred_store(const struct kernel_problem *problem, const struct g
 /* ---- Candidates ---- */
 
 static void giou_add_way(const struct giou_problem *giou, const struct kernel_limits *limits,
-						 uint32_t threads, bool both, struct giou_way ways[MAX_WAYS], int *count)
+						 uint32_t threads, uint32_t each, bool both, struct giou_way ways[MAX_WAYS],
+						 int *count)
 {
-	struct giou_way way = {.both = both && giou->op.loss && !giou->op.backward && !giou->ragged};
+	struct giou_way way = {.both = both && giou->op.loss && !giou->ragged};
 
 	while (threads > limits->max_threads)
 		threads /= 2;
 	way.threads = threads;
-	snprintf(way.name, sizeof(way.name), "%s %u", way.both ? "both" : "pairs", threads);
+	way.each = way.both ? each : 1;
+	snprintf(way.name, sizeof(way.name), way.each > 1 ? "%s %ux%u" : "%s %u",
+			 way.both ? "both" : "pairs", threads, way.each);
 	for (int i = 0; i < *count; i++)
 		if (strcmp(ways[i].name, way.name) == 0)
 			return;
@@ -80,10 +83,13 @@ static int find_ways(const struct giou_problem *giou, const struct kernel_limits
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
 	/* Bytes that are not read are worth more than an early read, once the caches hold no more. */
 	if (giou->op.loss && !giou->op.backward)
-		giou_add_way(giou, limits, 1024, giou->pairs <= 1 << 21, ways, &count);
-	for (int both = 1; both >= 0; both--)
-		for (uint32_t other = 256; other <= 1024; other *= 2)
-			giou_add_way(giou, limits, other, both, ways, &count);
+		giou_add_way(giou, limits, 1024, 1, giou->pairs <= 1 << 21, ways, &count);
+	giou_add_way(giou, limits, 256, 1, false, ways, &count);
+	giou_add_way(giou, limits, 256, 1, true, ways, &count);
+	giou_add_way(giou, limits, 256, 2, true, ways, &count);
+	giou_add_way(giou, limits, 256, 4, true, ways, &count);
+	giou_add_way(giou, limits, 512, 2, true, ways, &count);
+	giou_add_way(giou, limits, 1024, 1, false, ways, &count);
 	return count;
 }
 
@@ -122,8 +128,8 @@ static void giou_print_kernel(const struct kernel_problem *problem, const struct
 	if (op->loss)
 		plan_print(id, ", %s, %lld", truth(giou->ragged), most);
 	plan_print(id, ", %s", truth(giou->clamp));
-	if (op->loss && !op->backward)
-		plan_print(id, ", %s", truth(way->both));
+	if (op->loss)
+		plan_print(id, ", %s, %u", truth(way->both), way->each);
 	if (op->backward)
 		plan_print(id, ", %u", dpred_store(problem, giou));
 	if (op->dy >= 0) {
@@ -176,7 +182,7 @@ static int giou_plan_way(const struct kernel_problem *problem, const struct giou
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct giou_op *op = &giou->op;
-	uint64_t blocks = plan_divide_up((uint64_t)giou->pairs, way->threads);
+	uint64_t blocks = plan_divide_up((uint64_t)giou->pairs, way->threads * way->each);
 	bool loop = plan_launch(out, limits, blocks ? blocks : 1, way->threads);
 
 	snprintf(out->source, sizeof(out->source), "ops/giou%s%s.cuh",
@@ -189,8 +195,8 @@ static int giou_plan_way(const struct kernel_problem *problem, const struct giou
 		plan_arg_scalar(out, 8, (uint64_t)giou->boxes);
 	set_extents(problem, giou, out);
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	snprintf(out->note, sizeof(out->note), "one pair of boxes a thread%s%s",
-			 giou->ragged ? ", targets by offsets" : "",
+	snprintf(out->note, sizeof(out->note), "%u pair%s of boxes a thread%s%s", way->each,
+			 way->each == 1 ? "" : "s", giou->ragged ? ", targets by offsets" : "",
 			 way->both                   ? "; both are read at once, whether they count or not"
 			 : op->loss && !op->backward ? "; predictions that count are read"
 										 : "");
