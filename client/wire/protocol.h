@@ -67,7 +67,8 @@
 	  "sandbox: {mode, lacks}, executors, limits, cache; with section: all operators, sessions, "  \
 	  "older_sessions, flights, too; with section: requests, that table")                          \
 	X("metrics", "", "", "text: all metrics as OpenMetrics (docs/metrics.md)")                     \
-	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason, was}]")  \
+	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, bus, memory, reason, "    \
+	  "was}]")                                                                                     \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \
 	  "plan: map, text, key, cached, operands: [{name, d, s, t, bytes, written}], choices: "       \

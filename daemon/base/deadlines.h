@@ -59,6 +59,7 @@
 /* ---- Device processes, as the broker sees them ---- */
 
 #define DEADLINE_EXECUTOR_START_MS 30000u
+#define DEADLINE_DEVICES_MS 2000 /* `devices` waits so long for those that are being looked for */
 #define DEADLINE_WRAPPED_END_MS 60000    /* of what watches one: it writes its report at the end */
 #define DEADLINE_FAULT_END_MS 5000       /* it has said that it cannot go on, and ends */
 #define DEADLINE_PLACE_MS 30000          /* of bringing a buffer into one */

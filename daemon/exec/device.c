@@ -1,13 +1,15 @@
 /*
- * device: the rules that all devices share: how a GPU's number is written, which status a count of
- * indices out of range becomes, and which launches can be a graph.
+ * device: the rules that all devices share: how devices are named, which status a count of indices
+ * out of range becomes, and which launches can be a graph.
  */
 #include "device.h"
 #include "daemon/base/util.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT])
 {
@@ -15,6 +17,68 @@ void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT])
 	util_hex(uuid, DEVICE_UUID_BYTES, hex);
 	snprintf(text, DEVICE_UUID_TEXT, "GPU-%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12,
 			 hex + 16, hex + 20);
+}
+
+#define UUID_PREFIX 4
+
+static bool is_uuid_name(const char *text)
+{
+	return !strncasecmp(text, "GPU-", UUID_PREFIX) || !strncasecmp(text, "MIG-", UUID_PREFIX);
+}
+
+bool device_uuid_same(const char *one, const char *other)
+{
+	return is_uuid_name(one) && is_uuid_name(other) &&
+		   !strcasecmp(one + UUID_PREFIX, other + UUID_PREFIX);
+}
+
+bool device_uuid_begins(const char *uuid, const char *beginning)
+{
+	size_t size = strlen(beginning);
+	return size > UUID_PREFIX && !strncasecmp(uuid, beginning, size);
+}
+
+static bool read_uuid(const char *text, size_t size, char out[DEVICE_UUID_TEXT])
+{
+	size_t digits = 0;
+	if (size >= DEVICE_UUID_TEXT)
+		return false;
+	memcpy(out, text, size);
+	out[size] = 0;
+	if (size <= UUID_PREFIX || !is_uuid_name(out))
+		return false;
+	for (const char *at = out + UUID_PREFIX; *at; at++) {
+		if (*at != '-' && !isxdigit((unsigned char)*at))
+			return false;
+		digits += *at != '-';
+	}
+	return digits > 0 && digits <= 2 * (size_t)DEVICE_UUID_BYTES;
+}
+
+/* Reads digits without leading zeros; returns how many, 0: it is no such number. */
+static size_t read_ordinal(const char *text, size_t size, int *out)
+{
+	size_t used = 0;
+	int value = 0;
+	while (used < size && isdigit((unsigned char)text[used]) && value <= DEVICE_ORDINAL_MOST)
+		value = value * 10 + (text[used++] - '0');
+	*out = value;
+	return value > DEVICE_ORDINAL_MOST || (used > 1 && text[0] == '0') ? 0 : used;
+}
+
+bool device_name_read(const char *text, size_t size, struct device_name *out)
+{
+	*out = (struct device_name){.ordinal = -1};
+	out->cpu = size == 3 && !memcmp(text, "cpu", 3);
+	if (out->cpu)
+		return true;
+	if (size < 6 || memcmp(text, "cuda:", 5) != 0)
+		return read_uuid(text, size, out->uuid);
+	size_t used = 5 + read_ordinal(text + 5, size - 5, &out->ordinal);
+	if (used == 5)
+		return false;
+	return used == size ||
+		   (text[used] == '/' && read_uuid(text + used + 1, size - used - 1, out->uuid));
 }
 
 int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX])

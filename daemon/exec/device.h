@@ -20,15 +20,33 @@ struct device_graph;  /* launches that one call starts together, any number of t
 #define DEVICE_UUID_BYTES 16
 #define DEVICE_UUID_TEXT 48
 void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT]);
+/* Tells whether two texts are the same UUID; "GPU-" or "MIG-" before the digits may differ. */
+bool device_uuid_same(const char *one, const char *other);
+/* Tells whether this is the beginning of a UUID, as nvidia-smi takes it: "GPU-8a3b". */
+bool device_uuid_begins(const char *uuid, const char *beginning);
+
+/*
+ * What names a device: "cpu"; "cuda:1", by number; "GPU-8a3b" or "MIG-8a3b", by the beginning of
+ * its UUID; "cuda:1/GPU-8a3b...", which is the GPU of this UUID, called cuda:1, or that of the
+ * number where the UUID is gone.
+ */
+#define DEVICE_NAME_TEXT 64
+#define DEVICE_ORDINAL_MOST 63
+struct device_name {
+	bool cpu;
+	int ordinal;                 /* -1: none is given */
+	char uuid[DEVICE_UUID_TEXT]; /* "": none is given */
+};
+bool device_name_read(const char *text, size_t size, struct device_name *out);
 
 #define DEVICE_PARTS_MOST 16
 
 struct device_info {
-	char name[16];               /* "cpu", "cuda:0" */
+	char name[DEVICE_UUID_TEXT]; /* "cpu", "cuda:0"; until the broker knows its number "GPU-8a3b" */
 	char model[96];              /* "NVIDIA H200", "x86-64 host" */
-	char uuid[DEVICE_UUID_TEXT]; /* "GPU-..." or "" */
+	char uuid[DEVICE_UUID_TEXT]; /* "GPU-...", "MIG-..." or "" */
+	char bus[16];                /* "0000:18:00.0", or "" */
 	uint64_t memory_bytes;
-	int device_count; /* visible devices of this kind: so the broker learns of cuda:1 and others */
 	struct kernel_limits limits;
 };
 
@@ -115,9 +133,13 @@ struct device_done {
 enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
 struct device_ops {
-	int (*open)(int ordinal, struct device **out, struct device_info *info,
+	/* name: NULL for the first of its kind. */
+	int (*open)(const struct device_name *name, struct device **out, struct device_info *info,
 				char error[KERNEL_ERROR_MAX]);
 	void (*close)(struct device *device); /* with all its parts */
+	/* Describes all devices of this kind that the process sees, by number, without opening them;
+	 * returns how many, `most` at the most.  NULL: there is this one alone. */
+	int (*list)(struct device *device, struct device_info *out, int most);
 	/* Makes parts[1] to parts[count - 1]; parts[0] is the device itself, which has no work yet.
 	 * NULL: the device has no parts. */
 	int (*split)(struct device *device, int count, struct device **parts,

@@ -7,10 +7,10 @@
  * {"t": "reply", "id", "st", "err", ...} when it is done; members of the answer stand behind "->".
  *
  *   ready    executor to broker, once: "build": of kilnd, "st", "err", "name", "model", "uuid",
- *            "memory", "devices", "target", "max_threads", "shared_default", "shared_optin",
- *            "grid": [x, y, z], "mps", "warp", "sandbox": what holds it,
- *            "launchers": threads that may launch.  st < 0: the device cannot
- *            be opened; the process then exits with 3
+ *            "bus", "memory", "target", "max_threads", "shared_default", "shared_optin",
+ *            "grid": [x, y, z], "mps", "warp", "seen": [the same from "name" on, of each device that
+ *            the driver shows], "sandbox": what holds it, "launchers": threads that may launch.
+ *            st < 0: the device cannot be opened; the process then exits with 3
  *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod
  *   alloc    buf, bytes, stream: of the session that may name it
@@ -68,7 +68,7 @@
 struct exec_options {
 	int sock;           /* frame socket to the broker */
 	int trail;          /* memory for struct trail, from the broker; 0: none */
-	const char *device; /* "cpu", "cuda:1" */
+	const char *device; /* "cpu", "cuda:1": a struct device_name */
 	bool wrapped;       /* a program watches the process, by descriptors that must stay open */
 	bool own;           /* of a session that brings kernels of its own */
 	bool check;         /* kernels come compiled to be checked */

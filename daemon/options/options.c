@@ -30,7 +30,7 @@ static const struct option_row table[] = {
 	{"cache-bytes", "KILN_CACHE_BYTES", "BYTES", "2GiB", OPTION_BYTES, 4 * KB, 1024 * TB, "no cap",
 		AT(cache_bytes), NULL, "kernels on disk, texts and all; the least recently used go first"},
 	{"device", "KILN_DEVICES", "LIST", "auto", OPTION_DEVICES, 0, 0, NULL, AT(devices), NULL,
-		"auto (every GPU, else cpu), none (compile only), or some of cpu and cuda:N, ',' between"},
+		"auto (every GPU, else cpu), none (compile only), or cpu, cuda:N, GPU-UUID, ',' between"},
 	{"specialize", "KILN_SPECIALIZE", "lazy|eager|never", "lazy", OPTION_WORD, 0, 0, NULL, AT(specialize), NULL,
 		"exact kernels: when they pay, and generic ones until then; at once, before the call; not"},
 	{"workers", "KILN_WORKERS", "N", "0", OPTION_NUMBER, 1, 256, "one per core allowed", AT(workers), NULL,

@@ -45,8 +45,8 @@ struct options_ids {
 
 struct options_devices {
 	bool automatic; /* every GPU there is, else cpu; names is empty */
-	char names[OPTIONS_MAX_DEVICES][KERNEL_TARGET_MAX]; /* "cpu", "cuda:1" */
-	int count;                                          /* 0 and not automatic: compile only */
+	char names[OPTIONS_MAX_DEVICES][DEVICE_UUID_TEXT]; /* "cpu", "cuda:1", "GPU-8a3b" */
+	int count;                                         /* 0 and not automatic: compile only */
 };
 
 union options_address {
@@ -121,7 +121,7 @@ struct options {
 
 	/* Options of the children, which the broker starts. */
 	enum options_role role;
-	char device_name[KERNEL_TARGET_MAX];
+	char device_name[DEVICE_NAME_TEXT];
 	bool wrapped;     /* an executor that was started through executor_wrapper */
 	bool own;         /* an executor of a session that brings kernels of its own */
 	int fd;           /* -1: none */

@@ -110,18 +110,15 @@ static int read_word(const struct option_row *row, const char *given, const char
 	return FAIL(KILN_EINVAL, "%s: " QUOTE " is not one of %s", given, text, row->value);
 }
 
-/* Reads "cpu", or "cuda:N" with N from 0 to 63, without leading zeros. */
-static bool read_device(const char *text, size_t size, char name[KERNEL_TARGET_MAX])
+/* Reads a device's name of so many characters, at most most - 1. */
+static bool read_device(const char *text, size_t size, char *name, size_t most)
 {
-	if (size >= KERNEL_TARGET_MAX)
+	struct device_name parsed;
+	if (size >= most || !device_name_read(text, size, &parsed))
 		return false;
 	memcpy(name, text, size);
 	name[size] = 0;
-	if (strcmp(name, "cpu") == 0)
-		return true;
-	uint64_t ordinal;
-	return strncmp(name, "cuda:", 5) == 0 && read_number(name + 5, 63, &ordinal) &&
-		   (name[5] != '0' || !name[6]);
+	return true;
 }
 
 static bool add_device(struct options_devices *devices, const char *name)
@@ -142,11 +139,12 @@ static int read_devices(const char *given, const char *text, struct options_devi
 	const char *item = devices.automatic || strcmp(text, "none") == 0 ? NULL : text;
 	while (item) {
 		size_t size = strcspn(item, ",");
-		char name[KERNEL_TARGET_MAX];
-		if (!read_device(item, size, name) || !add_device(&devices, name)) {
+		char name[DEVICE_UUID_TEXT];
+		if (!read_device(item, size, name, sizeof(name)) || strchr(name, '/') ||
+			!add_device(&devices, name)) {
 			return FAIL(KILN_EINVAL,
-						"%s: " QUOTE " is not auto, none, or up to %d different ones of cpu and "
-						"cuda:0 to cuda:63 with ',' between",
+						"%s: " QUOTE " is not auto, none, or up to %d different ones of cpu, "
+						"cuda:0 to cuda:63 and GPU-UUID with ',' between",
 						given, text, OPTIONS_MAX_DEVICES);
 		}
 		item = item[size] ? item + size + 1 : NULL;
@@ -203,9 +201,10 @@ static int read_single(const struct option_row *row, const char *given, const ch
 {
 	uint64_t number;
 	if (row->kind == OPTION_DEVICE) {
-		if (read_device(text, strlen(text), field))
+		if (read_device(text, strlen(text), field, DEVICE_NAME_TEXT))
 			return KILN_OK;
-		return FAIL(KILN_EINVAL, "%s: " QUOTE " is not cpu or cuda:0 to cuda:63", given, text);
+		return FAIL(KILN_EINVAL, "%s: " QUOTE " is not cpu, cuda:0 to cuda:63 or GPU-UUID", given,
+					text);
 	}
 	if (!read_number(text, row->high, &number) || number < row->low) {
 		return FAIL(KILN_EINVAL, "%s: " QUOTE " is not a descriptor from %d to %d", given, text,

@@ -55,12 +55,12 @@ void null_end(int count, int status)
 
 /* ---- Memory and kernels ---- */
 
-static int null_open(int ordinal, struct device **out, struct device_info *info,
+static int null_open(const struct device_name *name, struct device **out, struct device_info *info,
 					 char error[KERNEL_ERROR_MAX])
 {
-	(void)ordinal;
+	(void)name;
 	*out = (struct device *)&null_state;
-	*info = (struct device_info){.name = "cpu", .model = "nothing", .device_count = 1};
+	*info = (struct device_info){.name = "cpu", .model = "nothing"};
 	return plan_limits_for("cpu", &info->limits, error);
 }
 

@@ -16,6 +16,7 @@
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 
+#include "gpu_scene.h"
 #include "tests/unit/exec/cuda/fake_cuda.h"
 
 #define FIRST_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
@@ -26,47 +27,6 @@
 #define BYTES (ROWS * COLUMNS * 4)
 
 /* ---- The GPU ---- */
-
-static void gpu_is(const struct kilnd *daemon, const char *settings)
-{
-	char path[96], text[256] = {0};
-	int fd;
-	snprintf(path, sizeof(path), "%s/gpu", daemon->dir);
-	/* Always as long, and by one write: whoever reads meanwhile sees the old or the new. */
-	memset(text, ',', sizeof(text) - 1);
-	memcpy(text, settings, strlen(settings));
-	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	assert_int_equal(pwrite(fd, text, sizeof(text), 0), sizeof(text));
-	close(fd);
-}
-
-static void gpu_start(struct kilnd *daemon, const char *settings, const char *devices)
-{
-	char path[96];
-	snprintf(path, sizeof(path), "%s/gpu", daemon->dir);
-	setenv("KILN_LIBCUDA", KILN_FAKE_CUDA_LIBRARY, 1);
-	setenv("KILN_FAKE_CUDA_IMAGES", "1", 1);
-	setenv("KILN_FAKE_CUDA_FILE", path, 1);
-	gpu_is(daemon, settings);
-	kilnd_start(daemon, OPTIONS("--device", devices));
-}
-
-static void gpu_end(struct kilnd *daemon)
-{
-	char path[96];
-	kilnd_stop(daemon);
-	snprintf(path, sizeof(path), "%s/gpu", daemon->dir);
-	unlink(path);
-}
-
-static int connect_to(const struct kilnd *daemon, const char *device, kiln_client **client)
-{
-	const kiln_connect_options options = {.size = sizeof(options),
-										  .socket = daemon->socket,
-										  .device = device,
-										  .timeout_ms = CALL_TIMEOUT_MS};
-	return kiln_connect(&options, client);
-}
 
 /* What `devices` says of cuda:0. */
 static void device_text(kiln_client *client, const char *member, char *text, size_t size)

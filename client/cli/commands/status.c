@@ -371,12 +371,13 @@ static int cli_metrics(struct cli *cli)
 
 static void print_devices(struct cli *cli, const kiln_reply *reply)
 {
-	static const char *const headers[] = {"DEVICE", "STATE", "TARGET", ">MEMORY", "MODEL"};
+	static const char *const headers[] = {"DEVICE", "STATE",  "TARGET", ">MEMORY",
+										  "UUID",   "PCI BUS", "MODEL"};
 	char figure[FIGURE_MAX];
 	struct table table;
 
 	(void)cli;
-	table_begin(&table, headers, 5);
+	table_begin(&table, headers, 7);
 	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
 		const char *reason = member_str(reply, "rows[%d].reason", i);
 		const char *was = member_str(reply, "rows[%d].was", i);
@@ -385,6 +386,8 @@ static void print_devices(struct cli *cli, const kiln_reply *reply)
 		table_cell(&table, "%s", member_str(reply, "rows[%d].state", i));
 		table_cell(&table, "%s", member_str(reply, "rows[%d].target", i));
 		table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
+		table_cell(&table, "%s", member_str(reply, "rows[%d].uuid", i));
+		table_cell(&table, "%s", member_str(reply, "rows[%d].bus", i));
 		if (reason[0])
 			table_cell(&table, "%s", reason);
 		else
@@ -512,7 +515,7 @@ const struct cli_command command_status = {"status",
 										   .examples = status_examples};
 
 static const struct cli_example devices_examples[] = {
-	{"kiln devices", "each device, its target and its memory"}, {0}};
+	{"kiln devices", "each device, its target, its memory and its UUID"}, {0}};
 
 const struct cli_command command_devices = {"devices", cli_devices, "",
 											"the devices, and why one is missing",

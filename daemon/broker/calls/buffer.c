@@ -286,7 +286,8 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 static bool is_of_another(const struct buffer *buffer)
 {
 	const struct device_info *info = &buffer->session->device->info;
-	return buffer->memory.gpu[0] && info->uuid[0] && strcmp(buffer->memory.gpu, info->uuid) != 0;
+	return buffer->memory.gpu[0] && info->uuid[0] &&
+		   !device_uuid_same(buffer->memory.gpu, info->uuid);
 }
 
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)

@@ -7,7 +7,7 @@
 #include "handle_state.h"
 #include "daemon/base/util.h"
 
-static struct device_entry *devices_add(struct broker *broker, const char *name)
+struct device_entry *devices_add(struct broker *broker, const char *name)
 {
 	struct device_entry **link = &broker->devices;
 	while (*link) {
@@ -35,14 +35,6 @@ int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		if (!handle_for(device, (uint32_t)getuid()))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory");
 	return KILN_OK;
-}
-
-struct device_entry *device_find(struct broker *broker, const char *name)
-{
-	for (struct device_entry *device = broker->devices; device; device = device->next)
-		if (!strcmp(device->info.name, name))
-			return device;
-	return NULL;
 }
 
 bool device_is_cpu(const struct device_entry *device)
@@ -79,21 +71,12 @@ static bool note_change(struct device_entry *device, const struct device_info *i
 
 bool device_is_present(struct device_entry *device, const struct device_info *info)
 {
-	struct broker *broker = device->broker;
-	char name[sizeof(info->name)];
 	if (device->state != DEVICE_PRESENT)
-		util_log(UTIL_INFO, "device %s is %s", device->info.name, info->model);
+		util_log(UTIL_INFO, "device %s is %s", info->name, info->model);
 	bool another = note_change(device, info);
 	device->info = *info;
 	device->state = DEVICE_PRESENT;
 	device->reason[0] = 0;
-	/* The further GPUs are listed now and started when a client names them. */
-	if (!broker->options.devices.automatic || strcmp(device->info.name, "cuda:0") != 0)
-		return another;
-	for (int i = 1; i < info->device_count && i < OPTIONS_MAX_DEVICES; i++) {
-		snprintf(name, sizeof(name), "cuda:%d", i);
-		devices_add(broker, name);
-	}
 	return another;
 }
 

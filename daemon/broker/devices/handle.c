@@ -72,8 +72,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 {
 	const msgpack_object *root = &message->root;
 	int64_t status = wire_get_int(root, "st", KILN_EPROTO);
-	struct device_info info = {0};
-	int64_t grid[3] = {0};
+	struct device_info info;
 	/* The broker believes what the process says of its device: it has run no kernel yet. */
 	if (handle->state != HANDLE_STARTING)
 		return;
@@ -84,27 +83,13 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 		handle->failed_starts = START_TRIES; /* the device said no: asking again is of no use */
 		return;
 	}
-	const char *model = wire_get_str(message, root, "model");
-	const char *uuid = wire_get_str(message, root, "uuid");
-	const char *target = wire_get_str(message, root, "target");
 	const char *sandbox = wire_get_str(message, root, "sandbox");
-	struct kernel_limits *limits = &info.limits;
-	memcpy(info.name, handle->device->info.name, sizeof(info.name));
-	snprintf(info.model, sizeof(info.model), "%s", model ? model : "");
-	snprintf(info.uuid, sizeof(info.uuid), "%s", uuid ? uuid : "");
-	snprintf(limits->target, sizeof(limits->target), "%s", target ? target : "");
-	info.memory_bytes = wire_get_uint(root, "memory", 0);
-	info.device_count = (int)wire_get_int(root, "devices", 1);
-	limits->max_threads = (uint32_t)wire_get_uint(root, "max_threads", 1024);
-	limits->shared_default = (uint32_t)wire_get_uint(root, "shared_default", 49152);
-	limits->shared_optin = (uint32_t)wire_get_uint(root, "shared_optin", 49152);
-	limits->multiprocessors = (uint32_t)wire_get_uint(root, "mps", 1);
-	limits->warp = (uint32_t)wire_get_uint(root, "warp", 32);
-	wire_get_ints(root, "grid", grid, 3);
-	limits->grid_x = (uint32_t)grid[0];
-	limits->grid_y = (uint32_t)grid[1];
-	limits->grid_z = (uint32_t)grid[2];
-
+	device_read_info(message, root, &info);
+	if (!device_may_be(handle->device, &info, handle->fault, sizeof(handle->fault))) {
+		handle->failed_starts = START_TRIES;
+		child_kill(handle->child);
+		return;
+	}
 	snprintf(handle->sandbox, sizeof(handle->sandbox), "%s", sandbox ? sandbox : "");
 	handle->launchers = (int)wire_get_int(root, "launchers", 1);
 	uv_timer_stop(&handle->timer);
@@ -120,6 +105,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	/* The processes that sessions share find a lost device; a session's own follows them. */
 	bool follows = handle->session && handle->device->state == DEVICE_LOST;
 	handle_tell_others(handle, !follows && device_is_present(handle->device, &info));
+	devices_seen(handle->device->broker, message);
 	tell_waiters(handle, KILN_OK, NULL);
 	handle->device->broker->events->device_changed(handle->device->broker, handle);
 }
@@ -235,8 +221,9 @@ static void handle_report(struct device_handle *handle, int exit_status, int sig
 						  size_t size)
 {
 	char output[OUTPUT_TAIL];
-	/* A process that finds no device, where none was, is no fault. */
-	if (handle->state != HANDLE_READY && !signal && exit_status == EXEC_EXIT_NO_DEVICE &&
+	/* A process that finds no device, where none was, is no fault; nor is one that finds another
+	 * entry's. */
+	if (handle->state != HANDLE_READY && handle->failed_starts >= START_TRIES &&
 		handle->device->state != DEVICE_PRESENT)
 		return;
 	child_tail(handle->child, output);
@@ -298,9 +285,10 @@ static void handle_start(struct device_handle *handle)
 	static const struct child_events events = {handle_on_message, on_handle_gone};
 	static const char *const orders[] = {"--memcheck=natural", "--memcheck=reversed",
 										 "--memcheck=shuffled"};
-	char device[40], patience[40], launchers[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
+	char device[16 + 2 * DEVICE_UUID_TEXT], patience[40], launchers[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
 	struct broker *broker = handle->device->broker;
 	const struct options *options = &broker->options;
+	const struct device_info *info = &handle->device->info;
 	const char *arguments[12] = {"--role=executor", device, patience,
 								 launchers,         alive,  options_sandbox(options->sandbox)};
 	/* A vendor's driver and tools read variables that nobody can list. */
@@ -311,7 +299,9 @@ static void handle_start(struct device_handle *handle)
 									.message_most = MESSAGE_MOST};
 	int count = 6;
 	options_liveness(options, alive);
-	snprintf(device, sizeof(device), "--device-name=%s", handle->device->info.name);
+	/* A GPU keeps its name also when another one goes away, and the driver counts anew. */
+	snprintf(device, sizeof(device), "--device-name=%s%s%s", info->name, info->uuid[0] ? "/" : "",
+			 info->uuid);
 	snprintf(patience, sizeof(patience), "--quiet-patience=%llu",
 			 (unsigned long long)options->quiet_patience_ms);
 	snprintf(launchers, sizeof(launchers), "--launchers=%llu",

@@ -18,6 +18,7 @@ struct device_handle;
 
 enum device_state {
 	DEVICE_UNKNOWN,
+	DEVICE_SEEN, /* the driver shows it to another device's process; none has opened it */
 	DEVICE_PRESENT,
 	DEVICE_ABSENT, /* it was never there */
 	DEVICE_LOST,   /* it was there; the broker looks for it again and again */
@@ -27,7 +28,7 @@ enum device_state {
 struct device_entry {
 	struct broker *broker;
 	enum device_state state;
-	struct device_info info;       /* the name; the rest once it was PRESENT */
+	struct device_info info;       /* the name; the rest once it was SEEN or PRESENT */
 	char reason[KERNEL_ERROR_MAX]; /* ABSENT, LOST: why */
 	char was[256];  /* model, target and uuid before it came back as another; or "" */
 	uint64_t kind;  /* rises when it comes back as one that needs other plans */
@@ -37,11 +38,14 @@ struct device_entry {
 };
 
 /* Makes the entries that --device names, and starts their processes, which tell what is there.
- * GPUs that a process reports get entries later.  No entry goes before devices_free(). */
+ * GPUs that the first one sees get entries then.  No entry goes before devices_free(). */
 int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX]);
 void devices_close(struct broker *broker); /* kills the device processes */
 void devices_free(struct broker *broker);  /* after the loop has ended */
-struct device_entry *device_find(struct broker *broker, const char *name);
+/* Finds the device that a name means: its own, or the beginning of its UUID.  NULL: there is none,
+ * or there are several, which the sentence lists. */
+struct device_entry *device_named(struct broker *broker, const char *name, char *error,
+								  size_t size);
 bool device_is_cpu(const struct device_entry *device);
 
 /* Returns the handle of a device for a uid, and starts it if there was none.  The device owns it

@@ -151,7 +151,19 @@ void handle_tell_others(struct device_handle *found, bool another);
 int handle_trail_open(struct device_handle *handle);
 void handle_trail_close(struct device_handle *handle);
 
+/* device_names.c */
+/* Reads what a process says of a device; what is missing is filled in. */
+void device_read_info(struct wire_in *message, const msgpack_object *map, struct device_info *out);
+/* With --device auto: makes entries of the GPUs that a process sees. */
+void devices_seen(struct broker *broker, struct wire_in *message);
+/* Tells whether a process may serve the device with what it has opened, which may be another
+ * entry's; or why not. */
+bool device_may_be(const struct device_entry *device, const struct device_info *info, char *reason,
+				   size_t size);
+
 /* devices.c */
+/* Returns the entry of this name, which it makes if there is none. */
+struct device_entry *devices_add(struct broker *broker, const char *name);
 /* Notes the device that a process found.  Returns whether it is another one than before. */
 bool device_is_present(struct device_entry *device, const struct device_info *info);
 void device_is_away(struct device_entry *device, enum device_state state, const char *reason);

@@ -159,7 +159,7 @@ static void trace_call(struct device_handle *handle, const struct handle_past *p
 		handle_noted(handle, past->stream ? HANDLE_LANE : HANDLE_MESSAGE, past->name);
 	struct trace_span span = {.begin_ns = begun_ns > *until ? begun_ns : *until,
 							  .end_ns = LOAD(call->ended_us) * 1000};
-	char name[64];
+	char name[96];
 	snprintf(name, sizeof(name), "%s of uid %u (pid %d)", handle->device->info.name, handle->uid,
 			 process_of(handle));
 	uint64_t process =

@@ -28,7 +28,6 @@ static void fill_info(struct device_info *info, int workers)
 	snprintf(info->model, sizeof(info->model), "%s", HOST_MODEL);
 	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 	info->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
-	info->device_count = 1;
 	info->limits = (struct kernel_limits){
 		.target = "cpu",
 		.max_threads = CPU_MAX_THREADS,
@@ -94,12 +93,10 @@ static void cpu_close(struct device *device)
 	}
 }
 
-static int cpu_open(int ordinal, struct device **out, struct device_info *info,
+static int cpu_open(const struct device_name *name, struct device **out, struct device_info *info,
 					char error[KERNEL_ERROR_MAX])
 {
-	if (ordinal != 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						 "there is no device cpu:%d: the host is one device, cpu", ordinal);
+	(void)name; /* the host is one device */
 	int status = cpu_fault_install(error);
 	if (status != KILN_OK)
 		return status;

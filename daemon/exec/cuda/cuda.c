@@ -1,6 +1,5 @@
 /*
- * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU and says what
- * it is.  It must not know of sessions, plans or the broker.
+ * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU.  It must not know of sessions, plans or the broker.
  *
  * The process is a fresh one that was exec'd: cuInit in a process forked from one that used CUDA
  * answers error 3.
@@ -12,10 +11,10 @@
 
 #ifndef KILN_HAVE_CUDA_H
 
-static int open_without_headers(int ordinal, struct device **out, struct device_info *info,
-								char error[KERNEL_ERROR_MAX])
+static int open_without_headers(const struct device_name *name, struct device **out,
+								struct device_info *info, char error[KERNEL_ERROR_MAX])
 {
-	(void)ordinal, (void)out, (void)info;
+	(void)name, (void)out, (void)info;
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 					 "this kilnd was built without CUDA headers: configure with "
 					 "-DKILN_CUDA_INCLUDE=DIRECTORY of cuda.h and build again");
@@ -31,55 +30,22 @@ const struct device_ops device_cuda = {.open = open_without_headers};
 #include <stdio.h>
 #include <stdlib.h>
 
-static uint32_t attribute(struct device *device, CUdevice_attribute which)
+/* Notes what the GPU is, in info and where the other files look. */
+static int describe(struct device *device, const struct device_name *name, int ordinal,
+					struct device_info *info, char error[KERNEL_ERROR_MAX])
 {
-	int value = 0;
-	if (device->cu.cuDeviceGetAttribute(&value, which, device->handle) != CUDA_SUCCESS || value < 0)
-		return 0;
-	return (uint32_t)value;
-}
-
-static void read_limits(struct device *device, struct kernel_limits *limits)
-{
-	uint32_t major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-	uint32_t minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-	snprintf(limits->target, sizeof(limits->target), "sm_%u%u", major % 1000, minor % 1000);
-	limits->max_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-	limits->shared_default = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-	limits->shared_optin = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-	limits->grid_x = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
-	limits->grid_y = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
-	limits->grid_z = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
-	limits->multiprocessors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-	limits->warp = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-}
-
-static int describe_gpu(struct device *device, int ordinal, int count, struct device_info *info,
-						char error[KERNEL_ERROR_MAX])
-{
-	size_t memory = 0;
-	CUuuid uuid;
-	memset(info, 0, sizeof(*info));
-	snprintf(info->name, sizeof(info->name), "cuda:%d", ordinal);
-	CUresult result =
-		device->cu.cuDeviceGetName(info->model, (int)sizeof(info->model), device->handle);
-	if (result == CUDA_SUCCESS)
-		result = device->cu.cuDeviceTotalMem(&memory, device->handle);
-	if (result == CUDA_SUCCESS)
-		result = device->cu.cuDeviceGetUuid(&uuid, device->handle);
+	CUresult result = cuda_describe_gpu(device, ordinal, device->handle, info);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d does not say what it is",
 						 ordinal);
-	info->model[sizeof(info->model) - 1] = 0;
-	info->memory_bytes = memory;
-	info->device_count = count;
-	device_uuid_text(uuid.bytes, info->uuid);
-	read_limits(device, &info->limits);
-	memcpy(device->name, info->name, sizeof(device->name));
+	/* A GPU that was found by its UUID keeps the number that it is known by. */
+	if (name->ordinal >= 0)
+		snprintf(info->name, sizeof(info->name), "cuda:%d", name->ordinal);
+	memcpy(device->name, info->name, sizeof(device->name) - 1);
 	memcpy(device->target, info->limits.target, sizeof(device->target));
 	device->shared_default = info->limits.shared_default;
 	device->shared_optin = info->limits.shared_optin;
-	device->memory_bytes = memory;
+	device->memory_bytes = info->memory_bytes;
 	return KILN_OK;
 }
 
@@ -102,9 +68,10 @@ static const char *init_remedy(CUresult result)
 	}
 }
 
-static int start_driver(struct device *device, int ordinal, int *count,
+static int start_driver(struct device *device, const struct device_name *name, int *ordinal,
 						char error[KERNEL_ERROR_MAX])
 {
+	int count = 0;
 	int status = cuda_driver_open(&device->cu, error);
 	if (status < 0)
 		return status;
@@ -124,22 +91,21 @@ static int start_driver(struct device *device, int ordinal, int *count,
 		return KILN_ENOTSUP;
 	}
 	device->cu.cuDriverGetVersion(&device->driver_version);
-	result = device->cu.cuDeviceGetCount(count);
+	result = device->cu.cuDeviceGetCount(&count);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_ENOTSUP, result, "the NVIDIA driver counts no GPUs");
-	if (ordinal < 0 || ordinal >= *count)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "there is no device cuda:%d: this machine shows %d GPU%s, from cuda:0 on",
-						 ordinal, *count, *count == 1 ? "" : "s");
-	result = device->cu.cuDeviceGet(&device->handle, ordinal);
+	status = cuda_find_gpu(device, name, count, ordinal, error);
+	if (status != KILN_OK)
+		return status;
+	result = device->cu.cuDeviceGet(&device->handle, *ordinal);
 	if (result == CUDA_SUCCESS)
 		result = device->cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d cannot be opened", ordinal);
+		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d cannot be opened", *ordinal);
 	device->retained = true;
 	result = device->cu.cuCtxSetCurrent(device->context);
 	if (result != CUDA_SUCCESS)
-		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d cannot be used", ordinal);
+		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d cannot be used", *ordinal);
 	return KILN_OK;
 }
 
@@ -197,16 +163,18 @@ static int cuda_enter(struct device *part, char error[KERNEL_ERROR_MAX])
 					 part->name);
 }
 
-static int cuda_open(int ordinal, struct device **out, struct device_info *info,
+static int cuda_open(const struct device_name *name, struct device **out, struct device_info *info,
 					 char error[KERNEL_ERROR_MAX])
 {
-	int count = 0;
+	static const struct device_name first = {.ordinal = 0};
+	int ordinal = 0;
 	struct device *device = util_alloc(sizeof(*device));
 	device->parts[device->part_count++] = device;
 	device->asks = getenv("KILN_ENDS") && strcmp(getenv("KILN_ENDS"), "ask") == 0;
-	int status = start_driver(device, ordinal, &count, error);
+	name = name ? name : &first;
+	int status = start_driver(device, name, &ordinal, error);
 	if (status == KILN_OK)
-		status = describe_gpu(device, ordinal, count, info, error);
+		status = describe(device, name, ordinal, info, error);
 	if (status == KILN_OK)
 		status = cuda_memory_open(device, error);
 	if (status != KILN_OK) {
@@ -220,6 +188,7 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 const struct device_ops device_cuda = {
 	.open = cuda_open,
 	.close = cuda_close,
+	.list = cuda_list,
 	.split = cuda_split,
 	.enter = cuda_enter,
 	.alloc = cuda_alloc,

@@ -74,7 +74,18 @@ struct device {
 int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, CUresult result,
 			  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* ---- cuda_gpus.c ---- */
+
+/* Fills in info; needs no context. */
+CUresult cuda_describe_gpu(const struct device *device, int ordinal, CUdevice handle,
+						   struct device_info *info);
+/* Finds the driver's number of the GPU that is meant, of so many; or a status and a sentence. */
+int cuda_find_gpu(const struct device *device, const struct device_name *name, int count,
+				  int *ordinal, char error[KERNEL_ERROR_MAX]);
+
 /* ---- The row: device.h says what each does ---- */
+
+DEVICE_FUNCTION(list, cuda_list);
 
 DEVICE_FUNCTION(alloc, cuda_alloc);
 DEVICE_FUNCTION(import, cuda_import);

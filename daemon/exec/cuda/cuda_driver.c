@@ -69,6 +69,8 @@ int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX])
 	}
 	void *newer = dlsym(driver->library, "cuFuncGetParamInfo");
 	memcpy(&driver->param_info, &newer, sizeof(newer));
+	newer = dlsym(driver->library, "cuDeviceGetUuid");
+	memcpy(&driver->whole_uuid, &newer, sizeof(newer));
 	newer = dlsym(driver->library, "cuStreamWriteValue32_v2");
 	memcpy(&driver->write_value, &newer, sizeof(newer));
 	newer = dlsym(driver->library, "cuStreamBatchMemOp_v2");

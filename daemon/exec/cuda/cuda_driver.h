@@ -21,6 +21,7 @@
 	X(cuDeviceGetCount)                       \
 	X(cuDeviceGetName)                        \
 	X(cuDeviceGetUuid)                        \
+	X(cuDeviceGetPCIBusId)                    \
 	X(cuDeviceTotalMem)                       \
 	X(cuDeviceGetAttribute)                   \
 	X(cuDevicePrimaryCtxRetain)               \
@@ -89,6 +90,9 @@ struct cuda_driver {
 #undef CUDA_DRIVER_FIELD
 	/* cuFuncGetParamInfo; NULL: the driver is older than 12.4. */
 	CUresult (*param_info)(CUfunction function, size_t index, size_t *offset, size_t *size);
+	/* cuDeviceGetUuid as it was at first: of the whole GPU, also where that is split.  NULL: the
+	 * driver has it no more. */
+	CUresult (*whole_uuid)(CUuuid *uuid, CUdevice device);
 	/* cuStreamWriteValue32_v2, which works on every GPU; NULL: the driver is older than 11.7. */
 	CUresult (*write_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
 	/* cuStreamBatchMemOp_v2; NULL: likewise. */

@@ -34,38 +34,28 @@ static int enter_sandbox(const struct exec_options *options, enum sandbox_role r
 	return sandbox_enter(role, mode, NULL, held, error, KERNEL_ERROR_MAX);
 }
 
-/* Opens the device that options name ("cpu", "cuda:0"), and enters the sandbox. */
+/* Opens the device that options name, and enters the sandbox. */
 static int open_device(struct exec *executor, const struct exec_options *options,
 					   char held[SANDBOX_TEXT], char error[KERNEL_ERROR_MAX])
 {
-	int ordinal = 0, status = KILN_OK;
-	const char *name = options->device;
-	const char *number = name ? strchr(name, ':') : NULL;
-	size_t kind = number ? (size_t)(number - name) : name ? strlen(name) : 0;
-	if (number) {
-		char *end;
-		long value = strtol(number + 1, &end, 10);
-		if (number[1] < '0' || number[1] > '9' || *end || value < 0 || value > 1023)
-			kind = 0;
-		ordinal = (int)value;
-	}
-	if (kind == 3 && strncmp(name, "cpu", 3) == 0)
-		executor->ops = &device_cpu;
-	else if (kind == 4 && number && strncmp(name, "cuda", 4) == 0)
-		executor->ops = &device_cuda;
-	else
+	int status = KILN_OK;
+	const char *text = options->device ? options->device : "";
+	struct device_name name;
+	if (!device_name_read(text, strlen(text), &name))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.40s\" names no device: cpu and cuda:0, cuda:1 ... do",
-						 name ? name : "");
+						 "\"%.40s\" names no device: cpu, cuda:0, cuda:1 ..., and the UUIDs of GPUs "
+						 "do",
+						 text);
+	executor->ops = name.cpu ? &device_cpu : &device_cuda;
 	if (options->check && !executor->ops->check)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "kernels cannot be checked on device %s: --memcheck is for device cpu",
-						 name);
+						 text);
 	/* The cpu device makes its threads within the sandbox; a driver opens its device before. */
 	if (executor->ops == &device_cpu)
 		status = enter_sandbox(options, SANDBOX_HOST, held, error);
 	if (status == KILN_OK)
-		status = executor->ops->open(ordinal, &executor->device, &executor->info, error);
+		status = executor->ops->open(&name, &executor->device, &executor->info, error);
 	if (status == KILN_OK && executor->ops != &device_cpu)
 		status = enter_sandbox(options, SANDBOX_DRIVER, held, error);
 	return status == KILN_OK && options->check

@@ -7,7 +7,10 @@
 #include "daemon/base/util.h"
 #include "executor.h"
 
+#include <stdlib.h>
 #include <unistd.h>
+
+#define DEVICES_LISTED (DEVICE_ORDINAL_MOST + 1)
 
 /* The heart's thread sends these; they are made before it starts. */
 struct pulse_out {
@@ -45,10 +48,43 @@ void exec_reply(struct exec *executor, uint64_t id, int status, const char *erro
 	exec_send(executor, &message, -1);
 }
 
+static void put_info(struct wire_out *out, const struct device_info *info)
+{
+	const struct kernel_limits *limits = &info->limits;
+	wire_put_str(out, "name", info->name);
+	wire_put_str(out, "model", info->model);
+	wire_put_str(out, "uuid", info->uuid);
+	wire_put_str(out, "bus", info->bus);
+	wire_put_uint(out, "memory", info->memory_bytes);
+	wire_put_str(out, "target", limits->target);
+	wire_put_uint(out, "max_threads", limits->max_threads);
+	wire_put_uint(out, "shared_default", limits->shared_default);
+	wire_put_uint(out, "shared_optin", limits->shared_optin);
+	wire_put_ints(out, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
+	wire_put_uint(out, "mps", limits->multiprocessors);
+	wire_put_uint(out, "warp", limits->warp);
+}
+
+/* All that the driver shows: the broker learns of devices that nobody has opened. */
+static void put_list(const struct exec *executor, struct wire_out *out)
+{
+	struct device_info *seen;
+	if (!executor->ops->list)
+		return;
+	seen = util_alloc(DEVICES_LISTED * sizeof(*seen));
+	int count = executor->ops->list(executor->device, seen, DEVICES_LISTED);
+	wire_list_begin(out, "seen");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(out, NULL);
+		put_info(out, &seen[i]);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+	free(seen);
+}
+
 void exec_say_ready(struct exec *executor, int status, const char *error, const char *held)
 {
-	const struct device_info *info = &executor->info;
-	const struct kernel_limits *limits = &info->limits;
 	struct wire_out message;
 	wire_begin(&message, "ready", 0);
 	wire_put_str(&message, "build", util_build());
@@ -58,18 +94,8 @@ void exec_say_ready(struct exec *executor, int status, const char *error, const 
 		exec_send(executor, &message, -1);
 		return;
 	}
-	wire_put_str(&message, "name", info->name);
-	wire_put_str(&message, "model", info->model);
-	wire_put_str(&message, "uuid", info->uuid);
-	wire_put_uint(&message, "memory", info->memory_bytes);
-	wire_put_int(&message, "devices", info->device_count);
-	wire_put_str(&message, "target", limits->target);
-	wire_put_uint(&message, "max_threads", limits->max_threads);
-	wire_put_uint(&message, "shared_default", limits->shared_default);
-	wire_put_uint(&message, "shared_optin", limits->shared_optin);
-	wire_put_ints(&message, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
-	wire_put_uint(&message, "mps", limits->multiprocessors);
-	wire_put_uint(&message, "warp", limits->warp);
+	put_info(&message, &executor->info);
+	put_list(executor, &message);
 	wire_put_str(&message, "sandbox", held);
 	wire_put_int(&message, "launchers", executor->launcher_count);
 	exec_send(executor, &message, -1);

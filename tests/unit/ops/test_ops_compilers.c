@@ -203,8 +203,8 @@ static int run_share(struct item *items, int count, const struct batch_compiler 
 	int bad = 0;
 
 	if (compile_sources_open(NULL, &work.sources, error) ||
-		device_cpu.open(0, &work.plain.device, &info, error) ||
-		device_cpu.open(0, &work.checked.device, &info, error) ||
+		device_cpu.open(NULL, &work.plain.device, &info, error) ||
+		device_cpu.open(NULL, &work.checked.device, &info, error) ||
 		device_cpu.check(work.checked.device, DEVICE_SHUFFLED, error)) {
 		printf("FAILED to open the device: %s\n", error);
 		return 1;

@@ -129,7 +129,7 @@ static int run_share(struct item *items, int count, int share)
 		return SKIPPED;
 	}
 	if (compile_sources_open(NULL, &bench.sources, error) ||
-		device_cpu.open(0, &bench.on.device, &info, error) ||
+		device_cpu.open(NULL, &bench.on.device, &info, error) ||
 		(wanted.check && device_cpu.check(bench.on.device, DEVICE_SHUFFLED, error))) {
 		printf("FAILED to open the device: %s\n", error);
 		return 1;

@@ -17,9 +17,10 @@
 struct hello {
 	struct request request;
 	uint64_t spoken;                /* version of the protocol */
-	char wanted[KERNEL_TARGET_MAX]; /* "": the default */
+	char wanted[DEVICE_NAME_TEXT]; /* "": the default */
 	struct device_handle *asked;
-	struct device_entry *device; /* being asked for */
+	struct device_entry *device; /* being asked for; NULL: the name's is being looked for */
+	struct device_entry *looked; /* the last that was asked what it is, since the name is unknown */
 };
 
 static void hello_abandon(struct request *request)
@@ -77,6 +78,7 @@ static void hello_refuse(struct hello *hello, int status, const char *error)
 }
 
 static void hello_try(struct hello *hello, struct device_entry *device);
+static void hello_find(struct hello *hello);
 
 static void hello_on_ready(void *arg, int status, const char *error)
 {
@@ -84,7 +86,9 @@ static void hello_on_ready(void *arg, int status, const char *error)
 	char sentence[KERNEL_ERROR_MAX + 64];
 	struct device_handle *executor = hello->asked;
 	hello->asked = NULL;
-	if (status == KILN_OK) {
+	if (!hello->device) {
+		hello_find(hello);
+	} else if (status == KILN_OK) {
 		hello_answer(hello, executor);
 	} else if (!hello->wanted[0] && hello->device->next) {
 		hello_try(hello, hello->device->next);
@@ -111,6 +115,29 @@ static void hello_try(struct hello *hello, struct device_entry *device)
 		handle_when_ready(executor, hello_on_ready, hello);
 	else
 		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
+}
+
+/* Finds the device that is named.  Before it says that there is none, it asks those that have not
+ * said what they are. */
+static void hello_find(struct hello *hello)
+{
+	struct session *session = hello->request.session;
+	char error[REPLY_TEXT_MAX];
+	struct device_entry *found = device_named(session->broker, hello->wanted, error, sizeof(error));
+	if (found) {
+		hello_try(hello, found);
+		return;
+	}
+	struct device_entry *next = hello->looked ? hello->looked->next : session->broker->devices;
+	while (next && (!next->handles || device_is_cpu(next) ||
+					(next->state != DEVICE_UNKNOWN && next->state != DEVICE_ABSENT)))
+		next = next->next;
+	hello->looked = next;
+	hello->asked = next ? handle_for(next, session->uid) : NULL;
+	if (hello->asked)
+		handle_when_ready(hello->asked, hello_on_ready, hello);
+	else
+		hello_refuse(hello, KILN_ENOTSUP, error);
 }
 
 /* Returns the newest version that both speak; 0: there is none, which is answered. */
@@ -187,15 +214,10 @@ void serve_hello(struct session *session, struct wire_in *message)
 	hello->spoken = spoken;
 	snprintf(hello->wanted, sizeof(hello->wanted), "%s", wanted ? wanted : "");
 	plain_clean(hello->wanted, sizeof(hello->wanted), PLAIN_LINE);
-	struct device_entry *device =
-		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
-	if (device) {
-		hello_try(hello, device);
-	} else if (hello->wanted[0] && strcmp(hello->wanted, "none") != 0) {
-		snprintf(error, sizeof(error),
-				 "kilnd has no device \"%s\"; `kiln devices` lists what it has", hello->wanted);
-		hello_refuse(hello, KILN_ENOTSUP, error);
-	} else {
+	if (!strcmp(hello->wanted, "none") || (!hello->wanted[0] && !broker->devices))
 		hello_answer(hello, NULL);
-	}
+	else if (hello->wanted[0])
+		hello_find(hello);
+	else
+		hello_try(hello, broker->devices);
 }

@@ -1,4 +1,4 @@
-/* command_info.c: info, devices and ops show the daemon; stop ends it. */
+/* command_info.c: info and ops show the daemon; stop ends it. */
 #include <client/wire/protocol.h>
 #include <dirent.h>
 #include <string.h>
@@ -260,29 +260,6 @@ void serve_info(struct session *session, struct wire_in *message)
 		put_requests(&out);
 	else
 		put_all(&out, session, section && !strcmp(section, "all"));
-	reply_send(session, &out, NULL, 0);
-}
-
-void serve_devices(struct session *session, struct wire_in *message)
-{
-	static const char *const states[] = {"unknown", "present", "absent", "lost"};
-	struct wire_out out;
-	reply_begin(&out, wire_id(message));
-	wire_list_begin(&out, "rows");
-	for (struct device_entry *device = session->broker->devices; device; device = device->next) {
-		wire_map_begin(&out, NULL);
-		wire_put_str(&out, "name", device->info.name);
-		wire_put_str(&out, "kind", device_is_cpu(device) ? "cpu" : "cuda");
-		wire_put_str(&out, "state", states[device->state]);
-		wire_put_str(&out, "target", device->info.limits.target);
-		wire_put_str(&out, "model", device->info.model);
-		wire_put_str(&out, "uuid", device->info.uuid);
-		wire_put_uint(&out, "memory", device->info.memory_bytes);
-		wire_put_str(&out, "reason", device->reason);
-		wire_put_str(&out, "was", device->was);
-		wire_map_end(&out);
-	}
-	wire_list_end(&out);
 	reply_send(session, &out, NULL, 0);
 }
 

@@ -173,7 +173,7 @@ static bool is_here(struct session *session, uint64_t id, const struct buffer *b
 {
 	const struct device_info *info = &session->device->info;
 	char label[96];
-	if (!info->uuid[0] || !strcmp(gpu, info->uuid))
+	if (!info->uuid[0] || device_uuid_same(gpu, info->uuid))
 		return true;
 	reply_error(session, id, KILN_EINVAL,
 				"%s is memory of %s, and this client's device %s is %s: connect to the device that "

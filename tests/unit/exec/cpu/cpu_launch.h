@@ -11,7 +11,7 @@ static uint64_t next_ticket;
 
 static inline void open_device(void)
 {
-	if (device_cpu.open(0, &device, &info, error) != KILN_OK)
+	if (device_cpu.open(NULL, &device, &info, error) != KILN_OK)
 		fail_msg("%s", error);
 }
 

@@ -120,7 +120,7 @@ static int setup(void **state)
 	struct device_info info;
 	(void)state;
 	error[0] = 0;
-	return device_cpu.open(0, &device, &info, error);
+	return device_cpu.open(NULL, &device, &info, error);
 }
 
 static int teardown(void **state)
@@ -344,7 +344,7 @@ static void a_fault_names_its_launch(void **state)
 	pid_t child = fork();
 	if (child == 0) {
 		struct device_info info;
-		if (device_cpu.open(0, &device, &info, error) != KILN_OK)
+		if (device_cpu.open(NULL, &device, &info, error) != KILN_OK)
 			_exit(2);
 		struct device_module *good = load("bad<5>"), *bad = load("bad<0>");
 		struct device_memory *y = alloc(4096);

@@ -78,7 +78,7 @@ static int setup(void **state)
 {
 	struct device_info info;
 	(void)state;
-	return device_cpu.open(0, &device, &info, error);
+	return device_cpu.open(NULL, &device, &info, error);
 }
 
 static int teardown(void **state)

@@ -46,7 +46,7 @@ static inline int setup(void **state)
 	(void)state;
 	fake->reset();
 	error[0] = 0;
-	return device_cuda.open(0, &device, &info, error);
+	return device_cuda.open(NULL, &device, &info, error);
 }
 
 /* Every test leaves nothing behind at the driver. */

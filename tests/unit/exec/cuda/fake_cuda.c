@@ -7,7 +7,10 @@
  * test decides when work ends.  Shared memory is a memfd, so handles and descriptors really cross
  * processes.  $KILN_FAKE_CUDA ("cuInit=100,cuModuleLoadData=209") makes functions fail in processes
  * that a test cannot reach; so does the file $KILN_FAKE_CUDA_FILE, which is read again before each
- * call.  In both "uuid=1,model=1,capability=80,mps=108,memory=64,gpus=2" says what the GPUs are.
+ * call.  In both "uuid=1,model=1,capability=80,mps=108,memory=64,gpus=2" says what the GPUs are;
+ * "1:cuLaunchKernel=719" holds in processes that use GPU 1 alone, and "cuLaunchKernel=-1" has calls
+ * never return.  "gone=1" takes GPU 0 out of all that is counted from then on, and "peers=0" has no
+ * GPU reach another's memory.
  * With $KILN_FAKE_CUDA_IMAGES any image is taken, and its kernels do nothing.  With
  * $KILN_FAKE_CUDA_STREAMS streams get on by themselves (fake_cuda_order.c).
  */
@@ -34,6 +37,7 @@ atomic_int fake_held;
 static bool environment_read;
 static int settings_fd = -1;
 static char settings[512]; /* of $KILN_FAKE_CUDA_FILE */
+static int settings_gpu = -1;
 
 /* ---- One call at a time ---- */
 
@@ -106,10 +110,12 @@ static void read_settings(const char *text)
 {
 	while (text && *text) {
 		char name[48];
-		int value, used = 0;
+		int value, used = 0, gpu = -1, prefix = 0;
+		if (sscanf(text, "%d:%n", &gpu, &prefix) == 1 && prefix)
+			text += prefix;
 		if (sscanf(text, "%47[^=]=%d%n", name, &value, &used) != 2)
 			return;
-		if (!fake_gpu_set(name, value))
+		if ((!prefix || gpu == fake_used_gpu()) && !fake_gpu_set(name, value))
 			fail(name, value, -1);
 		text += used;
 		text += *text == ',';
@@ -132,8 +138,9 @@ static void read_file(void)
 	if (size < 0)
 		return;
 	text[size] = 0;
-	if (strcmp(text, settings) == 0)
+	if (strcmp(text, settings) == 0 && settings_gpu == fake_used_gpu())
 		return;
+	settings_gpu = fake_used_gpu();
 	memcpy(settings, text, sizeof(settings));
 	for (int i = 0; i < MAX_FUNCTIONS; i++)
 		functions[i].left = 0;
@@ -155,6 +162,8 @@ CUresult fake_enter(const char *name)
 	pthread_mutex_unlock(&functions_lock);
 	if (micros)
 		usleep((useconds_t)micros);
+	while ((int)result < 0)
+		pause();
 	return result;
 }
 

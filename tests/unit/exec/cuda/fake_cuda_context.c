@@ -16,18 +16,29 @@ static struct CUctx_st contexts[FAKE_CONTEXTS];
 static unsigned long long last_id;
 static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER; /* threads ask at once */
 /* The properties of the GPU. */
-enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, GPUS, TRAITS };
+enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, GPUS, GONE, PEERS, MIG, TRAITS };
 static const struct {
 	const char *name;
 	int usual;
 } traits[TRAITS] = {
 	{"capability", 90}, {"uuid", 0}, {"model", 0}, {"mps", 132}, {"memory", FAKE_MEMORY >> 20},
-	{"gpus", 1}};
-static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20, 1};
+	{"gpus", 1}, {"gone", 0}, {"peers", 1}, {"mig", 0}};
+static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20, 1, 0, 1, 0};
+static int used = -1, counted_from; /* the process's GPU; what was gone when it started */
 static _Thread_local CUcontext pushed[MOST_PUSHED]; /* the last is current */
 static _Thread_local int depth;
 
 /* ---- The driver and the GPU ---- */
+
+int fake_used_gpu(void)
+{
+	return used;
+}
+
+bool fake_reaches(int from, int to)
+{
+	return from == to || gpu[PEERS];
+}
 
 void fake_gpu_usual(void)
 {
@@ -50,6 +61,7 @@ CUresult cuInit(unsigned flags)
 {
 	ENTER();
 	(void)flags;
+	counted_from = gpu[GONE];
 	return CUDA_SUCCESS;
 }
 
@@ -91,7 +103,7 @@ CUresult cuGetErrorString(CUresult result, const char **out)
 CUresult cuDeviceGetCount(int *out)
 {
 	ENTER();
-	*out = gpu[GPUS];
+	*out = gpu[GPUS] - counted_from;
 	return CUDA_SUCCESS;
 }
 
@@ -99,8 +111,8 @@ CUresult cuDeviceGetCount(int *out)
 CUresult cuDeviceGet(CUdevice *out, int ordinal)
 {
 	ENTER();
-	*out = ordinal;
-	return ordinal >= 0 && ordinal < gpu[GPUS] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	*out = ordinal + counted_from;
+	return ordinal >= 0 && ordinal + counted_from < gpu[GPUS] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char *out, int size, CUdevice device)
@@ -116,6 +128,24 @@ CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
 	ENTER();
 	for (int i = 0; i < 16; i++)
 		out->bytes[i] = (char)(i * 17 + gpu[UUID] + device);
+	return CUDA_SUCCESS;
+}
+
+#undef cuDeviceGetUuid
+__attribute__((visibility("default"))) CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device);
+
+/* As it was at first: of the whole GPU. */
+CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
+{
+	CUresult result = cuDeviceGetUuid_v2(out, device);
+	out->bytes[15] = (char)(out->bytes[15] + gpu[MIG]);
+	return result;
+}
+
+CUresult cuDeviceGetPCIBusId(char *out, int size, CUdevice device)
+{
+	ENTER();
+	snprintf(out, (size_t)size, "0000:%02x:00.0", 0x18 + device);
 	return CUDA_SUCCESS;
 }
 
@@ -170,8 +200,8 @@ static bool is_context(CUcontext context)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
+	used = device;
 	ENTER();
-	(void)device;
 	fake_live[FAKE_LIVE_CONTEXTS]++;
 	*out = &contexts[0];
 	return CUDA_SUCCESS;

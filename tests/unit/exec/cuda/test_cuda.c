@@ -12,7 +12,7 @@ static void refuses_without_headers(void **state)
 	char error[KERNEL_ERROR_MAX];
 	struct device *device = NULL;
 	struct device_info info;
-	assert_int_equal(device_cuda.open(0, &device, &info, error), KILN_ENOTSUP);
+	assert_int_equal(device_cuda.open(NULL, &device, &info, error), KILN_ENOTSUP);
 	assert_non_null(strstr(error, "built without CUDA headers"));
 }
 
@@ -63,7 +63,7 @@ static void names_the_library_it_cannot_load(void **state)
 	(void)state;
 	struct device *other = NULL;
 	setenv("KILN_LIBCUDA", "/nowhere/libcuda.so.1", 1);
-	int status = device_cuda.open(0, &other, &info, error);
+	int status = device_cuda.open(NULL, &other, &info, error);
 	setenv("KILN_LIBCUDA", KILN_FAKE_CUDA_LIBRARY, 1);
 	assert_int_equal(status, KILN_ENOTSUP);
 	assert_sentence("/nowhere/libcuda.so.1");
@@ -75,7 +75,7 @@ static void names_the_function_an_old_driver_lacks(void **state)
 	(void)state;
 	struct device *other = NULL;
 	setenv("KILN_LIBCUDA", "libc.so.6", 1);
-	int status = device_cuda.open(0, &other, &info, error);
+	int status = device_cuda.open(NULL, &other, &info, error);
 	setenv("KILN_LIBCUDA", KILN_FAKE_CUDA_LIBRARY, 1);
 	assert_int_equal(status, KILN_ENOTSUP);
 	assert_sentence("has no function cuInit");
@@ -86,7 +86,7 @@ static void says_why_it_does_not_open(void **state)
 	(void)state;
 	struct device *other = NULL;
 	fake->inject("cuInit", 100, 1);
-	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
+	assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("sees no GPU");
 	static const struct {
 		int result;
@@ -98,28 +98,29 @@ static void says_why_it_does_not_open(void **state)
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
 		char name[32];
 		fake->inject("cuInit", refusals[i].result, 1);
-		assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
+		assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_ENOTSUP);
 		snprintf(name, sizeof(name), "CUDA_ERROR_FAKE_%d", refusals[i].result);
 		assert_sentence("the NVIDIA driver does not start");
 		assert_sentence(name);
 		assert_sentence(refusals[i].remedy);
 	}
 	fake->inject("cuDeviceGetCount", 999, 1);
-	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
+	assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("the NVIDIA driver counts no GPUs");
 	fake->inject("cuDevicePrimaryCtxRetain", 46, 1);
-	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_EDEVICE);
+	assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_EDEVICE);
 	assert_sentence("cuda:0 cannot be opened: CUDA_ERROR_FAKE_46");
-	assert_int_equal(device_cuda.open(1, &other, &info, error), KILN_ENOTSUP);
+	const struct device_name second = {.ordinal = 1};
+	assert_int_equal(device_cuda.open(&second, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("no device cuda:1: this machine shows 1 GPU");
 	fake->inject("cuDevicePrimaryCtxRetain", 2, 1);
-	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOMEM);
+	assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_ENOMEM);
 	assert_sentence("cuda:0 cannot be opened: CUDA_ERROR_OUT_OF_MEMORY 2");
 	fake->inject("cuMemPoolCreate", 801, 1);
-	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
+	assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("no memory pools");
 	fake->inject("cuInit", 12345, 1);
-	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
+	assert_int_equal(device_cuda.open(NULL, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("unknown to this driver 12345");
 	assert_null(other);
 }
@@ -131,7 +132,6 @@ static void says_what_the_gpu_is(void **state)
 	assert_string_equal(info.model, "Fake GPU");
 	assert_string_equal(info.uuid, "GPU-00112233-4455-6677-8899-aabbccddeeff");
 	assert_int_equal(info.memory_bytes, FAKE_MEMORY);
-	assert_int_equal(info.device_count, 1);
 	assert_string_equal(info.limits.target, "sm_90");
 	assert_int_equal(info.limits.max_threads, 1024);
 	assert_int_equal(info.limits.shared_default, 49152);

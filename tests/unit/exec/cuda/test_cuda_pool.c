@@ -264,7 +264,7 @@ static void gives_everything_back_at_the_end(void **state)
 	free(first);
 	free(second);
 	close(fd);
-	assert_int_equal(device_cuda.open(0, &device, &info, error), KILN_OK);
+	assert_int_equal(device_cuda.open(NULL, &device, &info, error), KILN_OK);
 }
 
 int main(void)

@@ -145,7 +145,7 @@ static void a_second_process_uses_the_same_memory(void **state)
 	struct device *second = NULL;
 	struct device_info other;
 	struct device_shared shared = {.fd = -1};
-	assert_int_equal(device_cuda.open(0, &second, &other, error), KILN_OK);
+	assert_int_equal(device_cuda.open(NULL, &second, &other, error), KILN_OK);
 	struct device_memory *memory = alloc(5000);
 	put_word(memory, 11);
 	int blocks = fake->live(FAKE_LIVE_BLOCKS);
