@@ -123,6 +123,7 @@ look() {
 		have_python_headers || need Python-headers python3-dev python3-venv
 		have_hiredis || need hiredis libhiredis-dev
 		have redis-server || need redis-server redis-server
+		! have dpkg-deb || have lintian || need lintian lintian
 	fi
 }
 

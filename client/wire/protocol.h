@@ -67,7 +67,8 @@
 	  "sandbox: {mode, lacks}, executors, limits, cache; with section: all operators, sessions, "  \
 	  "older_sessions, flights, too; with section: requests, that table")                          \
 	X("metrics", "", "", "text: all metrics as OpenMetrics (docs/metrics.md)")                     \
-	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, bus, memory, reason, "    \
+	X("devices", "", "",                                                                           \
+	  "rows: [{name, kind, state, target, model, uuid, bus, memory, reason, "                      \
 	  "was}]")                                                                                     \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \
@@ -134,9 +135,9 @@
 	  "rows, bytes, key, key_id")                                                                  \
 	X("cache.import", "O", "path",                                                                 \
 	  "rows, bytes, imported, present, key, key_id, when, until, compilers: [{compiler, here}]")   \
-	X("cache.backup", "O", "path", "rows, bytes")                                                  \
+	X("cache.backup", "O", "path", "rows, bytes, winners: of tuning")                              \
 	X("cache.restore", "O", "path",                                                                \
-	  "rows, bytes, imported, present, compilers: [{compiler, here}]")                             \
+	  "rows, bytes, winners, winners_taken, imported, present, compilers: [{compiler, here}]")     \
 	X("warm", "O", "line? (of a manifest), target? (without line: it is looked at), compiler?",    \
 	  "key, op, target, instantiation, origin: hit|shared|compiled|copy|skipped, bytes, "          \
 	  "compile_micros, "                                                                           \

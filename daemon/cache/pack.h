@@ -11,9 +11,11 @@
  *   0, the number of rows, and the sum of their lengths
  *   the seal (seal/seal.h) of all that, for the purpose PACK_PURPOSE
  *
- * A backup is such a file for the same user's own cache: "KILNKEEP" instead of "KILNPACK", with
- * times of use, with the highest bit of the length of a pinned row, and a digest instead of the
- * seal, so that no key is needed and none is in it.
+ * A backup is such a file for the same user's own cache: "KILNKEEP" instead of "KILNPACK" and the
+ * version 2, with times of use, with the highest bit of the length of a pinned row, and a digest
+ * instead of the seal, so that no key is needed and none is in it.  Behind the rows it has the
+ * winners of tuning, with the next bit of the length: six texts, each ended by 0, and four numbers,
+ * in the order of struct cache_tuned.  The first of the last numbers is how many.
  */
 #ifndef KILN_DAEMON_CACHE_PACK_H
 #define KILN_DAEMON_CACHE_PACK_H
@@ -27,6 +29,7 @@ struct pack_figures {
 	uint64_t rows, bytes;    /* kernels of the pack; bytes of the file */
 	uint64_t taken, present; /* reading: kernels put into the cache; kernels there already */
 	uint64_t undone;         /* reading: kernels removed again, for a later one failed */
+	uint64_t winners;        /* of tuning, in a backup */
 };
 
 /* ---- Writing ---- */
@@ -68,6 +71,8 @@ bool pack_undo(struct pack_reader *reader, struct cache *cache);
 /* Returns the signer, known once rows are taken; the reader owns it. */
 const struct seal_signer *pack_signer(const struct pack_reader *reader);
 const struct pack_figures *pack_figures(const struct pack_reader *reader);
+/* Lists the winners of tuning that were taken; the reader owns them. */
+const struct cache_tuned *pack_winners_taken(const struct pack_reader *reader, size_t *count);
 /* Lists the compilers of the rows that were taken or there, up to PACK_COMPILERS different ones;
  * returns how many.  The reader owns the names. */
 #define PACK_COMPILERS 8

@@ -19,6 +19,7 @@
 #include "conductor.h"
 #include "pack_bytes.h"
 #include "pack_format.h"
+#include "pack_winners.h"
 
 #define RESERVE_BYTES (4 << 20)
 
@@ -33,8 +34,9 @@ struct pack_reader {
 	struct util_hash hash; /* LOOKING: of the bytes before at */
 	struct seal_signer signer;
 	struct pack_figures figures;
-	uint64_t sum;                  /* TAKING: of the lengths of rows */
-	char last[KERNEL_KEY_HEX];     /* the key of the last row */
+	uint64_t sum;              /* TAKING: of the lengths of rows */
+	char last[KERNEL_KEY_HEX]; /* the key of the last row */
+	struct pack_winners winners;
 	char (*taken)[KERNEL_KEY_HEX]; /* the keys of rows that the cache had not */
 	size_t taken_count, taken_capacity;
 	char compilers[PACK_COMPILERS][CACHE_COMPILER_MAX];
@@ -83,9 +85,12 @@ static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 	int result = get(reader, head, sizeof(head), error);
 	if (result == KILN_OK && memcmp(head, magic, 8) != 0)
 		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->bytes.what);
-	if (result == KILN_OK && util_get_u64(head + 8) != PACK_VERSION) {
-		return FAIL(KILN_EVERSION, "%s is a pack of version %llu, and this kilnd knows version %d",
-					reader->bytes.what, (unsigned long long)util_get_u64(head + 8), PACK_VERSION);
+	uint64_t newest = reader->ring ? PACK_VERSION : BACKUP_VERSION;
+	uint64_t version = result == KILN_OK ? util_get_u64(head + 8) : 0;
+	if (result == KILN_OK && (version < 1 || version > newest)) {
+		return FAIL(KILN_EVERSION,
+					"%s is a pack of version %llu, and this kilnd knows version %llu",
+					reader->bytes.what, (unsigned long long)version, (unsigned long long)newest);
 	}
 	reader->end = reader->bytes.size - tail;
 	return result == KILN_OK && !reader->ring ? check_owner(reader, error) : result;
@@ -258,7 +263,8 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 	int status = get(reader, number, sizeof(number), error);
 	uint64_t size = util_get_u64(number);
 	bool pinned = !reader->ring && (size & PACK_PINNED) != 0;
-	size &= pinned ? ~PACK_PINNED : UINT64_MAX;
+	bool winner = !reader->ring && !pinned && (size & PACK_WINNER) != 0;
+	size &= pinned ? ~PACK_PINNED : winner ? ~PACK_WINNER : UINT64_MAX;
 	if (status != KILN_OK)
 		return status;
 	if (size == 0 || size > ROW_BYTES_MAX || size > reader->end - reader->at) {
@@ -272,28 +278,34 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 					(unsigned long long)size);
 	}
 	status = get(reader, blob, (size_t)size, error);
-	if (status == KILN_OK)
+	if (status == KILN_OK && winner)
+		status = pack_winners_add(&reader->winners, blob, (size_t)size, reader->bytes.what, error);
+	else if (status == KILN_OK)
 		status = take_pack_row(reader, cache, blob, (size_t)size, pinned, now, error);
 	free(blob);
 	reader->sum += size;
 	return status;
 }
 
-static int finish_reading(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
+static int finish_reading(struct pack_reader *reader, struct cache *cache,
+						  char error[KERNEL_ERROR_MAX])
 {
 	unsigned char end[8 * PACK_END_NUMBERS];
 	uint64_t rows = reader->figures.taken + reader->figures.present;
 	int status = get(reader, end, sizeof(end), error);
 	if (status != KILN_OK)
 		return status;
-	if (util_get_u64(end) != 0 || util_get_u64(end + 8) != rows ||
+	if (util_get_u64(end) != reader->winners.count || util_get_u64(end + 8) != rows ||
 		util_get_u64(end + 16) != reader->sum) {
 		return FAIL(KILN_EPROTO, "%s says that it has %llu kernels of %llu bytes, and has %llu",
 					reader->bytes.what, (unsigned long long)util_get_u64(end + 8),
 					(unsigned long long)util_get_u64(end + 16), (unsigned long long)rows);
 	}
-	reader->phase = PACK_DONE;
-	return KILN_OK;
+	reader->figures.winners = reader->winners.count;
+	status = pack_winners_take(&reader->winners, cache, error);
+	if (status == KILN_OK)
+		reader->phase = PACK_DONE;
+	return status;
 }
 
 static int take_piece(struct pack_reader *reader, struct cache *cache, int64_t now,
@@ -311,7 +323,7 @@ static int take_piece(struct pack_reader *reader, struct cache *cache, int64_t n
 		status = next_row(reader, cache, now, error);
 	}
 	if (status == KILN_OK && reader->at == reader->end)
-		status = finish_reading(reader, error);
+		status = finish_reading(reader, cache, error);
 	return status;
 }
 
@@ -361,6 +373,12 @@ const struct pack_figures *pack_figures(const struct pack_reader *reader)
 	return &reader->figures;
 }
 
+const struct cache_tuned *pack_winners_taken(const struct pack_reader *reader, size_t *count)
+{
+	*count = reader->winners.count;
+	return reader->winners.rows;
+}
+
 int pack_compilers(const struct pack_reader *reader, const char *names[PACK_COMPILERS])
 {
 	for (int i = 0; i < reader->compiler_count; i++)
@@ -375,5 +393,6 @@ void pack_read_close(struct pack_reader *reader)
 	pack_bytes_close(&reader->bytes);
 	give_up_reserve(reader);
 	free(reader->taken);
+	free(reader->winners.rows);
 	free(reader);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "pack_format.h"
+#include "pack_winners.h"
 
 struct pack_writer {
 	int fd;
@@ -20,6 +21,8 @@ struct pack_writer {
 	struct util_hash hash;
 	char next[KERNEL_KEY_HEX]; /* the key of the last row that was looked at */
 	uint64_t rows, bytes, sum; /* of all rows; of the file; of lengths */
+	uint64_t winners;          /* of tuning */
+	int status;                /* of the winners that were written so far */
 	bool backup, finished;
 };
 
@@ -58,7 +61,7 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 int pack_write_open(const char *path, bool backup, const struct cache_trim *filter,
 					struct pack_writer **out, char error[KERNEL_ERROR_MAX])
 {
-	static const uint64_t version = PACK_VERSION;
+	const uint64_t version = backup ? BACKUP_VERSION : PACK_VERSION;
 	struct stat there;
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
 	if (!writer)
@@ -149,6 +152,29 @@ static int put_pack_row(struct pack_writer *writer, struct cache_row *row,
 	return status;
 }
 
+static void put_winner(const struct cache_tuned *row, void *arg)
+{
+	struct pack_writer *writer = arg;
+	unsigned char bytes[PACK_WINNER_MOST];
+	char error[KERNEL_ERROR_MAX];
+	size_t size = pack_winner_encode(row, bytes);
+	uint64_t length = size | PACK_WINNER;
+	if (writer->status == KILN_OK)
+		writer->status = put_numbers(writer, &length, 1, error);
+	if (writer->status == KILN_OK)
+		writer->status = put_bytes(writer, bytes, size, error);
+	writer->winners++;
+	writer->sum += size;
+}
+
+/* They are few, so one piece has them all. */
+static int put_winners(struct pack_writer *writer, struct cache *cache,
+					   char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_tuned_list(cache, put_winner, writer, error);
+	return status == KILN_OK && writer->status != KILN_OK ? fail_io(writer, error) : status;
+}
+
 int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 			   char error[KERNEL_ERROR_MAX])
 {
@@ -174,6 +200,8 @@ int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 			break;
 		}
 	}
+	if (status == KILN_OK && writer->backup && !*more)
+		status = put_winners(writer, cache, error);
 	return status;
 }
 
@@ -197,10 +225,10 @@ static int publish(struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
 int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret, int64_t when,
 				   int64_t until, struct pack_figures *figures, char error[KERNEL_ERROR_MAX])
 {
-	const uint64_t end[PACK_END_NUMBERS] = {0, writer->rows, writer->sum};
+	const uint64_t end[PACK_END_NUMBERS] = {writer->winners, writer->rows, writer->sum};
 	unsigned char seal[SEAL_BYTES];
 	struct seal_content content;
-	if (!writer->rows)
+	if (!writer->rows && !writer->winners)
 		return FAIL(KILN_ENOENT, "there is no kernel to %s",
 					writer->backup ? "back up: the cache is empty"
 								   : "export: the cache has none of this kind");
@@ -215,7 +243,8 @@ int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret,
 						: put_bytes(writer, content.digest, BACKUP_DIGEST_BYTES, error);
 	if (status == KILN_OK)
 		status = publish(writer, error);
-	*figures = (struct pack_figures){.rows = writer->rows, .bytes = writer->bytes};
+	*figures = (struct pack_figures){
+		.rows = writer->rows, .bytes = writer->bytes, .winners = writer->winners};
 	return status;
 }
 

@@ -58,13 +58,13 @@ static int write_rows(struct cache *cache, sqlite3_stmt *statement, char error[K
 	return cache_failed(cache, status, error);
 }
 
-int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
-					char error[KERNEL_ERROR_MAX])
+static int put_row(struct cache *cache, enum cache_db_statement which,
+				   const struct cache_tuned *row, char error[KERNEL_ERROR_MAX])
 {
 	int status = cache_have_db(cache, error);
 	if (status != KILN_OK)
 		return status;
-	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_PUT);
+	sqlite3_stmt *statement = cache_db_statement(cache->db, which);
 	const char *const texts[] = {row->op,        row->model,  row->target,
 								 row->signature, row->choice, row->version};
 	for (int i = 0; i < 6; i++)
@@ -74,6 +74,20 @@ int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 	sqlite3_bind_int64(statement, 9, row->candidates);
 	sqlite3_bind_int64(statement, 10, row->when);
 	return write_rows(cache, statement, error);
+}
+
+int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
+					char error[KERNEL_ERROR_MAX])
+{
+	return put_row(cache, DB_TUNED_PUT, row, error);
+}
+
+int cache_tuned_add(struct cache *cache, const struct cache_tuned *row, bool *was_there,
+					char error[KERNEL_ERROR_MAX])
+{
+	int status = put_row(cache, DB_TUNED_ADD, row, error);
+	*was_there = status == KILN_OK && sqlite3_changes(cache->db->handle) == 0;
+	return status;
 }
 
 int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,

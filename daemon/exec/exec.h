@@ -8,9 +8,9 @@
  *
  *   ready    executor to broker, once: "build": of kilnd, "st", "err", "name", "model", "uuid",
  *            "bus", "memory", "target", "max_threads", "shared_default", "shared_optin",
- *            "grid": [x, y, z], "mps", "warp", "seen": [the same from "name" on, of each device that
- *            the driver shows], "sandbox": what holds it, "launchers": threads that may launch.
- *            st < 0: the device cannot be opened; the process then exits with 3
+ *            "grid": [x, y, z], "mps", "warp"; "seen": [the same from "name" on, of each device
+ *            that the driver shows]; "sandbox": what holds it, "launchers": threads that may
+ *            launch.  st < 0: the device cannot be opened; the process then exits with 3
  *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod
  *   alloc    buf, bytes, stream: of the session that may name it

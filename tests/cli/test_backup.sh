@@ -20,8 +20,27 @@ for row in sorted(json.load(sys.stdin)["rows"], key=lambda row: row["key"]):
 }
 list >"$DIR/before"
 prints 0 "$KILN" cache backup "$DIR/all.backup" <<'END'
-wrote 2 kernels, SIZE, to 'DIR/all.backup'; keys are not in it
+wrote 2 kernels and 0 winners of tuning, SIZE, to 'DIR/all.backup'; keys are not in it
 END
+# winner CHOICE MICROS: one that was timed on a GPU that is not here.
+winner() {
+	cat >"$DIR/row" <<END
+{"op": "permute", "model": "NVIDIA H200", "target": "sm_90", "choice": "$1", "micros": $2,
+"own_micros": 4.5, "candidates": 3, "when": 1700000000, "version": "0.1.0",
+"signature": "permute<2>"}
+END
+	tr -d '\n' <"$DIR/row" >"$DIR/rows"
+	"$KILN" tune --import "$DIR/rows" >"$DIR/out" 2>&1 || fails "tune --import: $(cat "$DIR/out")"
+}
+winner tile64 2.25
+winners() {
+	"$KILN" tune --list --json | python3 -c 'import json, sys
+for row in json.load(sys.stdin)["rows"]:
+    print(sorted(row.items()))'
+}
+winners >"$DIR/winners"
+grep -q tile64 "$DIR/winners" || fails "no winner: $(cat "$DIR/winners")"
+json 'j["rows"] == 2 and j["winners"] == 1' "$KILN" cache backup "$DIR/all.backup"
 [ "$(stat -c %a "$DIR/all.backup")" = 600 ] || fails "others may read the backup"
 for file in "$DIR"/config/kiln/keys/*; do
 	python3 -c 'import sys
@@ -37,12 +56,22 @@ wait "$DAEMON"
 rm -rf "$DIR/cache"
 daemon
 prints 0 "$KILN" cache restore "$DIR/all.backup" <<'END'
-restored 2 of 2 kernels from 'DIR/all.backup'; 0 were there
+restored 2 of 2 kernels and 1 of 1 winners of tuning from 'DIR/all.backup'; 0 and 0 were there
 END
+winners | diff "$DIR/winners" - >"$DIR/out" || fails "other winners: $(cat "$DIR/out")"
 list | diff "$DIR/before" - >"$DIR/out" || fails "other rows: $(cat "$DIR/out")"
 "$KILN" run permute --shape 32x16 --perm 1,0 --json >"$DIR/out" || fails "run"
 grep -q '"origin":"hit"' "$DIR/out" || fails "compiled: $(cat "$DIR/out")"
-json 'j["imported"] == 0 and j["present"] == 2' "$KILN" cache restore "$DIR/all.backup"
+# A winner that is there stays as it is, also on disk.
+winner tile32 1.5
+winners >"$DIR/winners"
+json 'j["imported"] == 0 and j["present"] == 2 and j["winners"] == 1 and j["winners_taken"] == 0' \
+	"$KILN" cache restore "$DIR/all.backup"
+winners | diff "$DIR/winners" - >"$DIR/out" || fails "other winners: $(cat "$DIR/out")"
+"$KILN" stop >/dev/null || fails "stop"
+wait "$DAEMON"
+daemon
+winners | diff "$DIR/winners" - >"$DIR/out" || fails "other winners on disk: $(cat "$DIR/out")"
 
 # refused WORD FILE: nothing of such a file gets in.
 refused() {

@@ -69,7 +69,7 @@ Help:
 
 global options:
   --socket PATH            the daemon's socket ($KILN_SOCKET)
-  --device NAME            device of this command: cpu, cuda:0 ($KILN_DEVICE)
+  --device NAME            device of this command: cpu, cuda:0, GPU-UUID ($KILN_DEVICE)
   --json                   print the daemon's answer as JSON
   --timeout TIME           give up after TIME: 30s, 500ms (30s)
   --autostart              start a daemon if none answers ($KILN_AUTOSTART=1)

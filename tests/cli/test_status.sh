@@ -59,7 +59,7 @@ for line in 'LIMIT +VALUE  OPTION' 'sessions +17  --max-sessions' 'bytes +none  
 done
 
 "$KILN" devices >"$DIR/out" || fails "devices"
-head -1 "$DIR/out" | grep -qx 'DEVICE  STATE    TARGET  *MEMORY  MODEL' ||
+head -1 "$DIR/out" | grep -qx 'DEVICE  STATE    TARGET  *MEMORY  UUID  PCI BUS  MODEL' ||
 	fails "$(cat "$DIR/out")"
 grep -q '^cpu     present  cpu ' "$DIR/out" || fails "$(cat "$DIR/out")"
 json 'j["rows"][0]["name"] == "cpu" and j["rows"][0]["state"] == "present"' "$KILN" devices

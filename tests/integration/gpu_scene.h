@@ -26,6 +26,7 @@ static inline void gpu_is(const struct kilnd *daemon, const char *settings)
 	close(fd);
 }
 
+#ifdef KILN_FAKE_CUDA_LIBRARY
 /* devices: as --device takes them. */
 static inline void gpu_start(struct kilnd *daemon, const char *settings, const char *devices)
 {
@@ -37,6 +38,7 @@ static inline void gpu_start(struct kilnd *daemon, const char *settings, const c
 	gpu_is(daemon, settings);
 	kilnd_start(daemon, OPTIONS("--device", devices));
 }
+#endif
 
 static inline void gpu_end(struct kilnd *daemon)
 {

@@ -16,7 +16,7 @@
 #define UUID1 "GPU-01122334-4556-6778-899a-abbccddeef00"
 #define UUID2 "GPU-02132435-4657-6879-8a9b-acbdcedff001"
 #define BYTES 65536
-#define BRIEF_MS 150   /* of a call that is to hang */
+#define BRIEF_MS 150    /* of a call that is to hang */
 #define AT_ONCE_MS 2000 /* of one that is not, on a busy machine */
 
 static kiln_reply *ask(kiln_client *client, const char *request)
@@ -115,7 +115,7 @@ static void test_names(void **state)
 	assert_sentence("device \"GPU-0\" is the beginning of several: cuda:0 (" UUID0
 					"), cuda:1 (" UUID1 "); write more of it");
 	assert_int_equal(connect_to(daemon, "GPU-7", &client), KILN_ENOTSUP);
-	assert_sentence("kilnd has no device \"GPU-7\"; it has cuda:0 (" UUID0 "), cpu, cuda:1 (" UUID1);
+	assert_sentence("no device \"GPU-7\"; it has cuda:0 (" UUID0 "), cpu, cuda:1 (" UUID1);
 	assert_int_equal(connect_to(daemon, "cuda:2", &client), KILN_ENOTSUP);
 	assert_sentence("kilnd has no device \"cuda:2\"; it has cuda:0");
 	assert_int_equal(connect_to(daemon, "GPU-", &client), KILN_ENOTSUP);
@@ -131,7 +131,9 @@ static void test_named_to_the_daemon(void **state)
 	assert_ok(connect_to(daemon, "none", &client));
 	kiln_reply *reply = ask(client, "devices");
 	assert_int_equal(kiln_reply_count(reply, "rows"), 4);
-	assert_row(reply, "cuda:2", "present", "MIG" "-02132435-4657-6879-8a9b-acbdcedff001",
+	assert_row(reply, "cuda:2", "present",
+			   "MIG"
+			   "-02132435-4657-6879-8a9b-acbdcedff001",
 			   "0000:1a:00.0");
 	assert_row(reply, "GPU-77", "absent", "", "");
 	int row = find_row(reply, "rows", "name", "GPU-77");
@@ -142,6 +144,30 @@ static void test_named_to_the_daemon(void **state)
 	assert_called(daemon, "MIG-02", "cuda:2");
 	/* Whoever has the whole UUID from a driver need not know what it is one of. */
 	assert_called(daemon, UUID2, "cuda:2");
+	gpu_end(daemon);
+}
+
+/* A driver that does not answer keeps `devices` for a moment only, and nobody else. */
+static void test_slow_to_say(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *client;
+	gpu_start(daemon, "cuInit=-1", "auto");
+	assert_ok(connect_to(daemon, "cpu", &client));
+	int64_t start = now_ms();
+	kiln_reply *reply = ask(client, "devices");
+	assert_in_range(now_ms() - start, 1900, 10000);
+	assert_row(reply, "cuda:0", "unknown", "", "");
+	kiln_reply_free(reply);
+	assert_int_equal(kill(process_of(client, "cuda:0", NULL), SIGKILL), 0);
+	gpu_is(daemon, "gpus=2");
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	while (reply = ask(client, "devices"), find_row(reply, "rows", "uuid", UUID1) < 0) {
+		kiln_reply_free(reply);
+		assert_in_range(now_ms(), 0, end);
+	}
+	kiln_reply_free(reply);
+	kiln_close(client);
 	gpu_end(daemon);
 }
 
@@ -355,9 +381,13 @@ static void test_counted_anew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_known),         HARNESS_TEST(test_names),
-		HARNESS_TEST(test_named_to_the_daemon), HARNESS_TEST(test_named_twice),
-		HARNESS_TEST(test_each_step),     HARNESS_TEST(test_counted_anew),
+		HARNESS_TEST(test_known),
+		HARNESS_TEST(test_names),
+		HARNESS_TEST(test_named_to_the_daemon),
+		HARNESS_TEST(test_named_twice),
+		HARNESS_TEST(test_slow_to_say),
+		HARNESS_TEST(test_each_step),
+		HARNESS_TEST(test_counted_anew),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,8 +103,9 @@ static void print_backup(struct cli *cli, const kiln_reply *reply)
 {
 	char figure[FIGURE_MAX];
 
-	printf("wrote %" PRId64 " kernels, %s, to '%s'; keys are not in it\n",
-		   kiln_reply_int(reply, "rows"),
+	printf("wrote %" PRId64 " kernels and %" PRId64
+		   " winners of tuning, %s, to '%s'; keys are not in it\n",
+		   kiln_reply_int(reply, "rows"), kiln_reply_int(reply, "winners"),
 		   figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure), cli->positional[0]);
 }
 
@@ -117,9 +118,13 @@ static int cli_cache_backup(struct cli *cli)
 
 static void print_restored(struct cli *cli, const kiln_reply *reply)
 {
-	printf("restored %" PRId64 " of %" PRId64 " kernels from '%s'; %" PRId64 " were there\n",
-		   kiln_reply_int(reply, "imported"), kiln_reply_int(reply, "rows"), cli->positional[0],
-		   kiln_reply_int(reply, "present"));
+	int64_t winners = kiln_reply_int(reply, "winners");
+	int64_t taken = kiln_reply_int(reply, "winners_taken");
+
+	printf("restored %" PRId64 " of %" PRId64 " kernels and %" PRId64 " of %" PRId64
+		   " winners of tuning from '%s'; %" PRId64 " and %" PRId64 " were there\n",
+		   kiln_reply_int(reply, "imported"), kiln_reply_int(reply, "rows"), taken, winners,
+		   cli->positional[0], kiln_reply_int(reply, "present"), winners - taken);
 	print_absent(reply);
 }
 

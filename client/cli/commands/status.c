@@ -371,7 +371,7 @@ static int cli_metrics(struct cli *cli)
 
 static void print_devices(struct cli *cli, const kiln_reply *reply)
 {
-	static const char *const headers[] = {"DEVICE", "STATE",  "TARGET", ">MEMORY",
+	static const char *const headers[] = {"DEVICE", "STATE",   "TARGET", ">MEMORY",
 										  "UUID",   "PCI BUS", "MODEL"};
 	char figure[FIGURE_MAX];
 	struct table table;

@@ -285,7 +285,8 @@ static void handle_start(struct device_handle *handle)
 	static const struct child_events events = {handle_on_message, on_handle_gone};
 	static const char *const orders[] = {"--memcheck=natural", "--memcheck=reversed",
 										 "--memcheck=shuffled"};
-	char device[16 + 2 * DEVICE_UUID_TEXT], patience[40], launchers[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
+	char device[16 + 2 * DEVICE_UUID_TEXT], patience[40], launchers[40], alive[48], misdeed[40],
+		error[KERNEL_ERROR_MAX];
 	struct broker *broker = handle->device->broker;
 	const struct options *options = &broker->options;
 	const struct device_info *info = &handle->device->info;

@@ -206,7 +206,8 @@ static void put_cache_write_failures(struct metrics_out *out)
 static void put_device_up(struct metrics_out *out)
 {
 	for (const struct device_entry *device = out->broker->devices; device; device = device->next)
-		put_sample(out, device->state == DEVICE_PRESENT || device->state == DEVICE_SEEN, "device=\"%s\"", device->info.name);
+		put_sample(out, device->state == DEVICE_PRESENT || device->state == DEVICE_SEEN,
+				   "device=\"%s\"", device->info.name);
 }
 
 static void put_device_busy(struct metrics_out *out)

@@ -1,5 +1,6 @@
 /*
- * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU.  It must not know of sessions, plans or the broker.
+ * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU.  It must not
+ * know of sessions, plans or the broker.
  *
  * The process is a fresh one that was exec'd: cuInit in a process forked from one that used CUDA
  * answers error 3.
@@ -31,7 +32,7 @@ const struct device_ops device_cuda = {.open = open_without_headers};
 #include <stdlib.h>
 
 /* Notes what the GPU is, in info and where the other files look. */
-static int describe(struct device *device, const struct device_name *name, int ordinal,
+static int note_gpu(struct device *device, const struct device_name *name, int ordinal,
 					struct device_info *info, char error[KERNEL_ERROR_MAX])
 {
 	CUresult result = cuda_describe_gpu(device, ordinal, device->handle, info);
@@ -174,7 +175,7 @@ static int cuda_open(const struct device_name *name, struct device **out, struct
 	name = name ? name : &first;
 	int status = start_driver(device, name, &ordinal, error);
 	if (status == KILN_OK)
-		status = describe(device, name, ordinal, info, error);
+		status = note_gpu(device, name, ordinal, info, error);
 	if (status == KILN_OK)
 		status = cuda_memory_open(device, error);
 	if (status != KILN_OK) {

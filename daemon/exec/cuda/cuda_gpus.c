@@ -35,8 +35,7 @@ static void read_limits(const struct device *device, CUdevice handle, struct ker
 	limits->grid_x = attribute(device, handle, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
 	limits->grid_y = attribute(device, handle, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
 	limits->grid_z = attribute(device, handle, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
-	limits->multiprocessors =
-		attribute(device, handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	limits->multiprocessors = attribute(device, handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	limits->warp = attribute(device, handle, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
 }
 

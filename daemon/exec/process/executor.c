@@ -43,8 +43,7 @@ static int open_device(struct exec *executor, const struct exec_options *options
 	struct device_name name;
 	if (!device_name_read(text, strlen(text), &name))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.40s\" names no device: cpu, cuda:0, cuda:1 ..., and the UUIDs of GPUs "
-						 "do",
+						 "\"%.40s\" names no device: cpu, cuda:0, cuda:1 ... and UUIDs of GPUs do",
 						 text);
 	executor->ops = name.cpu ? &device_cpu : &device_cuda;
 	if (options->check && !executor->ops->check)

@@ -223,17 +223,17 @@ static void refusals(void **state)
 		{{"--log-level", "loud"}, "--log-level: \"loud\" is not one of error|warn|info|debug"},
 		{{"--log-level", "inf"}, "--log-level: \"inf\" is not one of error|warn|info|debug"},
 		{{"--device", "cpu,cpu"},
-		 "--device: \"cpu,cpu\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
-		 "cuda:63 with ',' between"},
+		 "--device: \"cpu,cpu\" is not auto, none, or up to 16 different ones of cpu, cuda:0 to "
+		 "cuda:63 and GPU-UUID with ',' between"},
 		{{"--device=cuda:64"},
-		 "--device: \"cuda:64\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
-		 "cuda:63 with ',' between"},
+		 "--device: \"cuda:64\" is not auto, none, or up to 16 different ones of cpu, cuda:0 to "
+		 "cuda:63 and GPU-UUID with ',' between"},
 		{{"--device=auto,cpu"},
-		 "--device: \"auto,cpu\" is not auto, none, or up to 16 different ones of cpu and cuda:0 "
-		 "to cuda:63 with ',' between"},
+		 "--device: \"auto,cpu\" is not auto, none, or up to 16 different ones of cpu, cuda:0 "
+		 "to cuda:63 and GPU-UUID with ',' between"},
 		{{"--device=cuda:01"},
-		 "--device: \"cuda:01\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
-		 "cuda:63 with ',' between"},
+		 "--device: \"cuda:01\" is not auto, none, or up to 16 different ones of cpu, cuda:0 to "
+		 "cuda:63 and GPU-UUID with ',' between"},
 		{{"--allow-uid", "1,no such user"},
 		 "--allow-uid: \"1,no such user\" is not a list of up to 32 users of this host, or numbers "
 		 "from 0 to 4294967294, with ',' between"},
@@ -250,7 +250,7 @@ static void refusals(void **state)
 		{{"--role=compiler"}, "--role needs --fd: kilnd starts such processes by itself"},
 		{{"--role=executor", "--fd=3"},
 		 "--role executor needs --device-name, such as cpu or cuda:0"},
-		{{"--device-name=gpu"}, "--device-name: \"gpu\" is not cpu or cuda:0 to cuda:63"},
+		{{"--device-name=gpu"}, "--device-name: \"gpu\" is not cpu, cuda:0 to cuda:63 or GPU-UUID"},
 		{{"--fd=2"}, "--fd: \"2\" is not a descriptor from 3 to 1048576"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -16,7 +16,7 @@
 
 struct hello {
 	struct request request;
-	uint64_t spoken;                /* version of the protocol */
+	uint64_t spoken;               /* version of the protocol */
 	char wanted[DEVICE_NAME_TEXT]; /* "": the default */
 	struct device_handle *asked;
 	struct device_entry *device; /* being asked for; NULL: the name's is being looked for */

@@ -23,6 +23,7 @@
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
+#include "daemon/broker/kernels/tuned.h"
 
 #define DAY_SECONDS 86400
 
@@ -68,6 +69,20 @@ static void free_packing(struct packing *packing)
 	free(packing);
 }
 
+/* Winners that are new on disk are known at once. */
+static void put_winners(struct wire_out *out, const struct packing *packing)
+{
+	size_t count = 0;
+	const struct cache_tuned *rows =
+		packing->import ? pack_winners_taken(packing->reader, &count) : NULL;
+	for (size_t i = 0; i < count; i++)
+		if (!tuned_find(packing->broker, &rows[i]))
+			(void)tuned_put(packing->broker, &rows[i]); /* else at the next start */
+	wire_put_uint(out, "winners", packing->figures.winners);
+	if (packing->import)
+		wire_put_uint(out, "winners_taken", count);
+}
+
 static void put_compilers(struct wire_out *out, const struct pack_reader *reader,
 						  const struct compile_toolchains *here)
 {
@@ -99,6 +114,8 @@ static void pack_answer(struct packing *packing)
 	reply_begin(&out, packing->request.id);
 	wire_put_uint(&out, "rows", figures->rows);
 	wire_put_uint(&out, "bytes", figures->bytes);
+	if (packing->backup)
+		put_winners(&out, packing);
 	if (packing->import) {
 		wire_put_uint(&out, "imported", figures->taken);
 		wire_put_uint(&out, "present", figures->present);

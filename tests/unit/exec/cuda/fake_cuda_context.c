@@ -22,7 +22,7 @@ static const struct {
 	int usual;
 } traits[TRAITS] = {
 	{"capability", 90}, {"uuid", 0}, {"model", 0}, {"mps", 132}, {"memory", FAKE_MEMORY >> 20},
-	{"gpus", 1}, {"gone", 0}, {"peers", 1}, {"mig", 0}};
+	{"gpus", 1},        {"gone", 0}, {"peers", 1}, {"mig", 0}};
 static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20, 1, 0, 1, 0};
 static int used = -1, counted_from; /* the process's GPU; what was gone when it started */
 static _Thread_local CUcontext pushed[MOST_PUSHED]; /* the last is current */
@@ -112,7 +112,8 @@ CUresult cuDeviceGet(CUdevice *out, int ordinal)
 {
 	ENTER();
 	*out = ordinal + counted_from;
-	return ordinal >= 0 && ordinal + counted_from < gpu[GPUS] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return ordinal >= 0 && ordinal + counted_from < gpu[GPUS] ? CUDA_SUCCESS
+															  : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetName(char *out, int size, CUdevice device)
