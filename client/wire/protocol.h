@@ -169,6 +169,8 @@
 	X("trace", "O", "ms: for how long",                                                            \
 	  "trace: bin, Perfetto's message Trace, spans, dropped: for want of room, missed: calls on "  \
 	  "devices that were too many")                                                                \
+	X("trace.begin", "O", "", "(a trace of this session alone, 60 s at most, until trace.end)")    \
+	X("trace.end", "O", "", "as trace")                                                            \
 	X("stop", "O", "", "")
 
 /*

@@ -97,13 +97,14 @@ uint64_t trace_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-struct trace *trace_new(size_t most)
+struct trace *trace_new(size_t most, uint64_t only)
 {
 	struct trace *trace = calloc(1, sizeof(*trace));
 	if (!trace)
 		return NULL;
 	trace->began_ns = trace_now_ns();
 	trace->most = most;
+	trace->only = only;
 	return trace;
 }
 
@@ -113,6 +114,7 @@ void trace_free(struct trace *trace)
 		return;
 	util_text_free(&trace->text);
 	map_free(&trace->tracks);
+	map_free(&trace->keys);
 	free(trace);
 }
 
@@ -135,6 +137,17 @@ uint64_t trace_flow(const char *key)
 	char first[17];
 	snprintf(first, sizeof(first), "%.16s", key);
 	return strtoull(first, NULL, 16);
+}
+
+void trace_ask(struct trace *trace, uint64_t session, const char *key)
+{
+	if (trace && trace->only && trace->only == session)
+		map_put_id(&trace->keys, trace_flow(key), trace);
+}
+
+bool trace_shows_key(const struct trace *trace, const char *key)
+{
+	return trace && (!trace->only || map_get_id(&trace->keys, trace_flow(key)));
 }
 
 #define SHORTEST_NS 10

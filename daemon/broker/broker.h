@@ -46,6 +46,7 @@ struct broker {
 	struct usage_log usage_log;
 	struct faults faults;
 	struct trace *trace; /* NULL: nobody asked for one */
+	uint64_t serving;    /* the session whose message is handled; 0: none */
 	struct test_state test;
 	struct {
 		uint64_t launches, blocks, accesses;

@@ -7,6 +7,17 @@
 #include "daemon/base/util.h"
 #include "compile.h"
 
+/* A phase begins, or ends, now. */
+static inline void phase_begin(struct compile_result *out, enum compile_phase phase)
+{
+	out->spans[phase].begin_us = util_now_us();
+}
+
+static inline void phase_end(struct compile_result *out, enum compile_phase phase)
+{
+	out->spans[phase].end_us = util_now_us();
+}
+
 /* ---- lex.c: a source, token by token ---- */
 
 #define LEX_RAW_MARK 16 /* characters between R" and ( */

@@ -118,6 +118,21 @@ bool compile_wants_names(const struct compile_job *job);
  * KILN_EINVAL (what of the job is wrong), KILN_ENOMEM. */
 int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
 
+/* What a worker can tell apart of a compile, in this order. */
+enum compile_phase {
+	COMPILE_SOURCES,  /* the unit is put together of source and headers */
+	COMPILE_COMPILER, /* nvrtcCompileProgram(), or the host's compiler from its start to its end */
+	COMPILE_LOG,
+	COMPILE_NAMES,  /* nvrtcGetLoweredName() */
+	COMPILE_OBJECT, /* the cubin, or the shared object, is taken */
+	COMPILE_PHASES,
+};
+extern const char *const compile_phase_names[];
+/* Microseconds of the monotonic clock; 0: there was no such phase. */
+struct compile_span {
+	uint64_t begin_us, end_us;
+};
+
 struct compile_result {
 	int status; /* KILN_OK; KILN_ECOMPILE (log has the compiler's words); KILN_ENOTSUP (no such
 				   compiler or target); KILN_EINVAL (the job); KILN_ENOMEM; KILN_EIO */
@@ -129,6 +144,7 @@ struct compile_result {
 	size_t object_bytes;
 	int64_t registers, shared_bytes, spill_bytes, local_bytes; /* -1: not known */
 	int64_t micros;                                            /* inside the compiler */
+	struct compile_span spans[COMPILE_PHASES];
 	int64_t peak_bytes; /* of memory, above what the worker had before; 0: not known */
 	/* The reason of the failure lies outside of the job and may pass; in no message. */
 	bool maybe_external;
@@ -240,7 +256,7 @@ void hostcc_close(void);
  *   A file with "c", its bytes, in place of "b" lies in the memfd that comes along.
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
- *    "spill", "local", "us", "grew"}
+ *    "spill", "local", "us", "grew", "phases": [begin and end of each]}
  * The readers answer KILN_OK, KILN_EPROTO, KILN_ENOMEM.
  */
 struct wire_in;

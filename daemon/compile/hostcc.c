@@ -315,6 +315,7 @@ static int take_object(struct compile_result *out)
 {
 	char path[1100];
 
+	phase_begin(out, COMPILE_OBJECT);
 	snprintf(path, sizeof(path), "%s/" OPTIONS_HOST_OBJECT, state.dir.path);
 	out->object = util_read_file(path, HOSTCC_MAX_OBJECT, &out->object_bytes);
 	if (!out->object)
@@ -326,6 +327,7 @@ static int take_object(struct compile_result *out)
 	out->entry = strdup(UNIT_CPU_ENTRY);
 	if (!out->entry)
 		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM, "no memory for a result");
+	phase_end(out, COMPILE_OBJECT);
 	return KILN_OK;
 }
 
@@ -369,7 +371,9 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 	if (exit_status < 0)
 		return util_fail(out->error, sizeof(out->error), KILN_EIO, "cannot run %.200s: %s",
 						 state.program, strerror(errno));
+	phase_begin(out, COMPILE_LOG);
 	out->log = spawn_log(&state.dir);
+	phase_end(out, COMPILE_LOG);
 	if (!out->log)
 		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 						 "no memory for the compiler's log");
@@ -393,6 +397,7 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 {
 	struct compile_toolchain toolchain;
 	uint64_t began;
+	int exit_status;
 
 	*out = (struct compile_result){
 		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
@@ -419,11 +424,16 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 								"again");
 		return;
 	}
+	phase_begin(out, COMPILE_SOURCES);
 	out->status = unit_make(job, &out->source, out->error);
+	phase_end(out, COMPILE_SOURCES);
 	if (out->status != KILN_OK)
 		return;
 	began = util_now_us();
-	out->status = judge(run_compiler(out->source, job), job, out);
+	phase_begin(out, COMPILE_COMPILER);
+	exit_status = run_compiler(out->source, job);
+	phase_end(out, COMPILE_COMPILER);
+	out->status = judge(exit_status, job, out);
 	out->micros = (int64_t)(util_now_us() - began);
 	workdir_clean(&state.dir);
 }

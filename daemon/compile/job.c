@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const compile_phase_names[] = {"source and headers", "compiler", "log", "names",
+										   "object"};
+
 static void copy_text(char *to, size_t size, const char *from)
 {
 	snprintf(to, size, "%s", from ? from : "");
@@ -217,6 +220,12 @@ void compile_result_write(struct wire_out *out, uint64_t id, const struct compil
 	wire_put_int(out, "local", result->local_bytes);
 	wire_put_int(out, "us", result->micros);
 	wire_put_int(out, "grew", result->peak_bytes);
+	wire_list_begin(out, "phases");
+	for (int i = 0; i < COMPILE_PHASES; i++) {
+		wire_put_uint(out, NULL, result->spans[i].begin_us);
+		wire_put_uint(out, NULL, result->spans[i].end_us);
+	}
+	wire_list_end(out);
 }
 
 /* False without memory; an absent member stays NULL. */
@@ -247,7 +256,7 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 {
 	const msgpack_object *root = &in->root;
 	struct compile_result read = {0};
-	int64_t status = wire_get_int(root, "st", 1);
+	int64_t status = wire_get_int(root, "st", 1), phases[2 * COMPILE_PHASES];
 
 	if (strcmp(wire_type(in), "result") != 0 || !kernel_status_is(status))
 		return KILN_EPROTO;
@@ -259,6 +268,10 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 	read.local_bytes = wire_get_int(root, "local", -1);
 	read.micros = wire_get_int(root, "us", 0);
 	read.peak_bytes = wire_get_int(root, "grew", 0);
+	if (wire_get_ints(root, "phases", phases, 2 * COMPILE_PHASES) == 2 * COMPILE_PHASES)
+		for (int i = 0; i < COMPILE_PHASES; i++)
+			read.spans[i] =
+				(struct compile_span){(uint64_t)phases[2 * i], (uint64_t)phases[2 * i + 1]};
 	if (!copy_member(in, "entry", &read.entry) || !copy_member(in, "source", &read.source) ||
 		!copy_member(in, "log", &read.log) || !copy_object(in, &read)) {
 		compile_result_free(&read);

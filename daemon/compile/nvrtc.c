@@ -173,6 +173,7 @@ struct program {
 	const char *target;
 	uint32_t leave_out;            /* bits of options_nvrtc */
 	const struct compile_job *job; /* NULL: none */
+	struct compile_result *result; /* that has the phases; NULL: none */
 };
 
 static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out)
@@ -191,13 +192,20 @@ static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out
 			options[count++] = options_nvrtc[i].text;
 	for (int i = 0; what->job && i < what->job->option_count && count < NVRTC_MAX_OPTIONS; i++)
 		options[count++] = what->job->options[i];
-	if (headers_make(what->job, &headers))
+	const bool made = headers_make(what->job, &headers);
+	if (what->result)
+		phase_end(what->result, COMPILE_SOURCES);
+	if (made)
 		result =
 			api.create(out, what->text, what->name, headers.count, headers.texts, headers.names);
 	if (result == NVRTC_SUCCESS && what->instantiation)
 		result = api.add_name(*out, what->instantiation);
+	if (what->result)
+		phase_begin(what->result, COMPILE_COMPILER);
 	if (result == NVRTC_SUCCESS)
 		result = api.compile(*out, count, options);
+	if (what->result)
+		phase_end(what->result, COMPILE_COMPILER);
 	headers_free(&headers);
 	return result;
 }
@@ -264,9 +272,12 @@ static int take_object(nvrtcProgram program, const char *instantiation, struct c
 {
 	const char *lowered = NULL;
 
+	phase_begin(out, COMPILE_NAMES);
 	if (api.lowered_name(program, instantiation, &lowered) != NVRTC_SUCCESS || !lowered)
 		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE,
 						 "%.200s names no kernel of the source", instantiation);
+	phase_end(out, COMPILE_NAMES);
+	phase_begin(out, COMPILE_OBJECT);
 	if (api.cubin_size(program, &out->object_bytes) != NVRTC_SUCCESS || out->object_bytes == 0)
 		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE, "NVRTC made no cubin");
 	out->entry = strdup(lowered);
@@ -276,6 +287,7 @@ static int take_object(nvrtcProgram program, const char *instantiation, struct c
 	if (api.cubin(program, out->object) != NVRTC_SUCCESS)
 		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE,
 						 "NVRTC did not hand out its cubin");
+	phase_end(out, COMPILE_OBJECT);
 	return KILN_OK;
 }
 
@@ -324,7 +336,9 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 								state.toolchain.targets);
 		return;
 	}
+	phase_begin(out, COMPILE_SOURCES);
 	out->status = unit_make(job, &out->source, out->error);
+	phase_end(out, COMPILE_SOURCES);
 	if (out->status != KILN_OK)
 		return;
 	nvrtc_warm();
@@ -334,9 +348,12 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 											   .instantiation = job->instantiation,
 											   .target = job->target,
 											   .leave_out = state.unknown,
-											   .job = job},
+											   .job = job,
+											   .result = out},
 							 &program);
+	phase_begin(out, COMPILE_LOG);
 	out->log = read_log(program);
+	phase_end(out, COMPILE_LOG);
 	if (!out->log)
 		out->status = util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 								"no memory for the compiler's log");

@@ -11,7 +11,8 @@
  *            "grid": [x, y, z], "mps", "warp"; "seen": [the same from "name" on, of each device
  *            that the driver shows]; "sandbox": what holds it, "launchers": threads that may
  *            launch.  st < 0: the device cannot be opened; the process then exits with 3
- *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
+ *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known),
+ *            quiet: since when it waited for a quiet point, and when that was there (absent: not)
  *   unload   mod
  *   alloc    buf, bytes, stream: of the session that may name it
  *   import   buf, kind: "ipc" | "fd" | "pool", handle: bin, bufid, pool, pid, span, offset, bytes,

@@ -6,9 +6,9 @@
  *
  * Sections: one (each way to launch, by one program), spread (how these times spread), many (1 to 8
  * processes at once), side (the same by --launchers, of daemons of its own), fresh (a new process
- * until its first result), fair (64 equal clients), idle (the daemon's own processor time).
- * Needs a running kilnd.  On device cpu there is nothing to compare with; what needs no GPU runs
- * all the same.
+ * until its first result), fair (64 equal clients), idle (the daemon's own processor time), trace
+ * (with and without a trace of the calls).  Needs a running kilnd.  On device cpu there is nothing
+ * to compare with; what needs no GPU runs all the same.
  */
 #include "launch.h"
 
@@ -31,9 +31,9 @@ static const struct {
 	const char *name;
 	void (*run)(struct bench *bench);
 } sections[] = {
-	{"many", launch_many},     {"fair", launch_fair}, {"side", launch_side},
-	{"fresh", launch_fresh},   {"idle", launch_idle}, {"one", launch_one},
-	{"spread", launch_spread},
+	{"many", launch_many},     {"fair", launch_fair},   {"side", launch_side},
+	{"fresh", launch_fresh},   {"idle", launch_idle},   {"one", launch_one},
+	{"spread", launch_spread}, {"trace", launch_trace},
 };
 enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
 

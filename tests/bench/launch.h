@@ -7,6 +7,7 @@
  *   launch_one.c     one program: each way, one launch at a time and queued; how they spread
  *   launch_many.c    several programs at once: how many launches, and who gets them; idle ones
  *   launch_side.c    the same programs, by how many threads launch for them
+ *   launch_trace.c   what a trace costs
  *   launch_crew.c    those programs: started, told to launch, ended
  *   launch_mps.c     a server of NVIDIA MPS of our own
  *   launch_fresh.c   a new process until it has its first result
@@ -104,6 +105,7 @@ bool direct_open(const void *cubin);
 bool direct_launch(void);
 bool direct_get(float *first);
 
+void service_close(struct service *service);
 /* The arguments of kiln_prepare() for the kernel. */
 void service_describe(kiln_tensor tensors[2], kiln_attr attrs[2]);
 
@@ -165,6 +167,7 @@ void launch_spread(struct bench *bench);
 void launch_many(struct bench *bench);
 void launch_fair(struct bench *bench);
 void launch_side(struct bench *bench);
+void launch_trace(struct bench *bench);
 void launch_idle(struct bench *bench);
 void launch_fresh(struct bench *bench);
 /* A fresh process, in that process. */

@@ -120,7 +120,7 @@ static bool open_service(const struct bench *bench, const char *lane, struct ser
 		   !kiln_prepare(service->client, "map", tensors, 2, attrs, 2, &service->call);
 }
 
-static void close_service(struct service *service)
+void service_close(struct service *service)
 {
 	kiln_call_free(service->call);
 	kiln_free(service->operands[0].buffer);
@@ -136,7 +136,7 @@ static int sharers;
 static bool open_ring(const struct bench *bench, struct way *way)
 {
 	if (!shared.client && !open_service(bench, "on", &shared)) {
-		close_service(&shared);
+		service_close(&shared);
 		return false;
 	}
 	sharers++;
@@ -341,8 +341,8 @@ void way_close(struct way *way)
 	kiln_call_free(way->graph);
 	way->graph = NULL;
 	if (is_shared && --sharers == 0)
-		close_service(&shared);
+		service_close(&shared);
 	else if (!is_shared)
-		close_service(&way->service);
+		service_close(&way->service);
 	way->service = (struct service){0};
 }

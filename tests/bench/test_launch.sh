@@ -71,10 +71,10 @@ says '--only names "nonsense"; there are'
 # ---- The cpu device ----
 
 start_daemon cpu
-expect 0 "the cpu device" --device cpu --only many,fresh,idle,one --json "$work/json"
+expect 0 "the cpu device" --device cpu --only many,fresh,idle,one,trace --json "$work/json"
 for name in "1 process, Kiln" "8 processes, Kiln" "client without CUDA, from exec" \
 	"8 idle clients: broker and device processes" "ring, launch and wait" \
-	"batch, 64 queued, each" "graph, 64 queued, each"; do
+	"batch, 64 queued, each" "graph, 64 queued, each" "launch and wait, traced"; do
 	row "$name"
 done
 says "direct .*left out: it needs a GPU"

@@ -35,12 +35,37 @@ grep -q missed "$DIR/out" && fails "$(cat "$DIR/out")"
 
 python=python3
 [ ! -x "$BUILD_DIR/../venv-python/bin/python" ] || python=$BUILD_DIR/../venv-python/bin/python
-"$python" "$TOOLS/trace.py" "$DIR/busy.pftrace" "$launches" "$compiles" >"$DIR/out" 2>&1
-case $? in
-0) cat "$DIR/out" ;;
-77) echo "no Perfetto: the trace is not read" ;;
-*) fails "$(cat "$DIR/out")" ;;
-esac
+# reads FILE ARGUMENT...: what must hold in a trace holds.
+reads() {
+	"$python" "$TOOLS/trace.py" "$@" >"$DIR/out" 2>&1
+	case $? in
+	0) cat "$DIR/out" ;;
+	77) echo "no Perfetto: the trace is not read" ;;
+	*) fails "$(cat "$DIR/out")" ;;
+	esac
+}
+reads "$DIR/busy.pftrace" "$launches" "$compiles"
+
+# The trace of one run, beside another program that calls all the while.
+"$KILN" run cumsum --shape 5x7 --time 100000 >/dev/null 2>&1 &
+other=$!
+"$KILN" run softmax --shape 33x44 --time 6 --trace "$DIR/run.pftrace" >"$DIR/out" 2>"$DIR/err" ||
+	fails "run --trace: $(cat "$DIR/err")"
+kill $other 2>/dev/null
+wait $other 2>/dev/null
+grep -qE "^wrote [0-9]+ spans to '$DIR/run.pftrace'" "$DIR/out" || fails "$(cat "$DIR/out")"
+reads "$DIR/run.pftrace" alone softmax 7
+"$KILN" run softmax --shape 33x44 --trace "$DIR/run.pftrace" --json >"$DIR/out" ||
+	fails "run --json"
+python3 -c 'import json, sys
+run = json.load(sys.stdin)
+assert run["spans"] > 0 and run["dropped"] == 0 and run["trace"], run' <"$DIR/out" ||
+	fails "$(cat "$DIR/out")"
+"$KILN" run softmax --shape 33x44 --trace "$DIR/no/such" >"$DIR/out" 2>"$DIR/err" && fails "written"
+[ ! -s "$DIR/out" ] || fails "it ran all the same"
+grep -q "^kiln: run: '$DIR/no/such': No such file" "$DIR/err" || fails "$(cat "$DIR/err")"
+"$KILN" run softmax --shape 33x44 --trace /dev/full >/dev/null 2>"$DIR/err" && fails "a full disk"
+grep -q "^kiln: run: '/dev/full': No space left on device" "$DIR/err" || fails "$(cat "$DIR/err")"
 
 # One whose program goes leaves the daemon as it was.
 timeout 0.5 "$KILN" trace --output "$DIR/none.pftrace" --seconds 30 >/dev/null 2>&1
@@ -48,4 +73,18 @@ timeout 0.5 "$KILN" trace --output "$DIR/none.pftrace" --seconds 30 >/dev/null 2
 "$KILN" trace --output "$DIR/no/such" --seconds 1 >/dev/null 2>"$DIR/err" && fails "written"
 grep -q "^kiln: trace: '$DIR/no/such': No such file" "$DIR/err" || fails "$(cat "$DIR/err")"
 "$KILN" run permute --shape 64x48 --perm 1,0 >/dev/null || fails "run after it"
+
+# A GPU that a fake driver stands for, whose kernels do nothing: loads wait for a quiet point.
+if [ -e "$BUILD_DIR/fake/libcuda.so.1" ] &&
+	"$KILN" compile permute --shape 2x3 --perm 1,0 --target sm_90 >/dev/null 2>&1; then
+	kill $DAEMON && wait $DAEMON
+	export LD_LIBRARY_PATH="$BUILD_DIR/fake" KILN_FAKE_CUDA_IMAGES=1
+	daemon --device cuda:0 --specialize eager
+	"$KILN" --device cuda:0 run permute --shape 64x48 --perm 1,0 --trace "$DIR/gpu.pftrace" \
+		>/dev/null 2>"$DIR/err" && fails "a kernel that does nothing is right"
+	grep -q "wrong result" "$DIR/err" || fails "$(cat "$DIR/err")"
+	reads "$DIR/gpu.pftrace" cuda
+else
+	echo "no fake driver, or no NVRTC: the trace of a GPU is left out"
+fi
 finish

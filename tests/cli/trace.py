@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """trace.py FILE LAUNCHES COMPILES: reads a trace of `kiln trace` by Perfetto's own definitions, and
-checks what must hold between its spans.  Exit status 77: those are not here.
+checks what must hold between its spans.  trace.py FILE alone OP LEAST: the same of `kiln run
+--trace`, which shows one session, its kernels of operator OP, and no less than LEAST calls of it.
+trace.py FILE cuda: a trace of a GPU.  Exit status 77: those definitions are not here.
 """
 
 import sys
@@ -57,19 +59,81 @@ def path_of(tracks, uuid):
     return (path_of(tracks, parent) if parent else []) + [name]
 
 
-def main(file, launches, compiles):
-    tracks, spans = read(file)
+PHASES = ["source and headers", "compiler", "nvrtcCompileProgram", "log", "names", "object"]
+
+
+def by_kind(tracks, spans):
+    """The spans of each kind of track, of which each lies within its parent."""
     on = {}
     for span in spans:
         assert span.begin < span.end and (span.parent is None or span.within(span.parent)), span.name
         on.setdefault(path_of(tracks, span.track)[0].split(" ")[0], []).append(span)
+    return on
+
+
+def compiles_of(on, phases):
+    """The compiles, each with its phases in their order, which take no longer than it does; and the
+    row of each kernel is stored after them."""
+    compiled = [span for span in on["compilers"] if span.parent is None]
+    for span in compiled:
+        parts = [part for part in on["compilers"] if part.parent is span]
+        assert [part.name for part in parts] == phases, [part.name for part in parts]
+        assert sum(part.end - part.begin for part in parts) <= span.end - span.begin
+        # Another part is the worker's own; most of a compile is the compiler.
+        assert 2 * sum(part.end - part.begin for part in parts) > span.end - span.begin
+        stored = [store for store in on["lookups"] if store.flows & span.flows
+                  and store.name == "store"]
+        assert len(stored) == 1 and stored[0].begin >= span.end - 1000, stored
+        assert [write.name for write in on["lookups"] if write.parent is stored[0]] == ["write"]
+        steps = [step.name for step in on["lookups"] if step.flows & span.flows]
+        assert steps[:3] == ["look", "compile", "store"], steps
+    assert all(span.parent is None or span.parent in compiled for span in on["compilers"])
+    return compiled
+
+
+def alone(file, op, least):
+    tracks, spans = read(file)
+    on = by_kind(tracks, spans)
+    sessions = [name for name, parent in tracks.values() if name.startswith("session") and not parent]
+    assert len(sessions) == 1, sessions
+    number = sessions[0].split(" ")[1]
+    lines = {path_of(tracks, span.track)[1] for span in on["cpu"]}
+    assert all(line.startswith("session %s, " % number) for line in lines), lines
+    ran = [span for span in on["cpu"] if span.name == op]
+    assert len(ran) >= int(least), (len(ran), least)
+    kernels = [span for span in on["compilers"] if span.parent is None]
+    waits = [span for span in on["session"] if span.name == op]
+    assert kernels and all(any(kernel.flows & wait.flows for wait in waits) for kernel in kernels)
+    assert {span.name for span in on["session"]} >= {"prepare", "load", "trace.begin", op}
+    whole = [span for span in on["session"] if span.name == "trace.begin"][0]
+    assert all(span.begin >= whole.begin - TURN_NS and span.end <= whole.end + 1000 for span in ran)
+    print("%d spans of one session" % len(spans))
+
+
+def cuda(file):
+    tracks, spans = read(file)
+    on = by_kind(tracks, spans)
+    compiled = compiles_of(on, [phase for phase in PHASES if phase != "compiler"])
+    assert compiled
+    loads = [span for span in on["session"] if span.name == "load"]
+    assert loads
+    for load in loads:
+        quiet = [span for span in on["session"] if span.parent is load]
+        assert [span.name for span in quiet] == ["quiet point"], [span.name for span in quiet]
+    print("%d compiles, %d loads" % (len(compiled), len(loads)))
+
+
+def main(file, launches, compiles):
+    tracks, spans = read(file)
+    on = by_kind(tracks, spans)
     assert set(on) >= {"session", "loop", "lookups", "compilers", "cpu"}, sorted(on)
 
     # What ran on the device is what the daemon counts, and no line has two at once.
     ran = [span for span in on["cpu"] if span.name == "permute"]
     assert len(ran) == int(launches), (len(ran), launches)
     assert all(span.parent is None for span in on["cpu"]), "two calls of a line at once"
-    assert len(on["compilers"]) == int(compiles), (len(on["compilers"]), compiles)
+    kernels = compiles_of(on, ["source and headers", "compiler", "log", "object"])
+    assert len(kernels) == int(compiles), (len(kernels), compiles)
 
     # A call leads to its kernel, which runs while the call waits.
     submits = [span for span in on["session"] if span.name == "submit"]
@@ -87,10 +151,10 @@ def main(file, launches, compiles):
     assert {span.parent.name for span in plans} >= {"prepare"}
 
     # Whoever waits for a kernel waits while it is looked for and compiled.
-    for compiled in on["compilers"]:
+    for compiled in kernels:
         waits = [span for span in on["session"] if span.flows & compiled.flows
                  and span.name == "permute"]
-        looks = [span for span in on["lookups"] if span.flows & compiled.flows]
+        looks = [span for span in on["lookups"] if span.flows & compiled.flows and span.name == "look"]
         assert waits and looks and waits[0].about["about"] == "compiled"
         assert compiled.within(waits[0], 1000) and looks[0].within(waits[0], 1000)
         assert looks[0].end <= compiled.begin + 1000
@@ -98,4 +162,9 @@ def main(file, launches, compiles):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[2] == "alone":
+        alone(sys.argv[1], *sys.argv[3:])
+    elif sys.argv[2] == "cuda":
+        cuda(sys.argv[1])
+    else:
+        main(*sys.argv[1:])

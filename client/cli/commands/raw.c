@@ -193,7 +193,9 @@ static int cli_run_raw(struct cli *cli)
 	if (!status)
 		status = cli_connect(cli, &run->client);
 	if (!status)
-		status = raw_launch(run);
+		status = trace_begin(cli, run->client, &run->trace);
+	if (!status)
+		status = trace_end(cli, run->client, &run->trace, raw_launch(run));
 	if (!status && cli->json)
 		raw_print_json(run);
 	else if (!status)
@@ -221,6 +223,7 @@ static const struct cli_option raw_options[] = {
 	{"scalar", "TYPE:VALUE", "argument: a number by value: f32:2.5, i64:1000", CLI_MANY},
 	{"seed", "N", "seed of the random values (1)"},
 	{"time", "[N]", "time N more calls (100, or what 10 s allow), and a copy of as many bytes"},
+	TRACE_OPTION,
 	CLI_CHECK_OPTIONS,
 	{0},
 };

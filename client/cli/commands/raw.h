@@ -6,6 +6,7 @@
 #define KILN_CLI_RAW_H
 
 #include "client/cli/files.h"
+#include "trace.h"
 
 #define RAW_OPTIONS                                                                            \
 	{"entry", "NAME", "a __global__ function, or a template-id: 'scale<float, 4>'"},           \
@@ -45,6 +46,7 @@ struct raw_run {
 	/* The run. */
 	kiln_client *client;
 	kiln_call *call;
+	struct trace_file trace;
 	uint64_t bytes; /* bytes that a launch reads and writes, if it touches each once */
 	double prepare_us, first_us;
 	double warm_us, best_us, device_us; /* medians, and the best time */

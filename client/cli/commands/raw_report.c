@@ -58,6 +58,7 @@ void raw_print_json(const struct raw_run *run)
 		json_real("copy_us", run->copy_us);
 		json_real("copy_device_us", run->copy_device_us);
 	}
+	trace_print_json(&run->trace);
 	check_print_json(run->cli, run->client);
 	json_end();
 }
@@ -115,4 +116,5 @@ void raw_print_report(const struct raw_run *run)
 	if (run->calls)
 		print_times(run);
 	check_print(run->cli, run->client);
+	trace_print(&run->trace);
 }

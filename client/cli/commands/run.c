@@ -231,7 +231,9 @@ static int run_described(struct cli *cli, describe_function *describe)
 	if (!status)
 		status = cli_connect(cli, &run.client);
 	if (!status)
-		status = run_problem(&run);
+		status = trace_begin(cli, run.client, &run.trace);
+	if (!status)
+		status = trace_end(cli, run.client, &run.trace, run_problem(&run));
 	if (!status && cli->json)
 		run_print_json(&run);
 	else if (!status)
@@ -279,7 +281,8 @@ static int cli_run_map(struct cli *cli)
 	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY}, \
 		{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},    \
 		{"seed", "N", "seed of the random data (1)"},                                         \
-		{"time", "[N]", "time N warm calls (100, or what 10 s allow)"}, CLI_CHECK_OPTIONS
+		{"time", "[N]", "time N warm calls (100, or what 10 s allow)"}, TRACE_OPTION,         \
+		CLI_CHECK_OPTIONS
 
 static const struct cli_option run_options[] = {
 	RUN_OPTIONS,
@@ -295,6 +298,7 @@ static const struct cli_option map_options[] = {
 static const struct cli_example run_examples[] = {
 	{"kiln run softmax --shape 1024x4096 --time", "run, verify and time it"},
 	{"kiln run permute --shape 300x500x7 --perm 2,0,1 --dtype f16", "halves, and another order"},
+	{"kiln run softmax --shape 64x1000 --trace first.pftrace", "where the time of it goes"},
 	{"kiln run layer_norm --in x=x.npy --out y=y.npy", "of a file of NumPy, into another"},
 	{0}};
 

@@ -6,6 +6,7 @@
 #define KILN_CLI_RUN_H
 
 #include "client/cli/verify.h"
+#include "trace.h"
 
 struct run {
 	const struct cli *cli;
@@ -23,6 +24,7 @@ struct run {
 	bool any_order;           /* later results have other bits, as was allowed, and are right */
 	bool kernel_changed;      /* between the calls: later results have other bits, and are right */
 	double prepare_us, first_us, warm_us, best_us, device_us;
+	struct trace_file trace;
 };
 
 /* Whether the operand is there, or left out. */

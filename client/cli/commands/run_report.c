@@ -81,6 +81,7 @@ void run_print_json(const struct run *run)
 	json_int("verified", run->check.verified);
 	json_number("largest_error", run->check.worst);
 	json_int("kernel_changed", run->kernel_changed);
+	trace_print_json(&run->trace);
 	check_print_json(run->cli, run->client);
 	json_end();
 }
@@ -163,4 +164,5 @@ void run_print_report(const struct run *run, bool timed)
 	check_print(run->cli, run->client);
 	if (timed)
 		print_speed(run);
+	trace_print(&run->trace);
 }

@@ -168,7 +168,7 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 	struct session *session = work->session;
 	struct wire_out out;
 	work_assert_valid(work);
-	if (session->broker->trace)
+	if (trace_shows(session->broker->trace, session->id))
 		work_trace(work);
 	/* The session's table holds a new graph from now on. */
 	if (status == KILN_OK && work->kind == WORK_GRAPH && !call_keep(session, work->call)) {

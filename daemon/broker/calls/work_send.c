@@ -56,7 +56,7 @@ static void on_work_send_loaded(void *arg, int status, const char *error, struct
 	char label[160];
 	work->state = WORK_QUEUED;
 	if (reply)
-		job_note_load(work->session, work->kernel, work->load_us);
+		job_note_load(work->session, work->kernel, work->load_us, reply);
 	work->load_status = status;
 	/* The cache has dropped an object that cannot be loaded: it is compiled anew, once. */
 	if (status == KILN_ECOMPILE && !work->remade) {

@@ -154,6 +154,9 @@ static void trace_call(struct device_handle *handle, const struct handle_past *p
 {
 	struct trace *trace = handle->device->broker->trace;
 	const uint64_t line = LOAD(call->line), begun_ns = LOAD(call->began_us) * 1000;
+	/* A session's number is that of its streams, too. */
+	if (!trace_shows(trace, line / KILN_STREAMS))
+		return;
 	uint64_t *until = &handle->reading->until_ns[line % TRAIL_CALLS];
 	const struct handle_about *about =
 		handle_noted(handle, past->stream ? HANDLE_LANE : HANDLE_MESSAGE, past->name);

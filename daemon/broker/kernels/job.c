@@ -238,16 +238,36 @@ struct job_terms job_terms_of(struct session *session)
 	};
 }
 
-void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us)
+/* Adds the load to the trace, and how long it waited in the device process until nothing ran.  A
+ * load that this one joined may have waited for longer. */
+static void trace_load(struct session *session, const struct kernel_ref *ref, uint64_t began_us,
+					   uint64_t ended_us, const struct wire_in *reply)
 {
-	uint64_t micros = util_now_us() - began_us;
 	struct trace *trace = session->broker->trace;
-	if (trace)
-		trace_add(trace, session_track(session, ~trace->spans),
-				  &(struct trace_span){.name = "load",
-									   .begin_ns = began_us * 1000,
-									   .end_ns = trace_now_ns(),
-									   .flow = trace_flow(ref->key)});
+	const uint64_t track = session_track(session, ~trace->spans);
+	int64_t quiet[2];
+	trace_add(trace, track,
+			  &(struct trace_span){.name = "load",
+								   .begin_ns = began_us * 1000,
+								   .end_ns = ended_us * 1000,
+								   .flow = trace_flow(ref->key)});
+	if (wire_get_ints(&reply->root, "quiet", quiet, 2) != 2)
+		return;
+	const uint64_t begin_us = (uint64_t)quiet[0] > began_us ? (uint64_t)quiet[0] : began_us;
+	if (quiet[0] > 0 && (uint64_t)quiet[1] > begin_us && (uint64_t)quiet[1] <= ended_us)
+		trace_add(trace, track,
+				  &(struct trace_span){.name = "quiet point",
+									   .begin_ns = begin_us * 1000,
+									   .end_ns = (uint64_t)quiet[1] * 1000,
+									   .depth = 1});
+}
+
+void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us,
+				   const struct wire_in *reply)
+{
+	uint64_t now_us = util_now_us(), micros = now_us - began_us;
+	if (trace_shows(session->broker->trace, session->id))
+		trace_load(session, ref, began_us, now_us, reply);
 	histogram_note(&session->tally.load, micros);
 	histogram_note(&job_tally(session->broker, ref)->load, micros);
 }

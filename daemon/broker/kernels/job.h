@@ -133,8 +133,10 @@ void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct se
 						enum job_origin origin, uint64_t micros);
 /* The terms on which a session asks for the kernels that its requests need. */
 struct job_terms job_terms_of(struct session *session);
-/* Counts a load that began at this moment, for the session and the operator. */
-void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
+/* Counts a load that began at this moment, for the session and the operator.  reply: the device
+ * process's. */
+void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us,
+				   const struct wire_in *reply);
 /* Frees the wait.  The last one to leave a lookup cancels its compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
 

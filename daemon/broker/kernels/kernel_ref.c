@@ -74,7 +74,7 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	int status = tuned_plan(broker, problem, limits, model, &plan, &note, error);
 	if (status == KILN_OK)
 		status = job_open_plan(broker, &plan, limits, out, error);
-	if (broker->trace)
+	if (trace_shows(broker->trace, broker->serving))
 		trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
 				  &(struct trace_span){.name = "plan",
 									   .begin_ns = began_ns,

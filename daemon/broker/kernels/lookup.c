@@ -48,20 +48,26 @@ static void lookup_read_work(struct cache *cache, void *arg)
 		cache_failure_get(cache, read->key, &read->failure, error);
 }
 
-/* Adds a step that ends now to the trace, and begins the next. */
-static void lookup_trace(struct lookup *lookup, const char *name)
+void lookup_trace(struct lookup *lookup, const char *name)
 {
 	struct trace *trace = lookup->broker->trace;
 	const uint64_t end_us = util_now_us();
-	if (trace)
-		trace_add(trace,
-				  trace_track(trace, trace_track(trace, 0, TRACK_LOOKUPS, "lookups"), ~trace->spans,
-							  "lookups"),
+	if (trace_shows_key(trace, lookup->key)) {
+		const uint64_t all = trace_track(trace, 0, TRACK_LOOKUPS, "lookups");
+		const uint64_t track = trace_track(trace, all, ~trace->spans, "lookups");
+		trace_add(trace, track,
 				  &(struct trace_span){.name = name,
 									   .begin_ns = lookup->step_us * 1000,
 									   .end_ns = end_us * 1000,
 									   .flow = trace_flow(lookup->key),
 									   .about = lookup->ref->plan.op});
+		if (lookup->put_us[1])
+			trace_add(trace, track,
+					  &(struct trace_span){.name = "write",
+										   .begin_ns = lookup->put_us[0] * 1000,
+										   .end_ns = lookup->put_us[1] * 1000,
+										   .depth = 1});
+	}
 	lookup->step_us = end_us;
 }
 
@@ -71,6 +77,7 @@ static void fetched(void *arg, struct cache_row *row)
 	struct broker *broker = lookup->broker;
 	lookup->fetch = NULL;
 	lookup_trace(lookup, "remote");
+	lookup->remote_us = lookup->step_us;
 	if (!row) {
 		lookup_compile(lookup);
 		return;
@@ -100,6 +107,7 @@ static void after_cache(struct lookup *lookup)
 	struct broker *broker = lookup->broker;
 	lookup->looking = NULL;
 	lookup_trace(lookup, "look");
+	lookup->looked_us = lookup->step_us;
 	const struct cache_failure *failure = &lookup->failure;
 	if (failure->status != KILN_OK) {
 		broker->counters.lookup_failures++;

@@ -72,8 +72,10 @@ struct lookup {
 	struct alt_compiler *alt; /* compiled by the one that its wait has taken */
 	enum job_purpose purpose; /* JOB_CALL for all but those beside the calls */
 	struct job_wait *waits, *last_wait;
-	enum job_origin origin;     /* since ANSWERING */
-	uint64_t began_us, step_us; /* step_us: when its step began, for traces */
+	enum job_origin origin;        /* since ANSWERING */
+	uint64_t began_us, step_us;    /* step_us: when its step began, for traces */
+	uint64_t looked_us, remote_us; /* when the cache, and the second tier, had answered; 0: not */
+	uint64_t put_us[2];            /* when the write of its row began and ended */
 	struct lookup *previous, *next;
 	/* Copies of ref's: the store's thread reads them, and ref may get another key meanwhile. */
 	char key[KERNEL_KEY_HEX];
@@ -102,6 +104,9 @@ void lookup_assert_valid(const struct lookup *lookup);
 /* Opens the lookup of a wait's key, without the wait; it asks the cache when the asker has its
  * turn.  NULL without memory. */
 struct lookup *lookup_open(const struct job_wait *wait);
+
+/* Adds a step that ends now to the trace, and begins the next. */
+void lookup_trace(struct lookup *lookup, const char *name);
 
 /* The key that a compile job makes; "": no lookup has it compiled. */
 const char *lookup_key_of(const struct broker *broker, const struct compile_job *job);

@@ -89,7 +89,7 @@ static void count_answer(struct broker *broker, struct kernel_ref *ref, struct s
 	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
 	if (util_log_level >= UTIL_DEBUG)
 		log_answer(ref, asker, answer);
-	if (broker->trace)
+	if (trace_shows(broker->trace, asker->id))
 		trace_answer(ref, asker, answer);
 	COUNT(requests);
 	if (answer->status == KILN_EFROZEN)
@@ -127,6 +127,8 @@ void wait_link(struct job_wait *wait, struct lookup *lookup)
 {
 	wait->lookup = lookup;
 	wait->state = WAIT_LOOKUP;
+	if (wait->terms.asker)
+		trace_ask(wait->broker->trace, wait->terms.asker->id, lookup->key);
 	QUEUE_APPEND(lookup->waits, lookup->last_wait, wait);
 }
 

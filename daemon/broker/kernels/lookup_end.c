@@ -34,12 +34,15 @@ void lookup_free(struct lookup *lookup)
 static void put_work(struct cache *cache, void *arg)
 {
 	struct lookup *lookup = arg;
+	lookup->put_us[0] = util_now_us();
 	lookup->cache_status = cache_put(cache, &lookup->row, lookup->error);
+	lookup->put_us[1] = util_now_us();
 }
 
 static void put_done(struct broker *broker, void *arg)
 {
 	struct lookup *lookup = arg;
+	lookup_trace(lookup, "store");
 	/* The kernel runs all the same; the next daemon compiles it once more. */
 	if (lookup->cache_status != KILN_OK)
 		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", lookup->key, lookup->error);
@@ -110,6 +113,7 @@ static void compiled(void *arg, struct compile_result *result)
 	struct broker *broker = lookup->broker;
 	lookup->job = NULL;
 	lookup->alt = NULL;
+	lookup_trace(lookup, "compile");
 	lookup_unlink(lookup);
 	if (result->status != KILN_OK) {
 		lookup->row.compile_micros = result->micros;

@@ -88,7 +88,7 @@ void request_close(struct request *request)
 	if (request->state != REQUEST_OPEN)
 		return;
 	request_assert_valid(request);
-	if (session->broker->trace)
+	if (trace_shows(session->broker->trace, session->id))
 		trace_add(session->broker->trace, session_track(session, request->id),
 				  &(struct trace_span){.name = request->name,
 									   .begin_ns = request->since_us * 1000,

@@ -23,21 +23,29 @@ struct exec_load {
 	uint32_t shared;
 	size_t bytes;
 	bool lazy;
+	uint64_t quiet_us; /* when the device was quiet, for one that has waited for that */
 	struct exec_module *module;
 	const char *entry;
 	uint8_t *object;
 };
 
-static void answer_load(struct exec *executor, uint64_t request, const struct exec_module *module)
+static void answer_load(struct exec *executor, const struct exec_load *load)
 {
+	const struct exec_module *module = load->module;
 	struct device_kernel kernel = {.param_count = -1};
 	int64_t params[KERNEL_MAX_ARGS];
 	struct wire_out reply;
 	executor->ops->describe(module->module, &kernel);
 	for (int i = 0; i < kernel.param_count && i < KERNEL_MAX_ARGS; i++)
 		params[i] = kernel.params[i];
-	wire_begin(&reply, "reply", request);
+	wire_begin(&reply, "reply", load->request);
 	wire_put_int(&reply, "st", KILN_OK);
+	if (load->quiet_us) {
+		wire_list_begin(&reply, "quiet");
+		wire_put_uint(&reply, NULL, module->task.added_us);
+		wire_put_uint(&reply, NULL, load->quiet_us);
+		wire_list_end(&reply);
+	}
 	if (kernel.param_count >= 0 && kernel.param_count <= KERNEL_MAX_ARGS)
 		wire_put_ints(&reply, "params", params, kernel.param_count);
 	exec_send(executor, &reply, -1);
@@ -52,7 +60,7 @@ static int load_now(struct exec *executor, const struct exec_load *load,
 	if (status == KILN_OK) {
 		load->module->state = MODULE_LOADED;
 		module_assert_valid(load->module);
-		answer_load(executor, load->request, load->module);
+		answer_load(executor, load);
 	} else {
 		map_remove_id(&executor->modules, load->id);
 		free(load->module);
@@ -64,6 +72,7 @@ static void load_later(struct exec *executor, void *what)
 {
 	struct exec_load *load = what;
 	char error[KERNEL_ERROR_MAX] = "";
+	load->quiet_us = util_now_us();
 	int status = load_now(executor, load, error);
 	if (status != KILN_OK)
 		exec_reply(executor, load->request, status, error);

@@ -101,20 +101,37 @@ static bool is_worn(const struct compile_result *result)
 	return result->status == KILN_ENOMEM || result->status == KILN_EIO;
 }
 
-static void trace_compile(const struct slot *slot, const struct pool_job *job)
+/* Adds the compile, and the phases that its worker tells of, which are cut to the compile. */
+static void trace_compile(const struct slot *slot, const struct pool_job *job,
+						  const struct compile_result *result, const char *key)
 {
 	struct trace *trace = slot->broker->trace;
 	const uint64_t all = trace_track(trace, 0, TRACK_COMPILERS, "compilers");
+	const uint64_t now_us = util_now_us();
 	char name[32];
 	snprintf(name, sizeof(name), "compiler (pid %d)", worker_pid(&slot->worker));
-	const bool own = job->job->user_files;
-	trace_add(trace, trace_track(trace, all, (uint64_t)worker_pid(&slot->worker), name),
-			  &(struct trace_span){
-				  .name = own ? "a kernel of its own" : job->job->instantiation,
-				  .begin_ns = job->since_us * 1000,
-				  .end_ns = trace_now_ns(),
-				  .flow = trace_flow(slot->broker->events->key_of(slot->broker, job->job)),
-				  .about = job->job->target});
+	const uint64_t track = trace_track(trace, all, (uint64_t)worker_pid(&slot->worker), name);
+	const bool own = job->job->user_files, host = !strcmp(job->job->target, "cpu");
+	trace_add(trace, track,
+			  &(struct trace_span){.name = own ? "a kernel of its own" : job->job->instantiation,
+								   .begin_ns = job->since_us * 1000,
+								   .end_ns = now_us * 1000,
+								   .flow = trace_flow(key),
+								   .about = job->job->target});
+	uint64_t from = job->since_us;
+	for (int i = 0; i < COMPILE_PHASES; i++) {
+		const struct compile_span *span = &result->spans[i];
+		if (span->begin_us < from || span->end_us < span->begin_us || span->end_us > now_us)
+			continue;
+		from = span->end_us;
+		const bool is_nvrtc = i == COMPILE_COMPILER && !host;
+		trace_add(
+			trace, track,
+			&(struct trace_span){.name = is_nvrtc ? "nvrtcCompileProgram" : compile_phase_names[i],
+								 .begin_ns = span->begin_us * 1000,
+								 .end_ns = span->end_us * 1000,
+								 .depth = 1});
+	}
 }
 
 static void on_result(void *owner, struct compile_result *result)
@@ -126,8 +143,11 @@ static void on_result(void *owner, struct compile_result *result)
 	util_debug("worker %d ends its compile after %.1f ms: %s", worker_pid(worker),
 			   (double)(util_now_us() - job->since_us) / 1e3,
 			   result->status == KILN_OK ? "done" : util_status_name(result->status));
-	if (slot->broker->trace)
-		trace_compile(slot, job);
+	if (slot->broker->trace) {
+		const char *key = slot->broker->events->key_of(slot->broker, job->job);
+		if (trace_shows_key(slot->broker->trace, key))
+			trace_compile(slot, job, result, key);
+	}
 	bool again = is_worn(result) && worker->jobs_done > 1 && !job->fresh;
 	slot->job = NULL;
 	memory_note(pool, slot, job->job, result->peak_bytes);

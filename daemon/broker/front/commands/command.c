@@ -101,6 +101,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		session->lane_follows = wire_get_uint(&message->root, "follows", 0);
 		struct broker *broker = session->broker;
 		const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
+		broker->serving = session->id;
 		bool may = allowed(session, id, name);
 		if (may && commands[i].work)
 			query_serve(session, message, commands[i].take, commands[i].work);
@@ -109,11 +110,12 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		else if (session->state != SESSION_GREETED)
 			session_end(session);
 		session->frame = NULL;
-		if (broker->trace && began_ns)
+		if (trace_shows(broker->trace, broker->serving) && began_ns)
 			trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
 					  &(struct trace_span){.name = commands[i].name,
 										   .begin_ns = began_ns,
 										   .end_ns = trace_now_ns()});
+		broker->serving = 0;
 		return;
 	}
 	refuse_unknown(session, id, name);

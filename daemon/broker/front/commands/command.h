@@ -52,6 +52,8 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 	ROW("fault.now", serve_fault_now)             \
 	ROW("waits", serve_waits)                     \
 	ROW("trace", serve_trace)                     \
+	ROW("trace.begin", serve_trace_begin)         \
+	ROW("trace.end", serve_trace_end)             \
 	ROW("stop", serve_stop)
 
 #define DECLARE(name, handler) void handler(struct session *session, struct wire_in *message);

@@ -107,7 +107,7 @@ static void on_call_loaded(void *arg, int status, const char *error, struct wire
 		return;
 	}
 	if (reply)
-		job_note_load(asking->base.request.session, asking->kernel, asking->load_us);
+		job_note_load(asking->base.request.session, asking->kernel, asking->load_us, reply);
 	if (status != KILN_OK && asking->base.ref->raw) {
 		snprintf(sentence, sizeof(sentence), "%s cannot be loaded: %s",
 				 raw_label(&asking->base.ref->plan, label), error);
