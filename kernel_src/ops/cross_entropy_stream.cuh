@@ -78,28 +78,25 @@ enum { CROSS_ENTROPY_UNCAPPED, CROSS_ENTROPY_CAPPED, CROSS_ENTROPY_BOUNDED };
  * far from 1.
  *
  * Four inverses are made of one: 1 / a = 1 / (a * b) * b, b = 1 + t.  Where the product is too
- * large, or no number, each is made alone.  The first POLYNOMIALS powers of a vector come by a
- * polynomial, wrong by 3e-6 here and there: that is for long rows.
- *
- * Where no |x| of a step is above REACH * cap, the first FRACTIONS groups of a step have their tanh
- * from a fraction of polynomials, wrong by 4e-7, which takes no power; all others need no care.
+ * large, or no number, each is made alone.  LONG rows bear approximations: the first powers of a
+ * vector come by a polynomial, wrong by 3e-6 here and there; and where no |x| of a step is above
+ * REACH * cap, tanh comes from a fraction of polynomials, wrong by 4e-7, which takes no power.
  */
-template <class ROW, int POLYNOMIALS, int FRACTIONS>
+template <class ROW, bool LONG>
 struct CrossEntropyBounded {
 	typedef typename ROW::Element T;
 	typedef typename ROW::Column Column;
 	static constexpr int V = ROW::length, count = ROW::count;
 	static constexpr int together = V < 4 ? V : 4, groups = V / together;
 
-	static constexpr bool near = FRACTIONS > 0 && together == 4 && !ROW::skewed && sizeof(T) == 2;
+	static constexpr int polynomials = LONG ? 4 : 0;
+	static constexpr bool near = LONG && together == 4 && !ROW::skewed && sizeof(T) == 2;
 	static constexpr float REACH = 2.45f;
 
 	float rate, reach, middle;
 	/* The fraction: x * (a0 + a1 * s + a2 * s^2) / (1 + b1 * s + b2 * s^2) with s = x^2. */
 	float a0, a1, a2, b1, b2, zero; /* zero: the exponent of x = 0 */
 	u32 most;                       /* the largest |x| of a step for fractions: the bits of a T */
-	u32 word[count][ROW::words];
-
 	DEVICE explicit CrossEntropyBounded(float cap)
 		: rate(-2.88539008f / cap), reach(2.88539008f * cap), middle(-rintf(1.44269504f * cap))
 	{
@@ -123,23 +120,25 @@ struct CrossEntropyBounded {
 		return fmaf(reach, -0.5f, -middle) * 0.693147181f;
 	}
 
-	DEVICE void fetch(const ROW &row, Column step, const T *x, i64 apart)
+	typedef u32 Step[count][ROW::words];
+
+	DEVICE static void fetch(const ROW &row, Column step, const T *x, i64 apart, Step &to)
 	{
 #pragma unroll
 		for (int u = 0; u < count; u++)
 			if (row.has(step * count + u))
-				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), word[u]);
+				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), to[u]);
 	}
 
 	/* The sum of a step's powers; total: what its terms join. */
 	template <bool SMOOTH>
-	DEVICE float sum(const ROW &row, Column step, float &total) const
+	DEVICE float sum(const ROW &row, Column step, const Step &word, float &total) const
 	{
 		float sum = 0;
 
 		if constexpr (near)
-			if (row.has(step * count + count - 1) && within())
-				return near_sum<SMOOTH>(total);
+			if (row.has(step * count + count - 1) && within(word))
+				return near_sum<SMOOTH>(word, total);
 #pragma unroll
 		for (int u = 0; u < count; u++) {
 			const Column n = step * count + u;
@@ -155,7 +154,7 @@ struct CrossEntropyBounded {
 #pragma unroll
 				for (int j = 0; j < V; j++)
 					sum +=
-						j < POLYNOMIALS ? polynomial(exponent[j]) : softmax_exp2_flush(exponent[j]);
+						j < polynomials ? polynomial(exponent[j]) : softmax_exp2_flush(exponent[j]);
 			} else {
 #pragma unroll
 				for (int j = 0; j < V; j++) {
@@ -174,7 +173,7 @@ struct CrossEntropyBounded {
 
   private:
 	/* Is no |x| of the step above `most`? */
-	DEVICE bool within() const
+	DEVICE bool within(const Step &word) const
 	{
 		u32 low = 0, high = 0;
 #pragma unroll
@@ -192,7 +191,7 @@ struct CrossEntropyBounded {
 		return max(low & 0x7fffu, max(low >> 16 & 0x7fffu, high)) <= most;
 	}
 	template <bool SMOOTH>
-	DEVICE float near_sum(float &total) const
+	DEVICE float near_sum(const Step &word, float &total) const
 	{
 		float sum = 0;
 
@@ -202,10 +201,7 @@ struct CrossEntropyBounded {
 			element_unpack<T>(word[u], x);
 #pragma unroll
 			for (int g = 0; g < groups; g++)
-				if (u * groups + g < FRACTIONS)
-					fractions(x + g * 4, exponent + g * 4);
-				else
-					powers(x + g * 4, exponent + g * 4);
+				fractions(x + g * 4, exponent + g * 4);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
 				sum += softmax_exp2_flush(exponent[j]);
@@ -231,21 +227,6 @@ struct CrossEntropyBounded {
 		out[1] = fmaf(above[1] * below[0], a, zero);
 		out[2] = fmaf(above[2] * below[3], b, zero);
 		out[3] = fmaf(above[3] * below[2], b, zero);
-	}
-	DEVICE void powers(const float *x, float *out) const
-	{
-		float t[4];
-
-#pragma unroll
-		for (int j = 0; j < 4; j++)
-			t[j] = softmax_exp2_flush(x[j] * rate);
-		const float first = 1 + t[0], third = 1 + t[2];
-		const float low = fmaf(first, t[1], first), high = fmaf(third, t[3], third);
-		const float all = inverse_near(low * high) * reach, a = all * high, b = all * low;
-		out[0] = fmaf(a, t[1], a + middle);
-		out[1] = fmaf(a, t[0], a + middle);
-		out[2] = fmaf(b, t[3], b + middle);
-		out[3] = fmaf(b, t[2], b + middle);
 	}
 	static DEVICE float polynomial(float exponent)
 	{
@@ -301,7 +282,7 @@ struct CrossEntropyBounded {
 	}
 };
 
-template <class ROW, bool GRAD, bool SMOOTH, int CAP, int POLYNOMIALS, int FRACTIONS, bool LOOP,
+template <class ROW, bool GRAD, bool SMOOTH, int CAP, bool LONG, bool AHEAD, bool LOOP,
 		  typename Target, i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
 		  typename T = typename ROW::Element, typename Compute = typename ROW::Compute>
 __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
@@ -342,12 +323,27 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		if (first && at.column >= 0)
 			hit = mask.term(0, 0, element_load<Compute>(from + at.column * X_STEP), Compute(1));
 		if constexpr (CAP == CROSS_ENTROPY_BOUNDED) {
-			CrossEntropyBounded<ROW, POLYNOMIALS, FRACTIONS> bounded(cap);
+			typedef CrossEntropyBounded<ROW, LONG> Bounded;
+			const Bounded bounded(cap);
+			typename Bounded::Step now, next;
 			all.largest = bounded.shift();
+			if constexpr (AHEAD)
+				bounded.fetch(held.row, 0, from, X_STEP, next);
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {
-				bounded.fetch(held.row, step, from, X_STEP);
-				sum.add(bounded.template sum<SMOOTH>(held.row, step, total));
+				if constexpr (AHEAD) {
+#pragma unroll
+					for (int u = 0; u < ROW::count; u++) {
+#pragma unroll
+						for (int w = 0; w < ROW::words; w++)
+							now[u][w] = next[u][w];
+					}
+					if (step + 1 < ROW::steps())
+						bounded.fetch(held.row, step + 1, from, X_STEP, next);
+				} else {
+					bounded.fetch(held.row, step, from, X_STEP, now);
+				}
+				sum.add(bounded.template sum<SMOOTH>(held.row, step, now, total));
 			}
 		} else {
 #pragma unroll 1

@@ -13,22 +13,18 @@
 
 #define COUNTER_BYTES 256      /* before the sums, in scratch memory; total.cuh has it, too */
 #define MOST_BLOCKS (1u << 24) /* each has a sum in scratch memory */
-#define READ_VECTORS 1024      /* from here on rows are read in steps */
+#define READ_VECTORS 1024      /* from here on rows are read in steps, or wait */
 #define READ_THREADS 256u
 #define READ_HELD 4u
 
-#define BOUNDED_CAP 64.0 /* up to that, sums of powers under a soft cap need no largest term */
-#define BOUNDED_POLYNOMIALS 4u /* of a vector of 8 elements */
-#define BOUNDED_COLUMNS 4096   /* of longer rows */
+#define BOUNDED_CAP 64.0     /* up to that, sums of powers under a soft cap need no largest term */
+#define BOUNDED_COLUMNS 4096 /* longer rows bear approximations */
 
 /* ---- Candidates ---- */
 
-/* A shape, and powers of a vector that come by a polynomial, if they can; groups of a step whose
- * soft caps are fractions. */
 struct candidate {
 	struct rows_shape shape;
-	uint32_t polynomials, fractions;
-	bool can;
+	bool ahead; /* a step's vectors are under way while the one before is worked on */
 };
 
 static void find_need(const struct cross_entropy *call, struct rows_need *need)
@@ -45,12 +41,24 @@ static void find_need(const struct cross_entropy *call, struct rows_need *need)
 	need->slots = need->clusters = !cap;
 }
 
-/* Puts a shape first, if it is there. */
-static void prefer(struct rows_shape *shapes, int count, uint32_t size, uint32_t held)
+static bool is_usual(const struct cross_entropy *call, const struct rows_shape *shape,
+					 const struct rows_shape *first)
+{
+	if (!call->grad)
+		return shape->stream && shape->size == READ_THREADS && shape->held == READ_HELD;
+	return first->slots && !shape->stream && shape->size * 2 == first->size &&
+		   shape->held == first->held * 2 && shape->slots * 2 == shape->held &&
+		   shape->cluster == first->cluster;
+}
+
+/* Puts first the shape that is better than softmax's for long rows, if it is there: where nothing
+ * is stored steps of a small block; where rows wait for the count half as many threads, each with
+ * twice as much, half of it in slots. */
+static void prefer(const struct cross_entropy *call, struct rows_shape *shapes, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct rows_shape found = shapes[i];
-		if (!found.stream || found.size != size || found.held != held)
+		if (!is_usual(call, &found, &shapes[0]))
 			continue;
 		memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)i);
 		shapes[0] = found;
@@ -63,42 +71,42 @@ static bool is_bounded(const struct cross_entropy *call)
 	return call->cap != 0 && call->cap <= BOUNDED_CAP && call->dtype != KILN_F64;
 }
 
+/* A soft cap whose steps may come ahead: those that take fractions. */
+static bool can_ahead(const struct cross_entropy *call, const struct rows_shape *shape)
+{
+	return is_bounded(call) && shape->stream && shape->vector == 8 &&
+		   call->columns > BOUNDED_COLUMNS;
+}
+
 static int find_candidates(const struct cross_entropy *call, const struct kernel_limits *limits,
 						   struct candidate candidates[PLAN_MAX_CHOICES])
 {
-	static const uint32_t others[][2] = {{0, 0}, {2, 0}, {3, 0}, {5, 0}, {4, 2}, {4, 3},
-										 {4, 4}, {4, 5}, {4, 6}, {4, 7}, {4, 8}};
 	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
-	int count;
+	int count, all;
 
 	find_need(call, &need);
 	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
 	count = rows_shapes(&call->form, &need, &fewer, shapes, PLAN_MAX_CHOICES);
-	if (count && !call->grad && call->columns / shapes[0].vector >= READ_VECTORS)
-		prefer(shapes, count, READ_THREADS, READ_HELD);
-	for (int i = 0; i < count; i++) {
-		bool can = is_bounded(call) && shapes[i].vector == 8 && call->columns > BOUNDED_COLUMNS;
-		candidates[i] = (struct candidate){shapes[i], can ? BOUNDED_POLYNOMIALS : 0, 0, can};
-	}
-	for (int i = 0; i < 11 && count && candidates[0].can && count < PLAN_MAX_CHOICES; i++)
-		candidates[count++] =
-			(struct candidate){candidates[0].shape, others[i][0], others[i][1], true};
-	return count;
+	if (count && call->columns / shapes[0].vector >= READ_VECTORS)
+		prefer(call, shapes, count);
+	for (int i = 0; i < count; i++)
+		candidates[i] = (struct candidate){shapes[i], false};
+	all = count;
+	for (int i = 0; i < count && all < PLAN_MAX_CHOICES; i++)
+		if (can_ahead(call, &shapes[i]) && shapes[i].held <= READ_HELD)
+			candidates[all++] = (struct candidate){shapes[i], true};
+	return all;
 }
 
 static void name_candidate(const struct candidate *candidate, char name[KERNEL_CHOICE_MAX])
 {
-	char shape[KERNEL_CHOICE_MAX];
-	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
+	size_t used;
 
-	rows_shape_name(&candidate->shape, shape);
-	plan_print(&text, "%s", shape);
-	if (candidate->can && candidate->polynomials != BOUNDED_POLYNOMIALS)
-		plan_print(&text, " p%u", candidate->polynomials);
-	if (candidate->fractions)
-		plan_print(&text, " f%u", candidate->fractions);
+	rows_shape_name(&candidate->shape, name);
+	used = strlen(name);
+	snprintf(name + used, KERNEL_CHOICE_MAX - used, "%s", candidate->ahead ? " ahead" : "");
 }
 
 int cross_entropy_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -191,11 +199,11 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	rows_print_shape(&id, call->dtype, &call->form, shape);
 	plan_print(&id, ", %s, %s", truth(call->grad), truth(call->smoothing != 0));
 	if (shape->stream)
-		plan_print(&id, ", CROSS_ENTROPY_%s, %u, %u",
+		plan_print(&id, ", CROSS_ENTROPY_%s, %s, %s",
 				   is_bounded(call) ? "BOUNDED"
 				   : call->cap != 0 ? "CAPPED"
 									: "UNCAPPED",
-				   candidate->polynomials, candidate->fractions);
+				   truth(can_ahead(call, shape)), truth(candidate->ahead));
 	plan_print(&id, ", %s, %s", truth(loop), plan_dtype_name(call->target));
 	cross_entropy_print_rows(&id, call, 2);
 	plan_print(&id, ", %s>", rows_index_type(&call->form));
