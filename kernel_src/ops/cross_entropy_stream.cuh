@@ -333,11 +333,10 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 			for (Column step = 0; step < ROW::steps(); step++) {
 				if constexpr (AHEAD) {
 #pragma unroll
-					for (int u = 0; u < ROW::count; u++) {
+					for (int u = 0; u < ROW::count; u++)
 #pragma unroll
 						for (int w = 0; w < ROW::words; w++)
 							now[u][w] = next[u][w];
-					}
 					if (step + 1 < ROW::steps())
 						bounded.fetch(held.row, step + 1, from, X_STEP, next);
 				} else {
