@@ -381,7 +381,7 @@ static void candidates(void **state)
 	/* Where blocks hold the sums, others may still take the columns. */
 	struct kernel_problem p = layer(KILN_F16, 4096, 4096);
 	struct kernel_plan plan;
-	set_choice(&p, "both rows 256x2 r1");
+	set_choice(&p, "both rows 256x2 r1 u2");
 	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.variant, "both");
 	assert_string_equal(plan.source, "ops/norm_backward_both.cuh");

@@ -259,6 +259,24 @@ static void offer_even(struct search *search)
 		offer(search, search->limits->max_threads / 32 * 32, 1, helds[h], 0, false);
 }
 
+/* Rows that begin anywhere and are too long for the usual numbers of threads. */
+int norm_backward_all_long(const struct norm_backward_problem *norm,
+						   const struct kernel_limits *limits, struct norm_backward_way *out,
+						   int most)
+{
+	struct search search = {.norm = norm, .limits = limits, .out = out, .most = most};
+
+	if (rows_vector(&norm->form, &norm->need) * norm->need.element >= 16 || !can_be_skewed(norm))
+		return 0;
+	begin_rows(&search, 16 / norm->need.element, true);
+	for (uint32_t held = 2; held <= 6; held++) {
+		uint32_t threads = rows_group(search.vectors, held);
+		offer(&search, threads, 1, held, 0, false);
+		offer(&search, threads, 1, held, 2, false);
+	}
+	return search.count;
+}
+
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most)
 {

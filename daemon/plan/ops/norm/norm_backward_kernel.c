@@ -10,6 +10,8 @@
  * L2 caches. */
 #define NEAR_BYTES (12u << 20)
 #define MOST_CHUNKS 4096
+#define PARTS_AT_ONCE 16 /* columns_finish() in kernel_src/common/columns.cuh */
+#define LEAST_STEPS 4
 
 static const char *type_of(const struct norm_backward_problem *norm, int operand)
 {
@@ -141,23 +143,30 @@ static void add_columns(const struct norm_backward_problem *norm,
 			 (unsigned long long)chunk);
 }
 
-/* Rows of a chunk whose x and dy are still near when its columns are taken. */
-static uint64_t near_rows(const struct norm_backward_problem *norm,
-						  const struct norm_backward_strips *strips)
+/*
+ * Rows of a chunk: so few that x and dy are still near when its columns are taken.  The columns of
+ * the last chunk have nobody beside them: they take the time of its steps, and then of a step for
+ * each PARTS_AT_ONCE chunks whose sums are added up.  Both are least where they are equal.
+ */
+static uint64_t chunk_rows(const struct norm_backward_problem *norm,
+						   const struct norm_backward_strips *strips)
 {
-	uint64_t step = (uint64_t)strips->rows * strips->unroll;
+	uint64_t step = (uint64_t)strips->rows * strips->unroll, steps = LEAST_STEPS;
 	uint64_t bytes = 2 * (uint64_t)norm->form.columns * norm->need.element;
-	uint64_t rows = NEAR_BYTES / bytes / step * step;
+	uint64_t all = plan_divide_up((uint64_t)norm->form.rows, step) * (uint64_t)norm->sums;
+	uint64_t near = NEAR_BYTES / bytes / step;
 
-	return rows > 2 * step ? rows : 2 * step;
+	while (steps * steps * PARTS_AT_ONCE < all)
+		steps++;
+	steps = steps < near ? steps : near;
+	return (steps > 2 ? steps : 2) * step;
 }
 
-/* Chunks of rows that are near, and no more than there is scratch memory for. */
+/* No more chunks than there is scratch memory for. */
 static uint32_t both_chunks(const struct norm_backward_problem *norm,
 							const struct norm_backward_strips *strips)
 {
-	uint64_t near = near_rows(norm, strips);
-	uint64_t chunks = ((uint64_t)norm->form.rows + near - 1) / near;
+	uint64_t chunks = plan_divide_up((uint64_t)norm->form.rows, chunk_rows(norm, strips));
 
 	if (strips->alone)
 		return 1;

@@ -9,8 +9,9 @@
 
 /* 32-bit words of rows in the registers of a thread at most. */
 #define NORM_BACKWARD_REGISTERS 96
-/* Candidates of the kind BOTH where there are others. */
-#define BOTH_WAYS 8
+/* Candidates of the kind BOTH, and of rows that others than ALL take first, at most. */
+#define BOTH_WAYS 16
+#define LATER_WAYS 12
 
 struct rows_need norm_backward_need(const struct norm_backward_problem *norm)
 {
@@ -61,6 +62,17 @@ static void prefer_steps(struct rows_shape *shapes, int count)
 	}
 }
 
+/* Rows of a strip that a thread reads at once: the last strips have nobody beside them to hide
+ * what they wait for.  1024 threads have no registers for more than one. */
+static const uint32_t unrolls[] = {2, 4, 1};
+
+static bool unrolls_to(const struct rows_shape *shape, uint32_t unroll)
+{
+	uint32_t threads = shape->size * shape->rows;
+
+	return threads > 512 ? unroll == 1 : unroll < 4 || threads <= 256;
+}
+
 /*
  * Rows by some blocks and columns by others: blocks of as many threads.  Rows that are read in
  * steps go first, by blocks of 512 threads at most: they leave room for those of the columns, and
@@ -77,12 +89,19 @@ static int both_ways(const struct norm_backward_problem *norm, const struct kern
 	need.around += 12;
 	shape_count = rows_shapes(&norm->form, &need, limits, shapes, NORM_BACKWARD_MAX_WAYS);
 	prefer_steps(shapes, shape_count);
-	for (int i = 0; i < shape_count && count < most; i++) {
+	for (int i = 0; i < shape_count; i++) {
 		struct norm_backward_way way = {.kind = NORM_BACKWARD_BOTH, .shape = shapes[i]};
 		bool crowded = shapes[i].skewed && shapes[i].held - shapes[i].slots > 4;
-		if (!crowded &&
-			norm_backward_strips_of(norm, limits, shapes[i].size * shapes[i].rows, &way.strips))
-			out[count++] = way;
+		if (crowded ||
+			!norm_backward_strips_of(norm, limits, shapes[i].size * shapes[i].rows, &way.strips))
+			continue;
+		for (int u = 0; u < 3 && count < most; u++) {
+			way.strips.unroll = unrolls[u];
+			if (unrolls_to(&shapes[i], unrolls[u]))
+				out[count++] = way;
+			if (i > 1 && unrolls_to(&shapes[i], unrolls[u]))
+				break;
+		}
 	}
 	return count;
 }
@@ -101,8 +120,10 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	}
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
-	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
-	return count + both_ways(norm, limits, out + count, BOTH_WAYS);
+	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS - LATER_WAYS);
+	bool alone = count == 0;
+	count += both_ways(norm, limits, out + count, BOTH_WAYS);
+	return alone ? count + norm_backward_all_long(norm, limits, out + count, LATER_WAYS) : count;
 }
 
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX])
@@ -125,7 +146,7 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 		break;
 	case NORM_BACKWARD_BOTH:
 		rows_shape_name(&way->shape, rows);
-		snprintf(name, KERNEL_CHOICE_MAX, "both %.24s", rows);
+		snprintf(name, KERNEL_CHOICE_MAX, "both %.24s u%u", rows, strips->unroll);
 		break;
 	}
 }
