@@ -7,11 +7,14 @@
  *                                         the first has the number `index`
  *   take_one(value, x, index, count, inverse, real)   number `count` of those that the value has,
  *                                                     with inverse = 1 / count
- *   counted(value, count)                 after all calls of take_one: how many there were
+ *   counted(value, count)                 after all calls of take_one and take_some: how many there
+ *                                         were
  *   located                               take says of several elements where the first is: that of
  *                                         the result is looked for in the end
  *   pivoted                               take and take_one are given the row's first element as
- *                                         `real`
+ *                                         `real`; take_some(value, in, count, inverse, real) takes
+ *                                         some at once, of a value that has `count`, with
+ *                                         inverse = 1 / what it has then
  *   finish(value, real)                   the result, before it is rounded
  */
 #pragma once
@@ -437,8 +440,8 @@ struct ReduceVar : ReduceBase<ReduceVar<T>, T> {
 		value.count = static_cast<Real>(count);
 	}
 	/* Two passes over what is held. */
-	template <int N, typename Number>
-	static DEVICE void take(Value &value, const Taken (&in)[N], Number, Real first)
+	template <int N>
+	static DEVICE Value of(const Taken (&in)[N], Real first)
 	{
 		Value these = {Real(N), 0, 0};
 		Real apart[N];
@@ -453,7 +456,22 @@ struct ReduceVar : ReduceBase<ReduceVar<T>, T> {
 			apart[i] -= these.mean;
 			these.squares = fma(apart[i], apart[i], these.squares);
 		}
-		value.merge(these);
+		return these;
+	}
+	template <int N, typename Number>
+	static DEVICE void take(Value &value, const Taken (&in)[N], Number, Real first)
+	{
+		value.merge(of(in, first));
+	}
+	/* Chan's combination, whose divisor is that of others, too. */
+	template <int N, typename Number>
+	static DEVICE void take_some(Value &value, const Taken (&in)[N], Number count, Real inverse,
+								 Real first)
+	{
+		const Value these = of(in, first);
+		const Real apart = these.mean - value.mean, share = Real(N) * inverse;
+		value.mean = fma(apart, share, value.mean);
+		value.squares += fma(apart * apart, static_cast<Real>(count) * share, these.squares);
 	}
 	static DEVICE Real finish(const Value &value, Real real)
 	{

@@ -134,13 +134,9 @@ struct ReduceVector {
 			in[v] = reduce_element<T, typename R::Taken>(word, v);
 		R::take(value, in, index, real);
 	}
-	/* Takes element v alone, as number `count` of those that the value has. */
-	template <class R, typename Number>
-	DEVICE void take_at(typename R::Value &value, const u32 (&word)[words], int v, Number index,
-						Number count, typename R::Real inverse, typename R::Real real) const
+	DEVICE typename reduce_type<T>::Taken element(const u32 (&word)[words], int v) const
 	{
-		R::take_one(value, reduce_element<T, typename R::Taken>(word, v), index, count, inverse,
-					real);
+		return reduce_element<T, typename reduce_type<T>::Taken>(word, v);
 	}
 	/* Takes those whose numbers are 0 to count - 1. */
 	template <class R, typename Number>
@@ -257,11 +253,9 @@ struct ReduceAny {
 				take_as<R, i64>(value, word, index, real);
 		}
 	}
-	template <class R, typename Number>
-	DEVICE void take_at(typename R::Value &value, const u32 (&word)[words], int, Number index,
-						Number count, typename R::Real inverse, typename R::Real real) const
+	DEVICE Taken element(const u32 (&word)[words], int) const
 	{
-		R::take_one(value, element(word), index, count, inverse, real);
+		return element(word);
 	}
 	/* Element i of words, in the first ones. */
 	DEVICE void pick(const u32 (&word)[words], int i, u32 (&one)[words]) const
@@ -293,6 +287,29 @@ struct ReduceAny {
 			const Taken in[1] = {element(one)};
 			R::take(value, in, index + i, real);
 		}
+	}
+};
+
+/* Four elements of such a type, of up to four bytes each. */
+template <typename Taken>
+struct ReduceAnyFour : ReduceAny<Taken> {
+	static constexpr int words = ReduceAny<Taken>::words;
+
+	DEVICE void load(const u8 *from, u32 (&word)[words]) const
+	{
+		if (this->size == 4)
+			vec_load<16>(from, word);
+		else if (this->size == 2)
+			vec_load<8>(from, word);
+		else
+			vec_load<4>(from, word);
+	}
+	DEVICE Taken element(const u32 (&word)[words], int v) const
+	{
+		const u32 one[words] = {this->size == 4   ? word[v]
+								: this->size == 2 ? word[v / 2] >> v % 2 * 16
+												  : word[0] >> v * 8};
+		return ReduceAny<Taken>::element(one);
 	}
 };
 

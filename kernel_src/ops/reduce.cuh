@@ -172,7 +172,7 @@ DEVICE void reduce_rows_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number col
 			line[t].begin = 0;
 			line[t].end = piece < pieces ? vectors : 0;
 			if constexpr (CHUNKED) {
-				row = piece / chunks;
+				row = chunks > 1 ? piece / chunks : piece;
 				part = static_cast<u32>(piece - row * chunks);
 				line[t].begin = static_cast<Number>(part) * chunk;
 				line[t].end = vectors - line[t].begin > chunk ? line[t].begin + chunk : vectors;
@@ -327,6 +327,25 @@ DEVICE void reduce_columns_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number 
 						in.load(start + at.column(step + (u * leaves + i)) * in.bytes(),
 								word[u][i]);
 			}
+			if constexpr (R::pivoted && UNROLL > 1) {
+				/* All at once: none waits for the one before. */
+				if (here && step + ((UNROLL - 1) * leaves + ACC - 1) < end) {
+					const Real inverse = inverse_near(static_cast<Real>(count + (UNROLL - 1)));
+#pragma unroll
+					for (int i = 0; i < ACC; i++) {
+#pragma unroll
+						for (int v = 0; v < V; v++) {
+							typename R::Taken some[UNROLL];
+#pragma unroll
+							for (int u = 0; u < UNROLL; u++)
+								some[u] = in.element(word[u][i], v);
+							R::take_some(value[i][v], some, count - 1, inverse, with[v]);
+						}
+					}
+					count += UNROLL;
+					continue;
+				}
+			}
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++, count++) {
 				const Real inverse = inverse_near(static_cast<Real>(count));
@@ -336,8 +355,8 @@ DEVICE void reduce_columns_of(const u8 *x, u8 *y, u8 *scratch, i64 rows, Number 
 						continue;
 #pragma unroll
 					for (int v = 0; v < V; v++)
-						in.template take_at<R>(value[i][v], word[u][i], v, step + (u * leaves + i),
-											   count, inverse, with[v]);
+						R::take_one(value[i][v], in.element(word[u][i], v), step + (u * leaves + i),
+									count, inverse, with[v]);
 				}
 			}
 		}
@@ -460,7 +479,8 @@ struct ReduceSpace {
 	}
 };
 
-/* One dimension has all columns, and two at most number the rows: the usual, and quicker. */
+/* One dimension has all columns, no more than ints can number, and two at most number the rows: the
+ * usual, and quicker. */
 struct ReduceFlat {
 	u32 kept;
 	Divisor<u64> size;
@@ -474,7 +494,7 @@ struct ReduceFlat {
 		offset[0] = here * x[0] + rest * x[1];
 		offset[1] = here * y[0] + rest * y[1];
 	}
-	DEVICE i64 column(i64 number) const
+	DEVICE i64 column(int number) const
 	{
 		return number * step;
 	}
@@ -490,15 +510,19 @@ struct ReduceFlat {
 			{x0, x1, x2, x3, x4, x5, x6, x7}, {y0, y1, y2, y3, y4, y5, y6, y7},                \
 	}
 /* Sizes of 0 dimensions are 1, and their rows number 0. */
-#define REDUCE_IS_FLAT (kept <= 2 && all == kept + 1)
+#define REDUCE_IS_FLAT (kept <= 2 && all == kept + 1 && columns <= 0x3fffffff)
 #define REDUCE_FLAT_MADE                                                                        \
 	{                                                                                           \
 		kept, DIVIDE_MADE(u64, size0), {x0, x1}, {y0, y1}, kept == 0 ? x0 : kept == 1 ? x1 : x2 \
 	}
 
+/* Blocks that a multiprocessor is to have room for: those of 64 bits need their registers. */
+template <class R>
+constexpr int reduce_blocks = sizeof(typename R::Taken) == 4 ? 3 : 1;
+
 /* BLOCK: 256 threads share a row, or a chunk of one; if not, eight have a row. */
 template <class R, bool BLOCK>
-__global__ __launch_bounds__(256, 1) void reduce_rows_generic(
+__global__ __launch_bounds__(256, reduce_blocks<R>) void reduce_rows_generic(
 	const u8 *x, u8 *y, u8 *scratch, i64 rows, typename R::Real real, i64 columns, i64 vectors,
 	i64 chunk, u32 chunks, u32 type, u32 bytes, u32 wide, u32 y_type, u32 y_bytes, u32 kept,
 	u32 all REDUCE_SPACE(REDUCE_PARAMS))
@@ -510,25 +534,39 @@ __global__ __launch_bounds__(256, 1) void reduce_rows_generic(
 	const ReduceFlat flat = REDUCE_FLAT_MADE;
 	if (REDUCE_IS_FLAT)
 		reduce_rows_of<R, 4, (BLOCK ? 256 : 8), (BLOCK ? 1 : 32), 1, false, true, BLOCK>(
-			x, y, scratch, rows, columns, vectors, chunk, chunks, side, real, in, out, flat);
+			x, y, scratch, rows, static_cast<int>(columns), static_cast<int>(vectors),
+			static_cast<int>(chunk), chunks, side, real, in, out, flat);
 	else
 		reduce_rows_of<R, 4, (BLOCK ? 256 : 8), (BLOCK ? 1 : 32), 1, false, false, BLOCK>(
 			x, y, scratch, rows, columns, vectors, chunk, chunks, side, real, in, out, space);
 }
 
+/* wide: four rows that lie side by side move at once; y_step: from result to result of theirs. */
 template <class R>
 __global__ __launch_bounds__(256, 1) void reduce_columns_generic(
 	const u8 *x, u8 *y, u8 *scratch, i64 rows, typename R::Real real, i64 columns, i64 chunk,
-	u32 chunks, u32 type, u32 bytes, u32 y_type, u32 y_bytes, u32 kept,
+	u32 chunks, u32 type, u32 bytes, u32 wide, i64 y_step, u32 y_type, u32 y_bytes, u32 kept,
 	u32 all REDUCE_SPACE(REDUCE_PARAMS))
 {
+	typedef typename R::Taken Taken;
 	const ReduceSpace space = REDUCE_SPACE_MADE;
-	const ReduceAny<typename R::Taken> in{type, bytes, 0};
+	const ReduceAny<Taken> in{type, bytes, 0};
 	const ReduceAnyResult out{y_type, y_bytes};
 	const ReduceFlat flat = REDUCE_FLAT_MADE;
+
+	if constexpr (!reduce_same<Taken, double>) {
+		if (wide) {
+			const ReduceAnyFour<Taken> four{{type, bytes, 0}};
+			reduce_columns_of<R, 4, 1, 4, 32, 8>(x, y, scratch, rows, static_cast<int>(columns),
+												 static_cast<int>(chunk), chunks, y_step, real,
+												 four, out, flat);
+			return;
+		}
+	}
 	if (REDUCE_IS_FLAT)
-		reduce_columns_of<R, 1, 4, 2, 32, 8>(x, y, scratch, rows, columns, chunk, chunks, 0, real,
-											 in, out, flat);
+		reduce_columns_of<R, 1, 4, 2, 32, 8>(x, y, scratch, rows, static_cast<int>(columns),
+											 static_cast<int>(chunk), chunks, 0, real, in, out,
+											 flat);
 	else
 		reduce_columns_of<R, 1, 4, 1, 32, 8>(x, y, scratch, rows, columns, chunk, chunks, 0, real,
 											 in, out, space);

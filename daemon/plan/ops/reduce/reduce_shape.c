@@ -16,8 +16,11 @@
 #define COLUMNS_THREADS 256u /* of a block */
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
-#define WHOLE_COLUMNS 1024 /* that one block takes */
-#define WHOLE_VECTORS 512  /* that eight threads of a generic kernel take */
+#define WHOLE_COLUMNS 1024   /* that one block takes */
+#define WHOLE_VECTORS 512    /* that eight threads of a generic kernel take */
+#define WIDE_ROWS 4u         /* that a generic kernel moves at once */
+#define WIDE_CHUNK 512       /* columns of them */
+#define MOST_FLAT 0x3fffffff /* REDUCE_IS_FLAT */
 
 uint32_t reduce_value_bytes(const struct reduce_form *form)
 {
@@ -198,18 +201,27 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 									   {16, 256, 1, 8, 0},   {32, 256, 1, 8, 1024},
 									   {32, 256, 1, 8, 512}, {16, 256, 1, 8, 1024},
 									   {16, 256, 1, 8, 512}, {8, 256, 1, 8, 0}};
+	/* A variance has three numbers for each, which take the registers of columns. */
+	static const uint32_t var_ways[][5] = {
+		{32, 256, 1, 4, 1024}, {16, 256, 1, 4, 0},    {32, 256, 1, 4, 2048}, {32, 256, 1, 4, 512},
+		{32, 256, 1, 8, 1024}, {16, 256, 1, 4, 1024}, {16, 256, 1, 8, 0},    {32, 256, 1, 2, 1024},
+		{16, 256, 1, 4, 2048}, {8, 256, 1, 4, 0}};
+	bool var = form->kind == REDUCE_VAR;
+	size_t count_ways =
+		var ? sizeof(var_ways) / sizeof(var_ways[0]) : sizeof(ways) / sizeof(ways[0]);
 	/* Where others number rows besides those side by side, blocks are enough without chunks. */
 	bool many = form->kept.rank > 1 && form->columns <= WHOLE_COLUMNS && !form->open;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		struct reduce_shape shape = {.vector = form->vector, .held = ways[i][2]};
+	for (size_t i = 0; i < count_ways; i++) {
+		const uint32_t *way = var ? var_ways[i] : ways[i];
+		struct reduce_shape shape = {.vector = form->vector, .held = way[2]};
 		int64_t leaves;
-		if (!ways[i][4] && !many)
+		if (!way[4] && !many)
 			continue;
-		shape.lanes = most < ways[i][0] ? most : ways[i][0];
-		shape.split = ways[i][1] / shape.lanes;
-		shape.unroll = ways[i][3];
-		shape.chunk = ways[i][4];
+		shape.lanes = most < way[0] ? most : way[0];
+		shape.split = way[1] / shape.lanes;
+		shape.unroll = way[3];
+		shape.chunk = way[4];
 		leaves = shape.split * shape.held;
 		/* Where the columns are a batch, one kernel takes any number of them. */
 		if (!form->open &&
@@ -247,6 +259,35 @@ int reduce_shapes(const struct reduce_form *form, const struct kernel_limits *li
 	return form->strided ? column_shapes(form, limits, shapes) : row_shapes(form, limits, shapes);
 }
 
+/* Four rows that lie side by side move at once, where one dimension has all columns and two at most
+ * number the rows. */
+static bool generic_wide(const struct reduce_form *form)
+{
+	return form->vector >= WIDE_ROWS && form->element <= 4 && form->kept.rank <= 2 &&
+		   form->rank <= 1 && form->columns <= MOST_FLAT;
+}
+
+static struct reduce_shape generic_columns(const struct reduce_form *form)
+{
+	struct reduce_shape shape = column_shape(form, 32, 4, COLUMNS_THREADS);
+
+	shape.vector = 1;
+	shape.held = 4;
+	if (generic_wide(form)) {
+		shape.vector = WIDE_ROWS;
+		shape.held = 1;
+		shape.chunk = 0;
+		if (form->columns >= 2 * WIDE_CHUNK) {
+			shape.chunk = plan_divide_up(form->columns, COLUMNS_CHUNKS);
+			shape.chunk =
+				shape.chunk > WIDE_CHUNK ? plan_divide_up(shape.chunk, 32) * 32 : WIDE_CHUNK;
+		}
+	}
+	shape.lanes = 32;
+	shape.split = 8;
+	return shape;
+}
+
 struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 										 const struct kernel_limits *limits)
 {
@@ -258,11 +299,7 @@ struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 
 	plain.skewed = form->skewed && !narrow;
 	if (form->strided && limits->max_threads >= COLUMNS_THREADS) {
-		shape = column_shape(&plain, 32, 4, COLUMNS_THREADS);
-		shape.vector = 1;
-		shape.held = 4;
-		shape.lanes = 32;
-		shape.split = 8;
+		shape = generic_columns(form);
 	} else {
 		vectors = form->strided ? form->columns : reduce_vectors(&plain, shape.vector);
 		shape.vector = form->strided ? 1 : shape.vector;
