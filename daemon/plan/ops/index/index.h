@@ -108,7 +108,9 @@ int index_add_atomic_generic(const struct kernel_problem *problem, const struct 
 
 /* Blocks for which the list is linked (index_add_link.c). */
 #define INDEX_ADD_LINK "link " /* of candidates */
-#define INDEX_ADD_LINKS 3
+#define INDEX_ADD_BUCKET "bucket "
+#define INDEX_ADD_DEEP "deep "
+#define INDEX_ADD_LINKS 6
 /* The names of the candidates, the likely best first; how many. */
 int index_add_links(const struct index_add *add, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX]);

@@ -229,7 +229,9 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 		return index_no_candidate(problem, choice, limits, error);
 	if (strcmp(names[chosen], INDEX_ADD_ATOMIC) == 0)
 		return index_add_atomic_plan(problem, &add, limits, out, error);
-	if (strncmp(names[chosen], INDEX_ADD_LINK, strlen(INDEX_ADD_LINK)) == 0)
+	if (strncmp(names[chosen], INDEX_ADD_LINK, strlen(INDEX_ADD_LINK)) == 0 ||
+		strncmp(names[chosen], INDEX_ADD_BUCKET, strlen(INDEX_ADD_BUCKET)) == 0 ||
+		strncmp(names[chosen], INDEX_ADD_DEEP, strlen(INDEX_ADD_DEEP)) == 0)
 		return index_add_link_plan(problem, &add, names[chosen], limits, out, error);
 	threads = (uint32_t)strtoul(strchr(names[chosen], ' '), NULL, 10);
 	if (strncmp(names[chosen], INDEX_ADD_ROW, strlen(INDEX_ADD_ROW)) == 0)

@@ -10,17 +10,25 @@
 #define HELD 4u         /* indices that a thread links; ops/index_add_link.cuh has it, too */
 #define STATE_BYTES 512 /* before the heads; likewise */
 #define MOST_SCRATCH (64 << 20)
-#define MOST_EACH 8     /* indices of a place, on average, that are worth linking */
-#define LEAST_COUNT 512 /* indices, likewise */
-#define LEAST_ROW 64    /* bytes, likewise */
-#define TURNS 16u       /* of the threads of a block, about */
-#define BLOCKS 16       /* of a multiprocessor, at least, where there are places for them */
-#define ENTRIES 8192u   /* of the places of a block, at most */
-#define ROOM 48u        /* entries of a place: few have more, if MOST_EACH is the average */
+#define MOST_EACH 8        /* indices of a place, on average, that are worth linking */
+#define LEAST_COUNT 512    /* indices, likewise */
+#define LEAST_ROW 64       /* bytes, likewise */
+#define TURNS 16u          /* of the threads of a block, about */
+#define BLOCKS 16          /* of a multiprocessor, at least, where there are places for them */
+#define ENTRIES 8192u      /* of the places of a block, at most */
+#define ROOM 48u           /* entries of a place: few have more, if MOST_EACH is the average */
+#define DEEP_ENTRIES 6144u /* of a bucket */
+#define DEEP_LEAST 64      /* indices of a place, on average */
+#define DEEP_PITCH 128     /* bytes from counter to counter */
+#define BUCKET_ENTRIES 8u  /* of the buckets of a block, those of a thread, at most */
 #define MAX_WAYS INDEX_ADD_LINKS
+
+enum link_kind { LINKED, BUCKETS, DEEP }; /* ops/index_add_link.cuh has them, too */
 
 struct link_way {
 	uint32_t threads, each;
+	enum link_kind kind;
+	uint32_t vector;           /* elements */
 	uint32_t wide, rows, room; /* vectors of a row; places; entries of each */
 	int64_t linkers, blocks, uses;
 	char name[KERNEL_CHOICE_MAX];
@@ -28,23 +36,58 @@ struct link_way {
 
 static uint64_t counter_bytes(const struct index_add *add, const struct link_way *way)
 {
-	return STATE_BYTES + (uint64_t)add->end * (way->uses > 1 ? 8 : 4);
+	return STATE_BYTES +
+		   (uint64_t)add->end * ((way->kind == DEEP ? DEEP_PITCH : 4) + (way->uses > 1 ? 4 : 0));
+}
+
+/* Behind the counters. */
+static uint64_t link_bytes(const struct index_add *add, const struct link_way *way)
+{
+	return way->kind != LINKED ? (uint64_t)add->end * way->room * 4 : (uint64_t)add->count * 4;
+}
+
+/* Few of some numbers that are equally likely have more than this: four deviations. */
+static uint32_t bucket_room(const struct index_add *add)
+{
+	double average = (double)add->count / (double)add->end, room = 16 + average;
+
+	while ((room - 16 - average) * (room - 16 - average) < 16 * average && room < UINT16_MAX)
+		room += 1;
+	return ((uint32_t)room + 7) / 8 * 8;
+}
+
+/* Elements that a thread of a way has at once: those of a word where sums are few. */
+static uint32_t link_vector(const struct index_add *add, enum link_kind kind)
+{
+	uint32_t vector = add->vector;
+
+	while (kind == DEEP && vector > 1 && vector * add->index.element > 4)
+		vector /= 2;
+	return vector;
 }
 
 static bool make_way(const struct index_add *add, const struct kernel_limits *limits,
-					 uint32_t threads, uint32_t each, struct link_way *way)
+					 uint32_t threads, uint32_t each, enum link_kind kind, struct link_way *way)
 {
-	int64_t vectors = add->form.columns / add->vector, parts, chunks, most;
-	uint32_t turn = threads * each;
+	static const char *const names[] = {INDEX_ADD_LINK, INDEX_ADD_BUCKET, INDEX_ADD_DEEP};
+	static const uint32_t turns[] = {TURNS, TURNS, 1};
+	uint32_t turn = threads * each * turns[kind];
+	int64_t vectors, parts, chunks, most, entries = ENTRIES;
 
-	*way = (struct link_way){.threads = threads, .each = each};
-	way->wide = vectors < turn * TURNS ? (uint32_t)vectors : turn * TURNS;
+	*way = (struct link_way){.threads = threads, .each = each, .kind = kind};
+	way->vector = link_vector(add, kind);
+	vectors = add->form.columns / way->vector;
+	way->wide = vectors < turn ? (uint32_t)vectors : turn;
 	parts = plan_divide_up(vectors, way->wide);
 	most = add->end / (BLOCKS * (int64_t)limits->multiprocessors);
-	way->rows = turn * TURNS / way->wide;
+	way->rows = kind == DEEP ? 1 : turn / way->wide;
 	way->rows = way->rows < most ? way->rows : most > 1 ? (uint32_t)most : 1;
-	way->room = ROOM;
-	most = ENTRIES / ROOM < threads ? ENTRIES / ROOM : threads;
+	way->room = kind == LINKED ? ROOM : bucket_room(add);
+	if (kind != LINKED)
+		entries = kind == DEEP ? DEEP_ENTRIES : BUCKET_ENTRIES * threads;
+	if (way->room > entries || (kind == DEEP && add->count / DEEP_LEAST < add->end))
+		return false;
+	most = entries / way->room < threads ? entries / way->room : threads;
 	way->rows = way->rows < most ? way->rows : (uint32_t)most;
 	way->linkers = plan_divide_up(add->count, (int64_t)HELD * threads);
 	chunks = plan_divide_up(add->end, way->rows);
@@ -53,8 +96,8 @@ static bool make_way(const struct index_add *add, const struct kernel_limits *li
 		__builtin_mul_overflow(way->uses, chunks, &way->blocks) || way->uses > UINT32_MAX ||
 		way->blocks + way->linkers > INT32_MAX || way->blocks + way->linkers > limits->grid_x)
 		return false;
-	snprintf(way->name, sizeof(way->name), INDEX_ADD_LINK "%ux%u", threads, each);
-	return counter_bytes(add, way) + (uint64_t)add->count * 4 <= MOST_SCRATCH;
+	snprintf(way->name, sizeof(way->name), "%s%ux%u", names[kind], threads, each);
+	return counter_bytes(add, way) + link_bytes(add, way) <= MOST_SCRATCH;
 }
 
 /* The likely best one first. */
@@ -63,7 +106,9 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 {
 	static const struct {
 		uint32_t threads, each;
-	} shapes[MAX_WAYS] = {{256, 1}, {256, 2}, {512, 1}};
+		enum link_kind kind;
+	} shapes[MAX_WAYS] = {{256, 1, LINKED},  {256, 2, LINKED},  {512, 1, LINKED},
+						  {256, 1, BUCKETS}, {256, 2, BUCKETS}, {256, 1, DEEP}};
 	int count = 0;
 	bool swap;
 
@@ -73,7 +118,8 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 	swap = add->index.element == 2 && add->end >= 2 * BLOCKS * (int64_t)limits->multiprocessors;
 	for (int i = 0; i < MAX_WAYS; i++) {
 		int shape = swap && i < 2 ? 1 - i : i;
-		if (make_way(add, limits, shapes[shape].threads, shapes[shape].each, &ways[count]))
+		if (make_way(add, limits, shapes[shape].threads, shapes[shape].each, shapes[shape].kind,
+					 &ways[count]))
 			count++;
 	}
 	return count;
@@ -113,23 +159,23 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 	plan_launch(out, limits, (uint64_t)(way->blocks + way->linkers), way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/index_add_link.cuh");
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %u, %u, %u, %u, %u>",
+	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %u, %u, %u, %u, %u, %u>",
 			   index_add_element(index->dtype), plan_dtype_name(index->index),
-			   plan_bounds_name(index->bounds), add->vector, way->wide, way->rows, way->room,
-			   way->threads, way->each);
+			   plan_bounds_name(index->bounds), way->vector, way->wide, way->rows, way->room,
+			   way->threads, way->each, way->kind);
 	index_add_print_places(add, &id);
 	plan_print(&id, ">");
 	index_add_pass_operands(add, out);
 	plan_arg_scalar(out, 4, (uint64_t)way->linkers);
 	out->scratch.counters = counter_bytes(add, way);
-	out->scratch.bytes = out->scratch.counters + (uint64_t)add->count * 4;
+	out->scratch.bytes = out->scratch.counters + link_bytes(add, way);
 	plan_arg_scratch(out);
 	index_add_alpha(add, out);
-	index_add_extents(problem, add, add->vector, index->index_bytes, out);
-	snprintf(
-		out->note, sizeof(out->note),
-		"some blocks link the list of indices; others have %u of %lld places, %u vector%s of %u "
-		"elements of each",
-		way->rows, (long long)add->end, way->wide, way->wide == 1 ? "" : "s", add->vector);
+	index_add_extents(problem, add, way->vector, index->index_bytes, out);
+	snprintf(out->note, sizeof(out->note),
+			 "some blocks %s the list of indices; others have %u of %lld places, %u vector%s of %u "
+			 "elements of each",
+			 way->kind == LINKED ? "link" : "sort", way->rows, (long long)add->end, way->wide,
+			 way->wide == 1 ? "" : "s", way->vector);
 	return plan_check_name(&id, out, error);
 }
