@@ -98,6 +98,66 @@ static void a_first_call_that_fails(void **state)
 	lazy_finish(daemon, client);
 }
 
+static int64_t prepared(kiln_client *client)
+{
+	const kiln_attr all = string_attr("section", "all");
+	kiln_reply *reply;
+	assert_ok(kiln_request(client, "info", &all, 1, &reply));
+	int64_t count = kiln_reply_int(reply, "sessions[0].shapes[0].prepared");
+	kiln_reply_free(reply);
+	return count;
+}
+
+/* A worker thread plans the exact kernel of a first call.  A second call that comes before has the
+ * loop plan it, and a program may end before. */
+static void exact_kernels_are_planned_meanwhile(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = lazy_with_cube(daemon, &cube), *other;
+	kiln_buffer *theirs[2];
+
+	assert_int_equal(prepared(client), 1);
+	assert_ok(turn_once(client, cube.buffers, 15));
+	while (prepared(client) == 1)
+		pause_ms(1);
+	debug_int(client, "delay-store", "ms", 1500);
+	assert_ok(turn_once(client, cube.buffers, 14));
+	assert_int_equal(prepared(client), 2);
+	assert_ok(turn_once(client, cube.buffers, 14));
+	assert_int_equal(prepared(client), 3);
+	assert_turned_once(cube.buffers[1], 14);
+	other = client_open(daemon);
+	for (int i = 0; i < 2; i++)
+		assert_ok(kiln_alloc(other, sizeof(cube.start), 0, NULL, &theirs[i]));
+	assert_ok(turn_once(other, theirs, 13));
+	kiln_close(other);
+	cube_finish(daemon, &cube);
+}
+
+/* An exact kernel that one program has had made launches the first call of another. */
+static void first_calls_have_exact_kernels(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = lazy_with_cube(daemon, &cube), *other = client_open(daemon);
+	kiln_buffer *theirs[2];
+
+	debug_int(client, "gain", "ms", 1000);
+	while (tier_counter(client, "promoted") == 0)
+		assert_ok(turn_once(client, cube.buffers, 15));
+	for (int i = 0; i < 2; i++)
+		assert_ok(kiln_alloc(other, sizeof(cube.start), 0, NULL, &theirs[i]));
+	assert_ok(kiln_write(theirs[0], 0, cube.start, sizeof(cube.start)));
+	int64_t generic = tier_counter(client, "generic"), hits = tier_counter(client, "hits");
+	assert_ok(turn_once(other, theirs, 15));
+	assert_turned_once(theirs[1], 15);
+	assert_int_equal(tier_counter(client, "generic"), generic);
+	assert_int_equal(tier_counter(client, "hits"), hits + 1);
+	kiln_close(other);
+	cube_finish(daemon, &cube);
+}
+
 /* Launches go on all the time while the exact kernel is compiled, loaded and put in. */
 static void takes_over_between_launches(void **state)
 {
@@ -434,6 +494,8 @@ int main(void)
 		HARNESS_TEST(only_the_first_waits),
 		HARNESS_TEST(a_first_call_is_one_launch),
 		HARNESS_TEST(a_first_call_that_fails),
+		HARNESS_TEST(exact_kernels_are_planned_meanwhile),
+		HARNESS_TEST(first_calls_have_exact_kernels),
 		HARNESS_TEST(takes_over_between_launches),
 		HARNESS_TEST(counts_what_no_message_says),
 		HARNESS_TEST(from_the_cache),

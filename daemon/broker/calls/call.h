@@ -27,6 +27,13 @@ void graph_set(struct call *call, int i, struct kernel_ref *variant,
 			   const struct work_operand operands[KERNEL_MAX_OPERANDS]);
 void call_drop(struct call *call);
 
+/* ---- call_exact.c ---- */
+
+/* The call has only its generic kernel (tier_first): a worker thread plans the exact one. */
+void call_plan_exact(struct session *session, struct call *call);
+/* The call is used again: if its exact kernel is not planned yet, the loop plans it now. */
+void call_settle(struct session *session, struct call *call);
+
 enum call_kind call_kind(const struct call *call);
 uint64_t call_id(const struct call *call);
 const struct kernel_problem *call_problem(const struct call *call);

@@ -20,6 +20,8 @@ struct call {
 	int given; /* tensors that the client named, and operands that it submits */
 	struct kernel_ref *variants[CALL_VARIANTS]; /* [0] as prepared */
 	int variant_count;
+	/* variants[0] is the generic kernel alone: the exact one is being planned (call_exact.c). */
+	bool first;
 	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
 	struct graph *graph; /* of a call without operands or variants: what it launches */
 	uint64_t device;     /* kind of the one that it is planned for: device_entry.kind */

@@ -120,7 +120,8 @@ static int plan_anew(struct session *session, struct call *call, char error[KERN
 						  &ref, error);
 	if (status != KILN_OK)
 		return status;
-	(void)tier_open(session, &call->problem, ref);
+	(void)tier_open(session, &call->problem, ref, NULL);
+	call->first = false;
 	while (call->variant_count > 0)
 		kernel_drop(call->variants[--call->variant_count]);
 	memset(call->bound, 0, sizeof(call->bound));
@@ -139,12 +140,14 @@ int operands_variant(struct session *session, struct call *call,
 		status = plan_anew(session, call, error);
 	if (status != KILN_OK)
 		return status;
+	call_settle(session, call);
 	for (int i = 0; i < call->variant_count; i++)
 		if (aligned_for(&call->variants[i]->plan, alignments)) {
 			*out = kernel_hold(call->variants[i]);
 			return KILN_OK;
 		}
-	struct kernel_problem problem = call->problem;
+	struct kernel_problem problem;
+	kernel_problem_copy(&problem, &call->problem);
 	for (int i = 0; i < problem.tensor_count; i++)
 		if (alignments[i])
 			problem.tensors[i].alignment = alignments[i];
@@ -154,7 +157,7 @@ int operands_variant(struct session *session, struct call *call,
 		return status;
 	if (session->on_miss)
 		(*out)->line = line_of_problem(&problem);
-	(void)tier_open(session, &problem, *out);
+	(void)tier_open(session, &problem, *out, NULL);
 	if (call->variant_count < CALL_VARIANTS) {
 		call->variants[call->variant_count++] = kernel_hold(*out);
 		tier_attach(session, call->id, *out);

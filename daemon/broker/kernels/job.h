@@ -58,6 +58,17 @@ void kernel_describe(struct handle_about *about, const struct kernel_ref *kernel
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
+/* Like job_open(), for a problem that is planned already: a tuned winner may replace the plan.
+ * Leaves out the line of a manifest. */
+int job_open_exact(struct broker *broker, const struct kernel_problem *problem,
+				   const struct kernel_limits *limits, const char *model, struct kernel_plan *plan,
+				   struct kernel_ref **out, char error[KERNEL_ERROR_MAX]);
+/* Like job_open_plan(), with the problem's line of a manifest. */
+int job_open_generic(struct broker *broker, const struct kernel_problem *problem,
+					 const struct kernel_plan *plan, const struct kernel_limits *limits,
+					 struct kernel_ref **out, char error[KERNEL_ERROR_MAX]);
+/* Adds to the trace, if there is one, that the loop planned since then. */
+void job_trace_plan(struct broker *broker, uint64_t began_ns, const char *op);
 /* Like job_open(), for a plan that is made already. */
 int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
 				  const struct kernel_limits *limits, struct kernel_ref **out,

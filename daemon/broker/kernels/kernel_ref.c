@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/plan/manifest.h"
+#include "daemon/plan/plan.h"
 #include "raw.h"
 #include "daemon/base/trace.h"
 #include "daemon/base/util.h"
@@ -63,30 +64,55 @@ int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
 	return status;
 }
 
+static char *print_manifest(const struct kernel_problem *problem)
+{
+	char line[MANIFEST_LINE_MAX];
+	return manifest_print(problem, line, sizeof(line)) ? strdup(line) : NULL;
+}
+
+int job_open_generic(struct broker *broker, const struct kernel_problem *problem,
+					 const struct kernel_plan *plan, const struct kernel_limits *limits,
+					 struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
+{
+	int status = job_open_plan(broker, plan, limits, out, error);
+	if (status == KILN_OK)
+		(*out)->manifest = print_manifest(problem);
+	return status;
+}
+
+int job_open_exact(struct broker *broker, const struct kernel_problem *problem,
+				   const struct kernel_limits *limits, const char *model, struct kernel_plan *plan,
+				   struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
+{
+	struct tuned_note note;
+	tuned_plan(broker, problem, limits, model, plan, &note);
+	int status = job_open_plan(broker, plan, limits, out, error);
+	if (status == KILN_OK && note.row.signature[0] && ((*out)->tuned = malloc(sizeof(note))))
+		*(*out)->tuned = note;
+	return status;
+}
+
+void job_trace_plan(struct broker *broker, uint64_t began_ns, const char *op)
+{
+	if (trace_shows(broker->trace, broker->serving))
+		trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
+				  &(struct trace_span){
+					  .name = "plan", .begin_ns = began_ns, .end_ns = trace_now_ns(), .about = op});
+}
+
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char line[MANIFEST_LINE_MAX];
 	struct kernel_plan plan;
-	struct tuned_note note;
 	const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
-	int status = tuned_plan(broker, problem, limits, model, &plan, &note, error);
+	int status = plan_problem(problem, limits, &plan, error);
 	if (status == KILN_OK)
-		status = job_open_plan(broker, &plan, limits, out, error);
-	if (trace_shows(broker->trace, broker->serving))
-		trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
-				  &(struct trace_span){.name = "plan",
-									   .begin_ns = began_ns,
-									   .end_ns = trace_now_ns(),
-									   .about = problem->op});
-	if (status != KILN_OK)
-		return status;
-	if (note.row.signature[0] && ((*out)->tuned = malloc(sizeof(note))))
-		*(*out)->tuned = note;
-	if (manifest_print(problem, line, sizeof(line)))
-		(*out)->manifest = strdup(line);
-	return KILN_OK;
+		status = job_open_exact(broker, problem, limits, model, &plan, out, error);
+	job_trace_plan(broker, began_ns, problem->op);
+	if (status == KILN_OK)
+		(*out)->manifest = print_manifest(problem);
+	return status;
 }
 
 int job_open_row(struct cache_row *row, const char *target, struct kernel_ref **out,

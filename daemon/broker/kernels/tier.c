@@ -8,6 +8,7 @@
 #include "cli_line.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/plan/plan.h"
+#include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
 #define KERNELS_MOST 16384 /* found without their keys */
@@ -160,19 +161,23 @@ static bool agree(struct kernel_plan *exact, struct kernel_plan *generic)
 	return true;
 }
 
+static bool is_same(const struct kernel_plan *a, const struct kernel_plan *b)
+{
+	return !strcmp(a->instantiation, b->instantiation) && !strcmp(a->source, b->source);
+}
+
 static struct kernel_ref *open_generic(struct session *session,
 									   const struct kernel_problem *problem, struct kernel_ref *ref)
 {
 	const struct kernel_limits *limits = &session->device->info.limits;
-	struct kernel_problem named = *problem;
+	struct kernel_problem named;
 	struct kernel_ref *generic = NULL;
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
+	kernel_problem_copy(&named, problem);
 	if (tier_plan_generic(&named, limits, &plan, error) != KILN_OK)
 		return NULL;
-	if ((!strcmp(plan.instantiation, ref->plan.instantiation) &&
-		 !strcmp(plan.source, ref->plan.source)) ||
-		!agree(&ref->plan, &plan) ||
+	if (is_same(&plan, &ref->plan) || !agree(&ref->plan, &plan) ||
 		job_open_plan(session->broker, &plan, limits, &generic, error) != KILN_OK)
 		return NULL;
 	if (session->on_miss)
@@ -218,15 +223,100 @@ static void close_tier(struct tier *tier)
 	free(tier);
 }
 
+/* ---- Shapes whose exact kernel is there ---- */
+
+static uint64_t mix(uint64_t hash, const int64_t *values, int count)
+{
+	for (int i = 0; i < count; i++)
+		hash = (hash ^ (hash >> 29) ^ (uint64_t)values[i]) * 0x9e3779b97f4a7c15u;
+	return hash;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+	return hash;
+}
+
+static uint64_t hash_problem(const struct kernel_problem *problem)
+{
+	uint64_t hash = hash_text(14695981039346656037u, problem->op);
+	for (int i = 0; i < problem->tensor_count; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[i];
+		const int64_t kind[] = {tensor->dtype, tensor->rank, tensor->alignment};
+		if (tensor->dtype == KILN_DTYPE_NONE)
+			continue;
+		hash = mix(hash, kind, 3);
+		hash = mix(hash, tensor->shape, tensor->rank);
+		hash = mix(hash, tensor->stride, tensor->rank);
+	}
+	for (int i = 0; i < problem->attr_count; i++) {
+		const struct kernel_attr *attr = &problem->attrs[i];
+		int64_t real;
+		hash = hash_text(hash, attr->name);
+		memcpy(&real, &attr->f, sizeof(real));
+		if (attr->kind == KILN_ATTR_STRING)
+			hash = hash_text(hash, kernel_attr_text(problem, attr));
+		else
+			hash = mix(hash, attr->kind == KILN_ATTR_REAL ? &real : &attr->i, 1);
+		hash = mix(hash, attr->ints, attr->kind == KILN_ATTR_INTS ? attr->count : 0);
+	}
+	return hash | 1; /* zero is no shape */
+}
+
+static void note_promoted(struct tiers *tiers, const struct tier *tier)
+{
+	tiers->promoted[tier->shape >> 32 & (TIER_PROMOTED_SHAPES - 1)] = tier->shape;
+}
+
+static bool was_promoted(const struct tiers *tiers, const struct kernel_problem *problem)
+{
+	uint64_t shape = hash_problem(problem);
+	return tiers->promoted[shape >> 32 & (TIER_PROMOTED_SHAPES - 1)] == shape;
+}
+
+/* ---- Opening ---- */
+
+struct kernel_ref *tier_first(struct session *session, const struct kernel_problem *problem)
+{
+	struct broker *broker = session->broker;
+	const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
+	struct kernel_problem named;
+	struct kernel_plan plan;
+	struct kernel_ref *generic;
+	char error[KERNEL_ERROR_MAX];
+	if (tier_policy(session) == OPTIONS_EAGER || session->on_miss || !session->executor ||
+		plan_attr(problem, PLAN_CHOICE) || was_promoted(broker->tiers, problem))
+		return NULL;
+	kernel_problem_copy(&named, problem);
+	const struct kernel_limits *limits = &session->device->info.limits;
+	if (tier_plan_generic(&named, limits, &plan, error) != KILN_OK || plan.kind != KERNEL_LAUNCH ||
+		job_open_generic(broker, problem, &plan, limits, &generic, error) != KILN_OK)
+		return NULL;
+	const struct tier_kernel *kernel = tier_find(broker, generic);
+	if (!kernel || !tier_module(broker, session->executor, kernel)) {
+		kernel_drop(generic);
+		return NULL;
+	}
+	tier_take_key(generic, kernel);
+	job_trace_plan(broker, began_ns, problem->op);
+	return generic;
+}
+
 enum tier_answer tier_open(struct session *session, const struct kernel_problem *problem,
-						   struct kernel_ref *ref)
+						   struct kernel_ref *ref, struct kernel_ref *given)
 {
 	struct broker *broker = session->broker;
 	enum options_specialize policy = tier_policy(session);
 	if (policy == OPTIONS_EAGER || !session->executor || ref->raw ||
 		ref->plan.kind != KERNEL_LAUNCH || plan_attr(problem, PLAN_CHOICE))
 		return TIER_NONE;
-	struct kernel_ref *generic = open_generic(session, problem, ref);
+	struct kernel_ref *generic = NULL;
+	if (!given)
+		generic = open_generic(session, problem, ref);
+	else if (!is_same(&given->plan, &ref->plan) && agree(&ref->plan, &given->plan))
+		generic = kernel_hold(given);
 	struct tier *tier = generic ? new_tier(broker, ref, generic) : NULL;
 	struct tier_kernel *known = tier ? tier_find(broker, generic) : NULL;
 	if (!known) {
@@ -237,12 +327,15 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	double us;
 	tier->ratio = plan_gain(&ref->plan, &session->device->info.limits, &us);
 	tier->saving_us = tier->ratio > 1 ? us * (tier->ratio - 1) : 0;
+	tier->shape = hash_problem(problem);
 	ref->tier = tier;
 	ref->close_tier = close_tier;
 	shapes_note(session, problem, ref);
 	if (policy != OPTIONS_NEVER && tier_module(broker, session->executor, exact)) {
 		tier_take_key(ref, exact);
 		tier->state = TIER_PROMOTED;
+		note_promoted(broker->tiers, tier);
+		broker->counters.promoted += given != NULL;
 		return TIER_EXACT;
 	}
 	if (!tier_module(broker, session->executor, known)) {
@@ -298,6 +391,7 @@ void tier_take_over(struct session *session, struct tier *tier)
 	unlink_tier(tier);
 	tier->state = TIER_PROMOTED;
 	tier_take_key(tier->ref, tier->exact);
+	note_promoted(broker->tiers, tier);
 	broker->counters.promoted++;
 	util_debug("session %llu: a call of %s takes the exact kernel, key %.12s, from now on",
 			   (unsigned long long)session->id, tier->exact->op, tier->exact->key);

@@ -13,6 +13,9 @@
  *       |                       +--the device process has lost it-------+
  *       +--tier_open finds the exact kernel loaded--> PROMOTED
  *
+ * The first call of a shape may be launched before its exact kernel is planned (tier_first): until
+ * then there is no tier, and the call has the generic kernel alone.
+ *
  *   tier_kernel (one exact or generic kernel, whatever its key), in stages:
  *     NEW --fetched: the cache has it--> READY          READY --it cannot be loaded--> FAILED
  *     NEW --the cache has it not-------> MISSING
@@ -80,6 +83,7 @@ struct tier {
 	uint64_t session, call; /* that it is a variant of; 0: none yet */
 	double ratio;           /* time of a generic launch to that of an exact one */
 	double saving_us;       /* that an exact launch saves; 0: nothing */
+	uint64_t shape;         /* hash of the problem: tiers.promoted */
 	struct tier *next;      /* in exact->tiers */
 	struct tier **link;     /* the pointer to this tier there; NULL unless WAITING */
 };
@@ -100,9 +104,18 @@ enum tier_answer {
 	TIER_GENERIC, /* only the generic kernel is loaded */
 	TIER_WAIT,    /* neither is loaded */
 };
-/* Gives ref a tier if a generic kernel can stand in for it.  It answers at once, from memory. */
+/* Gives ref a tier if a generic kernel can stand in for it.  It answers at once, from memory.
+ * generic: what tier_first() gave; NULL: it is planned here. */
 enum tier_answer tier_open(struct session *session, const struct kernel_problem *problem,
-						   struct kernel_ref *ref);
+						   struct kernel_ref *ref, struct kernel_ref *generic);
+/*
+ * Planning the exact kernel takes several times longer than planning the generic one.  So the first
+ * call of a shape is launched by the generic kernel, and the exact one is planned beside it
+ * (calls/call_exact.c).  Returns one hold of the generic kernel if it is loaded in the session's
+ * device process; NULL: the exact kernel has to be planned first, because it may be there, the
+ * session waits for it, or nothing can stand in for it.
+ */
+struct kernel_ref *tier_first(struct session *session, const struct kernel_problem *problem);
 /* Makes ref a variant of this call; from now on its exact kernel is looked for. */
 void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref);
 /* Chooses the kernel of a launch: ref itself or its generic kernel. */
@@ -178,6 +191,7 @@ void shapes_free(struct session *session);
 
 #define TIER_FETCHES 4   /* under way at a time */
 #define TIER_MIN_USES 16 /* launches before a compile may pay */
+#define TIER_PROMOTED_SHAPES 4096
 #define TIER_SELDOM \
 	1000000000 /* launches until a program asks again where an exact kernel gains nothing */
 
@@ -189,6 +203,9 @@ struct tiers {
 	uv_timer_t timer;
 	struct warming *warming;
 	uint64_t kept_bytes; /* of objects that kernels keep */
+	/* Hashes of problems whose exact kernel was loaded: a first call of those looks for it before
+	 * it takes the generic one.  Newer ones displace older ones. */
+	uint64_t promoted[TIER_PROMOTED_SHAPES];
 	bool stopped;
 };
 

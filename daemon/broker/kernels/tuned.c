@@ -181,31 +181,35 @@ static bool name_choice(struct kernel_problem *problem, const char *choice)
 	return true;
 }
 
-int tuned_plan(struct broker *broker, const struct kernel_problem *problem,
-			   const struct kernel_limits *limits, const char *model, struct kernel_plan *out,
-			   struct tuned_note *note, char error[KERNEL_ERROR_MAX])
+static void set_text(char *to, size_t size, const char *text)
+{
+	size_t length = strnlen(text, size - 1);
+	memcpy(to, text, length);
+	to[length] = 0;
+}
+
+void tuned_plan(struct broker *broker, const struct kernel_problem *problem,
+				const struct kernel_limits *limits, const char *model, struct kernel_plan *plan,
+				struct tuned_note *note)
 {
 	const struct cache_tuned *row;
-	int status = plan_problem(problem, limits, out, error);
 	memset(note, 0, sizeof(*note));
-	if (status != KILN_OK || out->kind != KERNEL_LAUNCH || !model[0] ||
-		plan_attr(problem, PLAN_CHOICE))
-		return status;
-	snprintf(note->row.op, sizeof(note->row.op), "%s", out->op);
-	snprintf(note->row.model, sizeof(note->row.model), "%s", model);
-	snprintf(note->row.target, sizeof(note->row.target), "%s", limits->target);
-	snprintf(note->row.signature, sizeof(note->row.signature), "%s", out->instantiation);
+	if (plan->kind != KERNEL_LAUNCH || !model[0] || plan_attr(problem, PLAN_CHOICE))
+		return;
+	set_text(note->row.op, sizeof(note->row.op), plan->op);
+	set_text(note->row.model, sizeof(note->row.model), model);
+	set_text(note->row.target, sizeof(note->row.target), limits->target);
+	set_text(note->row.signature, sizeof(note->row.signature), plan->instantiation);
 	row = tuned_find(broker, &note->row);
 	if (!row)
-		return KILN_OK;
+		return;
 	struct kernel_problem named = *problem;
 	struct kernel_plan better;
 	note->row = *row;
 	if (!name_choice(&named, row->choice))
 		snprintf(note->refused, sizeof(note->refused), "the call has no attribute left to name it");
 	else if (plan_problem(&named, limits, &better, note->refused) == KILN_OK)
-		*out = better;
-	return KILN_OK;
+		*plan = better;
 }
 
 void tuned_explain(const struct tuned_note *note, char *text, size_t size)

@@ -27,10 +27,11 @@ bool tuned_is_read(const struct broker *broker);
 void tuned_read(struct broker *broker);
 void tuned_close(struct broker *broker);
 
-/* Like plan_problem(), with the winner for this model of device ("": without winners). */
-int tuned_plan(struct broker *broker, const struct kernel_problem *problem,
-			   const struct kernel_limits *limits, const char *model, struct kernel_plan *out,
-			   struct tuned_note *note, char error[KERNEL_ERROR_MAX]);
+/* Replaces the planner's own plan of a problem by that of the winner for this model of device ("":
+ * there are no winners). */
+void tuned_plan(struct broker *broker, const struct kernel_problem *problem,
+				const struct kernel_limits *limits, const char *model, struct kernel_plan *plan,
+				struct tuned_note *note);
 /* Writes the note as a line of plan_explain(), or "". */
 void tuned_explain(const struct tuned_note *note, char *text, size_t size);
 

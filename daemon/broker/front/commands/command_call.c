@@ -42,14 +42,47 @@ static struct call_request *open_call(struct session *session, uint64_t id, stru
 	return asking;
 }
 
+/* Launches the first call of a shape by its generic kernel, as answer_launch() does.  Nothing is
+ * waited for, so no request is opened; the exact kernel is planned meanwhile. */
+static void launch_first(struct session *session, uint64_t id, const struct planned *planned,
+						 uint64_t began_us)
+{
+	const struct work_order order = {.first = true};
+	struct kernel_ref *ref = planned->ref;
+	char error[KERNEL_ERROR_MAX];
+	job_count_resident(session->broker, ref, session, JOB_GENERIC, util_now_us() - began_us);
+	struct call *call =
+		call_new(session, &planned->problem, planned->given, session->device->kind, ref);
+	if (!call) {
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a prepared call");
+		kernel_drop(ref);
+		return;
+	}
+	uint64_t number = call_id(call);
+	int status = work_launch(session, id, call, ref, planned->operands, &order, error);
+	if (status != KILN_OK) {
+		call_forget(session, number);
+		reply_error(session, id, status, "%s", error);
+	} else if ((call = call_find(session, number))) { /* the launch may have failed at once */
+		call_plan_exact(session, call);
+	}
+	kernel_drop(ref);
+}
+
+/* NULL: the session has been answered, or the call is launched. */
 static struct call_request *plan_call(struct session *session, struct wire_in *message,
 									  const char *target, bool launched)
 {
 	char error[KERNEL_ERROR_MAX];
-	struct planned planned = {.ref = NULL};
+	struct planned planned;
+	const uint64_t began_us = util_now_us();
 	int status = planned_open(session, message, target, launched, &planned, error);
 	if (status != KILN_OK) {
 		reply_error(session, wire_id(message), status, "%s", error);
+		return NULL;
+	}
+	if (planned.first) {
+		launch_first(session, wire_id(message), &planned, began_us);
 		return NULL;
 	}
 	struct call_request *asking = open_call(session, wire_id(message), planned.ref);
@@ -58,7 +91,8 @@ static struct call_request *plan_call(struct session *session, struct wire_in *m
 	kernel_problem_copy(&asking->problem, &planned.problem);
 	asking->given = planned.given;
 	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
-	memcpy(asking->operands, planned.operands, sizeof(asking->operands));
+	memcpy(asking->operands, planned.operands,
+		   sizeof(planned.operands[0]) * (size_t)planned.problem.tensor_count);
 	return asking;
 }
 
@@ -226,7 +260,7 @@ static void answer_resident(struct call_request *asking, struct kernel_ref *kern
 static void ask_tiers(struct call_request *asking)
 {
 	bool never = tier_policy(asking->base.request.session) == OPTIONS_NEVER;
-	switch (tier_open(asking->base.request.session, &asking->problem, asking->base.ref)) {
+	switch (tier_open(asking->base.request.session, &asking->problem, asking->base.ref, NULL)) {
 	case TIER_NONE:
 		call_ask(asking);
 		break;

@@ -8,6 +8,7 @@
 #include "daemon/broker/calls/decode.h"
 #include "daemon/broker/calls/operands.h"
 #include "daemon/broker/kernels/cli_line.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/plan/plan.h"
 
 const char *planned_kind_name(const struct kernel_plan *plan)
@@ -48,6 +49,31 @@ bool planned_may_be_kept(struct session *session, uint64_t id)
 	return false;
 }
 
+/* Notes where the operands lie. */
+static void place(struct planned *out, struct buffer *const buffers[KERNEL_MAX_OPERANDS],
+				  const uint64_t offsets[KERNEL_MAX_OPERANDS])
+{
+	out->placed = out->made = true;
+	for (int i = 0; i < out->problem.tensor_count; i++) {
+		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
+		out->placed = out->placed && (buffers[i] || operand_left_out(&out->problem, i));
+		out->made = out->made && !(buffers[i] && buffer_is_making(buffers[i]));
+	}
+}
+
+/* Has the generic kernel launch the call before the exact one is planned, where that may be.  What
+ * the generic kernel refuses is planned, and refused with the sentence of the exact kernel. */
+static bool take_first(struct session *session, struct planned *out)
+{
+	char error[KERNEL_ERROR_MAX];
+	out->ref = out->placed && out->made ? tier_first(session, &out->problem) : NULL;
+	if (out->ref && operands_check(&out->ref->plan, out->operands, error) != KILN_OK) {
+		kernel_drop(out->ref);
+		out->ref = NULL;
+	}
+	return out->ref != NULL;
+}
+
 int planned_open(struct session *session, struct wire_in *message, const char *target,
 				 bool launched, struct planned *out, char error[KERNEL_ERROR_MAX])
 {
@@ -62,19 +88,19 @@ int planned_open(struct session *session, struct wire_in *message, const char *t
 		status = plan_required(&out->problem, error);
 	if (status == KILN_OK)
 		status = plan_infer(&out->problem, error);
-	if (status == KILN_OK)
-		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
+	if (status != KILN_OK)
+		return status;
+	place(out, buffers, offsets);
+	out->first =
+		launched && wire_get_bool(&message->root, "run", false) && take_first(session, out);
+	if (out->first)
+		return KILN_OK;
+	status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
 	if (status != KILN_OK)
 		return status;
 	/* A session that may not have it compiled is told the command that does. */
 	if (session->on_miss)
 		out->ref->line = line_of_problem(&out->problem);
-	out->placed = out->made = true;
-	for (int i = 0; i < out->ref->plan.operand_count; i++) {
-		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
-		out->placed = out->placed && (buffers[i] || operand_left_out(&out->problem, i));
-		out->made = out->made && !(buffers[i] && buffer_is_making(buffers[i]));
-	}
 	if (out->placed)
 		status = operands_check(&out->ref->plan, out->operands, error);
 	if (status != KILN_OK) {

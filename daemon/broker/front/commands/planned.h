@@ -14,6 +14,7 @@ struct planned {
 	struct work_operand operands[KERNEL_MAX_OPERANDS]; /* of ref's plan, those that were named */
 	bool placed;                                       /* operands has all that a launch needs */
 	bool made;                                         /* and the client knows those buffers */
+	bool first; /* ref is the generic kernel, and the exact one is not planned (tier_first) */
 };
 
 /* Plans the problem of a message; KILN_OK, or a status with a sentence.  launched: it is to be
