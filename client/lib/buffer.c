@@ -201,8 +201,7 @@ void buffer_drop_staging(kiln_client *client)
 	client->staging_bytes = 0;
 }
 
-/* Makes staging memory for that many bytes, or for as many as move at once. */
-static int need_staging(kiln_client *client, uint64_t bytes)
+int buffer_need_staging(kiln_client *client, uint64_t bytes)
 {
 	size_t size = STAGING_MIN;
 	while (size < bytes && size < STAGING_MAX)
@@ -225,9 +224,8 @@ static int need_staging(kiln_client *client, uint64_t bytes)
 	return KILN_OK;
 }
 
-/* Moves one piece between the staging memory and the buffer. */
-static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, uint64_t bytes,
-					  int64_t deadline)
+int buffer_move_piece(kiln_buffer *buffer, const char *name, int fd, uint64_t offset,
+					  uint64_t bytes, int64_t deadline)
 {
 	kiln_client *client = buffer->client;
 	struct request request;
@@ -235,15 +233,12 @@ static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, ui
 	if (status != KILN_OK)
 		return status;
 	link_begin(client, &request, name);
-	request.fd = client->staging;
+	request.fd = fd;
 	wire_put_uint(&request.out, "buf", buffer->id);
 	wire_put_uint(&request.out, "offset", offset);
 	wire_put_uint(&request.out, "bytes", bytes);
 	lane_put_tail(client, &request.out);
-	status = link_ask(client, &request, deadline, NULL);
-	if (status == KILN_ETIMEDOUT)
-		buffer_drop_staging(client);
-	return status;
+	return link_ask(client, &request, deadline, NULL);
 }
 
 static int move(kiln_buffer *buffer, uint64_t offset, void *into, const void *from, uint64_t bytes)
@@ -260,17 +255,20 @@ static int move(kiln_buffer *buffer, uint64_t offset, void *into, const void *fr
 		return error_set(KILN_EINVAL, "the host memory for %llu bytes of %s is NULL",
 						 (unsigned long long)bytes, buffer->name);
 	}
-	int status = bytes > 0 ? need_staging(client, bytes) : KILN_OK;
+	int status = bytes > 0 ? buffer_need_staging(client, bytes) : KILN_OK;
 	for (uint64_t done = 0; done < bytes && status == KILN_OK;) {
 		uint64_t left = bytes - done;
 		size_t n = left < client->staging_bytes ? (size_t)left : client->staging_bytes;
 		if (from)
 			memcpy(client->staging_map, (const char *)from + done, n);
-		status = move_piece(buffer, from ? "write" : "read", offset + done, n, deadline);
+		status = buffer_move_piece(buffer, from ? "write" : "read", client->staging, offset + done,
+								   n, deadline);
 		if (status == KILN_OK && into)
 			memcpy((char *)into + done, client->staging_map, n);
 		done += n;
 	}
+	if (status == KILN_ETIMEDOUT)
+		buffer_drop_staging(client);
 	return status;
 }
 

@@ -20,6 +20,13 @@ struct kiln_buffer {
  * allocation. */
 int buffer_lend(struct kiln_client *client, struct request *request, uint64_t offset,
 				uint64_t bytes, const char *name, struct kiln_buffer **out);
+/* Makes the memory that kiln_read() and kiln_write() go through, for that many bytes, or for as
+ * many as move at once. */
+int buffer_need_staging(struct kiln_client *client, uint64_t bytes);
+/* Moves bytes between the beginning of such memory, the descriptor fd, and the buffer.  name: the
+ * request, "read" or "write".  After ETIMEDOUT the daemon may still use the memory. */
+int buffer_move_piece(struct kiln_buffer *buffer, const char *name, int fd, uint64_t offset,
+					  uint64_t bytes, int64_t deadline);
 /* Frees the memory that kiln_read() and kiln_write() go through; the next one makes it anew. */
 void buffer_drop_staging(struct kiln_client *client);
 

@@ -80,8 +80,9 @@
 	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
 	X("lend", "F",                                                                                 \
 	  "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name, gpu? (its "      \
-	  "UUID)",                                                                                     \
+	  "UUID), peer? (kind fd: it is another GPU's)",                                               \
 	  "buf")                                                                                       \
+	X("share", "", "buf: of alloc", "span, offset; a descriptor for lend")                         \
 	X("free", "", "buf, tail?", "")                                                                \
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \

@@ -284,6 +284,15 @@ KILN_API int kiln_lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t
 KILN_API int kiln_write(kiln_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes);
 /* Copies a buffer to host memory, after the calls submitted before; returns when done. */
 KILN_API int kiln_read(kiln_buffer *buffer, uint64_t offset, void *destination, uint64_t bytes);
+/*
+ * Copies from one buffer to another, after the calls submitted before on both their connections;
+ * returns when done.  They may be of two connections of this process, of any two devices: between
+ * GPUs that reach each other's memory the bytes go straight from one to the other, where both
+ * buffers are large and `from` is of kiln_alloc(), else through host memory.  Both connections are
+ * in use meanwhile.  Two parts of one buffer must not overlap.
+ */
+KILN_API int kiln_copy(kiln_buffer *to, uint64_t to_offset, kiln_buffer *from, uint64_t from_offset,
+					   uint64_t bytes);
 /* The address of a KILN_BUFFER_SHARED buffer in this process; ENOTSUP for other buffers. Valid
  * until kiln_free. */
 KILN_API int kiln_map(kiln_buffer *buffer, void **out);

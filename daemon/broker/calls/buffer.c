@@ -69,6 +69,11 @@ uint64_t buffer_bytes(const struct buffer *buffer)
 	return buffer->bytes;
 }
 
+bool buffer_is_held(const struct buffer *buffer)
+{
+	return buffer->kind == BUFFER_HELD && buffer->bytes > 0;
+}
+
 struct buffer *buffer_next(const struct session *session, size_t *cursor)
 {
 	return map_next(&session->owned->buffers, cursor);
@@ -290,10 +295,29 @@ static bool is_of_another(const struct buffer *buffer)
 		   !device_uuid_same(buffer->memory.gpu, info->uuid);
 }
 
+static enum buffer_place send_share(struct buffer *buffer)
+{
+	struct device_handle *home = buffer->session->executor;
+	struct wire_out message;
+	uint64_t id = handle_begin(home, &message, "share");
+	wire_put_uint(&message, "buf", buffer->id);
+	int status = handle_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
+	return sent(buffer, BUFFER_OWN, BUFFER_SHARING, status);
+}
+
+enum buffer_place buffer_share(struct buffer *buffer)
+{
+	enum buffer_place place = buffer->at[BUFFER_OWN].place;
+	if (buffer->memory.fd >= 0)
+		return BUFFER_PLACED;
+	if (place == BUFFER_PLACING || place == BUFFER_SHARING)
+		return BUFFER_PLACING;
+	return place == BUFFER_FAILED ? BUFFER_FAILED : send_share(buffer);
+}
+
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 {
 	struct buffer_place_state *at = &buffer->at[where];
-	struct wire_out message;
 	if (buffer_is_in(buffer, where))
 		return BUFFER_PLACED;
 	if (at->place == BUFFER_PLACING || at->place == BUFFER_SHARING)
@@ -307,11 +331,7 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 		enum buffer_place in_home = buffer_place(buffer, BUFFER_HOME);
 		if (in_home != BUFFER_PLACED)
 			return in_home;
-		struct device_handle *home = buffer->session->executor;
-		uint64_t id = handle_begin(home, &message, "share");
-		wire_put_uint(&message, "buf", buffer->id);
-		int status = handle_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
-		return sent(buffer, BUFFER_OWN, BUFFER_SHARING, status);
+		return send_share(buffer);
 	}
 	if (at->generation && held)
 		lose(buffer);

@@ -43,6 +43,7 @@ void buffer_delete(struct buffer *buffer); /* on the broker's side only */
 struct buffer *buffer_find(const struct session *session, uint64_t id);
 bool buffer_is_making(const struct buffer *buffer);
 uint64_t buffer_bytes(const struct buffer *buffer);
+bool buffer_is_held(const struct buffer *buffer); /* a device process made it, and it has bytes */
 const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
 
 struct buffer_sums {

@@ -53,6 +53,8 @@ struct buffer *buffer_next(const struct session *session, size_t *cursor);
 /* Sees that the buffer is in one of the session's device processes: PLACED, PLACING (work_pump() is
  * called at the end of it) or FAILED.  For OWN no work that uses the buffer may be under way in
  * HOME. */
+/* Has HOME share the memory, which lies there; PLACED: memory.fd is there. */
+enum buffer_place buffer_share(struct buffer *buffer);
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
 bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);
 /* Takes its name out of the session's table; works that use it go on. */

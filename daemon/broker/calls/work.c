@@ -192,6 +192,11 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		if (work->kind == WORK_GRAPH)
 			graph_put(work->call, &out);
 		int fds[LANE_DESCRIPTORS], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
+		if (work->kind == WORK_SHARE) {
+			wire_put_uint(&out, "span", work->buffer->memory.span);
+			wire_put_uint(&out, "offset", work->buffer->memory.offset);
+			fds[fd_count++] = work->buffer->memory.fd;
+		}
 		reply_send(session, &out, fds, fd_count);
 	} else {
 		session->works->failed[session->works->failed_at++ % FAILED_TICKETS] = work->ticket;
@@ -416,6 +421,18 @@ int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, u
 	work->offset = offset;
 	work->bytes = bytes;
 	work->fd = fd;
+	work_pump(session);
+	return KILN_OK;
+}
+
+int work_share(struct session *session, uint64_t id, struct buffer *buffer,
+			   char error[KERNEL_ERROR_MAX])
+{
+	int status;
+	struct work *work = work_add(session, WORK_SHARE, id, error, &status);
+	if (!work)
+		return status;
+	work->buffer = buffer;
 	work_pump(session);
 	return KILN_OK;
 }

@@ -33,6 +33,9 @@ int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
 /* Takes over fd on success. */
 int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, uint64_t offset,
 			  uint64_t bytes, int fd, bool to_device, char error[KERNEL_ERROR_MAX]);
+/* Answers with a descriptor of the memory, which other processes can map. */
+int work_share(struct session *session, uint64_t id, struct buffer *buffer,
+			   char error[KERNEL_ERROR_MAX]);
 int work_free(struct session *session, uint64_t id, struct buffer *buffer,
 			  char error[KERNEL_ERROR_MAX]);
 /* Sends what can be sent. */

@@ -365,6 +365,34 @@ static enum work_step advance_copy(struct work *work)
 	return work_sent(work, status);
 }
 
+/* It is answered by the broker, once the device process has given the descriptor. */
+static enum work_step advance_share(struct work *work)
+{
+	struct buffer *buffer = work->buffer;
+	char error[KERNEL_ERROR_MAX + 128], label[96];
+	enum work_step step = work_need_buffer(work, buffer);
+	if (step != STEP_READY)
+		return step;
+	if (buffer->lost) {
+		snprintf(error, sizeof(error),
+				 "the contents of %s were lost when the device process ended; write it again",
+				 buffer_label(buffer, label));
+		return work_refuse(work, KILN_ELOST, error);
+	}
+	switch (buffer_share(buffer)) {
+	case BUFFER_PLACED:
+		work_end(work, KILN_OK, NULL, 0);
+		return STEP_ENDED;
+	case BUFFER_PLACING:
+		return STEP_WAITS;
+	default:
+		buffer->at[BUFFER_OWN].place = BUFFER_ABSENT; /* the next work tries once more */
+		snprintf(error, sizeof(error), "%s: %s", buffer_label(buffer, label),
+				 buffer->at[BUFFER_OWN].error);
+		return work_refuse(work, KILN_ENOTSUP, error);
+	}
+}
+
 /* If the process has ended, the buffer is as good as freed. */
 static void on_own_freed(void *arg, int status, const char *error, struct wire_in *reply)
 {
@@ -415,7 +443,7 @@ static enum work_step advance_free(struct work *work)
 bool work_must_let_finish(const struct work *work)
 {
 	for (const struct work *sent = work->session->works->sent; sent; sent = sent->next)
-		if (work_executor(sent) != work_executor(work) ||
+		if (work->kind == WORK_SHARE || work_executor(sent) != work_executor(work) ||
 			(work->kind != WORK_LAUNCH && sent->order.stream))
 			return true;
 	return false;
@@ -433,6 +461,8 @@ enum work_step work_advance(struct work *work)
 		return advance_copy(work);
 	case WORK_GRAPH:
 		return graph_advance(work);
+	case WORK_SHARE:
+		return advance_share(work);
 	default:
 		return advance_free(work);
 	}

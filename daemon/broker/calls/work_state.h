@@ -44,7 +44,7 @@ struct raw_launch {
 	uint8_t data[];
 };
 
-enum work_kind { WORK_LAUNCH, WORK_READ, WORK_WRITE, WORK_FREE, WORK_GRAPH };
+enum work_kind { WORK_LAUNCH, WORK_READ, WORK_WRITE, WORK_SHARE, WORK_FREE, WORK_GRAPH };
 
 enum work_state { WORK_QUEUED, WORK_FETCHING, WORK_LOADING, WORK_FREEING, WORK_SENT, WORK_LOST };
 
@@ -84,7 +84,7 @@ struct work {
 	int load_status;           /* of the last fetch or load */
 	char load_error[JOB_ERROR_MAX];
 	bool remade; /* its kernel could not be loaded once, and was compiled anew */
-	/* A copy or a free. */
+	/* A copy, a share or a free. */
 	struct buffer *buffer;
 	uint64_t offset, bytes;
 	int fd; /* a copy's; -1: none */

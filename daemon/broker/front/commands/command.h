@@ -28,6 +28,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 	ROW("compile", serve_compile)                 \
 	ROW("alloc", serve_alloc)                     \
 	ROW("lend", serve_lend)                       \
+	ROW("share", serve_share)                     \
 	ROW("free", serve_free)                       \
 	ROW("write", serve_write)                     \
 	ROW("read", serve_read)                       \

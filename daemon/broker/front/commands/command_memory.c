@@ -1,4 +1,4 @@
-/* command_memory.c: alloc, lend, free, write, read. */
+/* command_memory.c: alloc, lend, share, free, write, read. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -208,11 +208,15 @@ void serve_lend(struct session *session, struct wire_in *message)
 		return;
 	if (memory.fd >= 0)
 		memory.fd = frame_take_fd(session->frame, 0);
+	/* Another GPU's memory, to be copied from: no device of this session need have its UUID. */
+	bool peer = kind == BUFFER_LENT_FD && wire_get_bool(root, "peer", false);
+	if (peer)
+		memory.gpu[0] = 0;
 	struct buffer *buffer =
 		buffer_new(session, kind, bytes, wire_get_str(message, root, "name"), &memory);
 	if (!buffer)
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
-	else if (is_here(session, id, buffer, memory.gpu))
+	else if (peer || is_here(session, id, buffer, memory.gpu))
 		buffer_make(session, id, buffer);
 	else
 		buffer_delete(buffer);
@@ -243,6 +247,24 @@ void serve_free(struct session *session, struct wire_in *message)
 	if (!buffer)
 		return;
 	int status = work_free(session, id, buffer, error);
+	if (status != KILN_OK)
+		reply_error(session, id, status, "%s", error);
+}
+
+void serve_share(struct session *session, struct wire_in *message)
+{
+	char error[KERNEL_ERROR_MAX], label[96];
+	uint64_t id = wire_id(message);
+	struct buffer *buffer = take_buffer(session, message);
+	if (!buffer)
+		return;
+	if (!buffer_is_held(buffer) || device_is_cpu(session->device)) {
+		reply_error(session, id, KILN_ENOTSUP,
+					"%s cannot be shared: only memory of a GPU that kiln_alloc() made can",
+					buffer_label(buffer, label));
+		return;
+	}
+	int status = work_share(session, id, buffer, error);
 	if (status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
 }

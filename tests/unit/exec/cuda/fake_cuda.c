@@ -9,8 +9,7 @@
  * that a test cannot reach; so does the file $KILN_FAKE_CUDA_FILE, which is read again before each
  * call.  In both "uuid=1,model=1,capability=80,mps=108,memory=64,gpus=2" says what the GPUs are;
  * "1:cuLaunchKernel=719" holds in processes that use GPU 1 alone, and "cuLaunchKernel=-1" has calls
- * never return.  "gone=1" takes GPU 0 out of all that is counted from then on, and "peers=0" has no
- * GPU reach another's memory.
+ * never return.  "gone=1" takes GPU 0 out of all that processes count that start from then on.
  * With $KILN_FAKE_CUDA_IMAGES any image is taken, and its kernels do nothing.  With
  * $KILN_FAKE_CUDA_STREAMS streams get on by themselves (fake_cuda_order.c).
  */

@@ -16,14 +16,14 @@ static struct CUctx_st contexts[FAKE_CONTEXTS];
 static unsigned long long last_id;
 static pthread_mutex_t id_lock = PTHREAD_MUTEX_INITIALIZER; /* threads ask at once */
 /* The properties of the GPU. */
-enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, GPUS, GONE, PEERS, MIG, TRAITS };
+enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, GPUS, GONE, MIG, TRAITS };
 static const struct {
 	const char *name;
 	int usual;
 } traits[TRAITS] = {
 	{"capability", 90}, {"uuid", 0}, {"model", 0}, {"mps", 132}, {"memory", FAKE_MEMORY >> 20},
-	{"gpus", 1},        {"gone", 0}, {"peers", 1}, {"mig", 0}};
-static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20, 1, 0, 1, 0};
+	{"gpus", 1},        {"gone", 0}, {"mig", 0}};
+static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20, 1, 0, 0};
 static int used = -1, counted_from; /* the process's GPU; what was gone when it started */
 static _Thread_local CUcontext pushed[MOST_PUSHED]; /* the last is current */
 static _Thread_local int depth;
@@ -33,11 +33,6 @@ static _Thread_local int depth;
 int fake_used_gpu(void)
 {
 	return used;
-}
-
-bool fake_reaches(int from, int to)
-{
-	return from == to || gpu[PEERS];
 }
 
 void fake_gpu_usual(void)

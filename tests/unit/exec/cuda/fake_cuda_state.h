@@ -51,7 +51,6 @@ struct op {
 bool fake_gpu_set(const char *name, int value);
 void fake_gpu_usual(void);
 int fake_used_gpu(void); /* that this process uses, as it stands on the host; -1: none yet */
-bool fake_reaches(int from, int to);
 
 CUcontext fake_context(void); /* the primary one */
 CUcontext fake_current(void); /* of this thread; NULL: none */
