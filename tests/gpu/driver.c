@@ -140,6 +140,7 @@ static uint64_t alloc_exportable(uint64_t bytes)
 	memset(&prop, 0, sizeof(prop));
 	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	prop.location.id = device;
 	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	memset(&access, 0, sizeof(access));
 	access.location = prop.location;

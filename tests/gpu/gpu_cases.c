@@ -407,7 +407,9 @@ static bool open_arena(struct bench *bench)
 														   : GPU_MALLOC;
 	if (strcmp(memory, "held") == 0 || bench->options.huge)
 		return true;
-	if (!gpu_open(0, reason)) {
+	/* Both sides count alike here. */
+	const char *number = strchr(kiln_device(bench->client), ':');
+	if (!gpu_open(number ? atoi(number + 1) : 0, reason)) {
 		runner_fail("lending", "%s", reason);
 		return false;
 	}

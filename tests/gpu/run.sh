@@ -5,6 +5,7 @@
 #
 #   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report | --examples | --shapes]
 #                       [--generic] [--copies] [--ops LIST] [--device NAME] [--soak SECONDS]
+#                       [--two]
 #
 # --quick       small cases only, fewer repetitions, small examples
 # --bench       times every case beside a copy, PyTorch and Liger-Kernel, where python3 has them
@@ -17,6 +18,8 @@
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
 # --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
+# --two         two GPUs at once (--device cuda:0,cuda:1): the list of cases on both, what both do
+#               beside what one does, copies from one to the other, one that is killed; nothing else
 # --soak        runs tests/soak/run.sh for so long, with $KILN_SOAK more options, and nothing else
 #
 # What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
@@ -36,9 +39,10 @@ tune=0
 generic=0
 examples=0
 shapes=0
+pair=0
 soak=
 tests=1
-device=cuda:0
+device=
 budget=${KILN_GPU_SECONDS:-470}
 passed=0
 failed=0
@@ -46,7 +50,7 @@ around=
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,22p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,25p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -74,6 +78,10 @@ while [ $# -gt 0 ]; do
 		examples=1
 		tests=0
 		;;
+	--two)
+		pair=1
+		tests=0
+		;;
 	--device | --ops | --soak)
 		if [ $# -lt 2 ]; then
 			usage >&2
@@ -95,6 +103,11 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
+
+[ -n "$device" ] || device=$([ $pair = 1 ] && echo cuda:0,cuda:1 || echo cuda:0)
+# Both of a pair may be one device, to try the script out.
+first_device=${device%%,*}
+second_device=${device##*,}
 
 bin=
 for candidate in "${KILN_BIN:-}" "$root/bin" "$root/build/release/bin" \
@@ -165,7 +178,9 @@ trap clean_up EXIT
 trap 'exit 1' INT TERM HUP
 
 start_daemon() {
-	"$bin/kilnd" --socket "$work/socket" --cache-dir "$work/cache" --device "$device" \
+	served=$device
+	[ "$first_device" != "$second_device" ] || served=$first_device
+	"$bin/kilnd" --socket "$work/socket" --cache-dir "$work/cache" --device "$served" \
 		--specialize eager --test-requests >>"$work/log" 2>&1 &
 	daemon=$!
 	tries=0
@@ -244,10 +259,10 @@ two() {
 	shift 3
 	echo "-- $name, two processes"
 	cores=$(nproc 2>/dev/null || echo 2)
-	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
+	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$first_device" \
 		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 11 "$@" >"$work/out.1" 2>&1 &
 	first=$!
-	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
+	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$second_device" \
 		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 12 --reverse "$@" \
 		>"$work/out.2" 2>&1
 	wait $first
@@ -259,12 +274,12 @@ two() {
 
 # ---- The parts -----------------------------------------------------------------------------------
 
-# A device process takes a moment to say what its GPU is.
+# device_is_present NAME: a device process takes a moment to say what its GPU is.
 device_is_present() {
 	tries=0
 	while [ $tries -lt 300 ]; do
 		state=$("$bin/kiln" --socket "$work/socket" devices --json |
-			sed -n "s/.*\"name\": \"$device\"[^}]*\"state\": \"\([a-z]*\)\".*/\1/p")
+			sed -n "s/.*\"name\": \"$1\"[^}]*\"state\": \"\([a-z]*\)\".*/\1/p")
 		[ "$state" = unknown ] || break
 		sleep 0.1
 		tries=$((tries + 1))
@@ -275,10 +290,15 @@ device_is_present() {
 
 start_daemon || exit 1
 echo "-- device"
-if ! device_is_present; then
-	echo "run.sh: the daemon cannot use device $device here (above it says why)"
+for name in $first_device $([ "$first_device" = "$second_device" ] || echo "$second_device"); do
+	device_is_present "$name" && continue
+	if [ $pair = 1 ]; then
+		echo "run.sh: --two needs two GPUs, and the daemon cannot use $name here (above it says why)"
+	else
+		echo "run.sh: the daemon cannot use device $name here (above it says why)"
+	fi
 	exit 77
-fi
+done
 
 # example PROGRAM ARGUMENT...: prints what it printed
 example() {
@@ -339,6 +359,21 @@ run_tests() {
 	else
 		failed=$((failed + 1))
 	fi
+}
+
+# run_two: two devices, which share the daemon alone
+run_two() {
+	two "the list of cases on both devices" 150 gpu_cases --memory held --seconds 140
+	case $first_device in
+	cuda*) two "the list of cases on both devices, lent memory" 150 gpu_cases --memory lent \
+		--seconds 140 ;;
+	esac
+	pair_device=$first_device,$second_device
+	one "two devices at once" 120 gpu_two --device "$pair_device"
+	echo "-- devices and their processes"
+	"$bin/kiln" --socket "$work/socket" devices
+	"$bin/kiln" --socket "$work/socket" cache verify
+	verdict "cache verify" $?
 }
 
 # ---- Benchmarks ----------------------------------------------------------------------------------
@@ -466,6 +501,7 @@ small=
 objects=$work/objects
 [ ! -d "$root/objects" ] || objects=$root/objects
 [ $tests = 0 ] || run_tests
+[ $pair = 0 ] || run_two
 [ $bench = 0 ] || run_bench
 [ $shapes = 0 ] || run_shapes
 [ $tune = 0 ] || run_tune

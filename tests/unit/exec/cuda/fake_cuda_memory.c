@@ -183,6 +183,8 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, int i)
 		*(unsigned long long *)data = ranges[i].id;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)data = fake_used_gpu() < 0 ? 0 : fake_used_gpu();
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		*(int *)data = 0;
 		return CUDA_SUCCESS;
