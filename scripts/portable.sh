@@ -40,8 +40,8 @@ while [ $# -gt 0 ]; do
 done
 cd "$root"
 
-tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_apart gpu_two gpu_raw gpu_local gpu_order gpu_faults
-	bench_kernels bench_random bench_compile bench_launch bench_quiet
+tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_apart gpu_two gpu_raw gpu_local gpu_order
+	gpu_faults bench_kernels bench_random bench_compile bench_launch bench_quiet
 	bench_pool bench_shapes bench_load soak"
 examples="permute softmax layer_norm streams raw photo make_photo
 	attention_mask gather_ways online_norms giou_loss permutations"

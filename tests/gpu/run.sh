@@ -293,7 +293,7 @@ echo "-- device"
 for name in $first_device $([ "$first_device" = "$second_device" ] || echo "$second_device"); do
 	device_is_present "$name" && continue
 	if [ $pair = 1 ]; then
-		echo "run.sh: --two needs two GPUs, and the daemon cannot use $name here (above it says why)"
+		echo "run.sh: --two needs two GPUs, and the daemon cannot use $name (above it says why)"
 	else
 		echo "run.sh: the daemon cannot use device $name here (above it says why)"
 	fi
