@@ -104,7 +104,8 @@ static int copy_direct(kiln_buffer *to, uint64_t to_offset, kiln_buffer *from, u
 	int fd = -1;
 	int status = share(from, &fd, &span, &offset);
 	/* A daemon that knows no such request; memory that cannot be shared. */
-	if (status == KILN_EINVAL || status == KILN_EVERSION || status == KILN_EPROTO)
+	if (status == KILN_EINVAL || status == KILN_EVERSION || status == KILN_EPROTO ||
+		status == KILN_ELIMIT)
 		return KILN_ENOTSUP;
 	if (status != KILN_OK)
 		return status;

@@ -409,7 +409,7 @@ static bool open_arena(struct bench *bench)
 		return true;
 	/* Both sides count alike here. */
 	const char *number = strchr(kiln_device(bench->client), ':');
-	if (!gpu_open(number ? atoi(number + 1) : 0, reason)) {
+	if (!gpu_open(number ? (int)strtol(number + 1, NULL, 10) : 0, reason)) {
 		runner_fail("lending", "%s", reason);
 		return false;
 	}

@@ -1,5 +1,6 @@
 /* command_memory.c: alloc, lend, share, free, write, read. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -262,6 +263,16 @@ void serve_share(struct session *session, struct wire_in *message)
 		reply_error(session, id, KILN_ENOTSUP,
 					"%s cannot be shared: only memory of a GPU that kiln_alloc() made can",
 					buffer_label(buffer, label));
+		return;
+	}
+	/* The daemon keeps the descriptor: a guest has none of the last quarter. */
+	int next = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	bool full = next < 0 || !rights_allow(session->uid, next);
+	if (next >= 0)
+		close(next);
+	if (full) {
+		reply_error(session, id, KILN_ELIMIT, "%s: none is left to share %s",
+					rights_full_text(session->uid), buffer_label(buffer, label));
 		return;
 	}
 	int status = work_share(session, id, buffer, error);
