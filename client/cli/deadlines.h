@@ -14,7 +14,8 @@
 #define DEADLINE_RAW_ANSWER_MS 10000  /* for the answer, after the launch's own deadline */
 #define PAUSE_CHECK_LOOK_MS 20
 #define PAUSE_WARM_TICK_MS 200
-#define PAUSE_TOP_MS 1000 /* default of --interval, and its range */
+#define PAUSE_MONITOR_MS 20 /* between two looks of 'kiln monitor' at what came */
+#define PAUSE_TOP_MS 1000   /* default of --interval, and its range */
 #define PAUSE_TOP_LEAST_MS 100
 #define PAUSE_TOP_MOST_MS 3600000
 

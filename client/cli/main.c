@@ -31,9 +31,9 @@ static const struct cli_group cli_groups[] = {
 	 COMMANDS(&command_cache_export, &command_cache_import, &command_record, &command_warm,
 			  &command_key_ls, &command_key_new, &command_key_show, &command_key_trust,
 			  &command_key_distrust)},
-	{"When something is wrong",
-	 COMMANDS(&command_doctor, &command_faults_ls, &command_faults_show, &command_bugreport,
-			  &command_debug_waits, &command_trace, &command_debug)},
+	{"When something is wrong", COMMANDS(&command_doctor, &command_faults_ls, &command_faults_show,
+										 &command_bugreport, &command_debug_waits, &command_monitor,
+										 &command_slow, &command_trace, &command_debug)},
 	{"Help", COMMANDS(&command_help, &command_completion)},
 	{0},
 };

@@ -171,6 +171,12 @@
 	  "trace: bin, Perfetto's message Trace, spans, dropped: for want of room, missed: calls on "  \
 	  "devices that were too many")                                                                \
 	X("trace.begin", "O", "", "(a trace of this session alone, 60 s at most, until trace.end)")    \
+	X("recent", "O", "seen? (a number; without: what comes from now on)",                          \
+	  "rows: [{number, ended, session, uid, pid, program, asked, op, problem, choice, origin, "    \
+	  "status, total_us, parts: {plan, look, remote, compile, load, queue, device}}], seen: the "  \
+	  "number of the last, lost: how many were overwritten before, more: how many there are "      \
+	  "still")                                                                                     \
+	X("slow", "O", "forget?", "rows: as recent, the slowest first; forget: there are none then")   \
 	X("trace.end", "O", "", "as trace")                                                            \
 	X("stop", "O", "", "")
 

@@ -27,6 +27,7 @@ struct pool;
 struct session;
 struct device_entry;
 struct lookup;
+struct recent;
 struct trace;
 struct scrape;
 struct job_wait;
@@ -45,8 +46,10 @@ struct broker {
 	struct accounts accounts;
 	struct usage_log usage_log;
 	struct faults faults;
-	struct trace *trace; /* NULL: nobody asked for one */
-	uint64_t serving;    /* the session whose message is handled; 0: none */
+	struct trace *trace;   /* NULL: nobody asked for one */
+	uint64_t serving;      /* the session whose message is handled; 0: none */
+	uint64_t planned_us;   /* that planning took for that message */
+	struct recent *recent; /* NULL: nothing was asked for yet */
 	struct test_state test;
 	struct {
 		uint64_t launches, blocks, accesses;

@@ -60,6 +60,8 @@ When something is wrong:
   faults show [REPORT]        one of them; without REPORT the newest
   bugreport [KEY]             the daemon, or a compile, in a directory to be sent
   debug waits                 who waits now, for what, of whom and since when
+  monitor                     requests for kernels, and calls by message, as they come
+  slow                        the slowest requests and calls, and where their time went
   trace                       a timeline of requests, compiles and calls on devices, for Perfetto
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
 
@@ -92,7 +94,7 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
   Kernels for other hosts  cache export, cache import, record, warm, key ls,
                            key new, key show, key trust, key distrust
   When something is wrong  doctor, faults ls, faults show, bugreport,
-                           debug waits, trace, debug
+                           debug waits, monitor, slow, trace, debug
   Help                     help, completion
 
 examples:

@@ -163,6 +163,25 @@ static void work_trace(const struct work *work)
 								   .depth = 1});
 }
 
+static void note_recent(struct work *work, int status)
+{
+	const struct kernel_ref *asked = work->call->graph ? NULL : work->variant;
+	if (asked && !strcmp(work->kernel->plan.choice, "generic"))
+		work->parts.origin = "generic";
+	else if (asked && !work->parts.origin)
+		work->parts.origin = "loaded";
+	if (work->state == WORK_SENT)
+		work->parts.us[RECENT_DEVICE] = util_now_us() - work->sent_us;
+	recent_add(work->session,
+			   &(struct recent_about){.asked = work->asked,
+									  .op = work->call->problem.op,
+									  .choice = asked ? work->kernel->plan.choice : "",
+									  .manifest = asked ? asked->manifest : NULL,
+									  .began_us = work->since_us,
+									  .status = status},
+			   &work->parts);
+}
+
 void work_end(struct work *work, int status, const char *error, uint64_t micros)
 {
 	struct session *session = work->session;
@@ -170,6 +189,8 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 	work_assert_valid(work);
 	if (trace_shows(session->broker->trace, session->id))
 		work_trace(work);
+	if (work->kind == WORK_LAUNCH)
+		note_recent(work, status);
 	/* The session's table holds a new graph from now on. */
 	if (status == KILN_OK && work->kind == WORK_GRAPH && !call_keep(session, work->call)) {
 		status = KILN_ENOMEM;
@@ -335,6 +356,7 @@ static struct work *work_add(struct session *session, enum work_kind kind, uint6
 	work->session = session;
 	work->asked = session->asks;
 	work->since_us = util_now_us();
+	work->parts.us[RECENT_PLAN] = session->broker->planned_us;
 	work->device = session->device ? session->device->kind : 0;
 	work->fd = -1;
 	QUEUE_APPEND(session->works->queued, session->works->queued_last, work);

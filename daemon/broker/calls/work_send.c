@@ -55,6 +55,7 @@ static void on_work_send_loaded(void *arg, int status, const char *error, struct
 	struct work *work = arg;
 	char label[160];
 	work->state = WORK_QUEUED;
+	work->parts.us[RECENT_LOAD] += util_now_us() - work->load_us;
 	if (reply)
 		job_note_load(work->session, work->kernel, work->load_us, reply);
 	work->load_status = status;
@@ -77,6 +78,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	struct device_handle *executor = work_executor(work);
 	work->fetching = NULL;
 	work->state = WORK_QUEUED;
+	job_answer_note(answer, &work->parts);
 	if (answer->status != KILN_OK) {
 		work->load_status = answer->status;
 		snprintf(work->load_error, sizeof(work->load_error), "%s", answer->error);

@@ -63,6 +63,7 @@ struct work {
 	struct session *session;    /* NULL: LOST */
 	const char *asked;          /* name of the request: "submit" */
 	uint64_t since_us, sent_us; /* sent_us: SENT, LOST */
+	struct recent_parts parts;  /* of its time */
 	uint64_t device;            /* kind of the one that it was submitted for: device_entry.kind */
 	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;

@@ -176,6 +176,7 @@ static void free_broker(struct broker *broker)
 	tuned_close(broker);
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);
+	free(broker->recent);
 	usage_log_free(&broker->usage_log);
 	map_free(&broker->sessions_by_id);
 	map_free(&broker->lookups_by_key);

@@ -13,6 +13,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/devices/pool/alt_compiler.h"
+#include "daemon/broker/requests/recent.h"
 #include "tuned.h"
 
 /* A row of the cache keeps this to compile its kernel once more. */
@@ -67,8 +68,8 @@ int job_open_exact(struct broker *broker, const struct kernel_problem *problem,
 int job_open_generic(struct broker *broker, const struct kernel_problem *problem,
 					 const struct kernel_plan *plan, const struct kernel_limits *limits,
 					 struct kernel_ref **out, char error[KERNEL_ERROR_MAX]);
-/* Adds to the trace, if there is one, that the loop planned since then. */
-void job_trace_plan(struct broker *broker, uint64_t began_ns, const char *op);
+/* Notes that the loop planned since then: for the message that it handles, and in the trace. */
+void job_note_plan(struct broker *broker, uint64_t began_ns, const char *op);
 /* Like job_open(), for a plan that is made already. */
 int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
 				  const struct kernel_limits *limits, struct kernel_ref **out,
@@ -98,10 +99,14 @@ struct job_answer {
 	enum job_origin origin;
 	/* KILN_OK, and JOB_VERIFY: the kernel, which lives until the callback returns. */
 	const struct cache_row *row;
-	const char *error, *log; /* unless KILN_OK */
-	bool remembered;         /* the failure is that of an earlier compile */
-	int64_t micros;          /* since job_resolve() */
+	const char *error, *log;        /* unless KILN_OK */
+	bool remembered;                /* the failure is that of an earlier compile */
+	int64_t micros;                 /* since job_resolve() */
+	uint64_t remote_us, compile_us; /* of these: of the second tier, of a compile */
 };
+
+/* Adds an answer's time to the parts of the request that asked. */
+void job_answer_note(const struct job_answer *answer, struct recent_parts *parts);
 
 struct job_wait;
 typedef void (*job_done)(void *arg, const struct job_answer *answer);

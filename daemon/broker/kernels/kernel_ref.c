@@ -92,8 +92,9 @@ int job_open_exact(struct broker *broker, const struct kernel_problem *problem,
 	return status;
 }
 
-void job_trace_plan(struct broker *broker, uint64_t began_ns, const char *op)
+void job_note_plan(struct broker *broker, uint64_t began_ns, const char *op)
 {
+	broker->planned_us += (trace_now_ns() - began_ns) / 1000;
 	if (trace_shows(broker->trace, broker->serving))
 		trace_add(broker->trace, trace_track(broker->trace, 0, TRACK_LOOP, "loop"),
 				  &(struct trace_span){
@@ -105,11 +106,11 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_plan plan;
-	const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
+	const uint64_t began_ns = trace_now_ns();
 	int status = plan_problem(problem, limits, &plan, error);
 	if (status == KILN_OK)
 		status = job_open_exact(broker, problem, limits, model, &plan, out, error);
-	job_trace_plan(broker, began_ns, problem->op);
+	job_note_plan(broker, began_ns, problem->op);
 	if (status == KILN_OK)
 		(*out)->manifest = print_manifest(problem);
 	return status;

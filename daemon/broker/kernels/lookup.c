@@ -77,7 +77,6 @@ static void fetched(void *arg, struct cache_row *row)
 	struct broker *broker = lookup->broker;
 	lookup->fetch = NULL;
 	lookup_trace(lookup, "remote");
-	lookup->remote_us = lookup->step_us;
 	if (!row) {
 		lookup_compile(lookup);
 		return;
@@ -107,7 +106,6 @@ static void after_cache(struct lookup *lookup)
 	struct broker *broker = lookup->broker;
 	lookup->looking = NULL;
 	lookup_trace(lookup, "look");
-	lookup->looked_us = lookup->step_us;
 	const struct cache_failure *failure = &lookup->failure;
 	if (failure->status != KILN_OK) {
 		broker->counters.lookup_failures++;
@@ -135,7 +133,9 @@ static void after_cache(struct lookup *lookup)
 									 .owner = session_turn(lookup->waits->terms.asker),
 									 .compiles = may_compile(lookup)};
 	lookup->fetch = remote_fetch(broker, &want, fetched, lookup);
-	if (!lookup->fetch)
+	if (lookup->fetch)
+		lookup->remote_us = lookup->step_us;
+	else
 		lookup_compile(lookup);
 }
 

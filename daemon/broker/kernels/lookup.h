@@ -74,7 +74,7 @@ struct lookup {
 	struct job_wait *waits, *last_wait;
 	enum job_origin origin;        /* since ANSWERING */
 	uint64_t began_us, step_us;    /* step_us: when its step began, for traces */
-	uint64_t looked_us, remote_us; /* when the cache, and the second tier, had answered; 0: not */
+	uint64_t remote_us, missed_us; /* when the second tier was asked, and a compile begun; 0: not */
 	uint64_t put_us[2];            /* when the write of its row began and ended */
 	struct lookup *previous, *next;
 	/* Copies of ref's: the store's thread reads them, and ref may get another key meanwhile. */

@@ -161,10 +161,35 @@ bool wait_is_counted(const struct job_wait *wait)
 	return wait->terms.asker && (purpose == JOB_CALL || purpose == JOB_WARM);
 }
 
+/* Divides the time of a wait among the steps of its lookup, which may have begun before it. */
+static void divide_time(const struct job_wait *wait, struct job_answer *answer)
+{
+	const struct lookup *lookup = wait->lookup;
+	const uint64_t now = util_now_us(), asked = wait->asked_us;
+	answer->micros = (int64_t)(now - asked);
+	if (!lookup)
+		return;
+	const uint64_t remote = lookup->remote_us > asked ? lookup->remote_us : asked;
+	const uint64_t missed = lookup->missed_us > asked ? lookup->missed_us : asked;
+	if (lookup->missed_us)
+		answer->compile_us = now - missed;
+	if (lookup->remote_us)
+		answer->remote_us = (lookup->missed_us ? missed : now) - remote;
+}
+
+void job_answer_note(const struct job_answer *answer, struct recent_parts *parts)
+{
+	parts->us[RECENT_REMOTE] += answer->remote_us;
+	parts->us[RECENT_COMPILE] += answer->compile_us;
+	parts->us[RECENT_LOOK] += (uint64_t)answer->micros - answer->remote_us - answer->compile_us;
+	if (answer->status == KILN_OK)
+		parts->origin = job_origin_names[answer->origin];
+}
+
 void wait_answer(struct job_wait *wait, struct job_answer *answer)
 {
 	struct broker *broker = wait->broker;
-	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
+	divide_time(wait, answer);
 	struct session *asker = wait->terms.asker;
 	bool counted = wait_is_counted(wait);
 	/* A wait that only looks counts as a request if, and only if, it finds the kernel. */

@@ -238,6 +238,7 @@ void lookup_compile(struct lookup *lookup)
 			break; /* one warning a compile */
 		}
 	lookup->state = LOOKUP_COMPILING;
+	lookup->missed_us = util_now_us();
 	broker->counters.jobs++;
 	int status;
 	const char *why = lookup_begin(lookup, &status);

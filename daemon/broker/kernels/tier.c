@@ -281,7 +281,7 @@ static bool was_promoted(const struct tiers *tiers, const struct kernel_problem 
 struct kernel_ref *tier_first(struct session *session, const struct kernel_problem *problem)
 {
 	struct broker *broker = session->broker;
-	const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
+	const uint64_t began_ns = trace_now_ns();
 	struct kernel_problem named;
 	struct kernel_plan plan;
 	struct kernel_ref *generic;
@@ -300,7 +300,7 @@ struct kernel_ref *tier_first(struct session *session, const struct kernel_probl
 		return NULL;
 	}
 	tier_take_key(generic, kernel);
-	job_trace_plan(broker, began_ns, problem->op);
+	job_note_plan(broker, began_ns, problem->op);
 	return generic;
 }
 

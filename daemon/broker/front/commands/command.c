@@ -102,6 +102,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 		struct broker *broker = session->broker;
 		const uint64_t began_ns = broker->trace ? trace_now_ns() : 0;
 		broker->serving = session->id;
+		broker->planned_us = 0;
 		bool may = allowed(session, id, name);
 		if (may && commands[i].work)
 			query_serve(session, message, commands[i].take, commands[i].work);
@@ -116,6 +117,7 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 										   .begin_ns = began_ns,
 										   .end_ns = trace_now_ns()});
 		broker->serving = 0;
+		broker->planned_us = 0;
 		return;
 	}
 	refuse_unknown(session, id, name);

@@ -55,6 +55,8 @@ void serve(struct session *session, struct wire_in *message, struct frame *frame
 	ROW("trace", serve_trace)                     \
 	ROW("trace.begin", serve_trace_begin)         \
 	ROW("trace.end", serve_trace_end)             \
+	ROW("recent", serve_recent)                   \
+	ROW("slow", serve_slow)                       \
 	ROW("stop", serve_stop)
 
 #define DECLARE(name, handler) void handler(struct session *session, struct wire_in *message);

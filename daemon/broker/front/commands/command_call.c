@@ -38,6 +38,7 @@ static struct call_request *open_call(struct session *session, uint64_t id, stru
 	if (!asking)
 		return NULL;
 	asking->kernel = ref;
+	asking->base.noted = true;
 	asking->device = session->device ? session->device->kind : 0;
 	return asking;
 }
@@ -106,6 +107,8 @@ static struct call *new_call(struct call_request *asking)
 
 static void answer_success(struct call_request *asking, const char *origin)
 {
+	asking->base.parts.origin = origin;
+	asking->base.choice = asking->kernel->plan.choice;
 	struct session *session = asking->base.request.session;
 	struct wire_out out;
 	struct call *call = NULL;
@@ -140,6 +143,7 @@ static void on_call_loaded(void *arg, int status, const char *error, struct wire
 		resolve(asking, asking->kernel, false);
 		return;
 	}
+	asking->base.parts.us[RECENT_LOAD] += util_now_us() - asking->load_us;
 	if (reply)
 		job_note_load(asking->base.request.session, asking->kernel, asking->load_us, reply);
 	if (status != KILN_OK && asking->base.ref->raw) {
@@ -174,6 +178,7 @@ static void on_call_answer(void *arg, const struct job_answer *answer)
 	struct call_request *asking = arg;
 	struct device_handle *executor = asking->executor;
 	kernel_request_arrived(&asking->base);
+	job_answer_note(answer, &asking->base.parts);
 	if (answer->status != KILN_OK && try_other(asking, answer->status))
 		return;
 	if (answer->status != KILN_OK) {
@@ -234,6 +239,7 @@ static void answer_launch(struct call_request *asking)
 		return;
 	}
 	memcpy(operands, asking->operands, sizeof(operands));
+	asking->base.noted = false; /* the launch is */
 	kernel_request_end(&asking->base);
 	int status = work_launch(session, id, call, ref, operands, &order, error);
 	if (status != KILN_OK) {

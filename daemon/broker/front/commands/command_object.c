@@ -125,6 +125,8 @@ static void on_object_answer(void *arg, const struct job_answer *found)
 {
 	struct object_request *asking = arg;
 	kernel_request_arrived(&asking->base);
+	asking->base.noted = true;
+	job_answer_note(found, &asking->base.parts);
 	if (found->status == KILN_OK) {
 		struct broker *broker = asking->base.broker;
 		if (asking->base.ref->tier)

@@ -62,6 +62,7 @@ void *kernel_request_open(struct session *session, uint64_t id, struct kernel_re
 	asked->ref = ref;
 	asked->broker = session->broker;
 	asked->began_us = util_now_us();
+	asked->parts.us[RECENT_PLAN] = session->broker->planned_us;
 	return asked;
 }
 
@@ -69,6 +70,17 @@ void kernel_request_end(struct kernel_request *asked)
 {
 	kernel_request_assert_valid(asked);
 	assert(asked->state == KERNEL_REQUEST_IDLE);
+	if (asked->noted && asked->ref) {
+		const struct kernel_plan *plan = &asked->ref->plan;
+		recent_add(asked->request.session,
+				   &(struct recent_about){.asked = asked->request.name,
+										  .op = plan->op,
+										  .choice = asked->choice ? asked->choice : plan->choice,
+										  .manifest = asked->ref->manifest,
+										  .began_us = asked->began_us,
+										  .status = asked->status},
+				   &asked->parts);
+	}
 	request_close(&asked->request);
 	free_request(asked);
 }
@@ -80,6 +92,7 @@ void kernel_request_fail(struct kernel_request *asked, int status, const char *e
 	reply_begin_with(&out, asked->request.id, status);
 	wire_put_str(&out, "err", error);
 	wire_put_str(&out, "log", log);
+	asked->status = status;
 	reply_send(asked->request.session, &out, NULL, 0);
 	kernel_request_end(asked);
 }

@@ -37,6 +37,10 @@ struct kernel_request {
 	struct alt_compiler *compiler; /* taken from its session; NULL: none */
 	struct broker *broker;
 	uint64_t began_us;
+	bool noted; /* it is noted in recent.h when it ends, with what is below */
+	int status;
+	const char *choice; /* of the kernel that ref has, or that stands in for it; NULL: ref's */
+	struct recent_parts parts;
 	union {
 		struct device_handle *executor; /* STARTING, LOADING */
 		struct job_wait *wait;
