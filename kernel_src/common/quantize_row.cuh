@@ -145,6 +145,38 @@ DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 gr
 	}
 }
 
+/* The same of rows and groups of whole vectors of V, of which 2^shift lanes that follow one another
+ * share a group.  make(column, v) makes a vector. */
+template <int V, typename OUT, class MAKE>
+DEVICE void quantize_row_groups_vectors(const GroupAny &threads, i64 columns, u32 shift,
+										const QuantizeRow<OUT> &to, const MAKE &make)
+{
+	const GroupAny team = {shift};
+
+	/* All of a warp come to each reduction. */
+#pragma unroll 1
+	for (i64 first = 0; first < columns; first += static_cast<i64>(threads.size()) * V) {
+		const i64 number = first / V + threads.thread(), column = number * V;
+		const bool inside = column < columns;
+		QuantizeMost most = QuantizeMost::none();
+		float v[V] = {};
+		if (inside)
+			make(column, v);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			most.take(v[j]);
+		const float found = to.limits.scale(team.reduce(most));
+		if (!to.here || !inside)
+			continue;
+		if (to.scales && number % (1 << shift) == 0)
+			to.scales[(number >> shift) * to.apart] = found;
+		QuantizeNear(found).divide(v);
+		u32 words[vec_words<V>];
+		element_pack<OUT>(v, words);
+		vec_store<V>(to.y + column, words);
+	}
+}
+
 /* Goes over a row that is read again each time: make(values, v) makes its vectors of those of
  * STREAMS tensors. */
 template <class ROW, int STREAMS, class MAKE, typename Body>

@@ -188,10 +188,11 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void act_mul_quantize_stream(ACT_QUANTIZE
 		});
 }
 
+/* whole: rows and groups are whole aligned vectors of V, of which 2^lanes make a group. */
 template <typename T, int V, typename OUT>
 __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void act_mul_quantize_generic(
-	ACT_QUANTIZE_OPERANDS(T, OUT), u32 act, i64 group, i64 columns, u32 shift, i64 x_step,
-	i64 other_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_other),
+	ACT_QUANTIZE_OPERANDS(T, OUT), u32 act, i64 group, i64 columns, u32 shift, u32 whole, u32 lanes,
+	i64 x_step, i64 other_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_other),
 	SPACE_STRIDES(of_y))
 {
 	const Space<3, u64> space = {
@@ -205,6 +206,21 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void act_mul_quantize_generic(
 		space.at(static_cast<u64>(number), at);
 		ACT_QUANTIZE_INPUTS(at[0], at[1], x_step, other_step)
 		const QuantizeRow<OUT> to = ACT_QUANTIZE_ROW(at[2], threads.thread() == 0);
+		if (V > 1 && whole) {
+			quantize_row_groups_vectors<V>(
+				threads, columns, lanes, to, [&](i64 column, float(&v)[V]) {
+					constexpr int bytes = V * static_cast<int>(sizeof(T));
+					float values[2][V];
+#pragma unroll
+					for (int i = 0; i < 2; i++) {
+						u32 words[vec_words<bytes>];
+						vec_load<bytes>(from[i] + column, words);
+						element_unpack<T>(words, values[i]);
+					}
+					one(values, v);
+				});
+			return;
+		}
 		if (group > 0) {
 			quantize_row_groups_any(threads, columns, group, to, [&](i64 column) {
 				return one.of(element_load<float>(from[0] + column * step[0]),

@@ -85,10 +85,6 @@ struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_pro
 /* The ways that thread can hold rows and sums (norm_backward_all.c). */
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most);
-/* Those of rows that begin anywhere, and for which there are no others. */
-int norm_backward_all_long(const struct norm_backward_problem *norm,
-						   const struct kernel_limits *limits, struct norm_backward_way *out,
-						   int most);
 /* Returns after how many rows one begins as far behind an aligned vector again, a power of two. */
 uint32_t norm_backward_all_period(const struct norm_backward_problem *norm,
 								  const struct norm_backward_way *way);

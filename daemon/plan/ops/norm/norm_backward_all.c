@@ -242,6 +242,10 @@ static void offer_even(struct search *search)
 	/* A vector of 8 columns and two sums of each take 72 registers: 896 threads have them. */
 	if (vectors > 896 && norm->sums > 1 && norm->need.element == 2)
 		offer(search, 512, 1, 2, 0, false);
+	/* Half as many threads with twice the vectors, where not quite 1024 would share a row. */
+	for (uint32_t held = 1; held <= 2; held++)
+		if (rows_group(vectors, held) > 512 && rows_group(vectors, held) <= 896)
+			offer(search, 512, 1, 2 * held, 0, false);
 	/* One warp holds a row, and waits for no other. */
 	for (uint32_t threads = 1024; vectors > 32 && vectors <= 64 && threads >= 512; threads -= 256)
 		offer(search, threads, 1, 2, 0, false);
@@ -257,24 +261,6 @@ static void offer_even(struct search *search)
 	/* The devices with the smallest blocks. */
 	for (int h = 0; h < 3; h++)
 		offer(search, search->limits->max_threads / 32 * 32, 1, helds[h], 0, false);
-}
-
-/* Rows that begin anywhere and are too long for the usual numbers of threads. */
-int norm_backward_all_long(const struct norm_backward_problem *norm,
-						   const struct kernel_limits *limits, struct norm_backward_way *out,
-						   int most)
-{
-	struct search search = {.norm = norm, .limits = limits, .out = out, .most = most};
-
-	if (rows_vector(&norm->form, &norm->need) * norm->need.element >= 16 || !can_be_skewed(norm))
-		return 0;
-	begin_rows(&search, 16 / norm->need.element, true);
-	for (uint32_t held = 2; held <= 6; held++) {
-		uint32_t threads = rows_group(search.vectors, held);
-		offer(&search, threads, 1, held, 0, false);
-		offer(&search, threads, 1, held, 2, false);
-	}
-	return search.count;
 }
 
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,

@@ -2,7 +2,7 @@
  * norm_backward_columns.c: how dgamma and dbeta are added up: strips of columns, chunks of rows.
  *
  * What the figures of an H200 say: strips of 32 vectors, blocks of 1024 threads, each of which
- * takes one row in a step, as many of them as there are multiprocessors, and no more chunks than
+ * takes two rows in a step, as many of them as there are multiprocessors, and no more chunks than
  * that takes.
  */
 #include "norm_backward.h"
@@ -154,7 +154,9 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 	/* 1024 threads have 64 registers each, too few for the ends of two rows of f64. */
 	if (norm->dtype == KILN_F64 && base.skewed && most_threads > 512)
 		most_threads = 512;
-	for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]) && count < most; f++) {
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]) && count < most; i++) {
+		/* Two rows at once are best, where 1024 threads have the registers. */
+		size_t f = base.skewed || norm->dtype == KILN_F64 || i > 1 ? i : 1 - i;
 		struct norm_backward_strips strips = base;
 		uint32_t threads = forms[f].threads;
 		bool known = false;
@@ -167,8 +169,8 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 			 strips.rows = threads / size)
 			threads = threads > most_threads ? most_threads / 32 * 32 : threads / 2;
 		find_alone(norm, &strips, limits);
-		for (int i = 0; i < count; i++)
-			known = known || memcmp(&out[i], &strips, sizeof(strips)) == 0;
+		for (int k = 0; k < count; k++)
+			known = known || memcmp(&out[k], &strips, sizeof(strips)) == 0;
 		if (!known)
 			out[count++] = strips;
 	}

@@ -9,9 +9,8 @@
 
 /* 32-bit words of rows in the registers of a thread at most. */
 #define NORM_BACKWARD_REGISTERS 96
-/* Candidates of the kind BOTH, and of rows that others than ALL take first, at most. */
+/* Candidates of the kind BOTH, at most. */
 #define BOTH_WAYS 16
-#define LATER_WAYS 12
 
 struct rows_need norm_backward_need(const struct norm_backward_problem *norm)
 {
@@ -120,10 +119,8 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	}
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
-	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS - LATER_WAYS);
-	bool alone = count == 0;
-	count += both_ways(norm, limits, out + count, BOTH_WAYS);
-	return alone ? count + norm_backward_all_long(norm, limits, out + count, LATER_WAYS) : count;
+	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
+	return count + both_ways(norm, limits, out + count, BOTH_WAYS);
 }
 
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX])
