@@ -4,6 +4,7 @@
 #ifndef KILN_DAEMON_COMPILE_BACKEND_H
 #define KILN_DAEMON_COMPILE_BACKEND_H
 
+#include "client/wire/lex.h"
 #include "daemon/base/util.h"
 #include "compile.h"
 
@@ -17,34 +18,6 @@ static inline void phase_end(struct compile_result *out, enum compile_phase phas
 {
 	out->spans[phase].end_us = util_now_us();
 }
-
-/* ---- lex.c: a source, token by token ---- */
-
-#define LEX_RAW_MARK 16 /* characters between R" and ( */
-
-/* A literal is a string, raw or not, or a character; # may be spelled %: */
-enum lex_kind { LEX_END, LEX_NEWLINE, LEX_WORD, LEX_LITERAL, LEX_HASH, LEX_OTHER };
-
-struct lex {
-	const char *at, *end;
-};
-
-struct lex_token {
-	enum lex_kind kind;
-	const char *text; /* as it stands in the source: a line may end within a token */
-	size_t bytes;
-};
-
-/* Returns the next token, behind blanks and comments. */
-struct lex_token lex_next(struct lex *lex);
-/* Like lex_next(), but stays before a newline. */
-struct lex_token lex_in_line(struct lex *lex);
-/* Reads the "name" or <name> of an #include, a LEX_LITERAL; LEX_OTHER: none begins here. */
-struct lex_token lex_header_name(struct lex *lex);
-/* Compares the token, its lines joined, with a text. */
-bool lex_is(const struct lex_token *token, const char *text);
-/* Copies the name without what encloses it, its lines joined.  False: it is longer, out is "". */
-bool lex_header_text(const struct lex_token *name, char *out, size_t size);
 
 /* ---- scan.c: a source, line by line ---- */
 

@@ -4,7 +4,6 @@
  *
  * In reading order:
  *   sources.c   the kernel sources, embedded or from --kernel-dir, and what a file includes
- *   lex.c       the tokens of a source
  *   scan.c      finds the #include lines of a source
  *   unit.c      the one text a compiler sees
  *   user.c      the part of it that a user wrote: includes, line numbers; once.c: which headers

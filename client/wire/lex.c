@@ -3,7 +3,7 @@
  * end of a line joins it with the next one, and neither counts inside a raw string.  Knows no
  * directive.
  */
-#include "backend.h"
+#include "lex.h"
 
 #include <string.h>
 
