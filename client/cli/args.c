@@ -188,6 +188,20 @@ static int parse_command(struct cli *cli, char **argv, int *at)
 	return cli_no_command(cli, first, second);
 }
 
+/* Reads -I FOLDER or -IFOLDER, of a command that has the option. */
+static int parse_folder(struct cli *cli, char **argv, int *at)
+{
+	const struct cli_option *options = cli->command ? cli_options(cli->command) : NULL;
+	int option = find_option(options, CLI_FOLDER, strlen(CLI_FOLDER));
+	const char *value = argv[*at] + 2;
+
+	if (option < 0)
+		return cli_usage("'%s' is no option; see 'kiln help'", argv[*at]);
+	if (!value[0] && !argv[*at + 1])
+		return cli_usage("-I needs a value: -I %s", options[option].value);
+	return keep_value(cli, option, value[0] ? value : argv[++*at]);
+}
+
 int cli_parse(const struct cli_group *groups, int argc, char **argv, struct cli *cli)
 {
 	bool options = true;
@@ -201,6 +215,8 @@ int cli_parse(const struct cli_group *groups, int argc, char **argv, struct cli 
 			cli->help = true;
 		else if (options && !strncmp(argv[i], "--", 2))
 			status = parse_option(cli, argv, &i);
+		else if (options && !strncmp(argv[i], "-I", 2))
+			status = parse_folder(cli, argv, &i);
 		else if (options && argv[i][0] == '-' && argv[i][1])
 			status = cli_usage("'%s' is no option; see 'kiln help'", argv[i]);
 		else if (!cli->command)

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "error.h"
 #include "lane.h"
+#include "printed.h"
 #include "signature.h"
 #include "ticket.h"
 
@@ -51,6 +52,7 @@ static void destroy(struct kiln_client *client)
 	frame_queue_free(&client->queue);
 	ticket_table_free(&client->tickets);
 	free(client->late);
+	printed_free(client);
 	client->late = NULL;
 	client->late_count = 0;
 	release_orphans(client);

@@ -61,7 +61,8 @@ struct kiln_client {
 	int staging;                /* the memfd of kiln_read() and kiln_write(); -1: none */
 	void *staging_map;
 	size_t staging_bytes;
-	bool debug; /* KILN_DEBUG=wire */
+	struct printed *printed; /* what kernels have printed; NULL: nothing yet */
+	bool debug;              /* KILN_DEBUG=wire */
 	bool times; /* the program has asked for a call's time, so launches are timed from now on */
 	int64_t born_us;
 	char device[32];

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "error.h"
 #include "lane.h"
+#include "printed.h"
 #include "ticket.h"
 
 #include <errno.h>
@@ -133,6 +134,8 @@ static void handle_event(struct kiln_client *client, struct answer *event)
 {
 	const char *what = answer_str(event, "what"), *why = answer_str(event, "err");
 	int64_t status = wire_get_int(&event->in.root, "st", KILN_EDEVICE);
+	if (what && strcmp(what, "printed") == 0)
+		printed_keep(client, &event->in.root);
 	if (what && strcmp(what, "lane.lost") == 0) {
 		lane_lost(client, status < 0 && status > INT32_MIN ? (int)status : KILN_EDEVICE,
 				  why != NULL ? why : "the device process ended");

@@ -6,8 +6,10 @@
 #include "call.h"
 #include "client.h"
 #include "error.h"
+#include "includes.h"
 #include "lane.h"
 #include "link.h"
+#include "printed.h"
 #include "reply.h"
 #include "submit.h"
 
@@ -42,7 +44,12 @@ static int check_list(const void *list, int count, const char *name)
 
 static unsigned flags_of(const kiln_raw *raw)
 {
-	return raw->size >= sizeof(*raw) ? raw->flags : 0;
+	return raw->size >= offsetof(kiln_raw, folders) ? raw->flags : 0;
+}
+
+static int folder_count_of(const kiln_raw *raw)
+{
+	return raw->size >= sizeof(*raw) ? raw->folder_count : 0;
 }
 
 static int check_raw(const kiln_raw *raw)
@@ -64,6 +71,8 @@ static int check_raw(const kiln_raw *raw)
 		status = check_list(raw->macros, raw->macro_count, "macros");
 	if (status == KILN_OK)
 		status = check_list(raw->options, raw->option_count, "options");
+	if (status == KILN_OK && folder_count_of(raw) != 0)
+		status = check_list(raw->folders, raw->folder_count, "folders");
 	size_t source = text_bytes(raw->source, raw->source_bytes), all = source;
 	for (int i = 0; i < raw->header_count && status == KILN_OK; i++) {
 		const kiln_text *header = &raw->headers[i];
@@ -142,15 +151,40 @@ static int pack_texts(const kiln_raw *raw)
 	return fd;
 }
 
+/* A source with all that it includes. */
+struct whole {
+	const kiln_raw *raw;
+	struct includes *found; /* NULL: it came with all of that */
+};
+
+static int whole_open(const kiln_raw *raw, struct whole *out)
+{
+	int status = check_raw(raw);
+	*out = (struct whole){raw, NULL};
+	if (status != KILN_OK || folder_count_of(raw) == 0)
+		return status;
+	status = includes_find(raw, &out->found);
+	if (status != KILN_OK)
+		return status;
+	out->raw = includes_raw(out->found);
+	return check_raw(out->raw);
+}
+
+/* Returns status, of which the message may say more then. */
+static int whole_close(const struct whole *whole, int status)
+{
+	if (status == KILN_ECOMPILE && whole->found)
+		includes_explain(whole->found);
+	includes_free(whole->found);
+	return status;
+}
+
 /* Begins a request about a kernel.  The caller closes request->fd, if the status is KILN_OK. */
 static int raw_begin(kiln_client *client, struct request *request, const char *name,
 					 const kiln_raw *raw)
 {
-	int status = check_raw(raw);
-	if (status != KILN_OK)
-		return status;
 	link_begin(client, request, name);
-	status = put_raw(&request->out, raw);
+	int status = put_raw(&request->out, raw);
 	if (status == KILN_OK) {
 		request->fd = pack_texts(raw);
 		status = request->fd >= 0 ? KILN_OK : KILN_ENOMEM;
@@ -183,16 +217,19 @@ static int raw_prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out
 int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 {
 	int status = client_enter(client);
-	/* Such a kernel runs in a second device process, and the broker keeps the order over both by
-	 * messages. */
+	struct whole whole;
 	if (status != KILN_OK)
 		return status;
-	status = lane_stop(client, client_deadline(client));
+	status = whole_open(raw, &whole);
+	/* Such a kernel runs in a second device process, and the broker keeps the order over both by
+	 * messages. */
 	if (status == KILN_OK)
-		status = raw_prepare(client, raw, out);
-	if (status == KILN_ELIMIT && call_forget_oldest(client))
-		status = raw_prepare(client, raw, out);
-	return client_leave(client, status);
+		status = lane_stop(client, client_deadline(client));
+	if (status == KILN_OK)
+		status = raw_prepare(client, whole.raw, out);
+	if (status == KILN_ELIMIT && whole.raw && call_forget_oldest(client))
+		status = raw_prepare(client, whole.raw, out);
+	return client_leave(client, whole_close(&whole, status));
 }
 
 /* "raw.compile" and "raw.explain" take the same arguments. */
@@ -201,15 +238,18 @@ static int ask_about(kiln_client *client, const char *name, const kiln_raw *raw,
 {
 	struct request request;
 	struct answer answer;
+	struct whole whole;
 	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
-	int status = raw_begin(client, &request, name, raw);
+	int status = whole_open(raw, &whole);
+	if (status == KILN_OK)
+		status = raw_begin(client, &request, name, whole.raw);
 	if (status != KILN_OK)
-		return status;
+		return whole_close(&whole, status);
 	wire_put_str(&request.out, "target", target);
 	status = link_ask(client, &request, client_deadline(client), &answer);
 	close(request.fd);
-	return status == KILN_OK ? reply_make(&answer, out) : status;
+	return whole_close(&whole, status == KILN_OK ? reply_make(&answer, out) : status);
 }
 
 int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)
@@ -235,6 +275,18 @@ int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most)
 	for (int i = 0; i < most && i < call->param_count && i < KILN_MAX_RAW_ARGS; i++)
 		bytes[i] = (uint32_t)call->params[i];
 	return call->param_count;
+}
+
+const char *kiln_printed(kiln_client *client, uint64_t *cut)
+{
+	uint64_t unasked;
+	if (client_enter(client) != KILN_OK)
+		return NULL;
+	if (client->link != LINK_DEAD)
+		(void)link_drain(client);
+	const char *text = printed_take(client, cut ? cut : &unasked);
+	client_leave(client, KILN_OK);
+	return text;
 }
 
 /* ---- Launches ---- */

@@ -9,6 +9,8 @@
  *             if st < 0
  *   event     {"t": "event", "id": 0, "what": name, ...}   unasked for; unknown ones are ignored
  *
+ * Event "printed" text (bin), cut: what the client's own kernels have printed, and how many bytes
+ * more there were.
  * Event "lane.lost" st, err: the client's lane is gone; entries that had not ended have ended so.
  *
  * Every request gets exactly one reply.  Replies may come in any order.  The reply to "submit",

@@ -20,6 +20,7 @@
 #define WAITING 65536
 #define WRITER_STACK ((size_t)256 << 10)
 
+static int log_fd = STDERR_FILENO; /* set before there are threads */
 enum util_level util_log_level = UTIL_INFO;
 enum util_log_format util_log_format = UTIL_LOG_TEXT;
 
@@ -61,9 +62,9 @@ static void writer_assert_valid(void)
 /* Writes all of it; without stderr there is nobody to tell. */
 static void log_write_all(const char *text, size_t size)
 {
-	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+	struct pollfd error = {.fd = log_fd, .events = POLLOUT};
 	while (size > 0) {
-		ssize_t done = write(STDERR_FILENO, text, size);
+		ssize_t done = write(log_fd, text, size);
 		if (done < 0 && errno == EAGAIN)
 			poll(&error, 1, -1);
 		else if (done < 0 && errno != EINTR)
@@ -148,7 +149,7 @@ void util_log_end(unsigned milliseconds)
 
 static bool is_writable(void)
 {
-	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+	struct pollfd error = {.fd = log_fd, .events = POLLOUT};
 	return poll(&error, 1, 0) == 1;
 }
 
@@ -167,10 +168,8 @@ void util_log_pass(const char *text, size_t size)
 	pthread_mutex_lock(&writer.mutex);
 	if (writer.state == WRITER_NONE) {
 		/* A pipe that is writable takes PIPE_BUF bytes. */
-		for (size_t done = 0; done < size && is_writable(); done += PIPE_BUF) {
-			(void)!write(STDERR_FILENO, text + done,
-						 size - done < PIPE_BUF ? size - done : PIPE_BUF);
-		}
+		for (size_t done = 0; done < size && is_writable(); done += PIPE_BUF)
+			(void)!write(log_fd, text + done, size - done < PIPE_BUF ? size - done : PIPE_BUF);
 	} else if (writer.dropped || size > WAITING - writer.used) {
 		size_t lines = 0;
 		for (size_t i = 0; i < size; i++)
@@ -198,13 +197,18 @@ static const struct {
 
 /* $JOURNAL_STREAM names the journal's socket by device and inode; stderr may be another file since.
  */
+void util_log_to(int fd)
+{
+	log_fd = fd;
+}
+
 bool util_log_is_journal(void)
 {
 	unsigned long long device, inode;
 	struct stat status;
 	const char *stream = getenv("JOURNAL_STREAM");
 	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
-		   fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+		   fstat(log_fd, &status) == 0 && status.st_dev == device && status.st_ino == inode;
 }
 
 void util_log_tail(char tail[UTIL_LOG_TAIL])

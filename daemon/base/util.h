@@ -132,6 +132,8 @@ extern enum util_log_format util_log_format;
 void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Logs at UTIL_DEBUG; where that is off it costs one comparison. */
 #define util_debug(...) (util_log_level < UTIL_DEBUG ? (void)0 : util_log(UTIL_DEBUG, __VA_ARGS__))
+/* Lines go to this descriptor instead of stderr from now on; before there are threads. */
+void util_log_to(int fd);
 /* Whether $JOURNAL_STREAM names stderr. */
 bool util_log_is_journal(void);
 /* Passes on lines as they are. */

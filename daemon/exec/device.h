@@ -132,6 +132,9 @@ struct device_done {
 /* In which order threads run that no barrier orders. */
 enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
+/* What kernels print until somebody takes it; what comes after so many bytes is cut. */
+#define DEVICE_PRINTED_MOST (64u << 10)
+
 struct device_ops {
 	/* name: NULL for the first of its kind. */
 	int (*open)(const struct device_name *name, struct device **out, struct device_info *info,
@@ -175,6 +178,12 @@ struct device_ops {
 				uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
 	void (*describe)(const struct device_module *module, struct device_kernel *out);
 	void (*unload)(struct device *device, struct device_module *module);
+
+	/* From now on the device keeps what kernels print for printed(), and standard output and error
+	 * of the process are its own.  NULL: it keeps that anyway. */
+	int (*keep_printed)(struct device *device, char error[KERNEL_ERROR_MAX]);
+	/* Takes what kernels have printed, and how many bytes were cut.  Returns its size. */
+	size_t (*printed)(struct device *device, char text[DEVICE_PRINTED_MOST], uint64_t *cut);
 
 	/* Returns the bytes of scratch memory that streams and graphs of all parts hold. */
 	uint64_t (*scratch_bytes)(const struct device *device);

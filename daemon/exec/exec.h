@@ -51,6 +51,7 @@
  *            "what": "progress": launches of lanes end, which the broker does not see
  *            "what": "alive", "busy": so it says now and then, and once that it is not any more
  *            "what": "scratch", "bytes": of all streams and graphs, from now on
+ *            "what": "printed", "text": bin, by kernels; "cut": bytes more that were not kept
  *            "what": "lane", "stream", "err": the client wrote nonsense there; it is closed
  *            "what": "quiet", "begun", "done", "held": launches are held from now on (begun), or so
  *            many loads and closes were done while nothing ran, for which they were held so many us

@@ -553,6 +553,13 @@ typedef struct kiln_raw {
 	const char *const *options;
 	int option_count;
 	unsigned flags; /* KILN_RAW_*; a structure that ends before it has none */
+	/* Folders that this library reads, where there are some.  Of headers, and of the files below
+	 * these folders and below those of a CUDA toolkit, it sends what the source includes in any of
+	 * its branches, found as compilers find it.  The toolkit is that of a folder here which has
+	 * cuda.h, else of $KILN_CUDA_DIR, $CUDA_HOME, $CUDA_PATH or /usr/local/cuda.  ENOENT and EINVAL
+	 * for what is no folder, or no ordinary file. */
+	const char *const *folders;
+	int folder_count;
 } kiln_raw;
 
 /* The call is launched with kiln_launch_local_raw() alone, so no device process is started for it,
@@ -599,6 +606,14 @@ KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_cal
  */
 KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 							 kiln_ticket *out);
+/*
+ * Returns what the client's own kernels have printed (printf) since this was last asked; "" for
+ * nothing.  The text of a launch is there when kiln_wait() has returned, also when it failed; what
+ * launches on several streams print comes in the order of their ends.  The first 64 KiB are kept;
+ * *cut (or NULL) is how many bytes more there were.  It lives until this is called again or the
+ * client is closed.  NULL: the client cannot be used now.
+ */
+KILN_API const char *kiln_printed(kiln_client *client, uint64_t *cut);
 /*
  * Launches it once in the CUDA context that is current in this thread, on a stream of that context,
  * and returns at once: what kiln_launch_local() is to kiln_submit(), in all that is said there of

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#define KILN_CPU_ABI 2u
+#define KILN_CPU_ABI 3u
 
 /* The C library's functions a kernel may call: f32 name, f64 name. */
 #define KILN_CPU_MATH_1(X) \
@@ -149,6 +149,8 @@ struct kiln_cpu_runtime {
 	/* Ends the launch with a sentence; does not return. */
 	void (*fail)(struct kiln_cpu_state *state, const char *what, const char *file, int line);
 	unsigned long long (*clock)(void); /* nanoseconds */
+	/* printf of the C library, but for %n, which ends the launch. */
+	int (*print)(struct kiln_cpu_state *state, const char *format, __builtin_va_list values);
 	/* Checks an access of a checked kernel; ends the launch, as fail does, if it is not allowed. */
 	void (*check)(struct kiln_cpu_state *state, const struct kiln_cpu_access *access);
 	float (*fmaf)(float x, float y, float z);

@@ -48,6 +48,16 @@ static inline void __trap(const char *file = __builtin_FILE(), int line = __buil
 	kiln_cpu_self->runtime->fail(kiln_cpu_self, "__trap was called", file, line);
 }
 
+/* The text goes to the program that launched the kernel. */
+__attribute__((format(printf, 1, 2))) static inline int printf(const char *format, ...)
+{
+	__builtin_va_list values;
+	__builtin_va_start(values, format);
+	int bytes = kiln_cpu_self->runtime->print(kiln_cpu_self, format, values);
+	__builtin_va_end(values);
+	return bytes;
+}
+
 static inline void __nanosleep(unsigned int)
 {
 	kiln_cpu_self->runtime->yield(kiln_cpu_self);

@@ -35,7 +35,6 @@ KILN_CPU_UNAVAILABLE(surf2Dwrite, "surf2Dwrite (surfaces)")
 KILN_CPU_UNAVAILABLE(__pipeline_memcpy_async, "__pipeline_memcpy_async (asynchronous copies)")
 KILN_CPU_UNAVAILABLE(__pipeline_commit, "__pipeline_commit (asynchronous copies)")
 KILN_CPU_UNAVAILABLE(__pipeline_wait_prior, "__pipeline_wait_prior (asynchronous copies)")
-KILN_CPU_UNAVAILABLE(printf, "printf in kernels")
 
 namespace cooperative_groups
 {

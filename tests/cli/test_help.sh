@@ -173,6 +173,7 @@ whether the cache has a kernel of your own
 options:
   --entry NAME             a __global__ function, or a template-id: 'scale<float, 4>'
   --include FILE           a header, found without its directory; NAME=FILE: as NAME
+  --include-dir FOLDER     find headers there; also -I FOLDER
   --macro NAME[=VALUE]     as -D of compilers
   --option OPTION          for the compiler: --option=-std=c++20, --option=--use_fast_math
   --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)

@@ -86,6 +86,7 @@ wrong "'kiln run raw' needs --block, as --block 64 or --block 16x16" k.cu --entr
 	wrong "--block '8x': expected non-negative integers separated by 'x' or ','" \
 		k.cu --entry k --grid 1 --block 8x
 	wrong "--shared '4G': a block has at most 2147483647 bytes" k.cu --entry k $launch --shared 4G
+	wrong "-I needs a value: -I FOLDER" k.cu --entry k $launch -I
 	wrong "--shape is no option of 'kiln run raw'; see 'kiln help run raw'" k.cu --shape 2x3
 	for out in y.npy y.npy:f32 :f32:6; do
 		wrong "--out '$out': expected FILE:TYPE:SHAPE, as y.npy:f32:1024x1024" \
@@ -214,6 +215,39 @@ runs h.cu --entry k --grid 1 --block 3 --out i.npy:f32:3 --macro FACTOR=21 --mac
 	--option --use_fast_math
 is i.npy '<f4' 3 '43'
 
+# Headers in folders, and those that they include; -I is --include-dir, as often as one likes.
+mkdir -p "$DIR/one/in" "$DIR/two"
+printf '#include "in/deep.h"\n#include <other.h>\n' >"$DIR/one/top.h"
+printf '#pragma once\n#include "../top.h"\n#define DEEP 4\n' >"$DIR/one/in/deep.h"
+printf '#define OTHER 30\n' >"$DIR/two/other.h"
+printf '#include <top.h>\n__global__ void k(float *y) { y[0] = DEEP + OTHER; }\n' >"$DIR/f.cu"
+runs f.cu --entry k --grid 1 --block 1 --out f.npy:f32:1 -I one --include-dir=two
+is f.npy '<f4' 1 '34'
+(cd "$DIR" && "$KILN" explain raw f.cu --entry k -Ione -I two) >"$DIR/out" 2>&1
+grep -q '^cached         yes' "$DIR/out" || fails "the same headers: $(cat "$DIR/out")"
+sed -i 's/30/31/' "$DIR/two/other.h"
+(cd "$DIR" && "$KILN" explain raw f.cu --entry k -Ione -I two) >"$DIR/out" 2>&1
+grep -q '^cached         yes' "$DIR/out" && fails 'another header has the same key'
+
+# What a kernel prints comes before the report, or in it; what it says before it fails, too.
+cat >"$DIR/p.cu" <<'CU'
+#include <cstdio>
+#include <cassert>
+__global__ void p(int n)
+{
+	printf("n is %d\033\n", n);
+	assert(n < 4);
+}
+CU
+runs p.cu --entry p --grid 1 --block 1 --scalar i32:3
+[ "$(head -n 1 "$DIR/out")" = 'n is 3\x1b' ] || fails "nothing is printed: $(cat "$DIR/out")"
+json 'j["printed"] == "n is 2\x1b\n" or j["printed"] == "n is 2\\x1b\n"' \
+	raw p.cu --entry p --grid 1 --block 1 --scalar i32:2
+raw p.cu --entry p --grid 1 --block 1 --scalar i32:4 >"$DIR/out" 2>"$DIR/err"
+[ $? -eq 1 ] && [ "$(cat "$DIR/out")" = 'n is 4\x1b' ] || fails "no last words: $(cat "$DIR/out")"
+grep -q 'kernel p of p.cu: block (0,0,0): thread (0,0,0): assertion failed: n < 4 at p.cu:6' \
+	"$DIR/err" || fails "no assertion: $(cat "$DIR/err")"
+
 # ---- What goes wrong: one clear sentence, and status 1. ----
 # failed WORDS OPTION... : and nothing is written
 failed() {
@@ -235,6 +269,17 @@ failed 'kernel axpy<float> of k.cu: the kernel takes 4 arguments and was given 1
 failed 'kernel beyond of k.cu: a block of 2048x1x1 threads is not within 1 to 1024 threads' \
 	k.cu --entry beyond --grid 1 --block 2048
 failed 'option -O9 is not allowed; allowed are' k.cu --entry beyond --grid 1 --block 48 --option=-O9
+
+mkfifo "$DIR/one/pipe.h"
+printf '#include <pipe.h>\n__global__ void k(float *y) {}\n' >"$DIR/pipe.cu"
+failed 'the folder none to include from cannot be read: No such file' \
+	f.cu --entry k --grid 1 --block 1 -I none
+failed 'f.cu is no folder to include from' f.cu --entry k --grid 1 --block 1 -I f.cu
+failed 'the header one/pipe.h is a FIFO; only ordinary files are read' \
+	pipe.cu --entry k --grid 1 --block 1 -I one
+raw f.cu --entry k --grid 1 --block 1 -I one >"$DIR/out" 2>"$DIR/err"
+grep -q 'one/top.h includes other.h, which is in none of one' "$DIR/err" ||
+	fails "a header that is in no folder: $(cat "$DIR/err")"
 
 # What does not compile is shown whole, by the names and lines that its author knows.
 printf '__global__ void k(float *x)\n{\n\tx[0] = one;\n\tx[1] = two;\n}\n' >"$DIR/bad.cu"

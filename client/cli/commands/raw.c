@@ -8,8 +8,10 @@
 #include "client/cli/failure.h"
 #include "client/cli/files.h"
 #include "client/cli/timing.h"
+#include "client/wire/plain.h"
 #include "commands.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +162,22 @@ static int time_copy(struct raw_run *run)
 
 /* ---- The command ---- */
 
+/* Shows what the kernel has printed; as JSON it is a member of the report. */
+static void show_printed(struct raw_run *run)
+{
+	const char *text = kiln_printed(run->client, &run->cut);
+	size_t size = text ? strlen(text) : 0;
+	char *shown = run->cli->json ? NULL : plain_copy(text ? text : "", size, PLAIN_TEXT);
+
+	run->printed = text ? text : "";
+	if (shown)
+		fputs(shown, stdout);
+	free(shown);
+	if (!run->cli->json && run->cut)
+		printf("%s(%" PRIu64 " bytes more were printed and are not kept)\n",
+			   size && text[size - 1] != '\n' ? "\n" : "", run->cut);
+}
+
 static int raw_launch(struct raw_run *run)
 {
 	struct work kernel = {.run = run};
@@ -172,6 +190,7 @@ static int raw_launch(struct raw_run *run)
 	status = make_buffers(run);
 	if (!status)
 		status = call_once(&kernel, &run->first_us, &unused);
+	show_printed(run);
 	run->first_us += run->prepare_us;
 	if (!status)
 		status = write_files(run);

@@ -12,6 +12,7 @@
 	{"entry", "NAME", "a __global__ function, or a template-id: 'scale<float, 4>'"},           \
 		{"include", "FILE", "a header, found without its directory; NAME=FILE: as NAME",       \
 		 CLI_MANY},                                                                            \
+		{CLI_FOLDER, "FOLDER", "find headers there; also -I FOLDER", CLI_MANY},                \
 		{"macro", "NAME[=VALUE]", "as -D of compilers", CLI_MANY},                             \
 	{                                                                                          \
 		"option", "OPTION", "for the compiler: --option=-std=c++20, --option=--use_fast_math", \
@@ -34,7 +35,7 @@ struct raw_run {
 	kiln_raw raw;
 	kiln_text headers[CLI_MAX_GIVEN], macros[CLI_MAX_GIVEN];
 	char *texts[2 * CLI_MAX_GIVEN + 1];
-	const char *options[CLI_MAX_GIVEN];
+	const char *options[CLI_MAX_GIVEN], *folders[CLI_MAX_GIVEN];
 	int text_count;
 	/* The launch. */
 	struct raw_arg args[KILN_MAX_RAW_ARGS];
@@ -47,7 +48,9 @@ struct raw_run {
 	kiln_client *client;
 	kiln_call *call;
 	struct trace_file trace;
-	uint64_t bytes; /* bytes that a launch reads and writes, if it touches each once */
+	uint64_t bytes;      /* bytes that a launch reads and writes, if it touches each once */
+	const char *printed; /* by the first launch; the client's */
+	uint64_t cut;        /* bytes that it printed besides */
 	double prepare_us, first_us;
 	double warm_us, best_us, device_us; /* medians, and the best time */
 	double copy_us, copy_device_us;     /* medians of a copy of as many bytes; 0: there are none */

@@ -196,12 +196,15 @@ static int read_given(struct raw_run *run)
 			status = macro->name ? CLI_OK : CLI_FAILED;
 		} else if (!strcmp(given->option, "option"))
 			run->options[run->raw.option_count++] = given->value;
+		else if (!strcmp(given->option, CLI_FOLDER))
+			run->folders[run->raw.folder_count++] = given->value;
 		else
 			status = read_arg(run, given);
 	}
 	run->raw.headers = run->headers;
 	run->raw.macros = run->macros;
 	run->raw.options = run->options;
+	run->raw.folders = run->folders;
 	/* One file serves one argument. */
 	for (int i = 0; !status && i < run->launch.arg_count; i++)
 		for (int j = 0; run->args[i].path && j < i; j++)

@@ -48,6 +48,10 @@ void raw_print_json(const struct raw_run *run)
 	json_string("origin", kiln_call_origin(run->call));
 	json_string("plan", kiln_call_plan(run->call));
 	json_int("bytes", (int64_t)run->bytes);
+	if (run->printed[0])
+		json_string("printed", run->printed);
+	if (run->cut)
+		json_int("printed_cut", (int64_t)run->cut);
 	json_real("first_us", run->first_us);
 	json_real("prepare_us", run->prepare_us);
 	if (run->calls) {

@@ -16,7 +16,8 @@ from ._includes import Text
 MOST = {"headers": 2048, "source": 1 << 20, "all": 16 << 20}  # of one kernel, as the daemon has it
 # Headers that the daemon has itself, in a short form, unless a folder has them.
 _STANDARD = {"stdint.h", "cstdint", "stddef.h", "cstddef", "float.h", "cfloat", "limits.h",
-             "climits", "math.h", "cmath", "stdio.h", "cstdio", "cuda_runtime.h"}
+             "climits", "math.h", "cmath", "stdio.h", "cstdio", "assert.h", "cassert",
+             "cuda_runtime.h"}
 # The same, but other headers of the toolkit need the toolkit's.
 _SHORT = {"cuda_fp16.h", "cuda_bf16.h"}
 

@@ -364,6 +364,24 @@ static int begin(const struct raw_launch *launch, struct connection *connection,
 	return kiln_submit_raw(prepared->call, &placed, 0, ticket);
 }
 
+/* Hands what kernels printed to sys.stdout, as the driver does on CUDA. */
+static void show_printed(const struct connection *connection)
+{
+	uint64_t cut;
+	const char *text = kiln_printed(connection->client, &cut);
+	if (!text || (!text[0] && cut == 0))
+		return;
+	PyObject *shown = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	if (shown)
+		PySys_FormatStdout("%U", shown);
+	else
+		PyErr_Clear();
+	if (cut > 0)
+		PySys_WriteStdout("\n(%llu bytes more were printed and are not kept)\n",
+						  (unsigned long long)cut);
+	Py_XDECREF(shown);
+}
+
 int raw_run_copied(struct raw_launch *launch, struct connection *connection,
 				   struct prepared *prepared, bool last)
 {
@@ -390,6 +408,7 @@ int raw_run_copied(struct raw_launch *launch, struct connection *connection,
 	connection->busy = false;
 	if (status == RAISED_HERE)
 		return RAISED;
+	show_printed(connection);
 	if (status != KILN_OK)
 		return run_failed(connection, status, last);
 	run_trim_arena(connection);

@@ -38,6 +38,9 @@ struct broker_events {
 	/* It found nonsense in the lane of this stream, which a client wrote. */
 	void (*lane_broke)(struct broker *broker, const struct device_handle *handle, uint64_t stream,
 					   const char *why);
+	/* Kernels that a session brought printed this in its own process, and cut bytes more. */
+	void (*printed)(struct broker *broker, const struct device_handle *handle, const void *text,
+					size_t bytes, uint64_t cut);
 	/* It ran so many launches of this call, which the lane knows by the name "bound". */
 	void (*lane_used)(struct broker *broker, const struct device_handle *handle, uint64_t stream,
 					  uint64_t call, uint64_t bound, uint64_t launches);

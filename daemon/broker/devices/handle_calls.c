@@ -216,6 +216,15 @@ static void note_fault(struct device_handle *handle, const msgpack_object *event
 										handle_patience(handle));
 }
 
+static void note_printed(struct device_handle *handle, const msgpack_object *event)
+{
+	struct broker *broker = handle->device->broker;
+	const msgpack_object *text = wire_get(event, "text");
+	if (text && text->type == MSGPACK_OBJECT_BIN)
+		broker->events->printed(broker, handle, text->via.bin.ptr, text->via.bin.size,
+								wire_get_uint(event, "cut", 0));
+}
+
 static void on_event(struct device_handle *handle, struct wire_in *message)
 {
 	const char *what = wire_get_str(message, &message->root, "what");
@@ -235,6 +244,8 @@ static void on_event(struct device_handle *handle, struct wire_in *message)
 			handle->device->broker, handle, wire_get_uint(&message->root, "stream", 0),
 			wire_get_uint(&message->root, "of", 0), wire_get_uint(&message->root, "call", 0),
 			wire_get_uint(&message->root, "launches", 0));
+	else if (what && !strcmp(what, "printed"))
+		note_printed(handle, &message->root);
 	else if (what && !strcmp(what, "lane") && error)
 		handle->device->broker->events->lane_broke(
 			handle->device->broker, handle, wire_get_uint(&message->root, "stream", 0), error);

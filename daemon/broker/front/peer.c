@@ -287,6 +287,11 @@ void peer_send(struct peer *peer, struct wire_out *out, const int *fds, int fd_c
 	}
 }
 
+size_t peer_queued(const struct peer *peer)
+{
+	return peer->queue.bytes;
+}
+
 /* ---- Life ---- */
 
 static void put_away(void *arg, int fd)

@@ -53,6 +53,9 @@ bool peer_is_ending(const struct peer *peer);
 /* Ends the message and sends it, or drops it where the peer is ending. */
 void peer_send(struct peer *peer, struct wire_out *out, const int *fds, int fd_count);
 
+/* Returns the bytes that wait for the client to read. */
+size_t peer_queued(const struct peer *peer);
+
 /* hello has come: silence has no deadline any more. */
 void peer_stop_clock(struct peer *peer);
 /* hello is answered: from now on it may send descriptors. */

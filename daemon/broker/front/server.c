@@ -56,6 +56,7 @@ static bool cache_idle(struct broker *broker)
 
 static const struct broker_events events = {
 	.progress = drain_progress,
+	.printed = news_printed,
 	.device_changed = news_device_changed,
 	.device_lost = news_device_lost,
 	.device_closed = tier_warm_forget,

@@ -7,6 +7,8 @@
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/broker/requests/session.h"
+#include "daemon/broker/requests/request.h"
+#include "peer.h"
 #include "session_life.h"
 
 bool news_device_used(const struct broker *broker, const struct device_handle *executor)
@@ -56,6 +58,24 @@ void news_lane_broke(struct broker *broker, const struct device_handle *executor
 		broker->counters.protocol_errors++;
 		session_end(session);
 	}
+}
+
+void news_printed(struct broker *broker, const struct device_handle *executor, const void *text,
+				  size_t bytes, uint64_t cut)
+{
+	struct session *session = broker->sessions;
+	while (session && session->own != executor)
+		session = session->next;
+	if (!session)
+		return;
+	/* A client that does not read loses what its kernels print before it loses its session. */
+	struct wire_out out;
+	bool fits = peer_queued(session->peer) + bytes <= broker->options.max_queued / 2;
+	wire_begin(&out, "event", 0);
+	wire_put_str(&out, "what", "printed");
+	wire_put_bin(&out, "text", text, fits ? bytes : 0);
+	wire_put_uint(&out, "cut", fits ? cut : cut + bytes);
+	reply_send(session, &out, NULL, 0);
 }
 
 void news_device_changed(struct broker *broker, struct device_handle *executor)

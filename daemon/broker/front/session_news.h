@@ -11,6 +11,8 @@ void news_device_lost(struct broker *broker, struct device_handle *executor, con
 bool news_device_used(const struct broker *broker, const struct device_handle *executor);
 bool news_device_lanes(const struct broker *broker, const struct device_handle *executor,
 					   bool *under_way);
+void news_printed(struct broker *broker, const struct device_handle *executor, const void *text,
+				  size_t bytes, uint64_t cut);
 void news_lane_broke(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 					 const char *why);
 

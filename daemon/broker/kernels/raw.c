@@ -23,6 +23,7 @@ static const struct {
 	{"limits.h", "std/limits.cuh"},      {"climits", "std/limits.cuh"},
 	{"math.h", "std/math.cuh"},          {"cmath", "std/math.cuh"},
 	{"stdio.h", "std/empty.cuh"},        {"cstdio", "std/empty.cuh"},
+	{"assert.h", "std/empty.cuh"},       {"cassert", "std/empty.cuh"},
 	{"cuda_fp16.h", "std/float16.cuh"},  {"cuda_bf16.h", "std/float16.cuh"},
 	{"cuda_runtime.h", "std/empty.cuh"},
 };

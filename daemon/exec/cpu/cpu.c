@@ -56,6 +56,7 @@ static int init_locks(struct device *device)
 		pthread_cond_destroy(&device->changed);
 		return -1;
 	}
+	pthread_mutex_init(&device->printed.mutex, NULL);
 	return 0;
 }
 
@@ -85,6 +86,7 @@ static void cpu_close(struct device *device)
 	}
 	pthread_cond_destroy(&device->changed);
 	pthread_mutex_destroy(&device->mutex);
+	pthread_mutex_destroy(&device->printed.mutex);
 	for (int i = device->part_count - 1; i >= 0; i--) {
 		struct device *part = device->parts[i];
 		free_works(part->done);
@@ -268,6 +270,7 @@ const struct device_ops device_cpu = {
 	.graph_make = cpu_graph_make,
 	.graph_launch = cpu_graph_launch,
 	.scratch_bytes = cpu_scratch_bytes,
+	.printed = cpu_printed,
 	.graph_free = cpu_graph_free,
 	.poll = cpu_poll,
 };

@@ -14,6 +14,7 @@
  *   cpu_sync.c    barriers and warp collectives
  *   cpu_stall.c   why no thread of a block can go on
  *   cpu_runtime.c the table of functions that kernels call
+ *   cpu_print.c   what kernels print
  *   cpu_check.c   what checked kernels may touch
  *   cpu_place.c   lines of their source
  *   cpu_fault.c   signals
@@ -58,6 +59,12 @@ struct device {
 	enum device_order order;
 	bool given_up;                  /* broken, and all works have been moved to the ends */
 	_Atomic uint64_t scratch_bytes; /* held by all streams */
+	struct cpu_printed {
+		pthread_mutex_t mutex; /* guards the rest */
+		size_t used;           /* of text */
+		uint64_t cut;          /* bytes that had no room there */
+		char text[DEVICE_PRINTED_MOST];
+	} printed;
 	/* The work whose kernel faulted; the signal handler sets it.  Then the device cannot go on. */
 	_Atomic(struct cpu_work *) broken;
 };
@@ -72,6 +79,7 @@ DEVICE_FUNCTION(load, cpu_load);
 DEVICE_FUNCTION(describe, cpu_describe);
 DEVICE_FUNCTION(unload, cpu_unload);
 DEVICE_FUNCTION(scratch_bytes, cpu_scratch_bytes);
+DEVICE_FUNCTION(printed, cpu_printed);
 DEVICE_FUNCTION(split, cpu_split);
 DEVICE_FUNCTION(launch, cpu_launch);
 DEVICE_FUNCTION(copy, cpu_copy);

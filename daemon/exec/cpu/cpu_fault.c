@@ -108,7 +108,10 @@ static void describe_fault(const struct cpu_worker *worker, int number, const si
 		used = util_append(text, size, used, "%s ", access_name(context));
 		used = describe_address(worker, address, text, size, used);
 	}
-	util_append(text, size, used, " (kernel %s)", worker->work->module->about->name);
+	const struct kiln_cpu_module *about = worker->work->module->about;
+	used = util_append(text, size, used, " (kernel %s)", about->name);
+	if (!about->variables && (number == SIGSEGV || number == SIGBUS))
+		util_append(text, size, used, "; `kiln run ... --check` names the line of a bad access");
 }
 
 static void on_fault(int number, siginfo_t *info, void *context)

@@ -126,6 +126,11 @@ unsigned cpu_order(const struct cpu_worker *worker, unsigned k);
 /* Returns the block at place k. */
 uint64_t cpu_order_block(const struct cpu_worker *worker, uint64_t k);
 
+/* ---- cpu_print.c ---- */
+/* Kernels call it by the table of functions. */
+int cpu_print(struct kiln_cpu_state *state, const char *format, __builtin_va_list values)
+	__attribute__((format(printf, 2, 0)));
+
 /* ---- cpu_runtime.c ---- */
 extern const struct kiln_cpu_runtime cpu_runtime;
 

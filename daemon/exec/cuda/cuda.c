@@ -30,6 +30,7 @@ const struct device_ops device_cuda = {.open = open_without_headers};
 #include "cuda_stream.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Notes what the GPU is, in info and where the other files look. */
 static int note_gpu(struct device *device, const struct device_name *name, int ordinal,
@@ -124,6 +125,8 @@ static void cuda_close(struct device *device)
 		cuda_memory_close(device);
 		device->cu.cuDevicePrimaryCtxRelease(device->handle);
 	}
+	if (device->printed > 0)
+		close(device->printed);
 	free(device);
 }
 
@@ -210,6 +213,8 @@ const struct device_ops device_cuda = {
 	.graph_make = cuda_graph_make,
 	.graph_launch = cuda_graph_launch,
 	.scratch_bytes = cuda_scratch_bytes,
+	.keep_printed = cuda_keep_printed,
+	.printed = cuda_printed,
 	.graph_free = cuda_graph_free,
 	.poll = cuda_poll,
 };

@@ -18,6 +18,7 @@
  *   cuda_check.c   what a kernel takes, and whether a launch gives that
  *   cuda_work.c    queues, events, the driver call of each kind of work, counts of kernels
  *   cuda_stream.c  streams, and giving work to the driver
+ *   cuda_print.c   what kernels print
  *   cuda_poll.c    waits for work, and ends all of it when the GPU fails
  */
 #ifndef KILN_DAEMON_CUDA_DEVICE_H
@@ -65,8 +66,11 @@ struct device {
 	uint64_t now_us;     /* when poll() last looked for ends; also the time of what happens since */
 	uint64_t progress_us; /* when a work last began or ended: poll() spins for a while after it */
 
+	int printed;    /* a memfd of what kernels print; 0: nobody keeps it */
+	bool unflushed; /* the driver may hold some of it */
+
 	bool broken;
-	char broken_why[200]; /* "CUDA_ERROR_ILLEGAL_ADDRESS 700 (...)" */
+	char broken_why[KERNEL_ERROR_MAX]; /* "CUDA_ERROR_ILLEGAL_ADDRESS 700 (...)" */
 };
 
 /* Writes the sentence and behind it the driver's name for the error.  Returns the status that fits:
@@ -98,6 +102,8 @@ DEVICE_FUNCTION(load, cuda_load);
 DEVICE_FUNCTION(describe, cuda_describe);
 DEVICE_FUNCTION(unload, cuda_unload);
 DEVICE_FUNCTION(scratch_bytes, cuda_scratch_bytes);
+DEVICE_FUNCTION(keep_printed, cuda_keep_printed);
+DEVICE_FUNCTION(printed, cuda_printed);
 DEVICE_FUNCTION(launch, cuda_launch);
 DEVICE_FUNCTION(copy, cuda_copy);
 DEVICE_FUNCTION(flush, cuda_marks_write); /* writes a mark behind launches that have none */

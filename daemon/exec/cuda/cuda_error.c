@@ -51,6 +51,21 @@ static bool is_sticky(struct device *device, CUresult result)
 	}
 }
 
+/* Returns how to find the access of a kernel that the driver says nothing more about. */
+static const char *access_remedy(CUresult result)
+{
+	switch ((int)result) {
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+		return "; `kiln run ... --check` names the line of a bad access";
+	default:
+		return "";
+	}
+}
+
 int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, CUresult result,
 			  const char *format, ...)
 {
@@ -63,7 +78,8 @@ int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, C
 	util_fail(error, KERNEL_ERROR_MAX, status, "%s: %s", what, name);
 	if (is_sticky(device, result)) {
 		if (!device->broken)
-			snprintf(device->broken_why, sizeof(device->broken_why), "%s", name);
+			snprintf(device->broken_why, sizeof(device->broken_why), "%s%s", name,
+					 access_remedy(result));
 		device->broken = true;
 		return KILN_EDEVICE;
 	}

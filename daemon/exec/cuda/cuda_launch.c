@@ -10,6 +10,7 @@
 #include "cuda_cell.h"
 #include "cuda_memory.h"
 #include "cuda_module.h"
+#include "cuda_print.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 #include <stdio.h>
@@ -51,6 +52,7 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 						 "%u bytes of shared memory are more than any GPU has", shared_bytes);
 	struct device_module *module = util_alloc(sizeof(*module));
 	snprintf(module->entry, sizeof(module->entry), "%s", entry);
+	module->prints = cuda_prints(object, bytes);
 	int status = KILN_OK;
 	/* The driver wants the object aligned, and text ended by a zero byte; in a message it is
 	 * neither. */

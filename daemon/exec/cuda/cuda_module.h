@@ -11,6 +11,7 @@ struct device_module {
 	CUfunction function;
 	char entry[96]; /* for sentences; a longer name is cut */
 	struct device_kernel kernel;
+	bool prints;      /* it may print, or fail an assertion */
 	int shared_fixed; /* bytes of static shared memory */
 	_Atomic uint32_t
 		shared_granted; /* bytes of dynamic shared memory that the driver has granted */

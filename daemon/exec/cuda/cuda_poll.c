@@ -15,6 +15,7 @@
 #include "cuda_cell.h"
 #include "cuda_graph.h"
 #include "cuda_module.h"
+#include "cuda_print.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 #include "daemon/base/deadlines.h"
@@ -100,6 +101,7 @@ static int collect(struct device *device, struct device_done *done, int max)
 				status = cuda_report_read(work, error);
 			device->running--;
 			device->progress_us = device->now_us;
+			cuda_print_flush(device, stream, work);
 			report_work(device, work, status, status == KILN_OK ? "" : error,
 						status == KILN_OK ? elapsed_us(device, work) : 0, &done[count++]);
 		}
@@ -231,6 +233,7 @@ int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_
 		cuda_marks_write(device);
 		int count = collect(device, done, max);
 		if (device->broken) {
+			cuda_print_assertion(device);
 			condemn(device);
 			count += collect(device, done + count, max - count);
 			*broken = true;

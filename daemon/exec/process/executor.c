@@ -55,6 +55,10 @@ static int open_device(struct exec *executor, const struct exec_options *options
 		status = enter_sandbox(options, SANDBOX_HOST, held, error);
 	if (status == KILN_OK)
 		status = executor->ops->open(&name, &executor->device, &executor->info, error);
+	/* A program that watches the process shows what kernels print itself. */
+	executor->own = options->own && !options->wrapped;
+	if (status == KILN_OK && executor->own && executor->ops->keep_printed)
+		status = executor->ops->keep_printed(executor->device, error);
 	if (status == KILN_OK && executor->ops != &device_cpu)
 		status = enter_sandbox(options, SANDBOX_DRIVER, held, error);
 	return status == KILN_OK && options->check

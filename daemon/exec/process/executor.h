@@ -107,6 +107,7 @@ struct exec {
 	_Atomic int misdeed;
 	char misdeed_at[16];
 #endif
+	bool own; /* of one session, which hears what its kernels print */
 	struct trail *trail;
 	_Atomic uint64_t trail_begun;
 	struct exec_accounts accounts;
@@ -127,6 +128,8 @@ void exec_say_ready(struct exec *executor, int status, const char *error, const 
 /* Tells the broker why the process leaves, within DEADLINE_LAST_WORDS_MS.  culprit NULL: no call is
  * known to be the cause. */
 void exec_say_fault(struct exec *executor, const struct device_done *culprit);
+/* Tells the broker what kernels have printed, if it is a session's own process. */
+void exec_say_printed(struct exec *executor);
 /* Tells the broker how many bytes of scratch memory there are, if that has changed. */
 void exec_say_scratch(struct exec *executor);
 /* Starts the thread that tells the broker that the process lives.  NULL: it need not, or cannot. */

@@ -95,6 +95,7 @@ void exec_finish(struct launcher *launcher, const struct device_done *done)
 		return;
 	}
 	struct wire_out message;
+	exec_say_printed(launcher->executor);
 	wire_begin(&message, "reply", done->ticket);
 	wire_put_int(&message, "st", done->status);
 	if (done->status != KILN_OK)

@@ -101,9 +101,25 @@ void exec_say_ready(struct exec *executor, int status, const char *error, const 
 	exec_send(executor, &message, -1);
 }
 
+void exec_say_printed(struct exec *executor)
+{
+	char text[DEVICE_PRINTED_MOST];
+	uint64_t cut = 0;
+	struct wire_out message;
+	size_t size = executor->own ? executor->ops->printed(executor->device, text, &cut) : 0;
+	if (size == 0)
+		return;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "printed");
+	wire_put_bin(&message, "text", text, size);
+	wire_put_uint(&message, "cut", cut);
+	exec_send(executor, &message, -1);
+}
+
 void exec_say_fault(struct exec *executor, const struct device_done *culprit)
 {
 	struct wire_out message;
+	exec_say_printed(executor);
 	wire_begin(&message, "event", 0);
 	wire_put_str(&message, "what", "fault");
 	wire_put_str(&message, "err", culprit ? culprit->error : "the device failed");

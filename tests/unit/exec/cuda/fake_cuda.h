@@ -20,7 +20,9 @@
  * zero; fills what stands behind them with rubbish.
  */
 #define FAKE_TALLY "tally"
-#define FAKE_REPORT "report" /* (u64 *report, u64 by, u64 *y): report += by, y = what it was */
+#define FAKE_PRINT "prints"   /* (): "printed 1", 2, ... when somebody waits for a stream */
+#define FAKE_ASSERT "asserts" /* (): fails an assertion, which is told then, too */
+#define FAKE_REPORT "report"  /* (u64 *report, u64 by, u64 *y): report += by, y = what it was */
 
 /* The contents of an IPC handle of the fake; a test can write one itself. */
 struct fake_handle {

@@ -3,10 +3,25 @@
  */
 #include "fake_cuda_state.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct fake_kernels fake_kernels;
+
+/* As the driver has it in a FIFO. */
+static int fake_printed, fake_told;
+static bool fake_asserted;
+
+void fake_tell(void)
+{
+	while (fake_told < fake_printed)
+		printf("printed %d\n", ++fake_told);
+	if (fake_asserted)
+		fputs("k.cu:7: void asserts(): block: [1,0,0], thread: [2,0,0] Assertion `n < 4` failed.\n",
+			  stderr);
+	fake_asserted = false;
+}
 
 struct CUfunc_st {
 	enum {
@@ -15,6 +30,8 @@ struct CUfunc_st {
 		KERNEL_FAULT,
 		KERNEL_TALLY,
 		KERNEL_REPORT,
+		KERNEL_PRINT,
+		KERNEL_ASSERT,
 		KERNEL_COUNT,
 		KERNEL_IDLE
 	} kernel;
@@ -62,6 +79,13 @@ void fake_run_kernel(const struct op *op)
 	case KERNEL_REPORT:
 		*(uint64_t *)(uintptr_t)values[2] = *(uint64_t *)(uintptr_t)values[0];
 		*(uint64_t *)(uintptr_t)values[0] += values[1];
+		break;
+	case KERNEL_PRINT:
+		fake_printed++;
+		break;
+	case KERNEL_ASSERT:
+		fake_asserted = true;
+		fake_sticky = CUDA_ERROR_ASSERT;
 		break;
 	default:
 		break;
@@ -127,8 +151,8 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
 	ENTER();
-	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT, FAKE_TALLY,
-										FAKE_REPORT};
+	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL,  FAKE_FAULT, FAKE_TALLY,
+										FAKE_REPORT,  FAKE_PRINT, FAKE_ASSERT};
 	if (module->idle) {
 		*out = &module->functions[KERNEL_IDLE];
 		(*out)->kernel = KERNEL_IDLE;
@@ -156,8 +180,8 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 	return CUDA_SUCCESS;
 }
 
-static const size_t param_sizes[][4] = {
-	{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}, {8, 8, 8, 0}};
+static const size_t param_sizes[][4] = {{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8},
+										{8, 8, 8, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}};
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
@@ -219,6 +243,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 
 void fake_modules_reset(void)
 {
+	fake_printed = fake_told = 0;
+	fake_asserted = false;
 	pthread_mutex_lock(&lock);
 	while (modules)
 		drop_module(modules);

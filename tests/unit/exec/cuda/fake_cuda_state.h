@@ -79,6 +79,8 @@ extern struct fake_kernels {
 } fake_kernels;
 
 void fake_run_kernel(const struct op *op);
+/* Writes what kernels have printed, as the driver does when a stream is waited for. */
+void fake_tell(void);
 void fake_modules_reset(void);
 
 /* ---- fake_cuda_graph.c ---- */

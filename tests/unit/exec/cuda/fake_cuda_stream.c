@@ -156,6 +156,7 @@ CUresult cuStreamDestroy(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
+	fake_tell();
 	ENTER();
 	if (fake_runs_itself(stream))
 		return fake_synchronize_itself(stream);

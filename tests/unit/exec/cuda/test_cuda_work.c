@@ -292,7 +292,8 @@ static void a_fault_ends_everything_and_names_its_call(void **state)
 	}
 	assert_string_equal(done[0].error,
 						"cuda:0 failed in call 21 (fault): CUDA_ERROR_ILLEGAL_ADDRESS 700 (an "
-						"illegal memory access was encountered)");
+						"illegal memory access was encountered); `kiln run ... --check` names the "
+						"line of a bad access");
 	/* Nothing works any more, and nothing waits. */
 	assert_int_equal(launch_fill(fill, memory, 1, 1, 24, 0), KILN_EDEVICE);
 	assert_int_equal(device_cuda.poll(device, -1, -1, done, 8, &broken), 0);
