@@ -108,11 +108,10 @@ static const char *find_operand(const char *list, int index)
 void plan_operand_name(const char *list, int index, char name[16])
 {
 	const char *at = find_operand(list, index);
-	size_t length = strcspn(at, ",?");
+	int length = 0;
 
-	if (length > 15)
-		length = 15;
-	memcpy(name, at, length);
+	for (; length < 15 && at[length] && at[length] != ',' && at[length] != '?'; length++)
+		name[length] = at[length];
 	name[length] = 0;
 }
 

@@ -12,20 +12,16 @@ bool plan_is_generic(const char *choice)
 	return choice && strcmp(choice, PLAN_GENERIC) == 0;
 }
 
-/* floor(2^bits * (2^shift - size) / size) + 1, by long division where the
- * dividend has more bits than there are integers for. */
+__extension__ typedef unsigned __int128 wide;
+
+/* floor(2^bits * (2^shift - size) / size) + 1.  Nothing is divided by a size of 0. */
 static uint64_t magic_of(uint64_t size, uint32_t shift, uint32_t bits)
 {
-	uint64_t rest = (UINT64_C(1) << shift) - size, quotient = 0;
+	uint64_t rest = (UINT64_C(1) << shift) - size;
 
-	if (bits == 32)
-		return (rest << 32) / size + 1;
-	for (uint32_t i = 0; i < bits; i++) {
-		bool one = rest >= size - rest;
-		rest = one ? rest - (size - rest) : 2 * rest;
-		quotient = quotient << 1 | one;
-	}
-	return quotient + 1;
+	if (size == 0)
+		return 1;
+	return bits == 32 ? (rest << 32) / size + 1 : (uint64_t)(((wide)rest << 64) / size) + 1;
 }
 
 void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size)

@@ -66,13 +66,13 @@ static int check_required(const struct asked *asked, char error[KERNEL_ERROR_MAX
 {
 	for (int i = 0; i < asked->problem.tensor_count; i++) {
 		char name[16];
+		if (asked->problem.tensors[i].dtype != KILN_DTYPE_NONE ||
+			plan_operand_optional(asked->operands, i))
+			continue;
 		plan_operand_name(asked->operands, i, name);
-		if (asked->problem.tensors[i].dtype == KILN_DTYPE_NONE &&
-			!plan_operand_optional(asked->operands, i))
-			return plan_refuse(error, KILN_EINVAL,
-							   "%s: %s is missing; its operands are: %s (those with ? may be left "
-							   "out)",
-							   asked->row->name, name, asked->operands);
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: %s is missing; its operands are: %s (those with ? may be left out)",
+						   asked->row->name, name, asked->operands);
 	}
 	return KILN_OK;
 }
