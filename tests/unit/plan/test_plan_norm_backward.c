@@ -278,7 +278,7 @@ static void strips_and_chunks(void **state)
 	struct kernel_plan plan = plan_on("sm_90", &p);
 
 	(void)state;
-	assert_string_equal(plan.choice, "columns 32x32 u1 b1");
+	assert_string_equal(plan.choice, "columns 32x32 u2 b1");
 	assert_int_equal(plan.grid[0], 4 * 33);
 	assert_int_equal(plan.block[0], 1024);
 	assert_int_equal(plan.scratch.counters, 256);
