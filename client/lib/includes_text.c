@@ -57,14 +57,15 @@ static void read_test(struct includes *found, struct lex *lex, const struct lex_
 		*lex = ahead;
 }
 
-static void add_define(struct includes *found, struct define **list, const char *name,
+static void add_define(struct includes *found, struct define ***end, const char *name,
 					   const char *value)
 {
 	struct define *define = name ? includes_keep(found, sizeof(*define)) : NULL;
 	if (!define)
 		return;
-	*define = (struct define){*list, name, value};
-	*list = define;
+	*define = (struct define){NULL, name, value};
+	**end = define;
+	*end = &define->next;
 }
 
 struct text *text_scan(struct includes *found, const char *text, size_t bytes)
@@ -75,6 +76,7 @@ struct text *text_scan(struct includes *found, const char *text, size_t bytes)
 	bool begins = true; /* a line */
 	if (!out)
 		return NULL;
+	struct define **words_end = &out->words;
 	out->text = text;
 	out->bytes = bytes;
 	end = &out->includes;
@@ -84,7 +86,7 @@ struct text *text_scan(struct includes *found, const char *text, size_t bytes)
 			if (lex_is(&token, "include") && !add_name(found, &lex, &end)) {
 				struct lex_token word = lex_in_line(&lex);
 				if (word.kind == LEX_WORD)
-					add_define(found, &out->words, token_copy(found, &word), NULL);
+					add_define(found, &words_end, token_copy(found, &word), NULL);
 			}
 		} else if (token.kind == LEX_WORD) {
 			read_test(found, &lex, &token, &tests_end);
@@ -122,6 +124,7 @@ static const char *read_defined(struct includes *found, struct lex *lex)
 void text_defines(struct includes *found, struct text *text)
 {
 	struct lex lex = {text->text, text->text + text->bytes};
+	struct define **end = &text->defines;
 	bool begins = true;
 	if (text->defined)
 		return;
@@ -134,7 +137,7 @@ void text_defines(struct includes *found, struct text *text)
 				struct lex ahead = lex;
 				const char *value = name.kind == LEX_WORD ? read_defined(found, &ahead) : NULL;
 				if (value)
-					add_define(found, &text->defines, token_copy(found, &name), value);
+					add_define(found, &end, token_copy(found, &name), value);
 			}
 		}
 		begins = token.kind == LEX_NEWLINE;
