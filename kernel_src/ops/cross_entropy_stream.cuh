@@ -282,8 +282,8 @@ struct CrossEntropyBounded {
 	}
 };
 
-template <class ROW, bool GRAD, bool SMOOTH, int CAP, bool LONG, bool AHEAD, bool LOOP,
-		  typename Target, i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
+template <class ROW, bool GRAD, bool SMOOTH, int CAP, bool LONG, bool LOOP, typename Target,
+		  i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
 		  typename T = typename ROW::Element, typename Compute = typename ROW::Compute>
 __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 	CROSS_ENTROPY_PARAMS(T, Target, Compute))
@@ -325,23 +325,11 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		if constexpr (CAP == CROSS_ENTROPY_BOUNDED) {
 			typedef CrossEntropyBounded<ROW, LONG> Bounded;
 			const Bounded bounded(cap);
-			typename Bounded::Step now, next;
+			typename Bounded::Step now;
 			all.largest = bounded.shift();
-			if constexpr (AHEAD)
-				bounded.fetch(held.row, 0, from, X_STEP, next);
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {
-				if constexpr (AHEAD) {
-#pragma unroll
-					for (int u = 0; u < ROW::count; u++)
-#pragma unroll
-						for (int w = 0; w < ROW::words; w++)
-							now[u][w] = next[u][w];
-					if (step + 1 < ROW::steps())
-						bounded.fetch(held.row, step + 1, from, X_STEP, next);
-				} else {
-					bounded.fetch(held.row, step, from, X_STEP, now);
-				}
+				bounded.fetch(held.row, step, from, X_STEP, now);
 				sum.add(bounded.template sum<SMOOTH>(held.row, step, now, total));
 			}
 		} else {

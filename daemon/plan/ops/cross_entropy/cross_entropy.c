@@ -22,11 +22,6 @@
 
 /* ---- Candidates ---- */
 
-struct candidate {
-	struct rows_shape shape;
-	bool ahead; /* a step's vectors are under way while the one before is worked on */
-};
-
 static void find_need(const struct cross_entropy *call, struct rows_need *need)
 {
 	bool cap = call->cap != 0;
@@ -71,57 +66,34 @@ static bool is_bounded(const struct cross_entropy *call)
 	return call->cap != 0 && call->cap <= BOUNDED_CAP && call->dtype != KILN_F64;
 }
 
-/* A soft cap whose steps may come ahead: those that take fractions. */
-static bool can_ahead(const struct cross_entropy *call, const struct rows_shape *shape)
+static int find_shapes(const struct cross_entropy *call, const struct kernel_limits *limits,
+					   struct rows_shape shapes[PLAN_MAX_CHOICES])
 {
-	return is_bounded(call) && shape->stream && shape->vector == 8 &&
-		   call->columns > BOUNDED_COLUMNS;
-}
-
-static int find_candidates(const struct cross_entropy *call, const struct kernel_limits *limits,
-						   struct candidate candidates[PLAN_MAX_CHOICES])
-{
-	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
-	int count, all;
+	int count;
 
 	find_need(call, &need);
 	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
 	count = rows_shapes(&call->form, &need, &fewer, shapes, PLAN_MAX_CHOICES);
 	if (count && call->columns / shapes[0].vector >= READ_VECTORS)
 		prefer(call, shapes, count);
-	for (int i = 0; i < count; i++)
-		candidates[i] = (struct candidate){shapes[i], false};
-	all = count;
-	for (int i = 0; i < count && all < PLAN_MAX_CHOICES; i++)
-		if (can_ahead(call, &shapes[i]) && shapes[i].held <= READ_HELD)
-			candidates[all++] = (struct candidate){shapes[i], true};
-	return all;
-}
-
-static void name_candidate(const struct candidate *candidate, char name[KERNEL_CHOICE_MAX])
-{
-	size_t used;
-
-	rows_shape_name(&candidate->shape, name);
-	used = strlen(name);
-	snprintf(name + used, KERNEL_CHOICE_MAX - used, "%s", candidate->ahead ? " ahead" : "");
+	return count;
 }
 
 int cross_entropy_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX])
 {
-	struct candidate candidates[PLAN_MAX_CHOICES];
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct cross_entropy call;
 	char error[KERNEL_ERROR_MAX];
 	int count;
 
 	if (cross_entropy_check(problem, &call, error))
 		return 0;
-	count = find_candidates(&call, limits, candidates);
+	count = find_shapes(&call, limits, shapes);
 	for (int i = 0; i < count; i++)
-		name_candidate(&candidates[i], names[i]);
+		rows_shape_name(&shapes[i], names[i]);
 	return count;
 }
 
@@ -173,10 +145,9 @@ static const char *truth(bool value)
 }
 
 static int plan_shape(const struct kernel_problem *problem, const struct cross_entropy *call,
-					  const struct candidate *candidate, const struct kernel_limits *limits,
+					  const struct rows_shape *shape, const struct kernel_limits *limits,
 					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	const struct rows_shape *shape = &candidate->shape;
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
@@ -199,17 +170,18 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	rows_print_shape(&id, call->dtype, &call->form, shape);
 	plan_print(&id, ", %s, %s", truth(call->grad), truth(call->smoothing != 0));
 	if (shape->stream)
-		plan_print(&id, ", CROSS_ENTROPY_%s, %s, %s",
-				   is_bounded(call) ? "BOUNDED"
-				   : call->cap != 0 ? "CAPPED"
-									: "UNCAPPED",
-				   truth(can_ahead(call, shape)), truth(candidate->ahead));
+		plan_print(
+			&id, ", CROSS_ENTROPY_%s, %s",
+			is_bounded(call) ? "BOUNDED"
+			: call->cap != 0 ? "CAPPED"
+							 : "UNCAPPED",
+			truth(is_bounded(call) && shape->vector == 8 && call->columns > BOUNDED_COLUMNS));
 	plan_print(&id, ", %s, %s", truth(loop), plan_dtype_name(call->target));
 	cross_entropy_print_rows(&id, call, 2);
 	plan_print(&id, ", %s>", rows_index_type(&call->form));
 	pass_operands(problem, call, out);
 	touch(problem, shape->skewed ? 1 : shape->vector, out);
-	name_candidate(candidate, out->choice);
+	rows_shape_name(shape, out->choice);
 	snprintf(out->note, sizeof(out->note),
 			 "rows of %lld classes; threads a row: %u; vectors a thread: %u of %u bytes%s",
 			 (long long)call->columns, shape->size * shape->cluster, shape->held,
@@ -250,7 +222,7 @@ static int plan_generic(const struct kernel_problem *problem, const struct cross
 int cross_entropy_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct candidate candidates[PLAN_MAX_CHOICES];
+	struct rows_shape shapes[PLAN_MAX_CHOICES];
 	struct cross_entropy call;
 	int status = cross_entropy_check(problem, &call, error), count;
 
@@ -265,12 +237,12 @@ int cross_entropy_plan(const struct kernel_problem *problem, const struct kernel
 		call.form.columns = call.columns = 1;
 	if (plan_is_generic(choice))
 		return plan_generic(problem, &call, limits, out);
-	count = find_candidates(&call, limits, candidates);
+	count = find_shapes(&call, limits, shapes);
 	for (int i = 0; i < count; i++) {
 		char name[KERNEL_CHOICE_MAX];
-		name_candidate(&candidates[i], name);
+		rows_shape_name(&shapes[i], name);
 		if (!choice || strcmp(choice, name) == 0)
-			return plan_shape(problem, &call, &candidates[i], limits, out, error);
+			return plan_shape(problem, &call, &shapes[i], limits, out, error);
 	}
 	return rows_no_candidate(problem, choice, &call.form, limits, error);
 }

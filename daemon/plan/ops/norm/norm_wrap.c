@@ -157,10 +157,14 @@ void norm_offer_wraps(struct norm_ways *ways)
 	static const uint32_t threads[] = {256, 128, 512, 64};
 	uint32_t most = norm_element(ways->norm) == 2 ? 4 : 8;
 	uint32_t usual = usual_held(wrap_vectors(ways->norm), most, most == 4);
+	uint32_t vectors = wrap_vectors(ways->norm);
 
 	if (ways->norm->form.columns > WRAP_COLUMNS)
 		return;
 	offer_timed(ways, usual);
+	/* Rows of parts of warps like small blocks. */
+	if (most == 4 && vectors > 16 && usual * 16 >= vectors)
+		offer_wrap(ways, usual, 128, 1, false);
 	for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 		offer_wrap(ways, usual, threads[t], 1, false);
 	for (uint32_t each = 2; each <= 8; each *= 2) {

@@ -81,9 +81,10 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 #define STAGED_FAR 2048
 #define STAGED_PIECE 28672
 #define STAGED_SHAPES 8
-/* So short they are the first choice; those of f32 whose masks come with them, too. */
+/* So short they are the first choice; longer ones of halves, and of f32 whose masks come with them,
+ * but not where the ends of rows are not read. */
 #define STAGED_FIRST 256
-#define STAGED_FIRST_MASKED 512
+#define STAGED_FIRST_LONG 520
 
 struct search {
 	const struct rows_form *form;
@@ -207,9 +208,9 @@ static const struct usual usual_wide[] = {
 	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 8, 3, 1, 4, 1024},
 };
 static const struct usual usual_narrow[] = {
-	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},  {256, 4, 0, 2, 1, 0},
-	{512, 4, 0, 4, 1, 0},  {1024, 4, 0, 2, 1, 0}, {2048, 4, 0, 1, 1, 0},
-	{4096, 4, 4, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 3, 1, 4, 256},
+	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},    {256, 4, 0, 2, 1, 0},
+	{512, 4, 0, 4, 1, 0},  {1024, 4, 0, 2, 1, 0},   {2048, 4, 0, 1, 1, 0},
+	{4096, 4, 4, 1, 1, 0}, {8192, 8, 3, 1, 2, 512}, {USUAL_END, 8, 3, 1, 4, 512},
 };
 /* The tables for kernels with operands along the row. */
 static const struct usual usual_wide_along[] = {
@@ -218,9 +219,9 @@ static const struct usual usual_wide_along[] = {
 	{USUAL_END, 8, 3, 1, 8, 512},
 };
 static const struct usual usual_narrow_along[] = {
-	{16, 1, 0, 0, 1, 0},   {32, 2, 0, 0, 1, 0},           {64, 2, 0, 0, 1, 0},
-	{128, 4, 0, 2, 1, 0},  {512, 4, 0, 2, 1, 0},          {2048, 4, 0, 1, 1, 0},
-	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 2, 1, 2, 512},
+	{16, 1, 0, 0, 1, 0},   {32, 2, 0, 0, 1, 0},   {64, 2, 0, 0, 1, 0},
+	{128, 4, 0, 2, 1, 0},  {512, 4, 0, 2, 1, 0},  {1024, 4, 0, 1, 1, 0},
+	{2048, 8, 3, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 2, 1, 2, 512},
 };
 /* Two operands are held: half as many vectors of each. */
 static const struct usual usual_pair[] = {
@@ -255,7 +256,7 @@ static void offer_usual(struct search *search)
 		held *= 2;
 	size = rows_group(plan_divide_up(search->vectors, usual->cluster), held);
 	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
-	if (search->need->uneven && size * rows > 64)
+	if (search->need->uneven && size * rows > 64 && size >= 32)
 		rows = size < 64 ? 64 / size : 1;
 	if (usual->cluster > 1 && !clusters_possible(search))
 		return;
@@ -382,7 +383,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	struct search search = {form, need, limits, 0, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 	bool timed;
-	int ordered, first;
+	int ordered, first = STAGED_FIRST;
 
 	search.base.vector = vector;
 	search.vectors = plan_divide_up((uint64_t)form->columns, vector);
@@ -407,8 +408,11 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	search.count = search.count < most - STAGED_SHAPES ? search.count : most - STAGED_SHAPES;
 	ordered = search.count;
 	offer_staged(&search);
-	first = need->aside && need->element == 4 ? STAGED_FIRST_MASKED : STAGED_FIRST;
-	if (form->columns * need->element <= first && !search.base.gapped)
+	if (need->element == 4 ? need->aside > 0
+						   : need->staged_far && need->streams == 1 && !need->along)
+		first = STAGED_FIRST_LONG;
+	/* Single halves are too little to move at once. */
+	if (search.base.gapped ? vector * need->element == 2 : form->columns * need->element <= first)
 		bring_first(out, ordered, search.count);
 	return search.count;
 }

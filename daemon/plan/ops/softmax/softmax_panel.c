@@ -12,6 +12,7 @@
 
 #define PANEL_BYTES 128u    /* of one column of a panel, wanted */
 #define PANEL_CLUSTER 8u    /* blocks at most */
+#define PANEL_FEW 54u       /* columns of a thread for which two blocks have room */
 #define PANEL_PAIRS 512u    /* columns of two tensors that a block takes, wanted */
 #define PANEL_HELD 128u     /* columns of a thread, at most */
 #define REGISTERS 65536u    /* of a multiprocessor */
@@ -132,24 +133,33 @@ static uint32_t usual_cluster(const struct softmax_form *form, const struct kern
 	return rows_clusters(&form->rows, cluster, limits) ? cluster : 1;
 }
 
+/* Which one of the tries below comes first.  Columns that all find room in shared memory leave it to
+ * three blocks, and many of them take registers as well.  Halves are more work a byte, for which
+ * registers are better. */
+static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
+{
+	uint64_t held = plan_divide_up((uint64_t)form->rows.columns, cluster * 16);
+
+	if (form->need.streams > 1)
+		return 0;
+	if (held <= PANEL_FEW && softmax_tile_vector(form) * form->need.element == 16)
+		return held >= PANEL_FEW / 3 ? 2 : 3;
+	return form->need.element == 2;
+}
+
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
 	static const struct {
 		uint32_t bytes, split, blocks;
 		enum keep keep;
-	} tries[] = {{128, 16, 2, KEEP_MORE},  {128, 16, 2, KEEP_LEAST}, {128, 32, 1, KEEP_LEAST},
-				 {128, 32, 2, KEEP_LEAST}, {128, 32, 2, KEEP_MORE},  {128, 16, 1, KEEP_LEAST},
-				 {128, 8, 2, KEEP_MORE},   {256, 8, 1, KEEP_MORE},   {64, 32, 2, KEEP_MORE},
-				 {64, 64, 3, KEEP_LEAST},  {128, 64, 1, KEEP_LEAST}, {128, 64, 2, KEEP_LEAST},
-				 {128, 16, 2, KEEP_MOST},  {128, 16, 3, KEEP_MOST},  {128, 16, 3, KEEP_LEAST},
-				 {128, 16, 4, KEEP_MOST},  {128, 16, 4, KEEP_LEAST}, {128, 8, 2, KEEP_MOST},
-				 {128, 8, 4, KEEP_MOST},   {128, 8, 4, KEEP_LEAST},  {256, 8, 2, KEEP_MOST},
-				 {256, 8, 2, KEEP_LEAST},  {256, 16, 2, KEEP_MOST},  {256, 16, 1, KEEP_MOST}};
+	} tries[] = {{128, 16, 2, KEEP_MORE},  {128, 16, 2, KEEP_LEAST}, {128, 16, 3, KEEP_MOST},
+				 {128, 16, 3, KEEP_LEAST}, {128, 32, 1, KEEP_LEAST}, {128, 32, 2, KEEP_LEAST},
+				 {128, 16, 1, KEEP_LEAST}, {128, 16, 4, KEEP_MOST},  {128, 8, 2, KEEP_MORE},
+				 {128, 8, 4, KEEP_MOST},   {256, 8, 1, KEEP_MORE},   {256, 8, 2, KEEP_MOST}};
 	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
-	/* Halves are more work a byte, for which registers are better. */
-	size_t first = form->need.element == 2 && form->need.streams == 1;
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
+	size_t first = usual_try(form, usual);
 
 	if (form->rows.columns < 64)
 		return;
