@@ -140,7 +140,7 @@ static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
 {
 	uint64_t held = plan_divide_up((uint64_t)form->rows.columns, cluster * 16);
 
-	if (form->need.streams > 1)
+	if (form->need.streams > 1 || form->need.element > 4)
 		return 0;
 	if (held <= PANEL_FEW && softmax_tile_vector(form) * form->need.element == 16)
 		return held >= PANEL_FEW / 3 ? 2 : 3;
