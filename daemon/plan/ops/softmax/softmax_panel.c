@@ -133,8 +133,8 @@ static uint32_t usual_cluster(const struct softmax_form *form, const struct kern
 	return rows_clusters(&form->rows, cluster, limits) ? cluster : 1;
 }
 
-/* Which one of the tries below comes first.  Columns that all find room in shared memory leave it to
- * three blocks, and many of them take registers as well.  Halves are more work a byte, for which
+/* Which one of the tries below comes first.  Columns that all find room in shared memory leave it
+ * to three blocks, and many of them take registers as well.  Halves are more work a byte, for which
  * registers are better. */
 static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
 {
