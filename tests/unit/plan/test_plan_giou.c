@@ -204,11 +204,11 @@ static void one_launch(void **state)
 						"giou_loss<Boxes<f32, 16, 1, List<>, List<4>>, Boxes<f32, 16, 1, List<>, "
 						"List<4>>, false, 1, true, true, 1, 1024, u32, false>");
 	assert_int_equal(plan.extents[4].alignment, 0);
-	/* Too large for any cache: what is not valid is not read. */
+	/* Too many to be one to a thread. */
 	for (int i = 0; i < 2; i++)
 		set_tensor(&p.tensors[i], KILN_F32, 3, SHAPE(65536, 256, 4));
 	plan = plan_on("sm_90", &p);
-	assert_string_equal(plan.choice, "pairs 1024");
+	assert_string_equal(plan.choice, "both 512x2");
 	/* Any other count of samples is the same kernel. */
 	for (int i = 0; i < 2; i++)
 		set_tensor(&p.tensors[i], KILN_F32, 3, SHAPE(131072, 128, 4));

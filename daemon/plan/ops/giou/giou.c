@@ -1,8 +1,9 @@
 /*
  * giou.c: giou, giou_loss and their backward: which kernel takes a request.
  *
- * What the figures of an H200 say: one pair a thread; for the loss of a quarter of a million pairs
- * blocks as large as they may be, so that the last one has few sums to add up.
+ * What the figures of an H200 say: one pair a thread, two of a loss, both boxes of each at once; for
+ * the loss of a quarter of a million pairs one, in blocks as large as they may be, so that the last
+ * one has few sums to add up.
  */
 #include "giou.h"
 
@@ -81,12 +82,14 @@ static int find_ways(const struct giou_problem *giou, const struct kernel_limits
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
-	/* Bytes that are not read are worth more than an early read, once the caches hold no more. */
-	if (giou->op.loss && !giou->op.backward)
-		giou_add_way(giou, limits, 1024, 1, giou->pairs <= 1 << 21, ways, &count);
+	/* Few pairs are one to a thread: then the last block has few sums to add up. */
+	if (giou->op.loss && !giou->op.backward) {
+		bool few = giou->ragged || giou->pairs <= 1 << 21;
+		giou_add_way(giou, limits, few ? 1024 : 512, few ? 1 : 2, true, ways, &count);
+	}
+	if (giou->op.loss && giou->op.backward)
+		giou_add_way(giou, limits, 256, 2, true, ways, &count);
 	giou_add_way(giou, limits, 256, 1, false, ways, &count);
-	giou_add_way(giou, limits, 256, 1, true, ways, &count);
-	giou_add_way(giou, limits, 256, 2, true, ways, &count);
 	giou_add_way(giou, limits, 256, 4, true, ways, &count);
 	giou_add_way(giou, limits, 512, 2, true, ways, &count);
 	giou_add_way(giou, limits, 1024, 1, false, ways, &count);

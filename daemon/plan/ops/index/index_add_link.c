@@ -10,14 +10,14 @@
 #define HELD 4u         /* indices that a thread links; ops/index_add_link.cuh has it, too */
 #define STATE_BYTES 512 /* before the heads; likewise */
 #define MOST_SCRATCH (64 << 20)
-#define MOST_EACH 8        /* indices of a place, on average, that are worth linking */
+#define MOST_EACH 16       /* indices of a place, on average, that are worth linking */
 #define LEAST_COUNT 512    /* indices, likewise */
 #define LEAST_ROW 64       /* bytes, likewise */
 #define TURNS 16u          /* of the threads of a block, about */
 #define BLOCKS 16          /* of a multiprocessor, at least, where there are places for them */
 #define ENTRIES 8192u      /* of the places of a block, at most */
 #define ROOM 48u           /* entries of a place: few have more, if MOST_EACH is the average */
-#define DEEP_ENTRIES 6144u /* of a bucket */
+#define DEEP_ENTRIES 4608u /* of a bucket */
 #define DEEP_LEAST 64      /* indices of a place, on average */
 #define DEEP_PITCH 128     /* bytes from counter to counter */
 #define BUCKET_ENTRIES 8u  /* of the buckets of a block, those of a thread, at most */

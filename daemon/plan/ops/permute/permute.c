@@ -150,7 +150,7 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 {
 	uint32_t element = form->element, side = choice->rows;
 
-	if (variant == &permute_shift) { /* as narrow as its tile */
+	if (variant == &permute_shift || variant == &permute_step) { /* as narrow as its tile */
 		if (choice->band != 1 && choice->columns < side)
 			side = choice->columns;
 		return side * element < NARROW_TILE && choice->columns * element > 16 &&
@@ -162,6 +162,24 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 		form->dim[form->rank - 1].size * element >= LONG_RUN)
 		return 4;
 	return choice->load;
+}
+
+/* Does a choice stay, though its vectors are narrow?  Words on one side and more on the other keep
+ * clear of the banks in which a box's elements meet; so do those of planes of 16 bits. */
+static bool is_wide_enough(const struct permute_form *form, const struct permute_variant *variant,
+						   const struct permute_choice *choice)
+{
+	if (variant == &permute_interleave)
+		return form->element == 2 && choice->load >= 4;
+	return variant == &permute_tile && form->element < 4 && choice->load >= 4 &&
+		   choice->store >= 4 && choice->load + choice->store >= 12;
+}
+
+/* Are stores that step from column to column the better ones for the tiles of a shift? */
+static bool is_stepped(const struct permute_form *form, const struct permute_choice *choice)
+{
+	return choice->band == PERMUTE_BAND_ALL && (form->element == 2 || form->element == 4) &&
+		   !permute_shift_slim(form);
 }
 
 /* The first that takes the form; a box if that one's vectors are narrow. */
@@ -181,9 +199,17 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 			permute_shift_slim(form))
 			list.count = 0;
 	}
+	if (list.variant == &permute_shift && list.count && is_stepped(form, first)) {
+		struct permute_list steps = {
+			.form = form, .limits = limits, .most = 1, .variant = &permute_step};
+		permute_step.suggest(&steps, why);
+		if (steps.count)
+			list = steps;
+	}
 	load = worth_of(form, list.variant, first);
 	store = list.variant == &permute_tile ? first->store : load;
-	if (list.variant == &permute_stage || !permute_box_better(form, limits, load, store))
+	if (list.variant == &permute_stage || is_wide_enough(form, list.variant, first) ||
+		!permute_box_better(form, limits, load, store))
 		return list.variant;
 	/* A box may decline what has narrow vectors. */
 	struct permute_list boxes = {
