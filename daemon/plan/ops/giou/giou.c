@@ -1,9 +1,9 @@
 /*
  * giou.c: giou, giou_loss and their backward: which kernel takes a request.
  *
- * What the figures of an H200 say: one pair a thread, two of a loss, both boxes of each at once; for
- * the loss of a quarter of a million pairs one, in blocks as large as they may be, so that the last
- * one has few sums to add up.
+ * What the figures of an H200 say: one pair a thread, two of a loss, whose boxes are read at once;
+ * for the loss of a quarter of a million pairs one, in blocks as large as they may be, so that the
+ * last one has few sums to add up.
  */
 #include "giou.h"
 
