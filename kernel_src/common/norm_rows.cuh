@@ -68,8 +68,8 @@ struct NormHeld {
 	Compute pivot;
 	NormRow<Compute> answer;
 
-	/* Starts to bring in a row of x or residual.  PASSING: it leaves the first cache to others. */
-	template <int INPUT, bool PASSING = false>
+	/* Starts to bring in a row of x or residual. */
+	template <int INPUT>
 	DEVICE void fetch(const Row &row, const T *start)
 	{
 		if constexpr (SHAPE::slots > 0) {
@@ -81,10 +81,7 @@ struct NormHeld {
 		const T *const mine = start + row.first;
 #pragma unroll
 		for (int n = 0; n < kept; n++)
-			if constexpr (PASSING && Row::bytes == 16) {
-				if (row.has(n))
-					vec_load_passing(mine + norm_ahead(row, n), word[INPUT] + n * words);
-			} else if (row.has(n))
+			if (row.has(n))
 				vec_load<Row::bytes>(V > 1 ? mine + norm_ahead(row, n)
 										   : start + place<INPUT>(row.column(n)),
 									 word[INPUT] + n * words);

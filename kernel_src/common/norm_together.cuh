@@ -6,8 +6,8 @@
 #include "common/norm_rows.cuh"
 
 /* TOGETHER rows that the same threads hold.  TURN: slots whose gamma and beta are under way at a
- * time.  PASSING: x leaves the first cache to gamma and beta. */
-template <class SHAPE, class WITH, class PLACE, int TOGETHER, int TURN, bool PASSING = false>
+ * time. */
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, int TURN>
 struct NormRows {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
@@ -43,10 +43,9 @@ struct NormRows {
 			/* The first one of them in the place of one that is not there. */
 			const Offset number = static_cast<Offset>(i < there ? first + i : first);
 			held[i].slots = mine + i * (SHAPE::slots * WITH::inputs * SHAPE::threads * 16);
-			held[i].template fetch<0, PASSING>(row, at.x + PLACE::template row<0>(number));
+			held[i].template fetch<0>(row, at.x + PLACE::template row<0>(number));
 			if constexpr (WITH::residual)
-				held[i].template fetch<1, PASSING>(row,
-												   at.residual + PLACE::template row<1>(number));
+				held[i].template fetch<1>(row, at.residual + PLACE::template row<1>(number));
 		}
 		if constexpr (SHAPE::slots > 0)
 			async_wait_all();

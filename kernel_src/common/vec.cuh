@@ -56,18 +56,6 @@ DEVICE void vec_load(const void *from, u32 *words)
 	}
 }
 
-/* Loads 16 bytes that nobody reads again, past the first cache, whose place others need. */
-DEVICE void vec_load_passing(const void *from, u32 *words)
-{
-#if KILN_CPU
-	vec_load<16>(from, words);
-#else
-	asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-		: "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-		: "l"(from));
-#endif
-}
-
 template <int BYTES>
 DEVICE void vec_store(void *to, const u32 *words)
 {

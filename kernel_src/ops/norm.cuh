@@ -11,13 +11,13 @@
 #pragma once
 #include "common/norm_together.cuh"
 
-template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN, bool PASSING>
+template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN>
 DEVICE void norm_held(const NormOperands<WITH, typename SHAPE::Element> &at)
 {
 	DYN_SHARED(b128, slots);
 
 	row_each<SHAPE, LOOP, i64>((at.rows + TOGETHER - 1) / TOGETHER, [&](i64 group, bool here) {
-		NormRows<SHAPE, WITH, PLACE, TOGETHER, TURN, PASSING> rows(at, group * TOGETHER, here);
+		NormRows<SHAPE, WITH, PLACE, TOGETHER, TURN> rows(at, group * TOGETHER, here);
 		rows.fetch(slots);
 		if constexpr (WITH::sum)
 			rows.store_sum();
@@ -28,21 +28,19 @@ DEVICE void norm_held(const NormOperands<WITH, typename SHAPE::Element> &at)
 }
 
 template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN = 1,
-		  bool PASSING = false, typename T = typename SHAPE::Element,
-		  typename Compute = typename SHAPE::Compute>
+		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_rows(
 	const T *__restrict__ x, const typename WITH::Gamma *__restrict__ gamma,
 	const typename WITH::Beta *__restrict__ beta, const T *__restrict__ residual, T *__restrict__ y,
 	Compute *__restrict__ mean, Compute *__restrict__ rstd, T *__restrict__ sum, Compute eps,
 	i64 rows)
 {
-	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP, TURN, PASSING>(
+	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP, TURN>(
 		{x, gamma, beta, residual, y, mean, rstd, sum, eps, rows});
 }
 
 template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP, int TURN = 1,
-		  bool PASSING = false, typename T = typename SHAPE::Element,
-		  typename Compute = typename SHAPE::Compute>
+		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void norm_cluster(const T *__restrict__ x,
 												 const typename WITH::Gamma *__restrict__ gamma,
@@ -52,6 +50,6 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads)
 												 Compute *__restrict__ rstd, T *__restrict__ sum,
 												 Compute eps, i64 rows)
 {
-	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP, TURN, PASSING>(
+	norm_held<SHAPE, WITH, PLACE, TOGETHER, LOOP, TURN>(
 		{x, gamma, beta, residual, y, mean, rstd, sum, eps, rows});
 }

@@ -83,7 +83,6 @@ struct norm_way {
 	uint32_t each;     /* not 0: the row is wrapped, and threads take so many one after another */
 	bool wide;         /* wrapped: gamma and beta wait as numbers to compute with */
 	bool windows;      /* wrapped: gamma and beta are cut out of vectors, and do not wait */
-	bool passing;      /* rows leave the first cache to gamma and beta */
 	uint32_t stages;   /* not 0: blocks stay, and rows come into a ring of so many places */
 };
 

@@ -55,9 +55,9 @@ static void print_columns(struct plan_text *id, const struct norm_place *place)
 void norm_print_held(struct plan_text *id, const struct norm_way *way, bool loop)
 {
 	plan_print(id, ", %u, %s", way->together, loop ? "true" : "false");
-	if (way->turn || way->passing)
-		plan_print(id, ", %u", way->turn ? way->turn : 1);
-	plan_print(id, "%s>", way->passing ? ", true" : "");
+	if (way->turn)
+		plan_print(id, ", %u", way->turn);
+	plan_print(id, ">");
 }
 
 /* The type that the offsets of all operands fit in. */

@@ -95,22 +95,6 @@ static void offer_turns(struct norm_ways *ways)
 	}
 }
 
-/* What the first cache has of gamma and beta need not come from the second for every row. */
-static void offer_passing(struct norm_ways *ways)
-{
-	int count = ways->count, offered = 0;
-
-	for (int i = 0; i < count && offered < 8; i++) {
-		struct norm_way way = ways->way[i];
-		if (way.each || way.stages || way.shape.stream || way.shape.skewed || way.shape.staged ||
-			way.shape.slots == way.shape.held)
-			continue;
-		way.passing = true;
-		norm_keep(ways, &way);
-		offered++;
-	}
-}
-
 /* Short rows of words that come one by one: two rows together, so that a warp has enough under
  * way. */
 static void offer_apart(struct norm_ways *ways)
@@ -167,10 +151,8 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 		count = rows_shapes(&norm->form, &need, limits, shapes, NORM_MAX_WAYS);
 		offer_shapes(ways, shapes, count, together, 6);
 	}
-	if (need.along && wide) {
-		offer_passing(ways);
+	if (need.along && wide)
 		offer_turns(ways);
-	}
 	if (crowded && norm_element(norm) != 2)
 		norm_offer_wraps(ways);
 	if (wide)
@@ -200,8 +182,6 @@ void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX])
 		plan_print(&text, " t%u", way->together);
 	if (way->turn)
 		plan_print(&text, " u%u", way->turn);
-	if (way->passing)
-		plan_print(&text, " p");
 }
 
 bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
