@@ -309,11 +309,11 @@ static void other_dimensions(void **state)
 	assert_string_equal(plan_on("sm_90", &p).choice, "panel 8x16x63 b2");
 	p = make("softmax_backward", KILN_F32, 2, SHAPE(5000, 32));
 	set_axis(&p, 0);
-	assert_string_equal(plan_on("sm_90", &p).variant, "panel-cluster4");
+	assert_string_equal(plan_on("sm_90", &p).variant, "panel-cluster8");
 	assert_string_equal(plan_on("sm_80", &p).variant, "strided-twice");
-	set_choice(&p, "panel-cluster4 4x32x40 k24 b2");
+	set_choice(&p, "panel-cluster8 8x16x40 k24 b2");
 	plan = plan_on("sm_90", &p);
-	assert_string_equal(plan.variant, "panel-cluster4");
+	assert_string_equal(plan.variant, "panel-cluster8");
 	assert_int_equal(plan.grid[0], 2 * 4);
 	assert_non_null(strstr(plan.instantiation, "softmax_backward_panel_cluster<"));
 	/* 32 warps of 256 halves would meet in more memory than a kernel may declare. */
