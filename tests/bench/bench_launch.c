@@ -7,8 +7,9 @@
  * Sections: one (each way to launch, by one program), spread (how these times spread), many (1 to 8
  * processes at once), side (the same by --launchers, of daemons of its own), fresh (a new process
  * until its first result), fair (64 equal clients), idle (the daemon's own processor time), trace
- * (with and without a trace of the calls).  Needs a running kilnd.  On device cpu there is nothing
- * to compare with; what needs no GPU runs all the same.
+ * (with and without a trace of the calls).  Needs a running kilnd; but side runs alone, and without
+ * one: a second daemon's process on the GPU would take time from those that are measured.  On
+ * device cpu there is nothing to compare with; what needs no GPU runs all the same.
  */
 #include "launch.h"
 
@@ -59,6 +60,16 @@ static bool is_listed(const char *list, const char *name)
 		if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length]))
 			return true;
 	return false;
+}
+
+/* False after a sentence: side is one of several. */
+static bool check_side(const char *only, bool *alone)
+{
+	bool named = is_listed(only, "side");
+	*alone = named && strcmp(only, "side") == 0;
+	if (named && !*alone)
+		fprintf(stderr, "bench_launch: side has daemons of its own, so it runs alone: --only side\n");
+	return *alone || !named;
 }
 
 static bool check_list(const char *list)
@@ -162,14 +173,15 @@ int main(int argc, char **argv)
 	struct bench bench = {.cubin_fd = -1};
 	const char *role = take_option(&argc, argv, "--child");
 	const char *only = take_option(&argc, argv, "--only");
-	if (!check_list(only) || !runner_options_read(argc, argv, &bench.options))
+	bool side = false;
+	if (!check_list(only) || !check_side(only, &side) || !runner_options_read(argc, argv, &bench.options))
 		return 2;
 	bench.ordinal = bench_ordinal(bench.options.device);
 	if (role)
 		return crew_child(&bench, role, begun);
-	if (prepare(&bench)) {
+	if (side || prepare(&bench)) {
 		for (int i = 0; i < SECTIONS; i++)
-			if (!only || is_listed(only, sections[i].name))
+			if (only ? is_listed(only, sections[i].name) : sections[i].run != launch_side)
 				sections[i].run(&bench);
 		table_end();
 	}
