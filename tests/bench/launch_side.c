@@ -6,7 +6,6 @@
 #include "own_daemon.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define READY_SECONDS 30
 
@@ -55,13 +54,6 @@ void launch_side(struct bench *bench)
 {
 	static const char *const settings[] = {"1", "2", "4", "8"};
 	table_section("threads that launch side by side, each client waits for its launch");
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i += bench->options.quick ? 2 : 1)
 		with_launchers(bench, settings[i]);
-	if (bench->ordinal < 0 || bench->options.quick)
-		return;
-	table_section("the same, where the driver is asked for ends");
-	setenv("KILN_ENDS", "ask", 1);
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-		with_launchers(bench, settings[i]);
-	unsetenv("KILN_ENDS");
 }

@@ -67,6 +67,12 @@ says() {
 
 expect 2 "an unknown section" --only "one,nonsense"
 says '--only names "nonsense"; there are'
+expect 2 "side beside others" --only one,side
+says 'side has daemons of its own'
+
+# Nobody listens at the socket: side needs nobody.
+expect 0 "side" --device cpu --only side
+row "8 clients, --launchers 4"
 
 # ---- The cpu device ----
 

@@ -147,7 +147,6 @@ static int cuda_split(struct device *device, int count, struct device **parts,
 		part->memory_bytes = device->memory_bytes;
 		part->pool = device->pool;
 		part->memory_stream = device->memory_stream;
-		part->asks = device->asks;
 		device->parts[device->part_count++] = part;
 	}
 	for (int i = 1; i < count; i++) {
@@ -174,7 +173,6 @@ static int cuda_open(const struct device_name *name, struct device **out, struct
 	int ordinal = 0;
 	struct device *device = util_alloc(sizeof(*device));
 	device->parts[device->part_count++] = device;
-	device->asks = getenv("KILN_ENDS") && strcmp(getenv("KILN_ENDS"), "ask") == 0;
 	name = name ? name : &first;
 	int status = start_driver(device, name, &ordinal, error);
 	if (status == KILN_OK)

@@ -58,7 +58,6 @@ struct device {
 	struct cuda_work *spare_work;
 	struct cuda_cell *spare_cells, *cell_pages;
 	bool no_marks; /* the driver has refused to write one */
-	bool asks;     /* the driver is asked for the end of a launch that is alone on its stream */
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
 	_Atomic int running; /* works that the driver has; other threads may look */

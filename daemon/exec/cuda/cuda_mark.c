@@ -4,10 +4,6 @@
  * mark).  This process looks by a load, without a call of the driver, and one mark for many
  * launches costs less than an event for each.
  *
- * With many streams the marks themselves are the limit.  Then a launch that is alone on its stream
- * has none: this process asks the driver whether the stream is empty, and tells the client itself.
- * If more work comes to that stream, the mark is written late.
- *
  * No client can write these words, because they decide when buffers are freed and kernels unloaded.
  * The GPU may write a word of a waiting client with the mark, so that the client sees the end as
  * soon as this process does.
@@ -90,17 +86,8 @@ void cuda_marks_write(struct device *device)
 	while ((stream = device->unmarked)) {
 		device->unmarked = stream->unmarked_next;
 		stream->unmarked = false;
-		stream->asked = device->asks && stream->running.head == stream->running.tail;
-		if (!stream->asked)
-			mark(device, stream);
-	}
-}
-
-void cuda_mark_late(struct device *device, struct cuda_stream *stream)
-{
-	stream->asked = false;
-	if (stream->running.head)
 		mark(device, stream);
+	}
 }
 
 CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
@@ -109,8 +96,6 @@ CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
 	uint64_t reached = *(const volatile uint64_t *)&stream->word->value;
 	if (!device->no_marks && (int32_t)((uint32_t)reached - work->number) >= 0)
 		return CUDA_SUCCESS;
-	if (stream->asked)
-		return device->cu.cuStreamQuery(stream->stream);
 	uint64_t now = device->now_us;
 	if (!device->no_marks && now - stream->asked_us < PAUSE_CUDA_ASK_US)
 		return CUDA_ERROR_NOT_READY;

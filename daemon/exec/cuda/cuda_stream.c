@@ -147,8 +147,6 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 			return status;
 	}
 	work->untimed = work->untimed && cuda_mark_ready(device, stream);
-	if (stream->asked)
-		cuda_mark_late(device, stream);
 	CUresult result = work->untimed ? CUDA_SUCCESS : begin_timing(device, stream, work);
 	if (result == CUDA_SUCCESS)
 		result = cuda_perform(device, stream->stream, work);

@@ -29,7 +29,6 @@ struct cuda_stream {
 	uint32_t given;         /* untimed launches */
 	uint64_t asked_us;      /* when the driver was last asked whether they have ended */
 	bool unmarked;          /* in the list of those that need a mark */
-	bool asked;             /* its one running work has no mark: the driver is asked for its end */
 	struct cuda_stream *unmarked_next;
 	CUdeviceptr done_word; /* of a client, which the next mark also writes; 0: none */
 	uint32_t done_value;
@@ -58,8 +57,6 @@ bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
 void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
 /* Numbers an untimed work that was launched; the next mark stands behind it. */
 void cuda_mark_want(struct device *device, struct cuda_stream *stream, struct cuda_work *work);
-/* The stream gets more work: writes the mark that one without it needs from now on. */
-void cuda_mark_late(struct device *device, struct cuda_stream *stream);
 /* Answers for an untimed work as cuEventQuery does: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or the
  * error. */
 CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
