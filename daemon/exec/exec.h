@@ -80,7 +80,7 @@ struct exec_options {
 	/* How long a task that stalls the device waits for a moment in which nothing runs; 0: not at
 	 * all */
 	uint32_t quiet_patience_ms;
-	int launchers;    /* threads that launch, the main one among them; 0: one */
+	int launchers;    /* threads that launch, the main one among them; 0: by itself */
 	int test_misdeed; /* a test has it do this instead of saying that it is ready: enum misdeed */
 };
 

@@ -57,7 +57,7 @@ static const struct option_row table[] = {
 		AT(remote_ttl_seconds), NULL, "how long a kernel stays there after it was compiled"},
 	{"launchers", "KILN_LAUNCHERS", "N|auto", "auto", OPTION_NUMBER, 1, DEVICE_PARTS_MOST,
 		"auto", AT(launchers), NULL,
-		"threads of a device process that launch, each for other programs; auto: one so far"},
+		"launching threads of a device process; auto: one for 4 CPUs of a GPU, 4 at most"},
 	{"idle-exit", "KILN_IDLE_EXIT", "SECONDS", "0", OPTION_NUMBER, 1, 31536000, "never",
 		AT(idle_exit_seconds), NULL,
 		"end after so long without a session; 600 of one that a program started"},

@@ -68,7 +68,8 @@ static bool check_side(const char *only, bool *alone)
 	bool named = is_listed(only, "side");
 	*alone = named && strcmp(only, "side") == 0;
 	if (named && !*alone)
-		fprintf(stderr, "bench_launch: side has daemons of its own, so it runs alone: --only side\n");
+		fprintf(stderr,
+				"bench_launch: side has daemons of its own, so it runs alone: --only side\n");
 	return *alone || !named;
 }
 
@@ -174,7 +175,8 @@ int main(int argc, char **argv)
 	const char *role = take_option(&argc, argv, "--child");
 	const char *only = take_option(&argc, argv, "--only");
 	bool side = false;
-	if (!check_list(only) || !check_side(only, &side) || !runner_options_read(argc, argv, &bench.options))
+	if (!check_list(only) || !check_side(only, &side) ||
+		!runner_options_read(argc, argv, &bench.options))
 		return 2;
 	bench.ordinal = bench_ordinal(bench.options.device);
 	if (role)

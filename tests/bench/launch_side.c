@@ -54,6 +54,7 @@ void launch_side(struct bench *bench)
 {
 	static const char *const settings[] = {"1", "2", "4", "8"};
 	table_section("threads that launch side by side, each client waits for its launch");
-	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i += bench->options.quick ? 2 : 1)
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]);
+		 i += bench->options.quick ? 2 : 1)
 		with_launchers(bench, settings[i]);
 }
