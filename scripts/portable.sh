@@ -15,7 +15,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 tree=$root/build/portable-tree
 newest_glibc=2.36
-most_kib=24576
+most_kib=28672
 
 usage() {
 	echo "usage: sh scripts/portable.sh [--out DIRECTORY] [--kernels OPTIONS] ..." >&2
