@@ -201,12 +201,13 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 									   {16, 256, 1, 8, 0},   {32, 256, 1, 8, 1024},
 									   {32, 256, 1, 8, 512}, {16, 256, 1, 8, 1024},
 									   {16, 256, 1, 8, 512}, {8, 256, 1, 8, 0}};
-	/* A variance has three numbers for each, which take the registers of columns. */
+	/* A variance has three numbers for each element, which take the registers of a thread; halves
+	 * need more loads on their way for all that. */
 	static const uint32_t var_ways[][5] = {
 		{32, 256, 1, 4, 1024}, {16, 256, 1, 4, 0},    {32, 256, 1, 4, 2048}, {32, 256, 1, 4, 512},
 		{32, 256, 1, 8, 1024}, {16, 256, 1, 4, 1024}, {16, 256, 1, 8, 0},    {32, 256, 1, 2, 1024},
 		{16, 256, 1, 4, 2048}, {8, 256, 1, 4, 0}};
-	bool var = form->kind == REDUCE_VAR;
+	bool var = form->kind == REDUCE_VAR && form->element >= 4;
 	size_t count_ways =
 		var ? sizeof(var_ways) / sizeof(var_ways[0]) : sizeof(ways) / sizeof(ways[0]);
 	/* Where others number rows besides those side by side, blocks are enough without chunks. */
