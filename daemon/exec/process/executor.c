@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define FRAMES_PER_TURN 64
-#define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
 #define LAUNCHERS_BY_ITSELF 4
 #define CPUS_OF_A_LAUNCHER 4
@@ -168,7 +167,7 @@ static int look(struct exec *executor, int patience, struct device_done *done, b
 		executor->queued == 0)
 		heart_busy(executor->heart, &launcher->busy, false);
 	int count = launcher->ops->poll(launcher->device, launcher->epoll, patience, done,
-									DONE_PER_TURN, broken);
+									LAUNCHER_ENDS, broken);
 	heart_busy(executor->heart, &launcher->busy, true);
 	atomic_store_explicit(&executor->sleeps, false, memory_order_relaxed);
 	return count;
@@ -187,7 +186,7 @@ static void want_ends(struct exec *executor)
 static void serve(struct exec *executor)
 {
 	struct launcher *launcher = &executor->launchers[0];
-	struct device_done done[DONE_PER_TURN];
+	struct device_done done[LAUNCHER_ENDS];
 	uint64_t asked_us = 0;
 	while (!executor->ended) {
 		bool broken = false;
@@ -206,13 +205,7 @@ static void serve(struct exec *executor)
 			exec_lanes_wake(launcher);
 			launcher->now_us = util_now_us();
 		}
-		if (broken)
-			launcher_fail(launcher, done, count);
-		for (int i = 0; i < count; i++)
-			launcher_finish(launcher, &done[i]);
-		exec_account_settle(launcher);
-		if (exec_lanes_overrun(launcher, &done[0]) || exec_pace_overrun(launcher, &done[0]))
-			launcher_fail(launcher, done, 1);
+		launcher_take_ends(launcher, done, count, broken);
 		/* While this process spins on lanes, it makes these system calls only now and then. */
 		if (patience != 0 || launcher->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
 			asked_us = launcher->now_us;

@@ -22,7 +22,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define DONE_PER_TURN 64
 #define EVENTS_PER_LOOK 16
 #define SPIN_CPUS \
 	4 /* with fewer, a thread that spins keeps the one that it waits for from running */

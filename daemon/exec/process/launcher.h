@@ -38,6 +38,8 @@ struct exec_mapping;
 struct exec_task;
 struct waker;
 
+#define LAUNCHER_ENDS 64 /* that one look at the device takes */
+
 enum launcher_state { LAUNCHER_ABSENT, LAUNCHER_RUNS, LAUNCHER_RESTS, LAUNCHER_BROKEN };
 
 struct launcher {
@@ -151,12 +153,10 @@ void launchers_touch(struct exec *executor);
 
 /* What the thread of a launcher does. */
 void *launcher_run(void *launcher);
-/* Tells how a piece of work ended. */
-void launcher_finish(struct launcher *launcher, const struct device_done *done);
-/* The device is broken.  done: the ends that its part reported last; one of them may be the
- * culprit.  The main thread tells the broker and ends the process.  Another thread leaves that to
- * the main thread. */
-_Noreturn void launcher_fail(struct launcher *launcher, const struct device_done *done, int count);
+/* Tells of the ends that a look at the device found, and fails if it is broken or a launch runs too
+ * long.  done has room for one end at least. */
+void launcher_take_ends(struct launcher *launcher, struct device_done *done, int count,
+						bool broken);
 /* The main thread looks at what it was told: tasks that were handed over, and a launcher that is
  * BROKEN, which ends the process. */
 void launchers_listen(struct exec *executor);

@@ -13,11 +13,9 @@
 
 #include <unistd.h>
 
-#define DONE_PER_TURN 64
-
 /* ---- Ends ---- */
 
-void launcher_finish(struct launcher *launcher, const struct device_done *done)
+static void take_end(struct launcher *launcher, const struct device_done *done)
 {
 	if (done->ticket & EXEC_LANE_TICKET)
 		exec_lane_finish(launcher, done);
@@ -32,7 +30,7 @@ static void finish_good(struct launcher *launcher, const struct device_done *don
 {
 	for (int i = 0; i < count; i++)
 		if (done[i].status == KILN_OK)
-			launcher_finish(launcher, &done[i]);
+			take_end(launcher, &done[i]);
 		else if (culprit->status == KILN_OK || (done[i].culprit && !culprit->culprit))
 			*culprit = done[i];
 }
@@ -52,7 +50,7 @@ static _Noreturn void leave_broken(struct launcher *failed, const struct device_
 								   int count)
 {
 	struct exec *executor = failed->executor;
-	struct device_done culprit = {.status = KILN_OK}, more[DONE_PER_TURN];
+	struct device_done culprit = {.status = KILN_OK}, more[LAUNCHER_ENDS];
 	const struct exec_flight *flight = NULL;
 	finish_good(failed, done, count, &culprit);
 	if (culprit.status != KILN_OK)
@@ -69,7 +67,7 @@ static _Noreturn void leave_broken(struct launcher *failed, const struct device_
 		else if (launcher != failed && launcher_state(launcher) != LAUNCHER_ABSENT)
 			finish_good(launcher, more,
 						launcher->ops->poll(launcher->device, launcher->epoll, 0, more,
-											DONE_PER_TURN, &broken),
+											LAUNCHER_ENDS, &broken),
 						&culprit);
 		if (culprit.status != KILN_OK && (!any || (culprit.culprit && !named)))
 			flight = flight_of(launcher, culprit.ticket);
@@ -81,7 +79,10 @@ static _Noreturn void leave_broken(struct launcher *failed, const struct device_
 	_exit(EXEC_EXIT_FAULT);
 }
 
-_Noreturn void launcher_fail(struct launcher *launcher, const struct device_done *done, int count)
+/* The device is broken.  done: the ends that its part reported last; one of them may be the
+ * culprit.  The main thread tells the broker and ends the process.  Another thread leaves that to
+ * the main thread. */
+static _Noreturn void fail(struct launcher *launcher, const struct device_done *done, int count)
 {
 	if (launcher_is_main(launcher))
 		leave_broken(launcher, done, count);
@@ -95,19 +96,30 @@ _Noreturn void launcher_fail(struct launcher *launcher, const struct device_done
 	_exit(EXEC_EXIT_FAULT);
 }
 
+void launcher_take_ends(struct launcher *launcher, struct device_done *done, int count, bool broken)
+{
+	if (broken)
+		fail(launcher, done, count);
+	for (int i = 0; i < count; i++)
+		take_end(launcher, &done[i]);
+	exec_account_settle(launcher);
+	if (exec_lanes_overrun(launcher, &done[0]) || exec_pace_overrun(launcher, &done[0]))
+		fail(launcher, done, 1);
+}
+
 /* ---- The thread ---- */
 
 /* Looks for ends, or waits for them; a bell of the main thread ends that. */
 static int look(struct launcher *launcher, int patience, struct device_done *done, bool *broken)
 {
 	if (patience == 0)
-		return launcher->ops->poll(launcher->device, launcher->epoll, 0, done, DONE_PER_TURN,
+		return launcher->ops->poll(launcher->device, launcher->epoll, 0, done, LAUNCHER_ENDS,
 								   broken);
 	atomic_store(&launcher->blocks, true);
 	if (atomic_load(&launcher->wanted))
 		patience = 0;
 	int count = launcher->ops->poll(launcher->device, launcher->epoll, patience, done,
-									DONE_PER_TURN, broken);
+									LAUNCHER_ENDS, broken);
 	atomic_store(&launcher->blocks, false);
 	launcher_take_rings(launcher);
 	exec_lanes_wake(launcher);
@@ -118,7 +130,7 @@ static int look(struct launcher *launcher, int patience, struct device_done *don
 static void take_turn(struct launcher *launcher)
 {
 	struct exec *executor = launcher->executor;
-	struct device_done done[DONE_PER_TURN];
+	struct device_done done[LAUNCHER_ENDS];
 	bool broken = false;
 	launcher->now_us = util_now_us();
 	exec_lanes_serve(launcher);
@@ -134,13 +146,7 @@ static void take_turn(struct launcher *launcher)
 		return;
 	}
 	int count = look(launcher, patience, done, &broken);
-	if (broken)
-		launcher_fail(launcher, done, count);
-	for (int i = 0; i < count; i++)
-		launcher_finish(launcher, &done[i]);
-	exec_account_settle(launcher);
-	if (exec_lanes_overrun(launcher, &done[0]) || exec_pace_overrun(launcher, &done[0]))
-		launcher_fail(launcher, done, 1);
+	launcher_take_ends(launcher, done, count, broken);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (count > 0 && atomic_load_explicit(&executor->wants_ends, memory_order_relaxed))
 		launcher_tell(launcher);
@@ -155,7 +161,7 @@ void *launcher_run(void *arg)
 	if (launcher->ops->enter)
 		done.status = launcher->ops->enter(launcher->device, done.error);
 	if (done.status != KILN_OK)
-		launcher_fail(launcher, &done, 1);
+		fail(launcher, &done, 1);
 	heart_busy(launcher->executor->heart, &launcher->busy, true);
 	while (!atomic_load_explicit(&launcher->ending, memory_order_relaxed)) {
 		take_turn(launcher);
