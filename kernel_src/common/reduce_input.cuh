@@ -290,29 +290,6 @@ struct ReduceAny {
 	}
 };
 
-/* Four elements of such a type, of up to four bytes each. */
-template <typename Taken>
-struct ReduceAnyFour : ReduceAny<Taken> {
-	static constexpr int words = ReduceAny<Taken>::words;
-
-	DEVICE void load(const u8 *from, u32 (&word)[words]) const
-	{
-		if (this->size == 4)
-			vec_load<16>(from, word);
-		else if (this->size == 2)
-			vec_load<8>(from, word);
-		else
-			vec_load<4>(from, word);
-	}
-	DEVICE Taken element(const u32 (&word)[words], int v) const
-	{
-		const u32 one[words] = {this->size == 4   ? word[v]
-								: this->size == 2 ? word[v / 2] >> v % 2 * 16
-												  : word[0] >> v * 8};
-		return ReduceAny<Taken>::element(one);
-	}
-};
-
 /* ---- Results; y is as the operand has it ---- */
 
 template <typename O>

@@ -541,28 +541,16 @@ __global__ __launch_bounds__(256, reduce_blocks<R>) void reduce_rows_generic(
 			x, y, scratch, rows, columns, vectors, chunk, chunks, side, real, in, out, space);
 }
 
-/* wide: four rows that lie side by side move at once; y_step: from result to result of theirs. */
 template <class R>
 __global__ __launch_bounds__(256, 1) void reduce_columns_generic(
 	const u8 *x, u8 *y, u8 *scratch, i64 rows, typename R::Real real, i64 columns, i64 chunk,
-	u32 chunks, u32 type, u32 bytes, u32 wide, i64 y_step, u32 y_type, u32 y_bytes, u32 kept,
+	u32 chunks, u32 type, u32 bytes, u32 y_type, u32 y_bytes, u32 kept,
 	u32 all REDUCE_SPACE(REDUCE_PARAMS))
 {
-	typedef typename R::Taken Taken;
 	const ReduceSpace space = REDUCE_SPACE_MADE;
-	const ReduceAny<Taken> in{type, bytes, 0};
+	const ReduceAny<typename R::Taken> in{type, bytes, 0};
 	const ReduceAnyResult out{y_type, y_bytes};
 	const ReduceFlat flat = REDUCE_FLAT_MADE;
-
-	if constexpr (!reduce_same<Taken, double>) {
-		if (wide) {
-			const ReduceAnyFour<Taken> four{{type, bytes, 0}};
-			reduce_columns_of<R, 4, 1, 4, 32, 8>(x, y, scratch, rows, static_cast<int>(columns),
-												 static_cast<int>(chunk), chunks, y_step, real,
-												 four, out, flat);
-			return;
-		}
-	}
 	if (REDUCE_IS_FLAT)
 		reduce_columns_of<R, 1, 4, 2, 32, 8>(x, y, scratch, rows, static_cast<int>(columns),
 											 static_cast<int>(chunk), chunks, 0, real, in, out,

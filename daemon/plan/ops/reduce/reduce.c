@@ -169,7 +169,6 @@ static void pass_arguments(const struct reduce_form *form, const struct reduce_s
 {
 	int64_t vectors = shape->side ? reduce_vectors(form, shape->vector) : form->columns;
 	bool constant = !generic && shape->side && !reduce_is_long(form, shape);
-	const struct rows_form *kept = &form->kept;
 
 	for (int i = 0; i < 2; i++)
 		plan_arg_pointer(out, i);
@@ -190,12 +189,11 @@ static void pass_arguments(const struct reduce_form *form, const struct reduce_s
 		return;
 	plan_arg_scalar(out, 4, (uint64_t)form->dtype);
 	plan_arg_scalar(out, 4, form->element);
-	plan_arg_scalar(out, 4, shape->vector > 1);
-	if (!shape->side)
-		plan_arg_scalar(out, 8, (uint64_t)(kept->rank ? kept->stride[1][kept->rank - 1] : 0));
+	if (shape->side)
+		plan_arg_scalar(out, 4, shape->vector > 1);
 	plan_arg_scalar(out, 4, (uint64_t)form->y_dtype);
 	plan_arg_scalar(out, 4, kernel_dtype_bytes(form->y_dtype));
-	pass_space(form, shape->side ? shape->vector : 1, out);
+	pass_space(form, shape->vector, out);
 }
 
 /* ---- The plan ---- */

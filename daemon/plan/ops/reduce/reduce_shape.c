@@ -16,11 +16,8 @@
 #define COLUMNS_THREADS 256u /* of a block */
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
-#define WHOLE_COLUMNS 1024   /* that one block takes */
-#define WHOLE_VECTORS 512    /* that eight threads of a generic kernel take */
-#define WIDE_ROWS 4u         /* that a generic kernel moves at once */
-#define WIDE_CHUNK 512       /* columns of them */
-#define MOST_FLAT 0x3fffffff /* REDUCE_IS_FLAT */
+#define WHOLE_COLUMNS 1024 /* that one block takes */
+#define WHOLE_VECTORS 512  /* that eight threads of a generic kernel take */
 
 uint32_t reduce_value_bytes(const struct reduce_form *form)
 {
@@ -260,35 +257,6 @@ int reduce_shapes(const struct reduce_form *form, const struct kernel_limits *li
 	return form->strided ? column_shapes(form, limits, shapes) : row_shapes(form, limits, shapes);
 }
 
-/* Four rows that lie side by side move at once, where one dimension has all columns and two at most
- * number the rows. */
-static bool generic_wide(const struct reduce_form *form)
-{
-	return form->vector >= WIDE_ROWS && form->element <= 4 && form->kept.rank <= 2 &&
-		   form->rank <= 1 && form->columns <= MOST_FLAT;
-}
-
-static struct reduce_shape generic_columns(const struct reduce_form *form)
-{
-	struct reduce_shape shape = column_shape(form, 32, 4, COLUMNS_THREADS);
-
-	shape.vector = 1;
-	shape.held = 4;
-	if (generic_wide(form)) {
-		shape.vector = WIDE_ROWS;
-		shape.held = 1;
-		shape.chunk = 0;
-		if (form->columns >= 2 * WIDE_CHUNK) {
-			shape.chunk = plan_divide_up(form->columns, COLUMNS_CHUNKS);
-			shape.chunk =
-				shape.chunk > WIDE_CHUNK ? plan_divide_up(shape.chunk, 32) * 32 : WIDE_CHUNK;
-		}
-	}
-	shape.lanes = 32;
-	shape.split = 8;
-	return shape;
-}
-
 struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 										 const struct kernel_limits *limits)
 {
@@ -300,7 +268,11 @@ struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 
 	plain.skewed = form->skewed && !narrow;
 	if (form->strided && limits->max_threads >= COLUMNS_THREADS) {
-		shape = generic_columns(form);
+		shape = column_shape(&plain, 32, 4, COLUMNS_THREADS);
+		shape.vector = 1;
+		shape.held = 4;
+		shape.lanes = 32;
+		shape.split = 8;
 	} else {
 		vectors = form->strided ? form->columns : reduce_vectors(&plain, shape.vector);
 		shape.vector = form->strided ? 1 : shape.vector;
