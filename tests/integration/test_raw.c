@@ -583,14 +583,14 @@ static void test_prints(void **state)
 	assert_int_equal(cut, 0);
 
 	/* Zeros are left out, and the rest is as it was printed. */
-	kiln_call *odd = printing(client, "odd");
+	kiln_call *odd = printing(client, "odd"), *fails = printing(client, "fails");
 	assert_ok(print(client, odd, 0));
 	assert_string_equal(kiln_printed(client, NULL), "\xff\033[1m  70.2");
 	assert_int_equal(print(client, odd, 1), KILN_EDEVICE);
 	assert_sentence("printf is called with %n (kernel odd)");
 
 	/* What a kernel said before it failed is there, and where it failed. */
-	assert_int_equal(print(client, printing(client, "fails"), 5), KILN_EDEVICE);
+	assert_int_equal(print(client, fails, 5), KILN_EDEVICE);
 	assert_sentence("assertion failed: n < 4 && \"too large\" at mine.cu:12");
 	assert_string_equal(kiln_printed(client, NULL), "before\n");
 	assert_int_equal(print(client, odd, 2), KILN_EDEVICE);
@@ -599,6 +599,11 @@ static void test_prints(void **state)
 	assert_ok(print(client, says, 6));
 	assert_string_equal(kiln_printed(client, NULL), "6 of all, 2.5%\n");
 	assert_null(kiln_printed(NULL, NULL));
+	kiln_call_free(fails);
+	kiln_call_free(odd);
+	kiln_call_free(floods);
+	kiln_call_free(others);
+	kiln_call_free(says);
 	kiln_close(other);
 	kiln_close(client);
 	kilnd_stop(daemon);

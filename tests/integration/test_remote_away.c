@@ -92,6 +92,7 @@ static void test_hangs(void **state)
 
 	host_start(&scene->a, scene->url, OPTIONS("--remote-deadline", "20"));
 	kiln_client *a = client_open(scene->a.daemon);
+	await_state(a, "connected", "");
 	miss(a, 30);
 	kill(scene->redis, SIGSTOP);
 	for (int i = 0; i < MISSES; i++) {

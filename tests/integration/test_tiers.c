@@ -131,6 +131,8 @@ static void exact_kernels_are_planned_meanwhile(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_ok(kiln_alloc(other, sizeof(cube.start), 0, NULL, &theirs[i]));
 	assert_ok(turn_once(other, theirs, 13));
+	for (int i = 0; i < 2; i++)
+		kiln_free(theirs[i]);
 	kiln_close(other);
 	cube_finish(daemon, &cube);
 }
@@ -154,6 +156,8 @@ static void first_calls_have_exact_kernels(void **state)
 	assert_turned_once(theirs[1], 15);
 	assert_int_equal(tier_counter(client, "generic"), generic);
 	assert_int_equal(tier_counter(client, "hits"), hits + 1);
+	for (int i = 0; i < 2; i++)
+		kiln_free(theirs[i]);
 	kiln_close(other);
 	cube_finish(daemon, &cube);
 }
