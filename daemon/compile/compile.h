@@ -117,7 +117,7 @@ bool compile_wants_names(const struct compile_job *job);
  * KILN_EINVAL (what of the job is wrong), KILN_ENOMEM. */
 int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
 
-/* What a worker can tell apart of a compile, in this order. */
+/* A worker can tell these parts of a compile apart, in this order. */
 enum compile_phase {
 	COMPILE_SOURCES,  /* the unit is put together of source and headers */
 	COMPILE_COMPILER, /* nvrtcCompileProgram(), or the host's compiler from its start to its end */

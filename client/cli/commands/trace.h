@@ -7,7 +7,7 @@
 
 #include "client/cli/cli.h"
 
-/* What a trace has, and lacks; path NULL: there is none. */
+/* Counts what the file of a trace has and lacks; path NULL: there is none. */
 struct trace_file {
 	const char *path;
 	int64_t spans, dropped, missed;

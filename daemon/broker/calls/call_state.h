@@ -25,7 +25,7 @@ struct call {
 	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
 	struct graph *graph; /* of a call without operands or variants: what it launches */
 	uint64_t device;     /* kind of the one that it is planned for: device_entry.kind */
-	/* What a problem does not use is of no account: the last member. */
+	/* The last member, for nobody reads the part that a problem does not use. */
 	struct kernel_problem problem;
 };
 

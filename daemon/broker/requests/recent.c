@@ -9,8 +9,8 @@
 const char *const recent_part_names[] = {"plan", "look",  "remote", "compile",
 										 "load", "queue", "device"};
 
-/* What a line of a manifest has after the operator's name.  A map's statement is its program's
- * own. */
+/* Keeps the part of a manifest's line that follows the operator's name.  A map's statement stays
+ * out: it is its program's own. */
 static void put_problem(struct recent_call *call, const char *manifest)
 {
 	const char *rest = manifest ? strchr(manifest, ' ') : NULL;
