@@ -117,7 +117,7 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	const char *name = wire_get_str(message, &message->root, "op");
 	const struct plan_op *op = name ? plan_find(name) : NULL;
 	int status = KILN_OK;
-	/* The rest stays as it is, for nobody reads it: a problem uses a tenth of its memory at most. */
+	/* Nobody reads the rest, which stays: a problem uses a tenth of its memory at most. */
 	memset(problem->op, 0, sizeof(problem->op));
 	problem->operands = NULL;
 	problem->attributes = NULL;
