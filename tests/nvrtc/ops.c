@@ -1,7 +1,7 @@
 /*
  * ops.c: every kernel that the cases of a family need, compiled by the NVRTC of this machine.  A
- * kernel that does not compile, that spills registers, or whose shared memory no block has, is a
- * failure.  No GPU is needed.
+ * kernel that does not compile, that takes NVRTC minutes, that spills registers, or whose shared
+ * memory no block has, is a failure.  No GPU is needed.
  *
  *   nvrtc_ops FAMILY...           "softmax": the cases of tests/ops/softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
@@ -29,6 +29,8 @@
 
 #define PROCESSES 2
 #define SKIPPED 77
+/* Most take a tenth of a second and the longest ten; the rest is for machines with other work. */
+#define SECONDS_MOST 120
 
 static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_120"};
 #define TARGETS (int)(sizeof(targets) / sizeof(targets[0]))
@@ -231,6 +233,35 @@ static bool may_spill(const char *target, const struct unit *unit,
 	return known && result->spill_bytes <= SPILLED_MOST && result->local_bytes <= SPILLED_MOST;
 }
 
+/* Says what is wrong with what NVRTC made of a kernel, if anything is. */
+static bool is_good(const char *target, const struct unit *unit, const struct kernel_plan *plan,
+					const struct kernel_limits *limits, const struct compile_result *result,
+					struct tally *tally)
+{
+	char wrong[256] = "";
+
+	if (result->status) /* the next logs mostly say the same */
+		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->name,
+			   result->error, result->log && tally->refused++ == 0 ? result->log : "");
+	else if (result->micros > SECONDS_MOST * INT64_C(1000000))
+		snprintf(wrong, sizeof(wrong), "NVRTC took %.1f s, more than %d s",
+				 (double)result->micros / 1e6, SECONDS_MOST);
+	else if ((result->spill_bytes != 0 || result->local_bytes > 0) &&
+			 !may_spill(target, unit, result))
+		snprintf(wrong, sizeof(wrong), "%lld bytes spilled, %lld local",
+				 (long long)result->spill_bytes, (long long)result->local_bytes);
+	else if (result->registers <= 0 || result->registers * unit->threads > 65536 ||
+			 result->object_bytes < 64)
+		snprintf(wrong, sizeof(wrong), "%lld registers, %zu bytes", (long long)result->registers,
+				 result->object_bytes);
+	else if (result->shared_bytes + plan->shared_bytes > limits->shared_optin)
+		snprintf(wrong, sizeof(wrong), "%u bytes of dynamic shared memory and %lld of its own",
+				 plan->shared_bytes, (long long)result->shared_bytes);
+	if (wrong[0])
+		printf("FAILED %s %s (%s): %s\n", target, unit->instantiation, unit->name, wrong);
+	return !result->status && !wrong[0];
+}
+
 static bool compile_one(struct compile_sources *sources, const char *target,
 						const struct unit *unit, struct tally *tally)
 {
@@ -239,9 +270,9 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 		.source = unit->source, .instantiation = unit->instantiation, .files = files};
 	struct compile_result result = {0};
 	char error[KERNEL_ERROR_MAX];
-	bool good = false;
 	struct kernel_limits limits;
 	struct kernel_plan plan;
+	bool good;
 
 	/* Again, for the text that the planner may have written. */
 	if (plan_limits_for(target, &limits, error) || plan_unit(unit, &limits, &plan, error) ||
@@ -251,22 +282,7 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 	}
 	memcpy(job.target, target, strlen(target) + 1);
 	kept_compile(&job, toolchain.id, nvrtc_compile, false, &result);
-	if (result.status) /* the next logs mostly say the same */
-		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->name, result.error,
-			   result.log && tally->refused++ == 0 ? result.log : "");
-	else if ((result.spill_bytes != 0 || result.local_bytes > 0) &&
-			 !may_spill(target, unit, &result))
-		printf("FAILED %s %s (%s): %lld bytes spilled, %lld local\n", target, unit->instantiation,
-			   unit->name, (long long)result.spill_bytes, (long long)result.local_bytes);
-	else if (result.registers <= 0 || result.registers * unit->threads > 65536 ||
-			 result.object_bytes < 64)
-		printf("FAILED %s %s (%s): %lld registers, %zu bytes\n", target, unit->instantiation,
-			   unit->name, (long long)result.registers, result.object_bytes);
-	else if (result.shared_bytes + plan.shared_bytes > limits.shared_optin)
-		printf("FAILED %s %s (%s): %u bytes of dynamic shared memory and %lld of its own\n", target,
-			   unit->instantiation, unit->name, plan.shared_bytes, (long long)result.shared_bytes);
-	else
-		good = true;
+	good = is_good(target, unit, &plan, &limits, &result, tally);
 	tally->compiled++;
 	tally->micros += result.micros;
 	if (result.registers > tally->most_registers)
