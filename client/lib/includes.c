@@ -365,9 +365,10 @@ int includes_find(const kiln_raw *raw, struct includes **out)
 	struct includes *found = calloc(1, sizeof(*found));
 	if (!found)
 		return error_set(KILN_ENOMEM, "no memory for the headers of a source");
-	found->raw = *raw;
+	/* That of an earlier release is shorter. */
+	memcpy(&found->raw, raw, raw->size < sizeof(*raw) ? raw->size : sizeof(*raw));
 	found->main.label = raw->name ? raw->name : "raw.cu";
-	if (find_folders(found, raw) == KILN_OK)
+	if (find_folders(found, &found->raw) == KILN_OK)
 		found->main.text = text_scan(found, raw->source,
 									 raw->source_bytes ? raw->source_bytes : strlen(raw->source));
 	for (int whole = 0; found->status == KILN_OK && whole < 2; whole++) {
@@ -423,7 +424,8 @@ void includes_explain(const struct includes *found)
 										 used ? ", " : "", folder ? folder : "");
 		}
 		snprintf(said, sizeof(said), "%.240s: %.140s includes %.80s, which is in none of %s",
-				 kiln_errmsg(), missing->label, missing->name, folders);
+				 kiln_errmsg(), missing->label, missing->name,
+				 used ? folders : "the headers, and there are no folders");
 		char *copy = strdup(log);
 		error_set_peer(KILN_ECOMPILE, said, copy && copy[0] ? copy : NULL);
 		free(copy);

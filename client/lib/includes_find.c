@@ -104,8 +104,18 @@ int find_folders(struct includes *found, const kiln_raw *raw)
 			return includes_fail(found, KILN_EINVAL, "%s is no folder to include from", folder);
 		found->folders[found->folder_count++] = folder;
 	}
+	for (int i = 0; i < raw->toolkit_count; i++)
+		if (!raw->toolkits[i])
+			return includes_fail(found, KILN_EINVAL, "toolkit %d of raw is NULL", i);
 	found->toolkit_count = -1;
 	return KILN_OK;
+}
+
+/* Where Python's packages for CUDA 12 have CUB: nvidia/cuda_cccl/include beside
+ * nvidia/cuda_runtime/include. */
+static const char *cub_apart(struct includes *found, const char *include)
+{
+	return find_joined(found, include, "../../cuda_cccl/include");
 }
 
 /* Takes the folders of a toolkit whose headers lie in include; false: there is none. */
@@ -115,13 +125,24 @@ static bool take_toolkit(struct includes *found, const char *include)
 		return false;
 	found->toolkit[found->toolkit_count++] = include;
 	found->toolkit[found->toolkit_count++] = path_join(found, include, "cccl");
+	const char *apart = cub_apart(found, include);
+	if (apart && has_file(found, apart, ""))
+		found->toolkit[found->toolkit_count++] = apart;
 	return true;
+}
+
+static bool has_cub(struct includes *found, const char *include)
+{
+	const char *apart = cub_apart(found, include);
+	return has_file(found, include, "cub") || has_file(found, include, "cccl/cub") ||
+		   (apart && has_file(found, apart, "cub"));
 }
 
 /* A folder of the caller's that is a toolkit's has the others beside it. */
 static void find_toolkit(struct includes *found)
 {
 	static const char *const variables[] = {"KILN_CUDA_DIR", "CUDA_HOME", "CUDA_PATH"};
+	const kiln_raw *raw = &found->raw;
 	bool taken = false;
 	found->toolkit_count = 0;
 	for (int i = 0; i < found->folder_count && !taken; i++)
@@ -130,8 +151,12 @@ static void find_toolkit(struct includes *found)
 		const char *root = getenv(variables[i]);
 		taken = root && root[0] && take_toolkit(found, path_join(found, root, "include"));
 	}
-	if (!taken)
-		take_toolkit(found, "/usr/local/cuda/include");
+	for (int round = 0; round < 2 && !taken; round++)
+		for (int i = 0; i <= raw->toolkit_count && !taken; i++) {
+			const char *include =
+				i < raw->toolkit_count ? raw->toolkits[i] : "/usr/local/cuda/include";
+			taken = (round > 0 || has_cub(found, include)) && take_toolkit(found, include);
+		}
 }
 
 /* ---- Files ---- */

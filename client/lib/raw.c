@@ -49,7 +49,12 @@ static unsigned flags_of(const kiln_raw *raw)
 
 static int folder_count_of(const kiln_raw *raw)
 {
-	return raw->size >= sizeof(*raw) ? raw->folder_count : 0;
+	return raw->size >= offsetof(kiln_raw, toolkits) ? raw->folder_count : 0;
+}
+
+static int toolkit_count_of(const kiln_raw *raw)
+{
+	return raw->size >= sizeof(*raw) ? raw->toolkit_count : 0;
 }
 
 static int check_raw(const kiln_raw *raw)
@@ -73,6 +78,8 @@ static int check_raw(const kiln_raw *raw)
 		status = check_list(raw->options, raw->option_count, "options");
 	if (status == KILN_OK && folder_count_of(raw) != 0)
 		status = check_list(raw->folders, raw->folder_count, "folders");
+	if (status == KILN_OK && toolkit_count_of(raw) != 0)
+		status = check_list(raw->toolkits, raw->toolkit_count, "toolkits");
 	size_t source = text_bytes(raw->source, raw->source_bytes), all = source;
 	for (int i = 0; i < raw->header_count && status == KILN_OK; i++) {
 		const kiln_text *header = &raw->headers[i];
@@ -161,7 +168,7 @@ static int whole_open(const kiln_raw *raw, struct whole *out)
 {
 	int status = check_raw(raw);
 	*out = (struct whole){raw, NULL};
-	if (status != KILN_OK || folder_count_of(raw) == 0)
+	if (status != KILN_OK || (folder_count_of(raw) == 0 && toolkit_count_of(raw) == 0))
 		return status;
 	status = includes_find(raw, &out->found);
 	if (status != KILN_OK)

@@ -556,10 +556,14 @@ typedef struct kiln_raw {
 	/* Folders that this library reads, where there are some.  Of headers, and of the files below
 	 * these folders and below those of a CUDA toolkit, it sends what the source includes in any of
 	 * its branches, found as compilers find it.  The toolkit is that of a folder here which has
-	 * cuda.h, else of $KILN_CUDA_DIR, $CUDA_HOME, $CUDA_PATH or /usr/local/cuda.  ENOENT and EINVAL
-	 * for what is no folder, or no ordinary file. */
+	 * cuda.h, else of $KILN_CUDA_DIR, $CUDA_HOME, $CUDA_PATH, toolkits or /usr/local/cuda.  ENOENT
+	 * and EINVAL for what is no folder, or no ordinary file. */
 	const char *const *folders;
 	int folder_count;
+	/* Folders with the headers of toolkits (".../nvidia/cu13/include"), which need not be there:
+	 * one that has CUB comes before those without.  With toolkits alone it reads as well. */
+	const char *const *toolkits;
+	int toolkit_count;
 } kiln_raw;
 
 /* The call is launched with kiln_launch_local_raw() alone, so no device process is started for it,

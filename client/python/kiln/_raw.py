@@ -3,7 +3,7 @@ import os
 import sys
 
 from . import _kiln
-from ._errors import InvalidArgument, NotSupported, OutOfMemory, check, refusal
+from ._errors import InvalidArgument, NotSupported, check, refusal
 
 
 def is_by_value(type):
@@ -102,6 +102,12 @@ def _settings(options, include_dirs):
     return macros, folders, others
 
 
+def _toolkits():
+    """Where the packages that NVRTC comes with have the headers of CUDA, if they are there."""
+    return tuple(os.fsencode(os.path.join(folder or ".", "nvidia", package, "include"))
+                 for folder in sys.path for package in ("cu13", "cuda_runtime"))
+
+
 def _check_text(argument, value):
     check("RawKernel", argument, value, str, "a text")
     try:
@@ -164,19 +170,12 @@ class RawKernel(_kiln.Raw):
         if backend != "nvrtc":
             raise NotSupported(f"backend {backend!r} is not \"nvrtc\", the only one that there is")
         _check(source, name, options, include_dirs, headers, file)
-        # Importing it costs more than the rest of the package.
-        from . import _headers
-
         macros, folders, others = _settings(options, include_dirs)
         for folder in folders:
             if not os.path.isdir(folder):
                 raise InvalidArgument(f"{os.fspath(folder)} is no folder to include from")
-        if len(source) > _headers.MOST["source"]:
-            raise OutOfMemory(f"{file} has {len(source)} characters; {_headers.MOST['source']} are "
-                              "the most", "KILN_ELIMIT")
-        self._headers = _headers.Headers(folders, headers, macros)
-        source, texts = self._headers.add(source, file)
-        super().__init__((file, source, name), tuple(texts.items()), tuple(macros), tuple(others))
+        super().__init__((file, source, name), tuple(headers.items()), tuple(macros), tuple(others),
+                         tuple(map(os.fsencode, folders)), _toolkits())
         self.name = name
         self._source = source
 
@@ -204,10 +203,6 @@ class RawKernel(_kiln.Raw):
     def _figure(self, place):
         value = self._figures()[place]
         return value if value >= 0 else None
-
-    def _explain(self, error):
-        more = self._headers.explain(error.log)
-        return type(error)(f"{error}: {more}", error.status, error.log) if more else error
 
     def __repr__(self):
         return f"<kiln.RawKernel {self.name}>"

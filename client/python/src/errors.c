@@ -30,9 +30,13 @@ static void set_error(PyObject *error)
 
 void *error_raise_text(int status, const char *sentence, const char *log)
 {
-	PyObject *error = PyObject_CallFunction(make, "izzz", status, kiln_status_name(status),
-											sentence, log && log[0] ? log : NULL);
-	set_error(error);
+	/* A path in it may be no UTF-8. */
+	PyObject *text =
+		PyUnicode_DecodeUTF8(sentence, (Py_ssize_t)strlen(sentence), "backslashreplace");
+	if (text)
+		set_error(PyObject_CallFunction(make, "izOz", status, kiln_status_name(status), text,
+										log && log[0] ? log : NULL));
+	Py_XDECREF(text);
 	return NULL;
 }
 

@@ -1,7 +1,6 @@
 /*
  * raw.c: the type Raw, a kernel of CUDA C++ that the program brings along: kernel(grid, block,
- * args).  kiln/_raw.py finds its headers; the kernel of each connection is one of its prepared
- * calls.
+ * args).  libkiln finds its headers; the kernel of each connection is one of its prepared calls.
  */
 #include "raw.h"
 #include "errand.h"
@@ -71,21 +70,6 @@ static void raw_preparing_drop(struct errand *errand)
 	free(preparing);
 }
 
-/* Lets kiln/_raw.py say more of a compile error: it knows which folders were looked into. */
-static void explain(struct raw *kernel)
-{
-	PyObject *type, *error, *trace;
-	PyErr_Fetch(&type, &error, &trace);
-	PyErr_NormalizeException(&type, &error, &trace);
-	PyObject *better = PyObject_CallMethod((PyObject *)kernel, "_explain", "O", error);
-	if (better)
-		PyErr_SetObject((PyObject *)Py_TYPE(better), better);
-	Py_XDECREF(better);
-	Py_XDECREF(type);
-	Py_XDECREF(error);
-	Py_XDECREF(trace);
-}
-
 static struct raw_preparing *raw_preparing_new(const struct raw *kernel,
 											   const struct connection *connection)
 {
@@ -101,8 +85,7 @@ static struct raw_preparing *raw_preparing_new(const struct raw *kernel,
 
 /* Runs the errand: KILN_OK, RAISED when it is gone, KILN_ECONN without an exception where another
  * attempt may help, or another status that was raised. */
-static int ask(struct raw *kernel, struct connection *connection, struct raw_preparing *preparing,
-			   bool last)
+static int ask(struct connection *connection, struct raw_preparing *preparing, bool last)
 {
 	int status = errand_run(&preparing->errand);
 	if (status == ERRAND_ABANDONED) {
@@ -116,8 +99,6 @@ static int ask(struct raw *kernel, struct connection *connection, struct raw_pre
 		connection_lost(connection, !connection->on_host);
 	if (status != KILN_ECONN || last) {
 		errand_raise(&preparing->errand);
-		if (status == KILN_ECOMPILE)
-			explain(kernel);
 		status = KILN_EIO;
 	}
 	raw_preparing_drop(&preparing->errand);
@@ -131,7 +112,7 @@ static int prepare(struct raw *kernel, struct connection *connection, const stru
 	if (!preparing)
 		return RAISED;
 	preparing->flags = local ? KILN_RAW_LOCAL : 0;
-	int status = ask(kernel, connection, preparing, last);
+	int status = ask(connection, preparing, last);
 	if (status != KILN_OK)
 		return status;
 	struct prepared *prepared = *out = prepared_new(key, 0);
@@ -158,7 +139,7 @@ static int compile_for(struct raw *kernel, struct connection *connection, const 
 		raw_preparing_drop(&preparing->errand);
 		return RAISED;
 	}
-	int status = ask(kernel, connection, preparing, last);
+	int status = ask(connection, preparing, last);
 	if (status == KILN_OK) {
 		memcpy(kernel->figures, preparing->figures, sizeof(kernel->figures));
 		raw_preparing_drop(&preparing->errand);
@@ -298,30 +279,25 @@ static PyObject *raw_figures(PyObject *self, PyObject *unused)
 						 (long long)kernel->figures[2]);
 }
 
-/* kiln/_raw.py has a better one. */
-static PyObject *raw_explain(PyObject *self, PyObject *error)
-{
-	(void)self;
-	Py_INCREF(error);
-	return error;
-}
-
 /* ---- The type Raw ---- */
 
 static int raw_start(PyObject *self, PyObject *args, PyObject *named)
 {
-	PyObject *main, *headers, *macros, *options;
+	PyObject *main;
+	struct raw_lists lists;
 	struct raw *kernel = (struct raw *)self;
 	if (named && PyDict_Size(named) > 0) {
 		error_raise_type("Raw() takes no names");
 		return RAISED;
 	}
-	if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyTuple_Type, &main, &PyTuple_Type, &headers,
-						  &PyTuple_Type, &macros, &PyTuple_Type, &options))
+	if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!", &PyTuple_Type, &main, &PyTuple_Type, &lists.headers,
+						  &PyTuple_Type, &lists.macros, &PyTuple_Type, &lists.options,
+						  &PyTuple_Type, &lists.folders, &PyTuple_Type, &lists.toolkits))
 		return RAISED;
-	if (PyTuple_Size(headers) + PyTuple_Size(macros) + PyTuple_Size(options) > TEXTS_MOST)
+	if (PyTuple_Size(lists.headers) + PyTuple_Size(lists.macros) + PyTuple_Size(lists.options) >
+		TEXTS_MOST)
 		return error_raise_value("a kernel has at most %d headers, macros and options", TEXTS_MOST);
-	struct raw_texts *texts = raw_texts_make(main, headers, macros, options);
+	struct raw_texts *texts = raw_texts_make(main, &lists);
 	if (!texts)
 		return RAISED;
 	raw_texts_unref(kernel->texts);
@@ -348,7 +324,6 @@ static PyMethodDef raw_methods[] = {
 	 "of\n"
 	 "kiln.connect(), or into the daemon's cache for a target such as \"sm_90\"."},
 	{"_figures", raw_figures, METH_NOARGS, "Registers, shared and local bytes; -1: not known."},
-	{"_explain", raw_explain, METH_O, "Returns the exception of a compile error, said better."},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -357,7 +332,8 @@ static PyType_Slot raw_slots[] = {
 	{Py_tp_dealloc, raw_free},
 	{Py_tp_call, raw_call},
 	{Py_tp_methods, raw_methods},
-	{Py_tp_doc, "Raw((name, source, entry), headers, macros, options): see kiln.RawKernel"},
+	{Py_tp_doc, "Raw((name, source, entry), headers, macros, options, folders, toolkits): see "
+				"kiln.RawKernel"},
 	{0, NULL},
 };
 
@@ -366,5 +342,5 @@ static PyType_Spec raw_spec = {"kiln._kiln.Raw", sizeof(struct raw), 0,
 
 int raw_init(PyObject *module)
 {
-	return raw_texts_init(module) == 0 ? module_add_type(module, "Raw", &raw_spec) : RAISED;
+	return module_add_type(module, "Raw", &raw_spec);
 }

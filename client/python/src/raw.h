@@ -25,16 +25,19 @@ struct raw_launch {
 	int tensor_count;
 };
 
-/* The texts of a kernel: copied, but for those of headers, which kernels share.  Held and dropped
- * without the GIL, too. */
+/* Tuples: of (name, text), and of texts or paths' bytes. */
+struct raw_lists {
+	PyObject *headers, *macros;
+	PyObject *options, *folders, *toolkits;
+};
+
+/* Copies of the texts of a kernel.  Held and dropped without the GIL, too. */
 struct raw_texts;
-/* Makes texts of the tuple (name, source, entry) and tuples of (name, text); NULL: an exception. */
-struct raw_texts *raw_texts_make(PyObject *main, PyObject *headers, PyObject *macros,
-								 PyObject *options);
+/* Makes texts of the tuple (name, source, entry) and the lists; NULL: an exception. */
+struct raw_texts *raw_texts_make(PyObject *main, const struct raw_lists *lists);
 struct raw_texts *raw_texts_hold(struct raw_texts *texts);
 void raw_texts_unref(struct raw_texts *texts);
 const kiln_raw *raw_texts_read(const struct raw_texts *texts);
-int raw_texts_init(PyObject *module);
 
 void raw_launch_begin(struct raw_launch *launch);
 /* grid, block: one to three integers; arguments: a tuple; shared_mem: bytes, or NULL.  0 or RAISED.

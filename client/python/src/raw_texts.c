@@ -1,7 +1,6 @@
 /*
- * raw_texts.c: the texts of a kernel, and the type Text, the text of a header.  Kernels share that,
- * for a tree of headers has megabytes.  A compile that was abandoned needs the texts without the
- * GIL, so counts are atomic.
+ * raw_texts.c: the texts of a kernel, copied into one block.  A compile that was abandoned needs
+ * them without the GIL, so the count is atomic.
  */
 #include "raw.h"
 
@@ -10,94 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Shared texts ---- */
-
-struct raw_text {
-	int refs;
-	size_t bytes;
-	char text[];
-};
-
-struct text_object {
-	PyObject_HEAD struct raw_text *text;
-};
-
-static PyTypeObject *text_type;
-
-static struct raw_text *raw_text_make(PyObject *from)
-{
-	Py_ssize_t bytes = 0;
-	if (Py_TYPE(from) == text_type) {
-		struct raw_text *text = ((struct text_object *)from)->text;
-		__atomic_add_fetch(&text->refs, 1, __ATOMIC_RELAXED);
-		return text;
-	}
-	const char *utf8 = PyUnicode_AsUTF8AndSize(from, &bytes);
-	struct raw_text *text = utf8 ? malloc(sizeof(*text) + (size_t)bytes + 1) : NULL;
-	if (!text) {
-		if (utf8)
-			PyErr_NoMemory();
-		return NULL;
-	}
-	text->refs = 1;
-	text->bytes = (size_t)bytes;
-	memcpy(text->text, utf8, (size_t)bytes + 1);
-	return text;
-}
-
-static void raw_text_unref(struct raw_text *text)
-{
-	if (text && __atomic_sub_fetch(&text->refs, 1, __ATOMIC_ACQ_REL) == 0)
-		free(text);
-}
-
-static PyObject *text_new(PyTypeObject *type, PyObject *args, PyObject *named)
-{
-	PyObject *from;
-	(void)named;
-	if (!PyArg_ParseTuple(args, "U", &from))
-		return NULL;
-	struct raw_text *text = raw_text_make(from);
-	PyObject *self = text ? ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0) : NULL;
-	if (self)
-		((struct text_object *)self)->text = text;
-	else
-		raw_text_unref(text);
-	return self;
-}
-
-static void text_free(PyObject *self)
-{
-	PyTypeObject *type = Py_TYPE(self);
-	raw_text_unref(((struct text_object *)self)->text);
-	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-	Py_DECREF(type);
-}
-
-static PyType_Slot text_slots[] = {
-	{Py_tp_new, text_new},
-	{Py_tp_dealloc, text_free},
-	{Py_tp_doc, "Text(text): a text that kernels share, without a copy each"},
-	{0, NULL},
-};
-
-static PyType_Spec text_spec = {"kiln._kiln.Text", sizeof(struct text_object), 0,
-								Py_TPFLAGS_DEFAULT, text_slots};
-
-int raw_texts_init(PyObject *module)
-{
-	text_type = (PyTypeObject *)PyType_FromSpec(&text_spec);
-	return text_type ? PyModule_AddObjectRef(module, "Text", (PyObject *)text_type) : RAISED;
-}
-
-/* ---- The texts of a kernel ---- */
-
 struct raw_texts {
 	int refs;
-	kiln_raw raw; /* all it points to is in this block, or in shared */
-	kiln_text *headers, *macros;
-	struct raw_text **shared; /* the texts of the headers */
-	const char **options;
+	kiln_raw raw; /* all it points to is in this block */
 };
 
 struct raw_texts *raw_texts_hold(struct raw_texts *texts)
@@ -108,11 +22,8 @@ struct raw_texts *raw_texts_hold(struct raw_texts *texts)
 
 void raw_texts_unref(struct raw_texts *texts)
 {
-	if (!texts || __atomic_sub_fetch(&texts->refs, 1, __ATOMIC_ACQ_REL) > 0)
-		return;
-	for (int i = 0; i < texts->raw.header_count; i++)
-		raw_text_unref(texts->shared[i]);
-	free(texts);
+	if (texts && __atomic_sub_fetch(&texts->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		free(texts);
 }
 
 const kiln_raw *raw_texts_read(const struct raw_texts *texts)
@@ -120,17 +31,26 @@ const kiln_raw *raw_texts_read(const struct raw_texts *texts)
 	return &texts->raw;
 }
 
-/* Bytes of the first members of each item, those that are copied; SIZE_MAX with an exception. */
-static size_t tuple_texts(PyObject *tuple, int members, int copied, Py_ssize_t *count)
+/* The text of a str, or of a path's bytes; NULL: an exception. */
+static const char *text_of(PyObject *from, Py_ssize_t *size)
+{
+	char *bytes = NULL;
+	if (!PyBytes_Check(from))
+		return PyUnicode_AsUTF8AndSize(from, size);
+	return PyBytes_AsStringAndSize(from, &bytes, size) == 0 ? bytes : NULL;
+}
+
+/* Bytes of a tuple's texts, of which each item has one or is a tuple of two; SIZE_MAX with an
+ * exception. */
+static size_t tuple_bytes(PyObject *tuple, int members)
 {
 	size_t bytes = 0;
-	*count = PyTuple_Size(tuple);
-	for (Py_ssize_t i = 0; i < *count; i++) {
+	for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); i++) {
 		PyObject *item = PyTuple_GetItem(tuple, i);
-		for (int k = 0; k < copied; k++) {
+		for (int k = 0; k < members; k++) {
 			Py_ssize_t size = 0;
 			PyObject *text = members == 1 ? item : PyTuple_GetItem(item, k);
-			if (!text || !PyUnicode_AsUTF8AndSize(text, &size))
+			if (!text || !text_of(text, &size))
 				return SIZE_MAX;
 			bytes += (size_t)size + 1;
 		}
@@ -138,88 +58,71 @@ static size_t tuple_texts(PyObject *tuple, int members, int copied, Py_ssize_t *
 	return bytes;
 }
 
-static const char *append(char **at, PyObject *text)
+static const char *append(char **at, PyObject *text, size_t *bytes)
 {
 	Py_ssize_t size = 0;
-	const char *from = PyUnicode_AsUTF8AndSize(text, &size);
+	const char *from = text_of(text, &size);
 	char *copy = *at;
 	memcpy(copy, from, (size_t)size + 1);
 	*at += size + 1;
+	if (bytes)
+		*bytes = (size_t)size;
 	return copy;
 }
 
-static void place_macros(struct raw_texts *texts, PyObject *macros, char **at)
+static void place_pairs(PyObject *pairs, kiln_text *out, char **at)
 {
-	for (int i = 0; i < texts->raw.macro_count; i++) {
-		PyObject *item = PyTuple_GetItem(macros, i);
-		texts->macros[i].name = append(at, PyTuple_GetItem(item, 0));
-		texts->macros[i].text = append(at, PyTuple_GetItem(item, 1));
+	for (Py_ssize_t i = 0; i < PyTuple_Size(pairs); i++) {
+		PyObject *item = PyTuple_GetItem(pairs, i);
+		out[i].name = append(at, PyTuple_GetItem(item, 0), NULL);
+		out[i].text = append(at, PyTuple_GetItem(item, 1), &out[i].bytes);
 	}
 }
 
-/* False with an exception. */
-static bool place_headers(struct raw_texts *texts, PyObject *headers, char **at)
+static const char *const *place_words(PyObject *words, const char ***out, char **at)
 {
-	int count = (int)PyTuple_Size(headers);
-	for (int i = 0; i < count; i++) {
-		PyObject *item = PyTuple_GetItem(headers, i);
-		PyObject *text = PyTuple_GetItem(item, 1);
-		struct raw_text *shared = texts->shared[i] = text ? raw_text_make(text) : NULL;
-		if (!shared)
-			return false;
-		texts->raw.header_count = i + 1;
-		texts->headers[i] =
-			(kiln_text){append(at, PyTuple_GetItem(item, 0)), shared->text, shared->bytes};
-	}
-	return true;
+	const char **first = *out;
+	for (Py_ssize_t i = 0; i < PyTuple_Size(words); i++)
+		*(*out)++ = append(at, PyTuple_GetItem(words, i), NULL);
+	return first;
 }
 
-static struct raw_texts *texts_new(size_t headers, size_t macros, size_t options, size_t bytes)
+struct raw_texts *raw_texts_make(PyObject *main, const struct raw_lists *lists)
 {
-	size_t all = sizeof(struct raw_texts) + (headers + macros) * sizeof(kiln_text) +
-				 (headers + options) * sizeof(char *) + bytes;
+	PyObject *const parts[] = {main,           lists->headers, lists->macros,
+							   lists->options, lists->folders, lists->toolkits};
+	size_t all = sizeof(struct raw_texts);
+	for (int i = 0; i < 6; i++) {
+		bool pairs = i == 1 || i == 2;
+		size_t bytes = tuple_bytes(parts[i], pairs ? 2 : 1);
+		if (bytes == SIZE_MAX)
+			return NULL;
+		all +=
+			bytes + (size_t)PyTuple_Size(parts[i]) * (pairs ? sizeof(kiln_text) : sizeof(char *));
+	}
 	struct raw_texts *texts = calloc(1, all);
 	if (!texts)
 		return (void *)PyErr_NoMemory();
+	kiln_raw *raw = &texts->raw;
+	raw->size = sizeof(*raw);
+	raw->header_count = (int)PyTuple_Size(lists->headers);
+	raw->macro_count = (int)PyTuple_Size(lists->macros);
+	raw->option_count = (int)PyTuple_Size(lists->options);
+	raw->folder_count = (int)PyTuple_Size(lists->folders);
+	raw->toolkit_count = (int)PyTuple_Size(lists->toolkits);
+	kiln_text *headers = (kiln_text *)(texts + 1), *macros = headers + raw->header_count;
+	const char **words = (const char **)(macros + raw->macro_count);
+	char *at = (char *)(words + raw->option_count + raw->folder_count + raw->toolkit_count);
 	texts->refs = 1;
-	texts->headers = (kiln_text *)(texts + 1);
-	texts->macros = texts->headers + headers;
-	texts->shared = (struct raw_text **)(texts->macros + macros);
-	texts->options = (const char **)(texts->shared + headers);
-	texts->raw = (kiln_raw){.size = sizeof(kiln_raw),
-							.headers = texts->headers,
-							.macros = texts->macros,
-							.macro_count = (int)macros,
-							.options = texts->options,
-							.option_count = (int)options};
+	raw->name = append(&at, PyTuple_GetItem(main, 0), NULL);
+	raw->source = append(&at, PyTuple_GetItem(main, 1), &raw->source_bytes);
+	raw->entry = append(&at, PyTuple_GetItem(main, 2), NULL);
+	place_pairs(lists->headers, headers, &at);
+	place_pairs(lists->macros, macros, &at);
+	raw->headers = headers;
+	raw->macros = macros;
+	raw->options = place_words(lists->options, &words, &at);
+	raw->folders = place_words(lists->folders, &words, &at);
+	raw->toolkits = place_words(lists->toolkits, &words, &at);
 	return texts;
-}
-
-struct raw_texts *raw_texts_make(PyObject *main, PyObject *headers, PyObject *macros,
-								 PyObject *options)
-{
-	Py_ssize_t count[4];
-	const size_t bytes[] = {
-		tuple_texts(main, 1, 1, &count[0]), tuple_texts(headers, 2, 1, &count[1]),
-		tuple_texts(macros, 2, 2, &count[2]), tuple_texts(options, 1, 1, &count[3])};
-	size_t all = 0;
-	for (int i = 0; i < 4; i++) {
-		if (bytes[i] == SIZE_MAX)
-			return NULL;
-		all += bytes[i];
-	}
-	struct raw_texts *texts = texts_new((size_t)count[1], (size_t)count[2], (size_t)count[3], all);
-	if (!texts)
-		return NULL;
-	char *at = (char *)(texts->options + count[3]);
-	texts->raw.name = append(&at, PyTuple_GetItem(main, 0));
-	texts->raw.source = append(&at, PyTuple_GetItem(main, 1));
-	texts->raw.entry = append(&at, PyTuple_GetItem(main, 2));
-	place_macros(texts, macros, &at);
-	for (int i = 0; i < count[3]; i++)
-		texts->options[i] = append(&at, PyTuple_GetItem(options, i));
-	if (place_headers(texts, headers, &at))
-		return texts;
-	raw_texts_unref(texts);
-	return NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * test_scan: directives are found as compilers find them, whatever stands around and within them.
- * directives.txt is read by the tests of the Python package as well, which find them on their own.
+ * test_includes compares directives.txt with a compiler and with the library's finder.
  */
 #include "daemon/compile/backend.h"
 

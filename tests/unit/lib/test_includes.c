@@ -1,12 +1,13 @@
 /*
  * test_includes: the headers of a source are found as compilers find them, each under one name, and
- * nothing is read that is no ordinary file.  test_raw.py says the same of the Python package.
+ * nothing is read that is no ordinary file.
  */
 #include "client/lib/includes.h"
 #include "client/lib/includes_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,182 @@ static void a_toolkit_is_looked_into_last(void **state)
 	assert_names("cub/x.h cuda_fp16.h half.h");
 }
 
+static int look_beyond(const char *source, const char *const *toolkits, int count)
+{
+	const kiln_raw raw = {.size = sizeof(raw),
+						  .source = source,
+						  .entry = "k",
+						  .toolkits = toolkits,
+						  .toolkit_count = count};
+	includes_free(found);
+	found = NULL;
+	return includes_find(&raw, &found);
+}
+
+static void of_toolkits_one_with_cub_comes_first(void **state)
+{
+	(void)state;
+	static const char source[] = "#include <cub/x.h>\n#include <only.h>\n#include <cuda.h>\n";
+	static const char *const names[] = {"none", "old/runtime/include", "new/include"};
+	char paths[3][160];
+	const char *const toolkits[] = {paths[0], paths[1], paths[2]};
+	for (int i = 0; i < 3; i++)
+		snprintf(paths[i], sizeof(paths[i]), "%s", path_of(names[i]));
+	setenv("KILN_CUDA_DIR", "", 1);
+	setenv("CUDA_HOME", "", 1);
+	setenv("CUDA_PATH", "", 1);
+	put("old/runtime/include/cuda.h", "");
+	put("old/runtime/include/only.h", "");
+	put("new/include/cuda.h", "");
+	put("new/include/cccl/cub/x.h", "");
+	assert_int_equal(look_beyond(source, toolkits, 3), KILN_OK);
+	assert_names("cub/x.h cuda.h");
+	/* Packages for CUDA 12 have it in one of its own. */
+	put("old/cuda_cccl/include/cub/x.h", "");
+	assert_int_equal(look_beyond(source, toolkits, 3), KILN_OK);
+	assert_names("cub/x.h cuda.h only.h");
+	/* What the environment names is taken as it is. */
+	setenv("KILN_CUDA_DIR", folder, 1);
+	put("include/cuda.h", "");
+	assert_int_equal(look_beyond(source, toolkits, 3), KILN_OK);
+	assert_names("cuda.h");
+	assert_int_equal(look_beyond("", &(const char *){NULL}, 1), KILN_EINVAL);
+	assert_string_equal(kiln_errmsg(), "toolkit 0 of raw is NULL");
+}
+
+static void programs_of_earlier_releases_have_no_toolkits(void **state)
+{
+	(void)state;
+	const char *folders[] = {folder};
+	kiln_raw raw = {.size = offsetof(kiln_raw, toolkits),
+					.source = "#include <a.h>\n",
+					.entry = "k",
+					.folders = folders,
+					.folder_count = 1,
+					.toolkit_count = 99};
+	put("a.h", "");
+	includes_free(found);
+	assert_int_equal(includes_find(&raw, &found), KILN_OK);
+	assert_names("a.h");
+}
+
+/* ---- Directives as compilers read them ---- */
+
+#define DIRECTIVES 22 /* of directives.txt that include something, and some that do not */
+
+static int look_among(const char *source, char *const *names, int count)
+{
+	char hidden[20][8];
+	kiln_text given[DIRECTIVES + 20];
+	for (int i = 0; i < count; i++)
+		given[i] = (kiln_text){names[i], "", 0};
+	for (int i = 0; i < 20; i++) {
+		snprintf(hidden[i], sizeof(hidden[i]), "n%02d.h", i);
+		given[count + i] = (kiln_text){hidden[i], "", 0};
+	}
+	const kiln_raw raw = {.size = sizeof(raw),
+						  .source = source,
+						  .entry = "k",
+						  .headers = given,
+						  .header_count = count + 20};
+	includes_free(found);
+	found = NULL;
+	return includes_find(&raw, &found);
+}
+
+static void read_all(FILE *file, char *out, size_t size)
+{
+	assert_non_null(file);
+	out[fread(out, 1, size - 1, file)] = 0;
+}
+
+/* What a compiler says that a file includes. */
+static int ask_compiler(const char *path, char *said, size_t size, char *names[DIRECTIVES])
+{
+	const char *compiler = getenv("CXX");
+	char command[512], *rest;
+	int count = 0;
+	snprintf(command, sizeof(command), "%s -x c++ -std=c++17 -w -M -MG %s",
+			 compiler ? compiler : "c++", path);
+	FILE *rule = popen(command, "r");
+	read_all(rule, said, size);
+	assert_int_equal(pclose(rule), 0);
+	for (char *name = strtok_r(said, " \n", &rest); name; name = strtok_r(NULL, " \n", &rest)) {
+		assert_int_not_equal(name[0], 'n');
+		if (name[0] == 'y') {
+			assert_in_range(count, 0, DIRECTIVES - 1);
+			names[count++] = name;
+		}
+	}
+	return count;
+}
+
+static void a_compiler_finds_the_same(void **state)
+{
+	char path[256], text[8192], lines[2 * sizeof(text)], said[4096], all[1024] = "";
+	char *names[DIRECTIVES];
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/unit/compile/directives.txt", getenv("SOURCE_DIR"));
+	FILE *file = fopen(path, "r");
+	read_all(file, text, sizeof(text));
+	fclose(file);
+	assert_int_equal(ask_compiler(path, said, sizeof(said), names), DIRECTIVES);
+	for (int i = 0; i < DIRECTIVES; i++)
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " " : "", names[i]);
+	assert_int_equal(look_among(text, names, DIRECTIVES), KILN_OK);
+	assert_names(all);
+	/* So it is where lines end as in files of Windows. */
+	size_t used = 0;
+	for (const char *at = text; *at; at++) {
+		if (*at == '\n')
+			lines[used++] = '\r';
+		lines[used++] = *at;
+	}
+	lines[used] = 0;
+	assert_int_equal(look_among(lines, names, DIRECTIVES), KILN_OK);
+	assert_names(all);
+}
+
+static void each_directive_is_the_only_one_of_its_text(void **state)
+{
+	static const char *const seen[] = {
+		"/**/ #include \"there.h\"",
+		"%:include \"there.h\"",
+		"#/**/include \"there.h\"",
+		"# \\\ninclude \"there.h\"",
+		"#inc\\\nlude \"there.h\"",
+		"#include/**/\"there.h\"",
+		"#include \\\n\"there.h\"",
+		"#include \"the\\ \nre.h\"",
+		"/*\"*/ # include <there.h>",
+		"R\"(')\"\n#include <there.h>",
+		"#if __has_include( /**/ <there.h>)\n#endif",
+		"#if __has_include /**/ (<there.h>)\n#endif",
+		"#if __has_include( \\\n <there.h>)\n#endif",
+		"#define /**/ H \"there.h\"\n#include H",
+		"#define H /**/ \"there.h\"\n#include H",
+		"#define H \\\n \"there.h\"\n#include H",
+		"%:define H \"there.h\"\n#include H",
+		"/**/ #define H \"there.h\"\n#include/**/H",
+	};
+	static const char *const hidden[] = {
+		"/*\n#include \"there.h\"\n*/",    "/*/\n#include \"there.h\"\n*/",
+		"// \\\n#include \"there.h\"",     "R\"(\n#include \"there.h\"\n)\"",
+		"\"\\\n#include <there.h>\"",      "int a; /*\n*/ #include \"there.h\"",
+		"/\\\n/ \\\n#include \"there.h\"",
+	};
+	char there[] = "there.h", *names[] = {there};
+	(void)state;
+	for (size_t i = 0; i < sizeof(seen) / sizeof(*seen); i++) {
+		assert_int_equal(look_among(seen[i], names, 1), KILN_OK);
+		assert_names("there.h");
+	}
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++) {
+		assert_int_equal(look_among(hidden[i], names, 1), KILN_OK);
+		assert_names("");
+	}
+}
+
 /* ---- What is refused ---- */
 
 static void folders_are_folders(void **state)
@@ -301,6 +478,10 @@ int main(void)
 		SCENE(macros_name_headers),
 		SCENE(a_header_that_came_along_takes_precedence),
 		SCENE(a_toolkit_is_looked_into_last),
+		SCENE(of_toolkits_one_with_cub_comes_first),
+		SCENE(programs_of_earlier_releases_have_no_toolkits),
+		SCENE(a_compiler_finds_the_same),
+		SCENE(each_directive_is_the_only_one_of_its_text),
 		SCENE(folders_are_folders),
 		SCENE(only_ordinary_files_are_read),
 		SCENE(headers_have_a_limit),
