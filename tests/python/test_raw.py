@@ -3,7 +3,6 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
