@@ -47,4 +47,15 @@ done
 says 0 '^look   faults    1 processes of kilnd have ended by a fault since it began$' \
 	'to do: kiln faults ls'
 "$KILN" stop >/dev/null || fails "stop"
+
+# A host without a GPU: the device that is not there is named once, and is nothing wrong.
+if ! [ -e /proc/driver/nvidia/version ]; then
+	export KILN_LIBCUDA="$DIR/no-libcuda.so"
+	wait "$DAEMON"
+	daemon --device auto
+	"$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null || fails "no kernel without a GPU"
+	says 0 '^look   device    cuda:0 is absent: ' '^fine   device    cpu is '
+	[ "$(grep -c 'cuda:0' "$DIR/doctor")" = 1 ] || fails "without a GPU: $(cat "$DIR/doctor")"
+	"$KILN" stop >/dev/null || fails "stop"
+fi
 finish

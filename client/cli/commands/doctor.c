@@ -154,14 +154,17 @@ static void look_at_compiler(const kiln_reply *reply, const char *member, const 
 		find(needed ? WRONG : LOOK, about, remedy, "%s", text);
 }
 
-static void look_at_executors(const kiln_reply *reply)
+/* A device that is not there has no process, and look_at_devices() has said why. */
+static void look_at_executors(const kiln_reply *reply, const char *device, bool present)
 {
 	for (int i = 0; i < member_count(reply, "executors"); i++) {
 		const char *state = member_str(reply, "executors[%d].state", i);
-		if (strcmp(state, "ready") != 0)
-			find(strcmp(state, "starting") != 0 ? WRONG : LOOK, "device", "kiln faults show",
-				 "the process of %s is %s: %s", member_str(reply, "executors[%d].device", i), state,
-				 member_str(reply, "executors[%d].reason", i));
+		if (strcmp(member_str(reply, "executors[%d].device", i), device) != 0 ||
+			!strcmp(state, "ready") || (!present && !strcmp(state, "stopped")))
+			continue;
+		find(strcmp(state, "starting") != 0 ? WRONG : LOOK, "device", "kiln faults show",
+			 "the process of %s is %s: %s", device, state,
+			 member_str(reply, "executors[%d].reason", i));
 	}
 }
 
@@ -180,9 +183,9 @@ static void look_at_cache(const kiln_reply *reply)
 			 "%s has only %s left", directory,
 			 figure_bytes((uint64_t)disk.f_bavail * disk.f_frsize, room));
 	else
-		find(FINE, "cache", "", "%" PRId64 " kernels in %s, %s left on its disk",
-			 member_int(reply, "cache.rows"), directory,
-			 figure_bytes((uint64_t)disk.f_bavail * disk.f_frsize, room));
+		find(FINE, "cache", "", "%" PRId64 " kernel%s in %s, %s left on its disk",
+			 member_int(reply, "cache.rows"), member_int(reply, "cache.rows") == 1 ? "" : "s",
+			 directory, figure_bytes((uint64_t)disk.f_bavail * disk.f_frsize, room));
 	if (member_int(reply, "cache.quarantined") || member_int(reply, "cache.set_aside"))
 		find(LOOK, "cache", "kiln cache verify",
 			 "%" PRId64 " damaged rows and %" PRId64 " databases were put aside",
@@ -211,7 +214,7 @@ static void look_at_safety(const kiln_reply *reply)
 			 "the cache of many hosts does not answer: %s", member_str(reply, "remote.reason"));
 }
 
-static void look_at_devices(kiln_client *client)
+static void look_at_devices(kiln_client *client, const kiln_reply *info)
 {
 	kiln_reply *reply;
 	bool gpu = false;
@@ -228,6 +231,7 @@ static void look_at_devices(kiln_client *client)
 		else
 			find(found.gpu ? WRONG : LOOK, "device", "", "%s is %s: %s", name,
 				 member_str(reply, "rows[%d].state", i), member_str(reply, "rows[%d].reason", i));
+		look_at_executors(info, name, present);
 		gpu = gpu || !strncmp(name, "cuda", 4);
 	}
 	if (found.gpu && !gpu)
@@ -256,8 +260,7 @@ static void look_at_daemon(const struct cli *cli)
 		return;
 	}
 	look_at_server(reply);
-	look_at_devices(client);
-	look_at_executors(reply);
+	look_at_devices(client, reply);
 	look_at_compiler(reply, "nvrtc", "NVRTC", found.gpu,
 					 "install the CUDA toolkit's NVRTC, or name its directory in KILN_CUDA_DIR");
 	look_at_compiler(reply, "host", "C++", false, "install g++ or clang++ for device cpu");

@@ -76,8 +76,8 @@ void trace_print(const struct trace_file *file)
 {
 	if (!file->path)
 		return;
-	printf("wrote %" PRId64 " spans to '%s': open it at ui.perfetto.dev\n", file->spans,
-		   file->path);
+	printf("wrote %" PRId64 " span%s to '%s': open it at ui.perfetto.dev\n", file->spans,
+		   file->spans == 1 ? "" : "s", file->path);
 	if (file->dropped)
 		printf("had no room for %" PRId64 " more\n", file->dropped);
 	if (file->missed)
