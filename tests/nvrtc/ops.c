@@ -29,7 +29,7 @@
 
 #define PROCESSES 2
 #define SKIPPED 77
-/* Most take a tenth of a second and the longest ten; the rest is for machines with other work. */
+/* Most take a quarter of a second and the longest six; the rest is for machines with other work. */
 #define SECONDS_MOST 120
 
 static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_120"};

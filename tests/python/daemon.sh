@@ -1,7 +1,8 @@
 #!/bin/sh
 # daemon.sh start|stop: one daemon for the Python tests that ask for none of their own, so that each
-# kernel is compiled once for all of them, and kept for the next run in BUILD_DIR/kernels-python.
-# BUILD_DIR/python-daemon names the folder of its socket.  It must not know a test.
+# kernel is compiled once for all of them, and kept in build/kernels-python for the next run and for
+# the other presets, one after another: a cache has one daemon.  BUILD_DIR/python-daemon names the
+# folder of its socket.  It must not know a test.
 set -eu
 
 noted=$BUILD_DIR/python-daemon
@@ -33,8 +34,10 @@ start) stop ;;
 *) exit 2 ;;
 esac
 folder=$(mktemp -d /tmp/kiln-python-XXXXXX)
-export KILN_SOCKET="$folder/kiln.sock" KILN_CACHE_DIR="$BUILD_DIR/kernels-python"
-setsid "$KILND" --cache-bytes 67108864 --idle-exit 900 >/dev/null 2>"$folder/log" </dev/null &
+here=$(cd "$(dirname "$0")" && pwd)
+export KILN_SOCKET="$folder/kiln.sock" KILN_CACHE_DIR="$here/../../build/kernels-python"
+[ -n "${KILN_CXX:-}" ] || ! command -v g++ >/dev/null || export KILN_CXX="$here/quick_cxx.sh"
+setsid "$KILND" --cache-bytes 134217728 --idle-exit 900 >/dev/null 2>"$folder/log" </dev/null &
 echo $! >"$folder/pid"
 echo "$folder" >"$noted"
 tries=0
