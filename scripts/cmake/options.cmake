@@ -27,7 +27,7 @@ if(KILN_WERROR)
 endif()
 if(KILN_SANITIZE)
 	target_compile_options(kiln_flags INTERFACE -fsanitize=${KILN_SANITIZE} -fno-sanitize-recover=all
-		-fno-omit-frame-pointer)
+		-fno-omit-frame-pointer -g1)
 	target_link_options(kiln_flags INTERFACE -fsanitize=${KILN_SANITIZE})
 endif()
 if(KILN_FUZZ)
