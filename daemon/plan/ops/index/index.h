@@ -110,12 +110,12 @@ int index_add_atomic_generic(const struct kernel_problem *problem, const struct 
 #define INDEX_ADD_LINK "link " /* of candidates */
 #define INDEX_ADD_BUCKET "bucket "
 #define INDEX_ADD_DEEP "deep "
-#define INDEX_ADD_LINKS 6
+#define INDEX_ADD_LINKS 5
 /* The names of the candidates, the likely best first; how many. */
 int index_add_links(const struct index_add *add, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX]);
 /* Is one of them the likely best of all? */
-bool index_add_link_pays(const struct index_add *add);
+bool index_add_link_pays(const struct index_add *add, const struct kernel_limits *limits);
 int index_add_link_plan(const struct kernel_problem *problem, const struct index_add *add,
 						const char *choice, const struct kernel_limits *limits,
 						struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);

@@ -179,7 +179,7 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 	bool atomic = index_add_is_atomic(add, limits), first = index_add_atomic_pays(add, limits);
 	char link_names[INDEX_ADD_LINKS][KERNEL_CHOICE_MAX];
 	int links = index_add_links(add, limits, link_names), count = 0;
-	bool pays = links > 0 && index_add_link_pays(add);
+	bool pays = links > 0 && index_add_link_pays(add, limits);
 
 	/* Links move each element once, at the speed of memory; additions in memory, at half of it. */
 	if (first && !pays)

@@ -10,13 +10,14 @@
 #define HELD 4u         /* indices that a thread links; ops/index_add_link.cuh has it, too */
 #define STATE_BYTES 512 /* before the heads; likewise */
 #define MOST_SCRATCH (64 << 20)
-#define MOST_EACH 16       /* indices of a place, on average, that are worth linking */
+#define MOST_LINKED 15     /* indices of a place, on average, that are worth linking */
+#define MOST_SORTED 32     /* that are worth sorting in buckets */
 #define LEAST_COUNT 512    /* indices, likewise */
 #define LEAST_ROW 64       /* bytes, likewise */
 #define TURNS 16u          /* of the threads of a block, about */
 #define BLOCKS 16          /* of a multiprocessor, at least, where there are places for them */
 #define ENTRIES 8192u      /* of the places of a block, at most */
-#define ROOM 48u           /* entries of a place: few have more, if MOST_EACH is the average */
+#define ROOM 48u           /* entries of a place: few have more, if MOST_LINKED is the average */
 #define DEEP_ENTRIES 4608u /* of a bucket */
 #define DEEP_LEAST 64      /* indices of a place, on average */
 #define DEEP_PITCH 128     /* bytes from counter to counter */
@@ -46,14 +47,24 @@ static uint64_t link_bytes(const struct index_add *add, const struct link_way *w
 	return way->kind != LINKED ? (uint64_t)add->end * way->room * 4 : (uint64_t)add->count * 4;
 }
 
-/* Few of some numbers that are equally likely have more than this: four deviations. */
+/* Indices of a place. */
+static double average_of(const struct index_add *add)
+{
+	return (double)add->count / (double)add->end;
+}
+
+/* Few of some numbers that are equally likely have more than this: four deviations.  Two sizes for
+ * each power of two, so that few kernels do for all counts. */
 static uint32_t bucket_room(const struct index_add *add)
 {
-	double average = (double)add->count / (double)add->end, room = 16 + average;
+	double average = average_of(add), more;
+	uint32_t room = 32;
 
-	while ((room - 16 - average) * (room - 16 - average) < 16 * average && room < UINT16_MAX)
-		room += 1;
-	return ((uint32_t)room + 7) / 8 * 8;
+	do {
+		room = room & (room - 1) ? room / 3 * 4 : room / 2 * 3;
+		more = room - 16 - average;
+	} while ((more < 0 || more * more < 16 * average) && room < UINT16_MAX / 2);
+	return room;
 }
 
 /* Elements that a thread of a way has at once: those of a word where sums are few. */
@@ -100,6 +111,16 @@ static bool make_way(const struct index_add *add, const struct kernel_limits *li
 	return counter_bytes(add, way) + link_bytes(add, way) <= MOST_SCRATCH;
 }
 
+/* The kind of the likely best one.  Chains do well where there are places for many blocks. */
+static enum link_kind usual_kind(const struct index_add *add, const struct kernel_limits *limits)
+{
+	double average = average_of(add);
+
+	if (average >= DEEP_LEAST && add->end <= limits->multiprocessors)
+		return DEEP;
+	return average > MOST_LINKED && average <= MOST_SORTED ? BUCKETS : LINKED;
+}
+
 /* The likely best one first. */
 static int link_ways(const struct index_add *add, const struct kernel_limits *limits,
 					 struct link_way ways[MAX_WAYS])
@@ -107,8 +128,10 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 	static const struct {
 		uint32_t threads, each;
 		enum link_kind kind;
-	} shapes[MAX_WAYS] = {{256, 1, LINKED},  {256, 2, LINKED},  {512, 1, LINKED},
-						  {256, 1, BUCKETS}, {256, 2, BUCKETS}, {256, 1, DEEP}};
+	} shapes[MAX_WAYS] = {
+		{256, 1, LINKED}, {256, 2, LINKED}, {512, 1, LINKED}, {256, 1, BUCKETS}, {256, 1, DEEP}};
+	enum link_kind usual = usual_kind(add, limits);
+	struct link_way way;
 	int count = 0;
 	bool swap;
 
@@ -116,11 +139,13 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 		return 0;
 	/* Halves have registers left for a second vector at a time, unless a block has one place. */
 	swap = add->index.element == 2 && add->end >= 2 * BLOCKS * (int64_t)limits->multiprocessors;
-	for (int i = 0; i < MAX_WAYS; i++) {
-		int shape = swap && i < 2 ? 1 - i : i;
-		if (make_way(add, limits, shapes[shape].threads, shapes[shape].each, shapes[shape].kind,
-					 &ways[count]))
-			count++;
+	for (int i = 0; i < 2 * MAX_WAYS; i++) {
+		int shape = i % MAX_WAYS;
+		shape = swap && shape < 2 ? 1 - shape : shape;
+		if ((shapes[shape].kind == usual) == (i < MAX_WAYS) &&
+			make_way(add, limits, shapes[shape].threads, shapes[shape].each, shapes[shape].kind,
+					 &way))
+			ways[count++] = way;
 	}
 	return count;
 }
@@ -136,12 +161,19 @@ int index_add_links(const struct index_add *add, const struct kernel_limits *lim
 	return count;
 }
 
-bool index_add_link_pays(const struct index_add *add)
+bool index_add_link_pays(const struct index_add *add, const struct kernel_limits *limits)
 {
+	struct link_way ways[MAX_WAYS];
+
 	/* Where the order is free, atomics take over from links alone, so that two kernels do for all
 	 * counts. */
-	return (add->any_order || add->count >= LEAST_COUNT) && add->count / MOST_EACH <= add->end &&
-		   add->form.columns * add->index.element >= LEAST_ROW;
+	if (link_ways(add, limits, ways) == 0 || (!add->any_order && add->count < LEAST_COUNT) ||
+		add->form.columns * add->index.element < LEAST_ROW)
+		return false;
+	/* Additions in memory beat a place's own block; chains beat links of many indices. */
+	if (ways->kind == DEEP)
+		return !add->any_order;
+	return average_of(add) <= (ways->kind == BUCKETS ? MOST_SORTED : MOST_LINKED + 1);
 }
 
 int index_add_link_plan(const struct kernel_problem *problem, const struct index_add *add,
