@@ -165,12 +165,10 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 }
 
 /* Does a choice stay, though its vectors are narrow?  Words on one side and more on the other keep
- * clear of the banks in which a box's elements meet; so do those of planes of 16 bits. */
+ * clear of the banks in which a box's elements meet. */
 static bool is_wide_enough(const struct permute_form *form, const struct permute_variant *variant,
 						   const struct permute_choice *choice)
 {
-	if (variant == &permute_interleave)
-		return form->element == 2 && choice->load >= 4;
 	return variant == &permute_tile && form->element < 4 && choice->load >= 4 &&
 		   choice->store >= 4 && choice->load + choice->store >= 12;
 }
