@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-/* From now on SIGINT and SIGTERM are noted, once: the second one ends the process. */
+/* From now on the first SIGINT or SIGTERM is noted, and one that comes later ends the process.
+ * A signal that comes twice within a quarter of a second counts once. */
 void interrupt_watch(void);
 bool interrupt_seen(void);
 /* Says on standard error that this was interrupted, and ends the process as the signal does. */

@@ -185,7 +185,7 @@ head -1 "$DIR/g" | grep -qx 'kiln-manifest 1' || fails "generic: $(head -3 "$DIR
 "$KILN" record --output "/tmp/$(printf '%4200s' '' | tr ' ' d)" 2>"$DIR/err"
 [ $? -eq 2 ] && grep -q ": a path has at most [0-9]* bytes$" "$DIR/err" || fails "$(cat "$DIR/err")"
 
-# Ctrl-C: how far it got.
+# Ctrl-C: how far it got.  timeout passes a signal on twice: to its child, and to their group.
 before=$("$KILN" cache ls --limit 1000 | wc -l)
 timeout 60 "$KILN" warm --generic >"$DIR/out" 2>"$DIR/err" &
 warming=$!
