@@ -101,4 +101,34 @@ grep -qE 'compiled +[0-9]+ +kiln +prepare softmax x=f32' "$DIR/out" || fails "$(
 [ "$("$KILN" slow | wc -l)" -eq 1 ] || fails "they are not forgotten"
 "$KILN" slow >/dev/full 2>"$DIR/err" && fails "a full disk"
 grep -q "standard output cannot be written" "$DIR/err" || fails "$(cat "$DIR/err")"
+
+# Daemons that do not know the two requests: of the same release, and of another.
+# refuses SENTENCE COMMAND CHANGE...: what the command says of a daemon to which all it says comes
+# with these changes.
+refuses() {
+	printf 'kiln: %s\n' "$1" >"$DIR/wanted"
+	command=$2
+	shift 2
+	rm -f "$DIR/between.sock" "$DIR/ends"
+	mkfifo "$DIR/ends"
+	python3 "$TOOLS/between.py" "$DIR/between.sock" "$KILN_SOCKET" "$@" <"$DIR/ends" &
+	between=$!
+	exec 3>"$DIR/ends"
+	until [ -S "$DIR/between.sock" ] || ! kill -0 $between 2>/dev/null; do
+		sleep 0.02
+	done
+	KILN_SOCKET="$DIR/between.sock" "$KILN" $command >"$DIR/out" 2>"$DIR/err" && fails "$command"
+	exec 3>&-
+	wait $between || fails "between.py"
+	[ ! -s "$DIR/out" ] || fails "$command: $(cat "$DIR/out")"
+	diff -u "$DIR/wanted" "$DIR/err" || fails "$command"
+}
+version=$("$KILN" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/;q')
+other=$(echo "$version" | tr 0-9 9)
+refuses "monitor: kilnd $version knows no request newest" monitor recent=newest
+refuses "slow: kilnd $version knows no request last" slow slow=last
+newer=", which libkiln $other has: stop this kilnd and start the one of that version"
+refuses "monitor: kilnd $version knows no request newest$newer" monitor recent=newest \
+	"$version=$other"
+refuses "slow: kilnd $version knows no request last$newer" slow slow=last "$version=$other"
 finish

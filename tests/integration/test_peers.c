@@ -265,13 +265,20 @@ static int connect_as_nobody(const struct kilnd *daemon, void *unused)
 	kiln_reply *reply;
 	/* Users' programs, not operators: the daemon is not theirs to stop. */
 	bool stopped = kiln_request(client, "stop", NULL, 0, &reply) == KILN_OK;
-	/* Nor is the upkeep of its cache. */
-	static const char *const upkeep[] = {"cache.verify", "cache.recompile", "cache.trim",
-										 "cache.clear",  "cache.pin",       "cache.unpin"};
+	/* Nor is the upkeep of its cache, nor what others asked for. */
+	static const char *const kept_back[] = {
+		"cache.verify", "cache.recompile", "cache.trim", "cache.clear", "cache.pin",
+		"cache.unpin",  "recent",          "slow",       "trace"};
 	bool kept = true;
-	for (size_t i = 0; i < sizeof(upkeep) / sizeof(*upkeep); i++)
-		kept = kept && kiln_request(client, upkeep[i], NULL, 0, &reply) == KILN_EPERM &&
-			   strstr(kiln_errmsg(), "whose kilnd this is, not for uid 65534");
+	for (size_t i = 0; i < sizeof(kept_back) / sizeof(*kept_back); i++) {
+		char sentence[100];
+		snprintf(sentence, sizeof(sentence),
+				 "%s is for uid 0, whose kilnd this is, not for uid 65534", kept_back[i]);
+		kept = kept && kiln_request(client, kept_back[i], NULL, 0, &reply) == KILN_EPERM &&
+			   !strcmp(kiln_errmsg(), sentence);
+		if (!kept)
+			fprintf(stderr, "%s: %s\n", kept_back[i], kiln_errmsg());
+	}
 	kiln_close(client);
 	return status ? 5 : stopped ? 6 : kept ? 0 : 7;
 }
