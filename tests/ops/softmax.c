@@ -284,6 +284,8 @@ static void add_panels(void)
 		enum cases_fill fill;
 	} panels[] = {
 		{{3, {2, 300, 40}}, 0, KILN_F16, CASES_UNUSUAL},
+		{{3, {3, 49, 137}}, 0, KILN_F16, CASES_UNUSUAL},
+		{{3, {2, 129, 45}}, 1, KILN_BF16, 0},
 		{{3, {2, 150, 27}}, 2, KILN_F16, 0},
 		{{3, {3, 301, 17}}, 3, KILN_F32, 0},
 		{{3, {2, 4000, 8}}, 0, KILN_F16, 0},

@@ -350,6 +350,7 @@ static void pieces(void **state)
 	assert_int_equal(plan.shared_bytes, 8 * (277 * 2 + 576));
 	p = make("softmax", KILN_F16, 3, SHAPE(40, 118, 541));
 	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "panel-skewed 16x8x15 b4");
 	set_choice(&p, "whole2 541x1");
 	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.source, "ops/softmax_whole.cuh");

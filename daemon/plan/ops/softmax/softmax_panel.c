@@ -15,6 +15,8 @@
 #define PANEL_FEW 54u       /* columns of a thread for which two blocks have room */
 #define PANEL_PAIRS 512u    /* columns of two tensors that a block takes, wanted */
 #define PANEL_HELD 128u     /* columns of a thread, at most */
+#define PANEL_COLUMNS 64    /* of a row, at least */
+#define SKEWED_COLUMNS 32   /* of a row of a skewed panel, at least */
 #define REGISTERS 65536u    /* of a multiprocessor */
 #define REGISTERS_MOST 255u /* of a thread */
 #define RESERVED 1024u      /* bytes of shared memory that each block takes besides */
@@ -147,6 +149,29 @@ static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
 	return form->need.element == 2;
 }
 
+/*
+ * Panels whose rows begin anywhere.  Few columns are shared by few threads, each of which has up to
+ * 16 or so: what meets is then little beside what it is made of, and small blocks wait for their
+ * loads by turns.
+ */
+static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
+						 struct softmax_tile *out, int most, int *count)
+{
+	static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
+									   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
+	int64_t columns = form->rows.columns;
+
+	if (!is_skewed(form) || columns < SKEWED_COLUMNS)
+		return;
+	if (columns <= 128 && form->need.streams == 1)
+		offer_panel(form, limits, 1, 8, 256, 4, KEEP_LEAST, true, out, most, count);
+	if (columns <= 288 && form->need.streams == 1)
+		offer_panel(form, limits, 1, 16, 256, 2, KEEP_LEAST, true, out, most, count);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && columns >= PANEL_COLUMNS; i++)
+		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], KEEP_LEAST, true, out,
+					most, count);
+}
+
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
@@ -161,14 +186,9 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
 	size_t first = usual_try(form, usual);
 
-	if (form->rows.columns < 64)
+	offer_skewed(form, limits, out, most, count);
+	if (form->rows.columns < PANEL_COLUMNS)
 		return;
-	for (size_t i = 0; i < 6 && is_skewed(form); i++) {
-		static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
-										   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
-		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], KEEP_LEAST, true, out,
-					most, count);
-	}
 	if (usual == 1)
 		clusters[1] = (uint64_t)form->rows.columns * form->need.streams > 512 ? 2 : 0;
 	for (int turn = 0; turn < (usual == 1 ? 2 : 3); turn++)
