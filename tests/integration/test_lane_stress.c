@@ -8,7 +8,8 @@
  * because the memory is lent twice, which Kiln cannot know.  Some launches are canceled, and some
  * follow those: they must not have run.
  *
- * $KILN_STRESS_LAUNCHES says how many; 10000000 is the full measure.
+ * Four threads of the device process launch for them.  $KILN_STRESS_LAUNCHES says how many;
+ * 10000000 is the full measure.
  */
 #include "harness.h"
 
@@ -28,6 +29,7 @@
 #define BYTES (ELEMENTS * 8u)
 #define PROCESSES 4
 #define THREADS 4 /* of a process, each with a client of its own */
+#define LAUNCHERS "4"
 #define DEPTH LANE_ENTRIES
 #define MOST_FOLLOWERS 8
 #define WARMING 2    /* launches that go by message: the first of each call */
@@ -344,7 +346,7 @@ static void nothing_lost_nothing_doubled(void **state)
 	assert_true(launches > 0);
 	assert_int_equal(pipe(result), 0);
 	part.result = result[1];
-	kilnd_start(daemon, NULL);
+	kilnd_start(daemon, OPTIONS("--launchers", LAUNCHERS));
 	kiln_client *client = client_open(daemon);
 	int64_t begin = now_ms();
 	for (part.number = 0; part.number < PROCESSES; part.number++)
@@ -359,10 +361,12 @@ static void nothing_lost_nothing_doubled(void **state)
 		sum.good += tally.good;
 		sum.bad += tally.bad;
 	}
+	assert_int_equal(info_int(client, "executors[0].launchers"), atoi(LAUNCHERS));
 	int64_t through = info_int(client, "counters.lane_launches");
 	int64_t failed = info_int(client, "counters.launch_failures");
-	print_message("%lld through the lane in %.1f s, %.0f a second; %lld were canceled\n",
-				  (long long)(through + failed), seconds, (double)(through + failed) / seconds,
+	print_message("%d clients, %s launching threads: %lld through the lane in %.1f s, %.0f a second; "
+				  "%lld were canceled\n",
+				  PROCESSES * THREADS, LAUNCHERS, (long long)(through + failed), seconds, (double)(through + failed) / seconds,
 				  (long long)sum.bad);
 	assert_int_equal(info_int(client, "counters.launches"), sum.good);
 	assert_int_equal(through, sum.good - PROCESSES * THREADS * WARMING);
