@@ -203,8 +203,10 @@ static void *read_cubin(void)
 	return cubin;
 }
 
-static int launch_as_told(struct bench *bench, struct way *way)
+/* queued: LAUNCH_DEPTH launches before each wait. */
+static int launch_as_told(struct bench *bench, struct way *way, bool queued)
 {
+	bool (*launch)(struct way *way) = queued ? way->kind->many : way->kind->one;
 	struct crew_word word = {.kind = CREW_READY};
 	struct crew_order order;
 	if (!way->kind->open(bench, way) || !way->kind->many(way) || !way->kind->one(way))
@@ -216,8 +218,8 @@ static int launch_as_told(struct bench *bench, struct way *way)
 		word.launches = 0;
 		while (runner_now_us() < order.start)
 			usleep(100);
-		for (; runner_now_us() < order.end; word.launches++)
-			if (!way->kind->one(way))
+		for (; runner_now_us() < order.end; word.launches += queued ? LAUNCH_DEPTH : 1)
+			if (!launch(way))
 				return fail(way_why(way));
 		if (!way_right(bench, way))
 			return fail("the results are wrong");
@@ -230,7 +232,7 @@ static int launch_as_told(struct bench *bench, struct way *way)
 
 int crew_child(struct bench *bench, const char *role, double begun)
 {
-	struct way way = {.kind = strcmp(role, "own") == 0 ? &way_direct : &way_ring};
+	struct way way = {.kind = strncmp(role, "own", 3) == 0 ? &way_direct : &way_ring};
 	int status = 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fcntl(CHILD_SOCKET, F_SETFD, FD_CLOEXEC);
@@ -243,7 +245,7 @@ int crew_child(struct bench *bench, const char *role, double begun)
 	if (way.kind->own && !bench->cubin)
 		status = fail("the kernel's object is missing");
 	else
-		status = launch_as_told(bench, &way);
+		status = launch_as_told(bench, &way, strstr(role, "-queued") != NULL);
 	free(bench->cubin);
 	return status;
 }

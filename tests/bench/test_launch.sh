@@ -116,7 +116,8 @@ if [ -n "${FAKE_CUDA:-}" ]; then
 	fi
 	PATH=$work/bin:$PATH expect 0 "every way" --device cuda:0 --copies --only many,fresh,one,spread
 	for name in "8 processes, own contexts" "8 processes, under MPS" "8 processes, Kiln" \
-		"8 processes, Kiln beside MPS" "client that lends its memory, from exec" \
+		"8 processes, Kiln beside MPS" "8 processes, 64 queued, under MPS" \
+		"8 processes, 64 queued, Kiln beside MPS" "client that lends its memory, from exec" \
 		"CUDA driver API, cubin ready, from main\\(\\)" "stream-ordered, launch and wait" \
 		"local, launch and wait" "direct, 64 queued, each" "ring, launch and wait, p99.9"; do
 		row "$name"
