@@ -206,7 +206,7 @@ static void *read_cubin(void)
 /* queued: LAUNCH_DEPTH launches before each wait. */
 static int launch_as_told(struct bench *bench, struct way *way, bool queued)
 {
-	bool (*launch)(struct way *way) = queued ? way->kind->many : way->kind->one;
+	bool (*launch)(struct way * way) = queued ? way->kind->many : way->kind->one;
 	struct crew_word word = {.kind = CREW_READY};
 	struct crew_order order;
 	if (!way->kind->open(bench, way) || !way->kind->many(way) || !way->kind->one(way))

@@ -28,8 +28,8 @@
 #define ELEMENTS 8
 #define BYTES (ELEMENTS * 8u)
 #define PROCESSES 4
-#define THREADS 4 /* of a process, each with a client of its own */
-#define LAUNCHERS "4"
+#define THREADS 4   /* of a process, each with a client of its own */
+#define LAUNCHERS 4 /* threads of the device process that launch */
 #define DEPTH LANE_ENTRIES
 #define MOST_FOLLOWERS 8
 #define WARMING 2    /* launches that go by message: the first of each call */
@@ -346,7 +346,7 @@ static void nothing_lost_nothing_doubled(void **state)
 	assert_true(launches > 0);
 	assert_int_equal(pipe(result), 0);
 	part.result = result[1];
-	kilnd_start(daemon, OPTIONS("--launchers", LAUNCHERS));
+	kilnd_start(daemon, OPTIONS("--launchers", "4"));
 	kiln_client *client = client_open(daemon);
 	int64_t begin = now_ms();
 	for (part.number = 0; part.number < PROCESSES; part.number++)
@@ -361,13 +361,14 @@ static void nothing_lost_nothing_doubled(void **state)
 		sum.good += tally.good;
 		sum.bad += tally.bad;
 	}
-	assert_int_equal(info_int(client, "executors[0].launchers"), atoi(LAUNCHERS));
+	assert_int_equal(info_int(client, "executors[0].launchers"), LAUNCHERS);
 	int64_t through = info_int(client, "counters.lane_launches");
 	int64_t failed = info_int(client, "counters.launch_failures");
-	print_message("%d clients, %s launching threads: %lld through the lane in %.1f s, %.0f a second; "
-				  "%lld were canceled\n",
-				  PROCESSES * THREADS, LAUNCHERS, (long long)(through + failed), seconds, (double)(through + failed) / seconds,
-				  (long long)sum.bad);
+	print_message(
+		"%d clients, %d launching threads: %lld through the lane in %.1f s, %.0f a second; "
+		"%lld were canceled\n",
+		PROCESSES * THREADS, LAUNCHERS, (long long)(through + failed), seconds,
+		(double)(through + failed) / seconds, (long long)sum.bad);
 	assert_int_equal(info_int(client, "counters.launches"), sum.good);
 	assert_int_equal(through, sum.good - PROCESSES * THREADS * WARMING);
 	/* Those that follow what is known to have failed the library ends by itself. */
