@@ -7,10 +7,10 @@
  * Sections: one (each way to launch, by one program), spread (how these times spread), many (1 to 8
  * processes at once; 8 that wait for 64 launches at a time, too), side (the same by --launchers, of
  * daemons of its own), fresh (a new process until its first result), fair (64 equal clients), idle
- * (the daemon's own processor time), trace (with and without a trace of the calls).  Needs a running
- * kilnd; but side runs alone, and without one: a second daemon's process on the GPU would take time
- * from those that are measured.  On device cpu there is nothing to compare with; what needs no GPU
- * runs all the same.
+ * (the daemon's own processor time), trace (with and without a trace of the calls).  Needs a
+ * running kilnd; but side runs alone, and without one: a second daemon's process on the GPU would
+ * take time from those that are measured.  On device cpu there is nothing to compare with; what
+ * needs no GPU runs all the same.
  */
 #include "launch.h"
 

@@ -1,7 +1,7 @@
 /*
- * launch_many.c: several programs at once, each waiting for each of its launches, or for 64 of them
- * at a time: with contexts of their own, the same under NVIDIA MPS, and as clients of Kiln: how many
- * launches there are in all, how they are shared, and what clients cost that do nothing.
+ * launch_many.c: several programs at once, each waiting for each of its launches, or for 64 of
+ * them at a time: with contexts of their own, the same under NVIDIA MPS, and as clients of Kiln:
+ * how many launches there are in all, how they are shared, and what clients cost that do nothing.
  */
 #include "launch.h"
 
