@@ -91,6 +91,8 @@
 #define PAUSE_TURN_US 300        /* of what stalls the device, while somebody waits to launch */
 #define PAUSE_PROGRESS_US 200000 /* the broker is told that lanes get on */
 #define PAUSE_TRACE_MS 1         /* for a trace, ended calls are read from the device processes */
+#define PAUSE_LANES_MS 10        /* a monitor's requests read ended calls of lanes no oftener */
+#define PAUSE_LANES_LEFT_MS 2000 /* without a request, they are read from the next one on */
 #define PAUSE_TRACE_LAST_MS 20   /* after trace.end, for the last of them */
 #define PAUSE_ACCOUNT_MS 250     /* the time that work takes is counted while it goes on */
 #define PAUSE_SOCKET_LOOK_US 20  /* while lanes are looked at */

@@ -60,7 +60,7 @@ When something is wrong:
   faults show [REPORT]        one of them; without REPORT the newest
   bugreport [KEY]             the daemon, or a compile, in a directory to be sent
   debug waits                 who waits now, for what, of whom and since when
-  monitor                     requests for kernels, and calls by message, as they come
+  monitor                     requests for kernels, and calls, as they come
   slow                        the slowest requests and calls, and where their time went
   trace                       a timeline of requests, compiles and calls on devices, for Perfetto
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests

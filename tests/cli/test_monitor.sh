@@ -102,6 +102,45 @@ grep -qE 'compiled +[0-9]+ +kiln +prepare softmax x=f32' "$DIR/out" || fails "$(
 "$KILN" slow >/dev/full 2>"$DIR/err" && fails "a full disk"
 grep -q "standard output cannot be written" "$DIR/err" || fails "$(cat "$DIR/err")"
 
+# Calls through lanes, which a trace reads at the same time.
+counted() {
+	"$KILN" status --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["counters"]["launches"])'
+}
+unset KILN_LANE
+follows "$DIR/rows" --json
+"$KILN" slow --forget >/dev/null || fails "slow --forget"
+launches=$(counted)
+"$KILN" run softmax --shape 21x22 --time 100 --trace "$DIR/trace" --json >"$DIR/run" ||
+	fails "run --trace"
+launches=$(($(counted) - launches))
+tries=0
+until [ "$(grep -c '"asked":"\(lane\|submit\)","op":"softmax"' "$DIR/rows")" -ge $launches ] ||
+	[ $tries -gt 200 ]; do
+	sleep 0.02
+	tries=$((tries + 1))
+done
+kill -INT $monitor
+wait $monitor || fails "monitor: $? $(cat "$DIR/err")"
+"$KILN" slow --json >"$DIR/slow" || fails "slow --json"
+python3 - "$DIR/rows" "$DIR/run" "$DIR/slow" $launches <<'END' || fails "$(tail -n 3 "$DIR/rows")"
+import json, sys
+*rows, last = [json.loads(line) for line in open(sys.argv[1])]
+run, slow = [json.load(open(name)) for name in sys.argv[2:4]]
+softmax = [row for row in rows if row["op"] == "softmax" and row["asked"] in ("lane", "submit")]
+lane = [row for row in softmax if row["asked"] == "lane"]
+assert len(softmax) == int(sys.argv[4]) and last["lost"] == 0, (len(softmax), sys.argv[4], last)
+assert len(lane) >= 100 and run["spans"] >= 100 and run["missed"] == 0, (len(lane), run)
+for row in lane:
+    assert row["total_us"] == row["device_us"] and row["status"] == 0, row
+    assert row["program"] == "kiln" and row["problem"] == "x=f32:21x22 y=f32:21x22", row
+    assert row["origin"] in ("loaded", "generic") and row["choice"], row
+ends = [row["ended"] for row in lane]
+assert all(one <= two + 0.05 for one, two in zip(ends, ends[1:])), ends
+assert any(row["asked"] == "lane" for row in slow["rows"]), slow
+END
+export KILN_LANE=off
+
 # Daemons that do not know the two requests: of the same release, and of another.
 # refuses SENTENCE COMMAND CHANGE...: what the command says of a daemon to which all it says comes
 # with these changes.

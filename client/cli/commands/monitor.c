@@ -1,5 +1,5 @@
 /*
- * monitor.c: 'kiln monitor', requests for kernels and calls by message as they come, and 'kiln
+ * monitor.c: 'kiln monitor', requests for kernels and calls as they come, and 'kiln
  * slow', the slowest of them and where their time went.  The daemon keeps both; 'monitor' asks
  * again and again for what is new, and says how many it was too slow for.
  */
@@ -253,14 +253,13 @@ static const struct cli_example monitor_examples[] = {
 	{"kiln monitor --op softmax --slower-than 10ms --seconds 60", "what keeps a program waiting"},
 	{0}};
 
-const struct cli_command command_monitor = {
-	"monitor",
-	cli_monitor,
-	"",
-	"requests for kernels, and calls by message, as they come",
-	{0, 0},
-	monitor_options,
-	.examples = monitor_examples};
+const struct cli_command command_monitor = {"monitor",
+											cli_monitor,
+											"",
+											"requests for kernels, and calls, as they come",
+											{0, 0},
+											monitor_options,
+											.examples = monitor_examples};
 
 static const struct cli_option slow_options[] = {
 	{"forget", NULL, "and forget them: the next ones are those from now on"},

@@ -443,6 +443,11 @@ bool handle_is_ready(const struct device_handle *handle)
 	return handle->state == HANDLE_READY;
 }
 
+uint32_t handle_uid(const struct device_handle *handle)
+{
+	return handle->uid;
+}
+
 uint64_t handle_generation(const struct device_handle *handle)
 {
 	return handle->generation;
@@ -517,6 +522,7 @@ void handle_free(struct device_handle *handle)
 		free(handle->waiters);
 		handle->waiters = next;
 	}
-	free(handle->reading);
+	for (int i = 0; i < HANDLE_READERS; i++)
+		free(handle->readings[i]);
 	free(handle);
 }

@@ -78,6 +78,7 @@ bool handle_is_ready(const struct device_handle *handle);
 uint32_t handle_patience(const struct device_handle *handle);
 /* Rises with every process: kernels and buffers of another generation are gone. */
 uint64_t handle_generation(const struct device_handle *handle);
+uint32_t handle_uid(const struct device_handle *handle);
 
 /*
  * A request: handle_begin() starts the message and returns its id, the caller adds members,
@@ -161,8 +162,8 @@ struct handle_about *handle_noted_call(struct device_handle *handle, uint64_t na
 
 /* A call that the process has begun, as the process says: any number may be wrong. */
 struct handle_past {
-	uint64_t number;       /* of calls before it */
-	uint64_t name, stream; /* exec/trail.h */
+	uint64_t number;                       /* of calls before it */
+	uint64_t name, stream, line, began_us; /* exec/trail.h */
 	bool in_flight, culprit;
 	uint64_t age_us;  /* since it began */
 	uint64_t took_us; /* until it ended, or now */
@@ -182,10 +183,23 @@ void handle_waits(const struct broker *broker, waits_visit visit, void *arg);
 /* Adds what device processes have worked since the last call to devices and accounts. */
 void handles_count_busy(struct broker *broker);
 
+/* ---- Calls that have ended (handle_trail.c) ---- */
+
+/* Each reader hears of all of them. */
+enum handle_reader { HANDLE_TRACE, HANDLE_RECENT, HANDLE_READERS };
+typedef void (*handle_ended_visit)(void *arg, struct device_handle *handle,
+								   const struct handle_past *past);
+/* Visits the calls that have ended since the last time, of the last `most` of each process; the
+ * first time it notes where they begin.  Returns how many calls of lanes it missed. */
+uint64_t handles_read(struct broker *broker, enum handle_reader reader, uint64_t most,
+					  handle_ended_visit visit, void *arg);
+/* Forgets how far that reader has read. */
+void handles_read_no_more(struct broker *broker, enum handle_reader reader);
+
 /* ---- For traces (handle_trail.c) ---- */
 
-/* Adds the calls that have ended since the last time to broker->trace; the first time it notes
- * where they begin, and without a trace it forgets that. */
+/* Adds the calls that have ended since the last time to broker->trace; without a trace it forgets
+ * how far it has read. */
 void handles_trace(struct broker *broker);
 /* The flow of the request with this id to its span on the device. */
 uint64_t handle_flow(const struct device_handle *handle, uint64_t id);

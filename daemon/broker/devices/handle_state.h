@@ -86,7 +86,7 @@ struct device_handle {
 	const struct trail *trail; /* shared with the process; NULL: none */
 	/* The part of the trail's times that is counted already, and when it was read last. */
 	uint64_t busy_us, shares[ACCOUNTS_MOST], counted_us;
-	struct handle_reading *reading; /* of the trail, for a trace; NULL: none */
+	struct handle_reading *readings[HANDLE_READERS];        /* of the trail; NULL: none */
 	struct handle_note notes[HANDLE_NOTINGS][HANDLE_NOTES]; /* rings */
 	unsigned next_note[HANDLE_NOTINGS];
 	uint64_t next_use;

@@ -50,10 +50,11 @@ void handles_count_busy(struct broker *broker)
 			count_busy(handle);
 }
 
-/* How far a trace has read the trail of a device process. */
+/* How far a reader has read the trail of a device process. */
 struct handle_reading {
 	uint64_t from;              /* all calls before are read, or were overwritten */
 	uint64_t seen[TRAIL_CALLS]; /* number + 1 of the call that was read last at each place */
+	unsigned messages;          /* notes of messages whose calls it has read or missed */
 	/* By line % TRAIL_CALLS, for each line of calls: the end of the last one that was read, and the
 	 * pass in which one of them had not ended. */
 	uint64_t until_ns[TRAIL_CALLS], held[TRAIL_CALLS], pass;
@@ -67,8 +68,10 @@ int handle_trail_open(struct device_handle *handle)
 	handle_trail_close(handle);
 	handle->trail = memory == MAP_FAILED ? NULL : memory;
 	handle->counted_us = util_now_us();
-	if (handle->reading)
-		*handle->reading = (struct handle_reading){0};
+	for (int i = 0; i < HANDLE_READERS; i++)
+		if (handle->readings[i])
+			*handle->readings[i] =
+				(struct handle_reading){.messages = handle->next_note[HANDLE_MESSAGE]};
 	if (!handle->trail && fd >= 0) {
 		close(fd);
 		fd = -1;
@@ -120,6 +123,8 @@ static bool read_past(const struct trail *trail, uint64_t number, struct handle_
 		.number = number,
 		.name = LOAD(call->name),
 		.stream = LOAD(call->stream),
+		.line = LOAD(call->line),
+		.began_us = began,
 		.in_flight = ended == 0,
 		.culprit = LOAD(trail->culprit) == number + 1,
 		.age_us = now - began,
@@ -140,6 +145,88 @@ void handle_each_past(const struct device_handle *handle, handle_past_visit visi
 			visit(arg, &past);
 }
 
+/* ---- Calls that have ended ---- */
+
+/* Leaves out what is older than the last `most` calls, and returns how many lane calls those were
+ * that it had not read. */
+static uint64_t leave_out(struct device_handle *handle, struct handle_reading *reading,
+						  uint64_t begun, uint64_t most)
+{
+	uint64_t missed = 0, until = begun - most;
+	if (begun <= reading->from || begun - reading->from <= most)
+		return 0;
+	for (uint64_t number = reading->from; number < until; number++) {
+		if (number - reading->from >= TRAIL_CALLS) {
+			missed += until - number;
+			break;
+		}
+		missed += reading->seen[number % TRAIL_CALLS] != number + 1;
+	}
+	reading->from = until;
+	const unsigned sent = handle->next_note[HANDLE_MESSAGE] - reading->messages;
+	const unsigned messages = sent < missed ? sent : (unsigned)missed;
+	reading->messages += messages;
+	return missed - messages;
+}
+
+/* Visits the calls that have ended, those of a line in their order.  Returns how many of lanes it
+ * missed. */
+static uint64_t read_calls(struct device_handle *handle, struct handle_reading *reading,
+						   uint64_t most, handle_ended_visit visit, void *arg)
+{
+	const struct trail *trail = handle->trail;
+	uint64_t begun = trail ? LOAD(trail->begun) : 0;
+	uint64_t missed = leave_out(handle, reading, begun, most);
+	struct handle_past past;
+	bool all = true;
+	reading->pass++;
+	/* Of two threads of the process, the one with the earlier call may have stored last. */
+	for (uint64_t number = reading->from; number < begun; number++) {
+		const struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
+		uint64_t *seen = &reading->seen[number % TRAIL_CALLS];
+		uint64_t *held = &reading->held[LOAD(call->line) % TRAIL_CALLS];
+		if (*seen != number + 1 && *held != reading->pass) {
+			if (!read_past(trail, number, &past) || past.in_flight) {
+				*held = reading->pass;
+			} else {
+				*seen = number + 1;
+				reading->messages += past.stream == 0;
+				visit(arg, handle, &past);
+			}
+		}
+		all = all && *seen == number + 1;
+		reading->from += all;
+	}
+	return missed;
+}
+
+uint64_t handles_read(struct broker *broker, enum handle_reader reader, uint64_t most,
+					  handle_ended_visit visit, void *arg)
+{
+	uint64_t missed = 0;
+	most = most < TRAIL_CALLS ? most : TRAIL_CALLS;
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
+			struct handle_reading **reading = &handle->readings[reader];
+			if (*reading) {
+				missed += read_calls(handle, *reading, most, visit, arg);
+			} else if ((*reading = calloc(1, sizeof(**reading)))) {
+				(*reading)->from = handle->trail ? LOAD(handle->trail->begun) : 0;
+				(*reading)->messages = handle->next_note[HANDLE_MESSAGE];
+			}
+		}
+	return missed;
+}
+
+void handles_read_no_more(struct broker *broker, enum handle_reader reader)
+{
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
+			free(handle->readings[reader]);
+			handle->readings[reader] = NULL;
+		}
+}
+
 /* ---- Traces ---- */
 
 static int process_of(const struct device_handle *handle)
@@ -149,19 +236,18 @@ static int process_of(const struct device_handle *handle)
 
 /* Adds a call to its line.  A line's calls follow one another: one that was given to the device
  * while the one before it ran began when that ended. */
-static void trace_call(struct device_handle *handle, const struct handle_past *past,
-					   const struct trail_call *call)
+static void trace_call(void *arg, struct device_handle *handle, const struct handle_past *past)
 {
-	struct trace *trace = handle->device->broker->trace;
-	const uint64_t line = LOAD(call->line), begun_ns = LOAD(call->began_us) * 1000;
+	struct trace *trace = arg;
+	const uint64_t line = past->line, begun_ns = past->began_us * 1000;
 	/* A session's number is that of its streams, too. */
 	if (!trace_shows(trace, line / KILN_STREAMS))
 		return;
-	uint64_t *until = &handle->reading->until_ns[line % TRAIL_CALLS];
+	uint64_t *until = &handle->readings[HANDLE_TRACE]->until_ns[line % TRAIL_CALLS];
 	const struct handle_about *about =
 		handle_noted(handle, past->stream ? HANDLE_LANE : HANDLE_MESSAGE, past->name);
 	struct trace_span span = {.begin_ns = begun_ns > *until ? begun_ns : *until,
-							  .end_ns = LOAD(call->ended_us) * 1000};
+							  .end_ns = begun_ns + past->took_us * 1000};
 	char name[96];
 	snprintf(name, sizeof(name), "%s of uid %u (pid %d)", handle->device->info.name, handle->uid,
 			 process_of(handle));
@@ -183,50 +269,13 @@ uint64_t handle_flow(const struct device_handle *handle, uint64_t id)
 	return (uint64_t)process_of(handle) << 40 ^ id;
 }
 
-/* Reads the calls that have ended, those of a line in their order. */
-static void read_calls(struct device_handle *handle)
-{
-	const struct trail *trail = handle->trail;
-	struct handle_reading *reading = handle->reading;
-	uint64_t begun = trail ? LOAD(trail->begun) : 0;
-	struct handle_past past;
-	bool all = true;
-	reading->pass++;
-	/* Of two threads of the process, the one with the earlier call may have stored last. */
-	if (begun > reading->from && begun - reading->from > TRAIL_CALLS) {
-		handle->device->broker->trace->missed += begun - TRAIL_CALLS - reading->from;
-		reading->from = begun - TRAIL_CALLS;
-	}
-	for (uint64_t number = reading->from; number < begun; number++) {
-		const struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
-		uint64_t *seen = &reading->seen[number % TRAIL_CALLS];
-		uint64_t *held = &reading->held[LOAD(call->line) % TRAIL_CALLS];
-		if (*seen != number + 1 && *held != reading->pass) {
-			if (!read_past(trail, number, &past) || past.in_flight) {
-				*held = reading->pass;
-			} else {
-				*seen = number + 1;
-				trace_call(handle, &past, call);
-			}
-		}
-		all = all && *seen == number + 1;
-		reading->from += all;
-	}
-}
-
 void handles_trace(struct broker *broker)
 {
-	for (struct device_entry *device = broker->devices; device; device = device->next)
-		for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
-			if (!broker->trace) {
-				free(handle->reading);
-				handle->reading = NULL;
-			} else if (handle->reading) {
-				read_calls(handle);
-			} else if ((handle->reading = calloc(1, sizeof(*handle->reading)))) {
-				handle->reading->from = handle->trail ? LOAD(handle->trail->begun) : 0;
-			}
-		}
+	if (broker->trace)
+		broker->trace->missed +=
+			handles_read(broker, HANDLE_TRACE, TRAIL_CALLS, trace_call, broker->trace);
+	else
+		handles_read_no_more(broker, HANDLE_TRACE);
 }
 
 void handle_each_request(const struct device_handle *handle, handle_request_visit visit, void *arg)

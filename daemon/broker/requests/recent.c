@@ -11,7 +11,7 @@ const char *const recent_part_names[] = {"plan", "look",  "remote", "compile",
 
 /* Keeps the part of a manifest's line that follows the operator's name.  A map's statement stays
  * out: it is its program's own. */
-static void put_problem(struct recent_call *call, const char *manifest)
+void recent_put_problem(struct recent_call *call, const char *manifest)
 {
 	const char *rest = manifest ? strchr(manifest, ' ') : NULL;
 	if (!rest || !strcmp(call->op, "map"))
@@ -54,29 +54,41 @@ static void keep_slow(struct recent *recent, const struct recent_call *call)
 	find_fastest(recent);
 }
 
+struct recent *recent_open(struct broker *broker)
+{
+	if (!broker->recent)
+		broker->recent = calloc(1, sizeof(*broker->recent));
+	return broker->recent;
+}
+
+void recent_keep(struct broker *broker, struct recent_call *call)
+{
+	struct recent *recent = recent_open(broker);
+	if (!recent)
+		return;
+	call->number = ++recent->count;
+	recent->calls[(call->number - 1) % RECENT_CALLS] = *call;
+	keep_slow(recent, call);
+}
+
 void recent_add(struct session *session, const struct recent_about *about,
 				const struct recent_parts *parts)
 {
 	struct broker *broker = session->broker;
-	if (!broker->recent && !(broker->recent = calloc(1, sizeof(*broker->recent))))
-		return;
-	struct recent *recent = broker->recent;
-	struct recent_call *call = &recent->calls[recent->count++ % RECENT_CALLS];
-	*call = (struct recent_call){.number = recent->count,
-								 .ended_s = (double)util_wall_s() + util_wall_part() / 65536.0,
-								 .session = session->id,
-								 .uid = session->uid,
-								 .pid = session->pid,
-								 .asked = about->asked,
-								 .origin = parts->origin ? parts->origin : "",
-								 .status = about->status};
-	snprintf(call->program, sizeof(call->program), "%s",
+	struct recent_call call = {.ended_s = (double)util_wall_s() + util_wall_part() / 65536.0,
+							   .session = session->id,
+							   .uid = session->uid,
+							   .pid = session->pid,
+							   .asked = about->asked,
+							   .origin = parts->origin ? parts->origin : "",
+							   .status = about->status};
+	snprintf(call.program, sizeof(call.program), "%s",
 			 broker->accounts.rows[session->account].name);
-	snprintf(call->op, sizeof(call->op), "%s", about->op);
-	snprintf(call->choice, sizeof(call->choice), "%s", about->choice);
-	put_problem(call, about->manifest);
-	put_times(call, about->began_us, parts);
-	keep_slow(recent, call);
+	snprintf(call.op, sizeof(call.op), "%s", about->op);
+	snprintf(call.choice, sizeof(call.choice), "%s", about->choice);
+	recent_put_problem(&call, about->manifest);
+	put_times(&call, about->began_us, parts);
+	recent_keep(broker, &call);
 }
 
 static int by_time(const void *a, const void *b)

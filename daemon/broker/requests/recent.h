@@ -1,8 +1,8 @@
 /*
- * recent: the last requests for kernels and the last calls by message, for `kiln monitor`, and the
- * slowest of all, for `kiln slow`.  Each is noted once, when it is answered; nobody is waited for,
- * and newer ones overwrite older ones.  Calls through lanes send no request, so they are in traces
- * alone.
+ * recent: the last requests for kernels and the last calls, for `kiln monitor`, and the slowest of
+ * all, for `kiln slow`.  Each is noted once, when it is answered; nobody is waited for, and newer
+ * ones overwrite older ones.  Calls through lanes send no request: while somebody follows, they are
+ * read from what the device processes leave behind (command_recent.c).
  */
 #ifndef KILN_DAEMON_RECENT_H
 #define KILN_DAEMON_RECENT_H
@@ -45,7 +45,8 @@ struct recent_call {
 };
 
 struct recent {
-	uint64_t count; /* of all calls: number i is at (i - 1) % RECENT_CALLS */
+	uint64_t count; /* of all calls: number i is at (i - 1) % RECENT_CALLS, if it was not missed */
+	uint64_t lanes_us; /* when calls of lanes were read last; 0: never */
 	struct recent_call calls[RECENT_CALLS];
 	struct recent_call slow[RECENT_SLOW];
 	int slow_count, fastest; /* fastest: the index of the one that goes next */
@@ -60,6 +61,12 @@ struct recent_about {
 /* Notes a request that is answered now.  What no part has is time in the queue. */
 void recent_add(struct session *session, const struct recent_about *about,
 				const struct recent_parts *parts);
+/* Notes a call whose row is filled in but for its number. */
+void recent_keep(struct broker *broker, struct recent_call *call);
+/* Puts the problem of a manifest's line into the row, whose operator is known. */
+void recent_put_problem(struct recent_call *call, const char *manifest);
+/* Returns the memory; NULL: there is none. */
+struct recent *recent_open(struct broker *broker);
 /* The slowest first; count of rows. */
 int recent_slowest(const struct broker *broker, const struct recent_call *rows[RECENT_SLOW]);
 void recent_forget_slow(struct broker *broker);
