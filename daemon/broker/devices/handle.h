@@ -190,7 +190,8 @@ enum handle_reader { HANDLE_TRACE, HANDLE_RECENT, HANDLE_READERS };
 typedef void (*handle_ended_visit)(void *arg, struct device_handle *handle,
 								   const struct handle_past *past);
 /* Visits the calls that have ended since the last time, of the last `most` of each process; the
- * first time it notes where they begin.  Returns how many calls of lanes it missed. */
+ * first time it notes where they begin.  Returns how many it missed; for HANDLE_RECENT, which knows
+ * messages' calls from their answers, of those of lanes. */
 uint64_t handles_read(struct broker *broker, enum handle_reader reader, uint64_t most,
 					  handle_ended_visit visit, void *arg);
 /* Forgets how far that reader has read. */

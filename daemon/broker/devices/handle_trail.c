@@ -147,10 +147,10 @@ void handle_each_past(const struct device_handle *handle, handle_past_visit visi
 
 /* ---- Calls that have ended ---- */
 
-/* Leaves out what is older than the last `most` calls, and returns how many lane calls those were
- * that it had not read. */
+/* Leaves out what is older than the last `most` calls, and returns how many of those it had not
+ * read; without messages, whose calls it knows otherwise.  A count that is nonsense adds little. */
 static uint64_t leave_out(struct device_handle *handle, struct handle_reading *reading,
-						  uint64_t begun, uint64_t most)
+						  uint64_t begun, uint64_t most, bool lanes_alone)
 {
 	uint64_t missed = 0, until = begun - most;
 	if (begun <= reading->from || begun - reading->from <= most)
@@ -166,17 +166,18 @@ static uint64_t leave_out(struct device_handle *handle, struct handle_reading *r
 	const unsigned sent = handle->next_note[HANDLE_MESSAGE] - reading->messages;
 	const unsigned messages = sent < missed ? sent : (unsigned)missed;
 	reading->messages += messages;
-	return missed - messages;
+	missed -= lanes_alone ? messages : 0;
+	return missed < UINT32_MAX ? missed : UINT32_MAX;
 }
 
-/* Visits the calls that have ended, those of a line in their order.  Returns how many of lanes it
- * missed. */
-static uint64_t read_calls(struct device_handle *handle, struct handle_reading *reading,
-						   uint64_t most, handle_ended_visit visit, void *arg)
+/* Visits the calls that have ended, those of a line in their order.  Returns how many it missed. */
+static uint64_t read_calls(struct device_handle *handle, enum handle_reader reader, uint64_t most,
+						   handle_ended_visit visit, void *arg)
 {
 	const struct trail *trail = handle->trail;
+	struct handle_reading *reading = handle->readings[reader];
 	uint64_t begun = trail ? LOAD(trail->begun) : 0;
-	uint64_t missed = leave_out(handle, reading, begun, most);
+	uint64_t missed = leave_out(handle, reading, begun, most, reader == HANDLE_RECENT);
 	struct handle_past past;
 	bool all = true;
 	reading->pass++;
@@ -209,7 +210,7 @@ uint64_t handles_read(struct broker *broker, enum handle_reader reader, uint64_t
 		for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
 			struct handle_reading **reading = &handle->readings[reader];
 			if (*reading) {
-				missed += read_calls(handle, *reading, most, visit, arg);
+				missed += read_calls(handle, reader, most, visit, arg);
 			} else if ((*reading = calloc(1, sizeof(**reading)))) {
 				(*reading)->from = handle->trail ? LOAD(handle->trail->begun) : 0;
 				(*reading)->messages = handle->next_note[HANDLE_MESSAGE];

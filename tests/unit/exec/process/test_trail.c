@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #define ROUNDS 2000
+#define READ_MOST 512
 
 static struct broker broker;
 static struct device_entry device = {.broker = &broker};
@@ -54,6 +55,13 @@ static void count(void *arg, const struct handle_past *past)
 	assert_true(!past->in_flight || past->took_us == past->age_us);
 }
 
+static void count_ended(void *arg, struct device_handle *handle, const struct handle_past *past)
+{
+	(void)handle;
+	assert_true(!past->in_flight);
+	count(arg, past);
+}
+
 static uint64_t next_word(uint64_t *random)
 {
 	static const uint64_t odd[] = {0, 1, 2, UINT64_MAX, UINT64_MAX - 1, (uint64_t)1 << 63};
@@ -67,7 +75,7 @@ static void nonsense(void **state)
 {
 	static struct device_handle handle = {.device = &device};
 	uint64_t random = 7, began = util_now_us();
-	int fd, all = 0;
+	int fd, all = 0, ended = 0;
 	struct trail *trail = open_trail(&handle, &fd);
 	(void)state;
 	close(fd);
@@ -87,8 +95,16 @@ static void nonsense(void **state)
 		handles_count_busy(&broker);
 		assert_true(seen <= (int)TRAIL_CALLS);
 		all += seen;
+		for (int reader = 0; reader < HANDLE_READERS; reader++) {
+			int read = 0;
+			uint64_t missed = handles_read(&broker, reader, READ_MOST, count_ended, &read);
+			assert_true(read <= READ_MOST && missed <= UINT32_MAX);
+			ended += read;
+			if (round % 2)
+				handles_read_no_more(&broker, reader);
+		}
 	}
-	assert_true(all > ROUNDS);
+	assert_true(all > ROUNDS && ended > ROUNDS);
 	/* No time grows faster than the clock, but for the half second that it may be behind. */
 	double most = (double)(util_now_us() - began) + ROUNDS * 500e3;
 	assert_true(device.busy_us >= 0 && device.busy_us <= most);
@@ -110,11 +126,52 @@ static void nonsense(void **state)
 	handle_trail_close(&handle);
 }
 
+/* Gives the trail calls that have ended. */
+static void add_calls(struct trail *trail, int calls, uint64_t stream)
+{
+	for (int i = 0; i < calls; i++) {
+		uint64_t number = trail->begun++;
+		struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
+		call->stream = stream;
+		call->began_us = call->ended_us = util_now_us();
+		call->number = number + 1;
+	}
+}
+
+/* A trace misses calls of messages, too; a monitor knows them from their answers. */
+static void missed(void **state)
+{
+	static struct device_handle handle = {.device = &device};
+	int fd, read = 0;
+	struct trail *trail = open_trail(&handle, &fd);
+	(void)state;
+	close(fd);
+	device.handles = &handle;
+	broker.devices = &device;
+	for (int reader = 0; reader < HANDLE_READERS; reader++)
+		assert_int_equal(handles_read(&broker, reader, READ_MOST, count_ended, &read), 0);
+	for (uint64_t i = 0; i < 10; i++)
+		handle_note(&handle, HANDLE_MESSAGE, i + 1);
+	add_calls(trail, 10, 0);
+	add_calls(trail, READ_MOST + 20, 3);
+	assert_int_equal(handles_read(&broker, HANDLE_TRACE, READ_MOST, count_ended, &read), 30);
+	assert_int_equal(handles_read(&broker, HANDLE_RECENT, READ_MOST, count_ended, &read), 20);
+	assert_int_equal(read, 2 * READ_MOST);
+	for (int reader = 0; reader < HANDLE_READERS; reader++) {
+		assert_int_equal(handles_read(&broker, reader, READ_MOST, count_ended, &read), 0);
+		handles_read_no_more(&broker, reader);
+	}
+	assert_int_equal(read, 2 * READ_MOST);
+	munmap(trail, sizeof(*trail));
+	handle_trail_close(&handle);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_stays),
 		cmocka_unit_test(nonsense),
+		cmocka_unit_test(missed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
