@@ -113,6 +113,10 @@ follows "$DIR/rows" --json
 launches=$(counted)
 "$KILN" run softmax --shape 21x22 --time 100 --trace "$DIR/trace" --json >"$DIR/run" ||
 	fails "run --trace"
+# A monitor that sleeps meanwhile finds the calls of a program that has gone.
+kill -STOP $monitor
+"$KILN" run softmax --shape 21x22 --time 20 >/dev/null || fails "run"
+kill -CONT $monitor
 launches=$(($(counted) - launches))
 tries=0
 until [ "$(grep -c '"asked":"\(lane\|submit\)","op":"softmax"' "$DIR/rows")" -ge $launches ] ||

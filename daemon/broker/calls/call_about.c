@@ -35,6 +35,7 @@ bool call_describe(struct broker *broker, const struct device_handle *executor, 
 			continue;
 		about->session = session->id;
 		about->pid = session->pid;
+		about->account = session->account;
 		while ((call = call_next(session, &cursor)))
 			if (describe_variant(call, name, about))
 				return true;

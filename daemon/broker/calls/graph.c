@@ -187,6 +187,7 @@ static void note(const struct work *work, struct handle_about *about)
 	const struct graph *graph = work->call->graph;
 	about->session = work->session->id;
 	about->pid = work->session->pid;
+	about->account = work->session->account;
 	about->calls = graph->count;
 	kernel_describe(about, graph->parts[0].variant, graph->parts[0].variant);
 }

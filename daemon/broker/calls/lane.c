@@ -364,6 +364,7 @@ void lane_bind(struct work *work, uint64_t module)
 		struct handle_about *about = handle_note(executor, HANDLE_LANE, name);
 		about->session = session->id;
 		about->pid = session->pid;
+		about->account = session->account;
 		kernel_describe(about, work->kernel, work->variant);
 	}
 	work->bound = bound->id;

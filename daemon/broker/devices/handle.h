@@ -143,6 +143,7 @@ int handle_kill(struct broker *broker, int pid);
 struct handle_about {
 	uint64_t session;
 	int32_t pid;
+	uint32_t account;
 	char op[24], choice[KERNEL_CHOICE_MAX], key[KERNEL_KEY_HEX]; /* "": none */
 	char line[320]; /* of a manifest, cut to fit; for a user's kernel its name */
 	int64_t grid[3], block[3];

@@ -37,6 +37,9 @@ static void put_about(const struct lane_read *read, struct device_handle *handle
 		return;
 	call->session = about->session;
 	call->pid = about->pid;
+	/* Its session may have ended. */
+	snprintf(call->program, sizeof(call->program), "%s",
+			 read->broker->accounts.rows[about->account].name);
 	if (about->calls) {
 		snprintf(call->op, sizeof(call->op), "graph");
 		return;
@@ -55,10 +58,6 @@ static void on_ended(void *arg, struct device_handle *handle, const struct handl
 	if (!past->stream)
 		return;
 	put_about(read, handle, past, &call);
-	const struct session *session = session_find(read->broker, call.session);
-	if (session)
-		snprintf(call.program, sizeof(call.program), "%s",
-				 read->broker->accounts.rows[session->account].name);
 	call.ended_s = read->wall_s - (double)(past->age_us - past->took_us) / 1e6;
 	call.status = past->status;
 	call.us[RECENT_DEVICE] = call.total_us = past->took_us;
