@@ -46,6 +46,24 @@ reads() {
 }
 reads "$DIR/busy.pftrace" "$launches" "$compiles"
 
+# A program that writes, reads and frees its buffers.
+if [ -x "$BUILD_DIR/bin/softmax" ]; then
+	for seconds in 1 10 50; do
+		"$KILN" trace --output "$DIR/waits.pftrace" --seconds $seconds >"$DIR/out" &
+		tracer=$!
+		until "$KILN" debug waits | grep -q trace || ! kill -0 $tracer 2>/dev/null; do
+			sleep 0.02
+		done
+		"$BUILD_DIR/bin/softmax" >/dev/null || fails "softmax"
+		kill -0 $tracer 2>/dev/null && whole=1 || whole=0
+		wait $tracer || fails "trace: $(cat "$DIR/out")"
+		[ $whole = 0 ] || break
+	done
+	reads "$DIR/waits.pftrace" waits
+else
+	echo "no examples: no program that copies and frees is traced"
+fi
+
 # The trace of one run, beside another program that calls all the while.
 "$KILN" run cumsum --shape 5x7 --time 100000 >/dev/null 2>&1 &
 other=$!

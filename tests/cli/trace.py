@@ -2,7 +2,8 @@
 """trace.py FILE LAUNCHES COMPILES: reads a trace of `kiln trace` by Perfetto's own definitions, and
 checks what must hold between its spans.  trace.py FILE alone OP LEAST: the same of `kiln run
 --trace`, which shows one session, its kernels of operator OP, and no less than LEAST calls of it.
-trace.py FILE cuda: a trace of a GPU.  Exit status 77: those definitions are not here.
+trace.py FILE cuda: a trace of a GPU.  trace.py FILE waits: one of a program that copies and frees.
+Exit status 77: those definitions are not here.
 """
 
 import sys
@@ -91,6 +92,31 @@ def compiles_of(on, phases):
     return compiled
 
 
+def waits(file):
+    """The frees, each with its wait for the last use of its buffer; and the copies between host and
+    buffer, of which each leads to the device and ends after it there."""
+    tracks, spans = read(file)
+    on = by_kind(tracks, spans)
+    def parts(span):
+        return [part for part in on["session"] if part.parent is span]
+    whole = [span for span in on["session"] if span.parent is None]
+    frees = [span for span in whole if span.name == "free"]
+    for free in frees:
+        assert [part.name for part in parts(free)] == ["queue", "last use"], parts(free)
+        queue, last = parts(free)
+        assert last.begin - queue.end < 10 and free.end - last.end < 10, (queue.end, last.begin)
+        assert free.about["about"].endswith(" bytes"), free.about
+    copies = [span for span in whole if span.name in ("read", "write")]
+    for copy in copies:
+        ends = [span for name in on if name != "session" for span in on[name]
+                if span.flows & copy.flows]
+        assert [end.name for end in ends] == ["copy"], (copy.name, copy.flows, ends)
+        assert ends[0].within(copy, TURN_NS)
+        assert copy.about["about"].endswith(" bytes"), copy.about
+    assert frees and {copy.name for copy in copies} == {"read", "write"}
+    print("%d frees, %d copies" % (len(frees), len(copies)))
+
+
 def alone(file, op, least):
     tracks, spans = read(file)
     on = by_kind(tracks, spans)
@@ -166,5 +192,7 @@ if __name__ == "__main__":
         alone(sys.argv[1], *sys.argv[3:])
     elif sys.argv[2] == "cuda":
         cuda(sys.argv[1])
+    elif sys.argv[2] == "waits":
+        waits(sys.argv[1])
     else:
         main(*sys.argv[1:])

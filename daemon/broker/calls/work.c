@@ -142,7 +142,8 @@ void work_count(const struct session *session, uint64_t *launches, uint64_t *cop
 		}
 }
 
-/* Adds the work to the trace: from its request to its end, and how long it waited in the queue. */
+/* Adds the work to the trace: from its request to its end, how long it waited in the queue, and
+ * then, for a free, which no device shows, how long for the last use of its buffer. */
 static void work_trace(const struct work *work)
 {
 	struct trace *trace = work->session->broker->trace;
@@ -150,17 +151,26 @@ static void work_trace(const struct work *work)
 				   begin = work->since_us * 1000;
 	const uint64_t end = trace_now_ns(), flow = work->executor_call;
 	const bool sent = work->state == WORK_SENT;
+	char bytes[40];
+	if (!work->call)
+		snprintf(bytes, sizeof(bytes), "%llu bytes",
+				 (unsigned long long)(is_copy(work) ? work->bytes : buffer_bytes(work->buffer)));
 	trace_add(trace, track,
 			  &(struct trace_span){.name = work->asked,
 								   .begin_ns = begin,
 								   .end_ns = end,
 								   .flow = flow ? handle_flow(work_executor(work), flow) : 0,
-								   .about = work->call ? work->call->problem.op : NULL});
+								   .about = work->call ? work->call->problem.op : bytes});
 	trace_add(trace, track,
 			  &(struct trace_span){.name = "queue",
 								   .begin_ns = begin,
 								   .end_ns = sent ? work->sent_us * 1000 : end,
 								   .depth = 1});
+	if (sent && work->kind == WORK_FREE)
+		trace_add(
+			trace, track,
+			&(struct trace_span){
+				.name = "last use", .begin_ns = work->sent_us * 1000, .end_ns = end, .depth = 1});
 }
 
 static void note_recent(struct work *work, int status)

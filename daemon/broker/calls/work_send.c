@@ -257,6 +257,7 @@ static void note(const struct work *work, uint64_t id)
 	struct handle_about *about = handle_note(work_executor(work), HANDLE_MESSAGE, id);
 	about->session = work->session->id;
 	about->pid = work->session->pid;
+	about->account = work->session->account;
 	about->copied = work->bytes;
 	if (!work->kernel)
 		return;
@@ -352,6 +353,7 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "account", session->account);
 	work_put_lane(&message, work);
+	work->executor_call = id;
 	note(work, id);
 	wire_put_uint(&message, "deadline",
 				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));
