@@ -16,7 +16,6 @@
 #define PANEL_PAIRS 512u    /* columns of two tensors that a block takes, wanted */
 #define PANEL_HELD 128u     /* columns of a thread, at most */
 #define PANEL_COLUMNS 64    /* of a row, at least */
-#define SKEWED_COLUMNS 32   /* of a row of a skewed panel, at least */
 #define REGISTERS 65536u    /* of a multiprocessor */
 #define REGISTERS_MOST 255u /* of a thread */
 #define RESERVED 1024u      /* bytes of shared memory that each block takes besides */
@@ -104,7 +103,8 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 }
 
 /* Do halves that lie side by side begin where no vector does, but in aligned memory?  Larger
- * elements may as well move one by one. */
+ * elements may as well move one by one, and so may halves of one tensor: other blocks of the
+ * multiprocessor load meanwhile. */
 static bool is_skewed(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
@@ -113,8 +113,8 @@ static bool is_skewed(const struct softmax_form *form)
 	for (int i = 0; i < rows->operands; i++)
 		if (rows->stride[i][last] != 1)
 			return false;
-	return form->need.element == 2 && softmax_tile_vector(form) < 8 && form->need.alignment >= 16 &&
-		   rows->size[last] >= 16;
+	return form->need.streams > 1 && form->need.element == 2 && softmax_tile_vector(form) < 8 &&
+		   form->need.alignment >= 16 && rows->size[last] >= 16;
 }
 
 /*
@@ -130,14 +130,15 @@ static uint32_t usual_cluster(const struct softmax_form *form, const struct kern
 		while (cluster < PANEL_CLUSTER && columns > PANEL_PAIRS * cluster)
 			cluster *= 2;
 	else if (bytes > limits->shared_optin / 4 * 5)
-		while (cluster < PANEL_CLUSTER / 2 && bytes / cluster > limits->shared_optin / 4 * 3)
+		while (cluster < PANEL_CLUSTER && bytes / cluster > limits->shared_optin / 4 * 3)
 			cluster *= 2;
 	return rows_clusters(&form->rows, cluster, limits) ? cluster : 1;
 }
 
 /* Which one of the tries below comes first.  Columns that all find room in shared memory leave it
  * to three blocks, and many of them take registers as well.  Halves are more work a byte, for which
- * registers are better. */
+ * registers are better; if they move one by one or in pairs, more blocks are, and a cache beside
+ * them. */
 static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
 {
 	uint64_t held = plan_divide_up((uint64_t)form->rows.columns, cluster * 16);
@@ -146,28 +147,19 @@ static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
 		return 0;
 	if (held <= PANEL_FEW && softmax_tile_vector(form) * form->need.element == 16)
 		return held >= PANEL_FEW / 3 ? 2 : 3;
+	if (held <= PANEL_FEW && form->need.element == 2 && softmax_tile_vector(form) <= 2)
+		return held <= PANEL_FEW / 2 ? 7 : 3;
 	return form->need.element == 2;
 }
 
-/*
- * Panels whose rows begin anywhere.  Few columns are shared by few threads, each of which has up to
- * 16 or so: what meets is then little beside what it is made of, and small blocks wait for their
- * loads by turns.
- */
+/* Panels of two tensors whose rows begin anywhere. */
 static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
 						 struct softmax_tile *out, int most, int *count)
 {
 	static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
 									   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
-	int64_t columns = form->rows.columns;
 
-	if (!is_skewed(form) || columns < SKEWED_COLUMNS)
-		return;
-	if (columns <= 128 && form->need.streams == 1)
-		offer_panel(form, limits, 1, 8, 256, 4, KEEP_LEAST, true, out, most, count);
-	if (columns <= 288 && form->need.streams == 1)
-		offer_panel(form, limits, 1, 16, 256, 2, KEEP_LEAST, true, out, most, count);
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && columns >= PANEL_COLUMNS; i++)
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && is_skewed(form); i++)
 		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], KEEP_LEAST, true, out,
 					most, count);
 }
@@ -186,9 +178,9 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
 	size_t first = usual_try(form, usual);
 
-	offer_skewed(form, limits, out, most, count);
 	if (form->rows.columns < PANEL_COLUMNS)
 		return;
+	offer_skewed(form, limits, out, most, count);
 	if (usual == 1)
 		clusters[1] = (uint64_t)form->rows.columns * form->need.streams > 512 ? 2 : 0;
 	for (int turn = 0; turn < (usual == 1 ? 2 : 3); turn++)

@@ -12,6 +12,8 @@
 #define TILE_BYTES 256u   /* of one column of a tile, wanted */
 #define TILE_THREADS 128u /* of a block, wanted */
 #define TILE_SPLIT 32u    /* threads that share a row, wanted at most */
+#define WHOLE_USUAL 4u    /* blocks that share a matrix, at most, if nobody asks for more */
+#define RESERVED 1024u    /* bytes of shared memory that each block takes besides */
 
 /* Columns that a thread holds, as wanted, as if vectors had 16 bytes. */
 static uint32_t held_wanted(const struct softmax_form *form)
@@ -112,7 +114,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 				 {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}};
 	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
 	uint32_t vector = softmax_tile_vector(form), split, lanes;
-	int count = 0, panels;
+	int count = 0, panels, wholes;
 
 	split = plan_power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
 	lanes = plan_power_of_two(TILE_BYTES / (vector * form->need.element), 32);
@@ -132,7 +134,16 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	softmax_panels(form, limits, out, most, &count);
 	if (panels < count && (out[0].twice || out[panels].skewed))
 		first_is(out, panels);
+	wholes = count;
 	softmax_wholes(form, limits, out, most, &count);
+	/* Rows that no vector fits move in whole vectors nevertheless, where two blocks have room. */
+	for (int i = wholes; i < count && vector * form->need.element <= 4; i++) {
+		uint64_t bytes = softmax_whole_bytes(form, &out[i]) + RESERVED;
+		if (out[i].cluster <= WHOLE_USUAL && bytes * 2 <= limits->shared_optin + RESERVED) {
+			first_is(out, i);
+			break;
+		}
+	}
 	return count;
 }
 
