@@ -16,6 +16,8 @@ struct pair {
 	kiln_attr attr;
 };
 
+#define LARGE_SIDE 8192 /* 256 MiB */
+
 static void describe(struct pair *pair, int64_t rows, int64_t columns)
 {
 	memset(pair, 0, sizeof(*pair));
@@ -147,6 +149,34 @@ done:
 	free(times);
 }
 
+/* The daemon's account of the device's time beside the device's clock.  Device cpu hears of ends as
+ * its machine has time, so there it is not judged. */
+static void measure_clock(const struct runner_options *options, kiln_client *client)
+{
+	bool gpu = !strncmp(options->device, "cuda", 4);
+	int64_t side = gpu ? LARGE_SIDE : 1024;
+	struct runner_clock first = {0}, clock = {0};
+	struct pair pair;
+	kiln_call *call = NULL;
+	kiln_operand operands[2] = {{NULL, 0}, {NULL, 0}};
+	uint64_t bytes = (uint64_t)side * (uint64_t)side * 4;
+	describe(&pair, side, side);
+	if (kiln_alloc(client, bytes, 0, "x", &operands[0].buffer) != KILN_OK ||
+		kiln_alloc(client, bytes, 0, "y", &operands[1].buffer) != KILN_OK ||
+		kiln_prepare(client, "permute", pair.tensors, 2, &pair.attr, 1, &call) != KILN_OK ||
+		runner_clock(client, call, operands, 1, &first) != KILN_OK ||
+		runner_clock(client, call, operands, 64, &clock) != KILN_OK) {
+		runner_fail("device time", "%s", kiln_errmsg());
+	} else {
+		runner_figure(options, "device time as the daemon counts it, beside the device's clock",
+					  clock.counted / clock.device, "");
+		RUNNER_CHECK("device time", !gpu || runner_within(clock.counted, clock.device, 0.02));
+	}
+	kiln_call_free(call);
+	kiln_free(operands[0].buffer);
+	kiln_free(operands[1].buffer);
+}
+
 int main(int argc, char **argv)
 {
 	struct runner_options options;
@@ -160,6 +190,7 @@ int main(int argc, char **argv)
 	measure_prepare(&options, first, "compiled", "cold: plan, compile, store");
 	measure_prepare(&options, first, "hit", "warm: plan, find in the cache");
 	measure_calls(&options, client);
+	measure_clock(&options, client);
 	kiln_close(client);
 	return runner_end(&options);
 }

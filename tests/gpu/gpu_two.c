@@ -1,6 +1,7 @@
 /*
  * gpu_two: two devices of one daemon at once: what both do in a time beside what one does, copies
- * from one to the other, and one whose process is killed while the other goes on.  Needs no kernel.
+ * from one to the other, the time that each is said to have worked, and one whose process is killed
+ * while the other goes on.  With --copies it needs no kernel.
  *
  *   gpu_two --device cuda:0,cuda:1
  *
@@ -21,6 +22,7 @@
 #define LARGE (256ull << 20) /* of a copy, on a GPU */
 #define LARGE_ON_CPU (4ull << 20)
 #define SMALL (64u << 10)
+#define SMALL_MATRIX (256u << 10)
 #define PEER (64ull << 20) /* from one device to the other */
 #define KILL_AFTER_US 300000
 #define PATIENCE_US 20e6
@@ -30,7 +32,8 @@ struct side {
 	char device[64];
 	kiln_client *client;
 	kiln_buffer *from, *to;
-	uint64_t bytes; /* of a call; below those of the buffers */
+	kiln_call *call; /* NULL: calls are copies */
+	uint64_t bytes;  /* of a copy; below those of the buffers */
 	atomic_bool *stop;
 	double seconds;
 	_Atomic long calls;
@@ -47,12 +50,17 @@ struct scene {
 
 /* ---- Work ---- */
 
-static int copy_once(struct side *side)
+static int call_once(struct side *side)
 {
-	return kiln_copy(side->to, 0, side->from, 0, side->bytes);
+	const kiln_operand operands[] = {{side->from, 0}, {side->to, 0}};
+	kiln_ticket ticket;
+	if (!side->call)
+		return kiln_copy(side->to, 0, side->from, 0, side->bytes);
+	int status = kiln_submit(side->call, operands, 2, 0, &ticket);
+	return status == KILN_OK ? kiln_wait(side->client, ticket, PATIENCE_US / 1000) : status;
 }
 
-/* A thread of one device: copies until it is time, or until one fails. */
+/* A thread of one device: copies or launches until it is time, or until one fails. */
 static void *work(void *arg)
 {
 	struct side *side = arg;
@@ -60,7 +68,7 @@ static void *work(void *arg)
 	side->status = KILN_OK;
 	side->calls = 0;
 	while (runner_now_us() < end && !atomic_load(side->stop)) {
-		side->status = copy_once(side);
+		side->status = call_once(side);
 		if (side->status != KILN_OK) {
 			snprintf(side->why, sizeof(side->why), "%s", kiln_errmsg());
 			break;
@@ -126,6 +134,63 @@ static void throughput(struct scene *scene, const char *what, uint64_t bytes)
 		runner_pass();
 }
 
+/* Each transposes a square matrix of floats in so many bytes, until the calls are freed. */
+static bool prepare(struct scene *scene, uint64_t bytes)
+{
+	static const int64_t turn[] = {1, 0};
+	const kiln_attr perm = {.name = "perm", .kind = KILN_ATTR_INTS, .ints = turn, .count = 2};
+	kiln_tensor tensors[2] = {{.dtype = KILN_F32, .rank = 2, .contiguous = 1}};
+	while ((uint64_t)tensors[0].shape[0] * (uint64_t)tensors[0].shape[0] * 4 < bytes)
+		tensors[0].shape[0] += 256;
+	tensors[0].shape[1] = tensors[0].shape[0];
+	tensors[1] = tensors[0];
+	for (int i = 0; i < 2; i++) {
+		struct side *side = &scene->sides[i];
+		if (kiln_prepare(side->client, "permute", tensors, 2, &perm, 1, &side->call) != KILN_OK) {
+			runner_fail("prepare", "%s: %s", side->device, kiln_errmsg());
+			return false;
+		}
+	}
+	return true;
+}
+
+static void free_calls(struct scene *scene)
+{
+	for (int i = 0; i < 2; i++) {
+		kiln_call_free(scene->sides[i].call);
+		scene->sides[i].call = NULL;
+	}
+}
+
+/* One works, the other is said not to; what sessions are said to have taken adds up. */
+static void accounts(struct scene *scene)
+{
+	static const char name[] = "each has an account of its own",
+					  sessions[] = "kiln_session_device_seconds_total{",
+					  devices[] = "kiln_device_busy_seconds_total{";
+	for (int i = 0; i < 2; i++) {
+		struct side *side = &scene->sides[i];
+		const kiln_operand operands[] = {{side->from, 0}, {side->to, 0}};
+		struct runner_clock first = {0}, clock = {0};
+		(void)runner_clock(side->client, side->call, operands, 1, &first); /* timed from here on */
+		double of_sessions = runner_metric(side->client, sessions);
+		double of_devices = runner_metric(side->client, devices);
+		if (runner_clock(side->client, side->call, operands, 64, &clock) != KILN_OK) {
+			runner_fail(name, "%s: %s", side->device, kiln_errmsg());
+			return;
+		}
+		of_sessions = runner_metric(side->client, sessions) - of_sessions;
+		of_devices = runner_metric(side->client, devices) - of_devices;
+		printf("%s worked %.6f s by its clock, %.6f s as counted; all devices %.6f s, all sessions "
+			   "%.6f s\n",
+			   side->device, clock.device, clock.counted, of_devices, of_sessions);
+		RUNNER_CHECK(name, clock.counted > 0 && of_devices < clock.counted * 1.001);
+		RUNNER_CHECK(name, runner_within(of_sessions, of_devices, 0.02));
+		if (!strncmp(side->device, "cuda", 4))
+			RUNNER_CHECK(name, runner_within(clock.counted, clock.device, 0.02));
+	}
+}
+
 /* ---- From one to the other ---- */
 
 static void peers(struct scene *scene, int from, uint64_t bytes)
@@ -188,7 +253,7 @@ static bool is_back(struct side *side)
 		side->from = side->to = NULL;
 		if (kiln_alloc(side->client, SMALL, 0, "from", &side->from) == KILN_OK &&
 			kiln_alloc(side->client, SMALL, 0, "to", &side->to) == KILN_OK &&
-			copy_once(side) == KILN_OK)
+			call_once(side) == KILN_OK)
 			return true;
 		usleep(10000);
 	}
@@ -273,6 +338,14 @@ int main(int argc, char **argv)
 	if (!open_side(&scene, 0, devices) || !open_side(&scene, 1, second))
 		return 1;
 	throughput(&scene, "large copies", scene.large);
+	for (int small_ones = 0; small_ones < 2 && !scene.options.copies; small_ones++) {
+		if (prepare(&scene, small_ones ? SMALL_MATRIX : scene.large)) {
+			throughput(&scene, small_ones ? "small kernels" : "large kernels", 0);
+			if (!small_ones)
+				accounts(&scene);
+		}
+		free_calls(&scene);
+	}
 	throughput(&scene, "small copies", SMALL);
 	peers(&scene, 0, small ? scene.large : PEER);
 	peers(&scene, 1, small ? scene.large : PEER);

@@ -18,8 +18,8 @@
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
 # --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
-# --two         two GPUs at once (--device cuda:0,cuda:1): the list of cases on both, what both do
-#               beside what one does, copies from one to the other, one that is killed; nothing else
+# --two         two GPUs at once (--device cuda:0,cuda:1): what both do beside what one does, copies
+#               from one to the other, one that is killed, the list of cases on both; nothing else
 # --soak        runs tests/soak/run.sh for so long, with $KILN_SOAK more options, and nothing else
 #
 # What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
@@ -361,15 +361,42 @@ run_tests() {
 	fi
 }
 
-# run_two: two devices, which share the daemon alone
+# by_uuid NAME: a launch on the device that the beginning of this one's UUID names
+by_uuid() {
+	uuid=$("$bin/kiln" --socket "$work/socket" devices --json |
+		sed -n "s/.*\"name\": \"$1\"[^}]*\"uuid\": \"\([^\"]*\)\".*/\1/p" | cut -c 1-12)
+	echo "-- $1 as $uuid"
+	limited 30 "$bin/kiln" --socket "$work/socket" --device "$uuid" run softmax --shape 64x512
+	verdict "$1 as $uuid" $?
+}
+
+# equals NAME: equal programs that launch on that device; how many launches in all
+equals() {
+	limited 40 "$bin/bench_launch" --only fair --socket "$work/socket" --device "$1"
+}
+
+# run_two: two devices, which share the daemon alone.  Most important first: time may run out.
 run_two() {
+	pair_device=$first_device,$second_device
+	one "two devices at once" 120 gpu_two --device "$pair_device"
+	case $first_device$copies in
+	cuda:*[0-9])
+		by_uuid "$first_device"
+		[ "$first_device" = "$second_device" ] || by_uuid "$second_device"
+		echo "-- 8, 16 and 64 programs on $first_device alone, then as many on each"
+		equals "$first_device"
+		equals "$second_device" >"$work/out.2" 2>&1 &
+		second=$!
+		equals "$first_device"
+		wait $second
+		cat "$work/out.2"
+		;;
+	esac
 	two "the list of cases on both devices" 150 gpu_cases --memory held --seconds 140
 	case $first_device in
 	cuda*) two "the list of cases on both devices, lent memory" 150 gpu_cases --memory lent \
 		--seconds 140 ;;
 	esac
-	pair_device=$first_device,$second_device
-	one "two devices at once" 120 gpu_two --device "$pair_device"
 	echo "-- devices and their processes"
 	"$bin/kiln" --socket "$work/socket" devices
 	"$bin/kiln" --socket "$work/socket" cache verify

@@ -207,6 +207,53 @@ void runner_parallel(const struct runner_options *options, int64_t count, int64_
 		pthread_join(threads[i], NULL);
 }
 
+/* ---- Device time ---- */
+
+double runner_metric(kiln_client *client, const char *beginning)
+{
+	kiln_reply *reply = NULL;
+	double sum = 0;
+	if (kiln_request(client, "metrics", NULL, 0, &reply) != KILN_OK)
+		return -1;
+	for (const char *line = kiln_reply_str(reply, "text"); line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		const char *value = strchr(line, ' ');
+		if (value && !strncmp(line, beginning, strlen(beginning)))
+			sum += strtod(value, NULL);
+	}
+	kiln_reply_free(reply);
+	return sum;
+}
+
+bool runner_within(double value, double other, double part)
+{
+	return value >= other * (1 - part) && value <= other * (1 + part);
+}
+
+int runner_clock(kiln_client *client, kiln_call *call, const kiln_operand operands[2], int count,
+				 struct runner_clock *clock)
+{
+	enum { MOST = 64 };
+	kiln_ticket tickets[MOST];
+	char busy[128];
+	int status = KILN_OK, submitted = 0;
+	snprintf(busy, sizeof(busy), "kiln_device_busy_seconds_total{device=\"%s\"}",
+			 kiln_device(client));
+	clock->counted -= runner_metric(client, busy);
+	while (submitted < count && submitted < MOST && status == KILN_OK) {
+		status = kiln_submit(call, operands, 2, 0, &tickets[submitted]);
+		submitted += status == KILN_OK;
+	}
+	for (int i = 0; i < submitted; i++) {
+		double micros = 0;
+		int ended = kiln_wait_time(client, tickets[i], 60000, &micros);
+		status = status == KILN_OK ? ended : status;
+		clock->device += micros / 1e6;
+	}
+	clock->counted += runner_metric(client, busy);
+	return status;
+}
+
 /* ---- Data ---- */
 
 struct filling {

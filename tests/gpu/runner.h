@@ -53,6 +53,20 @@ double runner_percentile(double *values, int count, double part);
 void runner_figure(const struct runner_options *options, const char *name, double value,
 				   const char *unit);
 
+/* ---- Device time ---- */
+
+/* The sum of the metrics whose lines begin so; negative after a failure. */
+double runner_metric(kiln_client *client, const char *beginning);
+/* Adds to each the seconds in which the device worked: as the daemon counts them, by its clock. */
+struct runner_clock {
+	double counted, device;
+};
+/* Whether a value is another's but for a part of it. */
+bool runner_within(double value, double other, double part);
+/* Launches a call so often, one queued behind the other, and waits for all. */
+int runner_clock(kiln_client *client, kiln_call *call, const kiln_operand operands[2], int count,
+				 struct runner_clock *clock);
+
 /* ---- Data ---- */
 
 /* Runs body over [0, count) in pieces of at most step, by the threads of the options. */
