@@ -29,6 +29,8 @@
 static void discard(kiln_buffer *buffer)
 {
 	kiln_client *client = buffer->client;
+	while (buffer->peers)
+		buffer_free_peer(&buffer->peers);
 	if (client->lane)
 		lane_forget_buffer(client, buffer);
 	if (buffer->map)
@@ -37,8 +39,15 @@ static void discard(kiln_buffer *buffer)
 	client_unref(client);
 }
 
-/* Frees a buffer that could not be completed; tells the daemon without waiting. */
-static void give_back(kiln_buffer *buffer)
+void buffer_free_peer(kiln_buffer **at)
+{
+	kiln_buffer *peer = *at;
+	*at = peer->next;
+	if (kiln_free(peer) == KILN_EBUSY)
+		client_adopt_buffer(peer->client, peer);
+}
+
+void buffer_give_back(kiln_buffer *buffer)
 {
 	struct request request;
 	if (buffer->id != 0) {
@@ -111,7 +120,7 @@ static int buffer_make(kiln_client *client, struct request *request, uint64_t by
 		status = map_shared(buffer, &answer);
 	answer_free(&answer);
 	if (status != KILN_OK) {
-		give_back(buffer);
+		buffer_give_back(buffer);
 		return status;
 	}
 	*out = buffer;

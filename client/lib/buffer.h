@@ -14,6 +14,10 @@ struct kiln_buffer {
 	void *map;           /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
 	size_t map_bytes, map_offset;
 	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
+	/* Of kiln_copy(): what connections to other GPUs have mapped of this buffer, one each. */
+	struct kiln_buffer *peers;
+	struct kiln_buffer *next; /* of those, or of a client's orphans */
+	uint64_t shared;          /* of a peer: the number of the memory that it maps; 0: unknown */
 };
 
 /* Lends memory by the request, which it frees.  offset: where the buffer begins in the
@@ -27,6 +31,10 @@ int buffer_need_staging(struct kiln_client *client, uint64_t bytes);
  * request, "read" or "write".  After ETIMEDOUT the daemon may still use the memory. */
 int buffer_move_piece(struct kiln_buffer *buffer, const char *name, int fd, uint64_t offset,
 					  uint64_t bytes, int64_t deadline);
+/* Frees the first of a list of peers, as soon as nobody is inside its client. */
+void buffer_free_peer(struct kiln_buffer **peer);
+/* Frees a buffer and tells the daemon without waiting. */
+void buffer_give_back(struct kiln_buffer *buffer);
 /* Frees the memory that kiln_read() and kiln_write() go through; the next one makes it anew. */
 void buffer_drop_staging(struct kiln_client *client);
 

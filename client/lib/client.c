@@ -31,6 +31,12 @@ static void release_orphans(struct kiln_client *client)
 			call_drop(call);
 		call = next;
 	}
+	struct kiln_buffer *buffer = atomic_exchange(&client->orphan_buffers, NULL);
+	while (buffer) {
+		struct kiln_buffer *next = buffer->next;
+		buffer_give_back(buffer);
+		buffer = next;
+	}
 }
 
 static void destroy(struct kiln_client *client)
@@ -87,6 +93,17 @@ void client_adopt(struct kiln_client *client, struct kiln_call *call)
 	atomic_fetch_add(&client->refs, 1); /* the call's own may go with it */
 	call->next = atomic_load(&client->orphans);
 	while (!atomic_compare_exchange_weak(&client->orphans, &call->next, call)) {
+	}
+	if (atomic_load(&client->state) == CLIENT_CLOSED)
+		release_orphans(client);
+	client_unref(client);
+}
+
+void client_adopt_buffer(struct kiln_client *client, struct kiln_buffer *buffer)
+{
+	atomic_fetch_add(&client->refs, 1);
+	buffer->next = atomic_load(&client->orphan_buffers);
+	while (!atomic_compare_exchange_weak(&client->orphan_buffers, &buffer->next, buffer)) {
 	}
 	if (atomic_load(&client->state) == CLIENT_CLOSED)
 		release_orphans(client);

@@ -38,10 +38,12 @@ enum client_state { CLIENT_IDLE = 0, CLIENT_BUSY = 1, CLIENT_CLOSED = 2, CLIENT_
 enum link_state { LINK_GREETING, LINK_OPEN, LINK_DEAD };
 
 struct kiln_client {
-	_Atomic unsigned state;              /* enum client_state */
-	atomic_int refs;                     /* the handle, its buffers and its calls */
-	_Atomic(struct kiln_call *) orphans; /* freed by a thread while another one was inside */
-	pid_t pid;                           /* of the process that connected */
+	_Atomic unsigned state; /* enum client_state */
+	atomic_int refs;        /* the handle, its buffers and its calls */
+	/* Freed by a thread while another one was inside. */
+	_Atomic(struct kiln_call *) orphans;
+	_Atomic(struct kiln_buffer *) orphan_buffers;
+	pid_t pid;              /* of the process that connected */
 	const atomic_int *ours; /* a page that is 0 in a child of fork(); NULL: ask getpid() */
 	int sock;
 	enum link_state link;
@@ -78,8 +80,10 @@ int client_try(struct kiln_client *client);
 int client_refuse(const struct kiln_client *client, int status);
 /* Leaves and returns status.  The client may be freed afterwards. */
 int client_leave(struct kiln_client *client, int status);
-/* Leaves a call that is to be freed to the thread inside the client, which may be closing it. */
+/* Leaves a call or buffer that is to be freed to the thread inside the client, which may be closing
+ * it. */
 void client_adopt(struct kiln_client *client, struct kiln_call *call);
+void client_adopt_buffer(struct kiln_client *client, struct kiln_buffer *buffer);
 /* Drops the reference of a buffer or a call. */
 void client_unref(struct kiln_client *client);
 

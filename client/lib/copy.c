@@ -2,8 +2,9 @@
  * copy.c: kiln_copy(): from one buffer to another, of any two connections of this process.
  *
  * Between GPUs the device process of the source shares its memory, that of the destination maps it
- * and copies, where the hardware lets one GPU reach the other.  Else, and for little, the bytes go
- * through host memory that both processes map, a piece at a time.
+ * and copies, where the hardware lets one GPU reach the other.  To map takes some milliseconds, so
+ * what is mapped stays a peer of the source until that is freed.  Else, and for little, the bytes
+ * go through host memory that both processes map, a piece at a time.
  */
 #include "buffer.h"
 #include "client.h"
@@ -46,36 +47,50 @@ static int copy_there(kiln_buffer *to, uint64_t to_offset, kiln_buffer *from, ui
 
 /* ---- From GPU to GPU ---- */
 
-/* Asks the daemon for a descriptor of the memory.  No call may use it meanwhile, so the source is
- * read first, which waits for all calls. */
-static int share(kiln_buffer *from, int *fd, uint64_t *span, uint64_t *offset)
+/* Waits for the calls of the source's client, which the caller is inside of. */
+static int await_calls(kiln_buffer *from)
+{
+	kiln_client *client = from->client;
+	int status = buffer_need_staging(client, 1);
+	if (status == KILN_OK)
+		status = buffer_move_piece(from, "read", client->staging, 0, 1, client_deadline(client));
+	if (status == KILN_ETIMEDOUT)
+		buffer_drop_staging(client);
+	return status;
+}
+
+struct shared {
+	int fd;
+	uint64_t span, offset;
+	uint64_t number; /* of the memory, which may be another after its process ended; 0: unknown */
+};
+
+/* Asks the daemon for a descriptor of the memory; no call may use it meanwhile. */
+static int share(kiln_buffer *from, struct shared *out)
 {
 	kiln_client *client = from->client;
 	struct request request;
 	struct answer answer;
-	uint8_t byte;
-	int status = kiln_read(from, 0, &byte, 1);
-	if (status == KILN_OK)
-		status = client_enter(client);
+	int status = await_calls(from);
 	if (status != KILN_OK)
 		return status;
 	link_begin(client, &request, "share");
 	wire_put_uint(&request.out, "buf", from->id);
 	status = link_ask(client, &request, client_deadline(client), &answer);
-	if (status == KILN_OK) {
-		*span = wire_get_uint(&answer.in.root, "span", 0);
-		*offset = wire_get_uint(&answer.in.root, "offset", 0);
-		*fd = frame_take_fd(&answer.frame, 0);
-		answer_free(&answer);
-		if (*fd < 0)
-			status = error_set(KILN_EPROTO, "kilnd at %s shared %s without a descriptor",
-							   client->path, from->name);
-	}
-	return client_leave(client, status);
+	if (status != KILN_OK)
+		return status;
+	out->span = wire_get_uint(&answer.in.root, "span", 0);
+	out->offset = wire_get_uint(&answer.in.root, "offset", 0);
+	out->number = wire_get_uint(&answer.in.root, "memory", 0);
+	out->fd = frame_take_fd(&answer.frame, 0);
+	answer_free(&answer);
+	return out->fd >= 0 ? KILN_OK
+						: error_set(KILN_EPROTO, "kilnd at %s shared %s without a descriptor",
+									client->path, from->name);
 }
 
-/* Lends the destination's device what the source's has shared. */
-static int lend_peer(kiln_client *client, int fd, uint64_t span, uint64_t offset, uint64_t bytes,
+/* Lends the destination's device what the source's has shared, all of it. */
+static int lend_peer(kiln_client *client, const kiln_buffer *from, const struct shared *shared,
 					 kiln_buffer **out)
 {
 	struct request request;
@@ -83,11 +98,12 @@ static int lend_peer(kiln_client *client, int fd, uint64_t span, uint64_t offset
 	if (status != KILN_OK)
 		return status;
 	link_begin(client, &request, "lend");
-	request.fd = fd;
+	request.fd = shared->fd;
 	wire_put_str(&request.out, "kind", "fd");
-	wire_put_uint(&request.out, "span", span);
+	wire_put_uint(&request.out, "span", shared->span);
 	wire_put_bool(&request.out, "peer", true);
-	return client_leave(client, buffer_lend(client, &request, offset, bytes, "a peer's", out));
+	return client_leave(
+		client, buffer_lend(client, &request, shared->offset, from->bytes, "a peer's", out));
 }
 
 static bool is_on_gpu(const kiln_buffer *buffer)
@@ -95,29 +111,60 @@ static bool is_on_gpu(const kiln_buffer *buffer)
 	return strncmp(buffer->client->device, "cuda", 4) == 0;
 }
 
-/* ENOTSUP: these two cannot reach each other. */
-static int copy_direct(kiln_buffer *to, uint64_t to_offset, kiln_buffer *from, uint64_t from_offset,
-					   uint64_t bytes)
+/* Returns where a client's peer of the buffer is in its list, or is to be put. */
+static kiln_buffer **find_peer(kiln_buffer *from, const kiln_client *client)
 {
-	uint64_t span = 0, offset = 0;
-	kiln_buffer *peer;
-	int fd = -1;
-	int status = share(from, &fd, &span, &offset);
+	kiln_buffer **at = &from->peers;
+	while (*at && (*at)->client != client)
+		if (atomic_load(&(*at)->client->state) & CLIENT_CLOSED)
+			buffer_free_peer(at);
+		else
+			at = &(*at)->next;
+	return at;
+}
+
+/* Finds the source's memory among what the destination's device has mapped, or maps it. */
+static int map_peer(kiln_client *client, kiln_buffer *from, kiln_buffer ***out)
+{
+	struct shared shared = {.fd = -1};
+	int status = share(from, &shared);
 	/* A daemon that knows no such request; memory that cannot be shared. */
 	if (status == KILN_EINVAL || status == KILN_EVERSION || status == KILN_EPROTO ||
 		status == KILN_ELIMIT)
 		return KILN_ENOTSUP;
 	if (status != KILN_OK)
 		return status;
-	status = lend_peer(to->client, fd, span, offset + from_offset, bytes, &peer);
-	close(fd);
-	if (status == KILN_EINVAL || status == KILN_ENOMEM)
-		return KILN_ENOTSUP;
+	kiln_buffer **at = find_peer(from, client), *peer = NULL;
+	if (*at && (*at)->shared != shared.number) {
+		buffer_free_peer(at);
+		at = find_peer(from, client);
+	}
+	if (!*at) {
+		status = lend_peer(client, from, &shared, &peer);
+		if (status == KILN_OK) {
+			peer->shared = shared.number;
+			*at = peer;
+		}
+	}
+	close(shared.fd);
+	*out = at;
+	return status == KILN_EINVAL || status == KILN_ENOMEM ? KILN_ENOTSUP : status;
+}
+
+/* Inside the source's client.  ENOTSUP: these two cannot reach each other. */
+static int copy_direct(kiln_buffer *to, uint64_t to_offset, kiln_buffer *from, uint64_t from_offset,
+					   uint64_t bytes)
+{
+	kiln_buffer **peer;
+	int status = map_peer(to->client, from, &peer);
 	if (status != KILN_OK)
 		return status;
-	status = copy_there(to, to_offset, peer, 0, bytes);
-	int freed = kiln_free(peer);
-	return status == KILN_OK ? freed : status;
+	status = copy_there(to, to_offset, *peer, from_offset, bytes);
+	/* The peer may have ended with its device process; an older daemon does not say which memory
+	 * it is. */
+	if (status != KILN_OK || !(*peer)->shared)
+		buffer_free_peer(peer);
+	return status;
 }
 
 /* ---- Through the host ---- */
@@ -167,7 +214,10 @@ int kiln_copy(kiln_buffer *to, uint64_t to_offset, kiln_buffer *from, uint64_t f
 	if (to->client == from->client)
 		return copy_there(to, to_offset, from, from_offset, bytes);
 	if (bytes >= DIRECT_LEAST && is_on_gpu(to) && is_on_gpu(from)) {
-		status = copy_direct(to, to_offset, from, from_offset, bytes);
+		status = client_enter(from->client);
+		if (status == KILN_OK)
+			status =
+				client_leave(from->client, copy_direct(to, to_offset, from, from_offset, bytes));
 		if (status != KILN_ENOTSUP)
 			return status;
 	}

@@ -84,7 +84,7 @@
 	  "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name, gpu? (its "      \
 	  "UUID), peer? (kind fd: it is another GPU's)",                                               \
 	  "buf")                                                                                       \
-	X("share", "", "buf: of alloc", "span, offset; a descriptor for lend")                         \
+	X("share", "", "buf: of alloc", "span, offset, memory: its number; a descriptor for lend")     \
 	X("free", "", "buf, tail?", "")                                                                \
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \

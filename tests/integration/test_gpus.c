@@ -9,6 +9,7 @@
 
 #include "gpu_scene.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -436,6 +437,21 @@ static int64_t assert_copies(struct both *both, int from, uint64_t bytes, uint64
 	return after - before;
 }
 
+/* Until a device has mapped so much of others' memory. */
+static void await_lent(kiln_client *viewer, const char *device, int64_t bytes)
+{
+	int64_t lent = -1, end = now_ms() + CALL_TIMEOUT_MS;
+	while (lent != bytes) {
+		char path[64];
+		kiln_reply *reply = ask(viewer, "info");
+		snprintf(path, sizeof(path), "executors[%d].lent_bytes",
+				 find_row(reply, "executors", "device", device));
+		lent = kiln_reply_int(reply, path);
+		kiln_reply_free(reply);
+		assert_in_range(now_ms(), 0, end);
+	}
+}
+
 static void test_copies(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -446,8 +462,12 @@ static void test_copies(void **state)
 		assert_int_equal(assert_copies(&both, i % 2, LARGE - 100, 10u * (unsigned)i), 0);
 		assert_int_equal(assert_copies(&both, i % 2, 1001, 10u * (unsigned)i + 5), 1);
 	}
-	/* All that is mapped for it is let go. */
-	await_info(both.viewer, "executors[0].lent_bytes", 0);
+	/* One mapping each way, whatever was copied, until the source is freed. */
+	await_lent(both.viewer, "cuda:0", LARGE);
+	await_lent(both.viewer, "cuda:1", LARGE);
+	assert_ok(kiln_free(both.buffers[1]));
+	await_lent(both.viewer, "cuda:0", 0);
+	assert_ok(kiln_alloc(both.clients[1], LARGE, 0, "from", &both.buffers[1]));
 	assert_ok(kiln_copy(both.buffers[0], LARGE, both.buffers[1], LARGE, 0));
 	assert_int_equal(kiln_copy(both.buffers[0], 1, both.buffers[1], 0, LARGE), KILN_EINVAL);
 	assert_sentence("5242880 bytes at offset 1 are not inside buffer \"from\" of 5242880");
@@ -537,6 +557,70 @@ static void test_ends_that_go(void **state)
 	gpu_end(daemon);
 }
 
+/* The source's memory becomes another, in a process that cannot import the old one: the copy is of
+ * the new. */
+static void test_other_memory(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct both both;
+	gpu_start(daemon, "gpus=2", "auto");
+	open_both(&both, daemon, "cuda:0", "cuda:1");
+	assert_int_equal(assert_copies(&both, 0, LARGE - 100, 1), 0);
+	gpu_is(daemon, "gpus=2,0:cuMemImportFromShareableHandle=999");
+	assert_int_equal(kill(process_of(both.viewer, "cuda:0", NULL), SIGKILL), 0);
+	await_use(both.buffers[0], both.expected);
+	gpu_is(daemon, "gpus=2");
+	assert_int_equal(assert_copies(&both, 0, LARGE - 100, 2), 0);
+	await_lent(both.viewer, "cuda:1", LARGE);
+	close_both(&both);
+	gpu_end(daemon);
+}
+
+static void *look_slowly(void *client)
+{
+	kiln_reply *reply = NULL;
+	int status = KILN_EBUSY;
+	while (status == KILN_EBUSY)
+		status = kiln_request(client, "cache.ls", NULL, 0, &reply);
+	kiln_reply_free(reply);
+	return status == KILN_OK ? client : NULL;
+}
+
+/* The source is freed while another thread is inside the destination's client, which lets go of
+ * the mapping as it leaves; and after that client was closed. */
+static void test_freed_meanwhile(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct both both;
+	pthread_t thread;
+	void *looked = NULL;
+	uint8_t byte;
+	gpu_start(daemon, "gpus=2", "auto");
+	open_both(&both, daemon, "cuda:0", "cuda:1");
+	assert_int_equal(assert_copies(&both, 0, LARGE - 100, 1), 0);
+	debug_int(both.viewer, "delay-store", "ms", BRIEF_MS);
+	assert_int_equal(pthread_create(&thread, NULL, look_slowly, both.clients[1]), 0);
+	while (kiln_read(both.buffers[1], 0, &byte, 1) != KILN_EBUSY)
+		continue;
+	assert_ok(kiln_free(both.buffers[0]));
+	assert_int_equal(pthread_join(thread, &looked), 0);
+	assert_non_null(looked);
+	debug_int(both.viewer, "delay-store", "ms", 0);
+	await_lent(both.viewer, "cuda:1", 0);
+	assert_ok(kiln_alloc(both.clients[0], LARGE, 0, "from", &both.buffers[0]));
+	assert_int_equal(assert_copies(&both, 0, LARGE - 100, 2), 0);
+	assert_ok(kiln_free(both.buffers[1]));
+	kiln_close(both.clients[1]);
+	await_lent(both.viewer, "cuda:1", 0);
+	/* A new connection to the same GPU gets a mapping of its own. */
+	assert_ok(connect_to(daemon, "cuda:1", &both.clients[1]));
+	assert_ok(kiln_alloc(both.clients[1], LARGE, 0, "to", &both.buffers[1]));
+	assert_int_equal(assert_copies(&both, 0, LARGE - 100, 3), 0);
+	await_lent(both.viewer, "cuda:1", LARGE);
+	close_both(&both);
+	gpu_end(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -551,6 +635,8 @@ int main(void)
 		HARNESS_TEST(test_out_of_reach),
 		HARNESS_TEST(test_other_copies),
 		HARNESS_TEST(test_ends_that_go),
+		HARNESS_TEST(test_other_memory),
+		HARNESS_TEST(test_freed_meanwhile),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,6 +274,7 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 	at->place = BUFFER_ABSENT;
 	if (status == KILN_OK) {
 		buffer->memory.fd = handle_take_fd(buffer->session->executor);
+		buffer->memory.shared++;
 		buffer->memory.span = wire_get_uint(&reply->root, "span", 0);
 		buffer->memory.offset = wire_get_uint(&reply->root, "offset", 0);
 		memcpy(buffer->memory.gpu, buffer->session->device->info.uuid, sizeof(buffer->memory.gpu));

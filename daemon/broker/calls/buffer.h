@@ -24,6 +24,7 @@ struct buffer_memory {
 	int64_t pid;
 	char gpu[DEVICE_UUID_TEXT]; /* UUID of the GPU that lent or shared memory is on; "": unknown */
 	int fd;                     /* -1: none */
+	uint64_t shared;            /* counts what fd has been of a HELD one; 0: nothing yet */
 };
 
 /* The place of an operand in memory; without a buffer the operand is left out. */

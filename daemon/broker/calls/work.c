@@ -226,6 +226,7 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		if (work->kind == WORK_SHARE) {
 			wire_put_uint(&out, "span", work->buffer->memory.span);
 			wire_put_uint(&out, "offset", work->buffer->memory.offset);
+			wire_put_uint(&out, "memory", work->buffer->memory.shared);
 			fds[fd_count++] = work->buffer->memory.fd;
 		}
 		reply_send(session, &out, fds, fd_count);
