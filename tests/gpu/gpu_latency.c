@@ -16,7 +16,7 @@ struct pair {
 	kiln_attr attr;
 };
 
-#define LARGE_SIDE 8192 /* 256 MiB */
+#define LARGE_SIDE 16384 /* 1 GiB */
 
 static void describe(struct pair *pair, int64_t rows, int64_t columns)
 {

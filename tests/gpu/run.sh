@@ -392,10 +392,13 @@ run_two() {
 		cat "$work/out.2"
 		;;
 	esac
-	two "the list of cases on both devices" 150 gpu_cases --memory held --seconds 140
+	# Half of what is left for each, of which kernels are compiled in some.
+	seconds=$(((budget - $(date +%s) + started) / 2))
+	two "the list of cases on both devices" $seconds gpu_cases --memory held \
+		--seconds $((seconds * 3 / 4))
 	case $first_device in
-	cuda*) two "the list of cases on both devices, lent memory" 150 gpu_cases --memory lent \
-		--seconds 140 ;;
+	cuda*) two "the list of cases on both devices, lent memory" $seconds gpu_cases \
+		--memory lent --seconds $((seconds * 3 / 4)) ;;
 	esac
 	echo "-- devices and their processes"
 	"$bin/kiln" --socket "$work/socket" devices

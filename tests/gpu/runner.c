@@ -65,6 +65,8 @@ bool runner_options_read(int argc, char **argv, struct runner_options *out)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	const char *slash = strrchr(argv[0], '/');
+	/* One that is stopped has told how far it came. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	memset(out, 0, sizeof(*out));
 	out->program = slash ? slash + 1 : argv[0];
 	out->device = "cuda:0";
