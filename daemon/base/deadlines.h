@@ -101,8 +101,8 @@
 #define PAUSE_NAP_MOST_US 500    /* time since the last end, within these */
 #define PAUSE_NAP_PATIENT_US 2000000 /* after so long such naps, of ready words, may be longer */
 #define PAUSE_NAP_LONG_US 10000
-#define PAUSE_CUDA_SPIN_US 50 /* since the last end, before the first such nap */
-#define PAUSE_CUDA_ASK_US 100 /* no sign of an end: the driver is asked, for a fault has none */
+#define PAUSE_CUDA_SPIN_US 200 /* since the last end, before the first such nap */
+#define PAUSE_CUDA_ASK_US 100  /* no sign of an end: the driver is asked, for a fault has none */
 #define PAUSE_POOL_LOOK_NS 20000
 
 /* ---- The second tier ---- */

@@ -27,6 +27,7 @@ const struct device_ops device_cuda = {.open = open_without_headers};
 
 #include "cuda_cell.h"
 #include "cuda_memory.h"
+#include "cuda_record.h"
 #include "cuda_stream.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,7 @@ static void cuda_close(struct device *device)
 		return;
 	for (int i = device->part_count - 1; i >= 0; i--) {
 		cuda_streams_close(device->parts[i]);
+		cuda_records_close(device->parts[i]);
 		cuda_cells_close(device->parts[i]);
 		if (i > 0)
 			free(device->parts[i]);
@@ -148,6 +150,8 @@ static int cuda_split(struct device *device, int count, struct device **parts,
 		part->pool = device->pool;
 		part->memory_stream = device->memory_stream;
 		device->parts[device->part_count++] = part;
+		part->parts[0] = device;
+		cuda_records_enter(part);
 	}
 	for (int i = 1; i < count; i++) {
 		memcpy(device->parts[i]->parts, device->parts, sizeof(device->parts));
@@ -183,6 +187,7 @@ static int cuda_open(const struct device_name *name, struct device **out, struct
 		cuda_close(device);
 		return status;
 	}
+	cuda_records_open(device);
 	*out = device;
 	return KILN_OK;
 }

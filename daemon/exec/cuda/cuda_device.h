@@ -13,6 +13,7 @@
  *   cuda_scratch.c memory for the length of a launch
  *   cuda_cell.c    words that the GPU writes and this process reads
  *   cuda_mark.c    the ends of launches that are not timed
+ *   cuda_record.c  launches that repeat, recorded as graphs
  *   cuda_launch.c  modules, and works made of launches
  *   cuda_graph.c   launches recorded once and started together
  *   cuda_check.c   what a kernel takes, and whether a launch gives that
@@ -57,7 +58,10 @@ struct device {
 	struct cuda_queue failed; /* the FAILED works, until poll() reports them */
 	struct cuda_work *spare_work;
 	struct cuda_cell *spare_cells, *cell_pages;
-	bool no_marks; /* the driver has refused to write one */
+	bool no_marks;                /* the driver has refused to write one */
+	CUmodule teller_module;       /* of the first part */
+	CUfunction teller;            /* of the first part; NULL: nothing is recorded */
+	struct cuda_records *records; /* NULL: nothing is recorded */
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
 	_Atomic int running; /* works that the driver has; other threads may look */

@@ -79,6 +79,8 @@
 	X(cuGraphLaunch)                          \
 	X(cuGraphExecDestroy)                     \
 	X(cuGraphDestroy)                         \
+	X(cuGraphGetRootNodes)                    \
+	X(cuGraphExecKernelNodeSetParams)         \
 	X(cuMemcpyHtoDAsync)                      \
 	X(cuMemcpyDtoHAsync)                      \
 	X(cuMemcpyDtoDAsync)

@@ -11,6 +11,7 @@
 #include "cuda_memory.h"
 #include "cuda_module.h"
 #include "cuda_print.h"
+#include "cuda_record.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 #include <stdio.h>
@@ -97,6 +98,7 @@ void cuda_unload(struct device *device, struct device_module *module)
 {
 	if (!module)
 		return;
+	cuda_records_drop_module(device, module);
 	device->cu.cuModuleUnload(module->module);
 	free(module);
 }

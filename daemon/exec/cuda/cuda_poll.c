@@ -20,6 +20,7 @@
 #include "cuda_work.h"
 #include "daemon/base/deadlines.h"
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -74,6 +75,14 @@ static void report_work(struct device *device, struct cuda_work *work, int statu
 	cuda_work_retire(device, work);
 }
 
+/* Behind a recorded launch the GPU tells this process alone. */
+static void tell_client(const struct cuda_work *work)
+{
+	if (work->record && work->done_word)
+		atomic_store_explicit((_Atomic uint32_t *)(uintptr_t)work->done_word, work->done_value,
+							  memory_order_release);
+}
+
 /* Collects what has ended.  Stops at the first sign that the device is broken. */
 static int collect(struct device *device, struct device_done *done, int max)
 {
@@ -97,6 +106,8 @@ static int collect(struct device *device, struct device_done *done, int max)
 			if (device->broken)
 				break;
 			struct cuda_work *work = cuda_queue_take(&stream->running);
+			if (status == KILN_OK)
+				tell_client(work);
 			if (status == KILN_OK)
 				status = cuda_report_read(work, error);
 			device->running--;

@@ -8,6 +8,7 @@
 
 #include "daemon/base/util.h"
 #include "cuda_cell.h"
+#include "cuda_record.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 #include <assert.h>
@@ -56,6 +57,9 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 			break;
 		}
 	}
+	cuda_records_drop_stream(device, stream);
+	if (stream->counter)
+		device->cu.cuMemFreeAsync(stream->counter, device->memory_stream);
 	cuda_scratch_free(device, &stream->scratch);
 	cuda_mark_drop(device, stream);
 	device->cu.cuStreamDestroy(stream->stream);
@@ -64,7 +68,7 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 
 static void stream_assert_valid(const struct cuda_stream *stream)
 {
-	bool has_work = stream->running.head || stream->held.head;
+	bool has_work = stream->running.head || stream->held.head || stream->ahead;
 	(void)has_work;
 	assert((stream->state != CUDA_STREAM_IDLE) == has_work);
 	assert(!stream->running.head || stream->running.head->state == CUDA_WORK_RUNNING);
@@ -85,7 +89,7 @@ static void stream_activate(struct device *device, struct cuda_stream *stream)
 
 void cuda_stream_settle(struct device *device, struct cuda_stream *stream)
 {
-	if (stream->running.head || stream->held.head) {
+	if (stream->running.head || stream->held.head || stream->ahead) {
 		stream_assert_valid(stream);
 		return;
 	}
@@ -120,6 +124,8 @@ void cuda_streams_close(struct device *device)
 			device->cu.cuStreamSynchronize(stream->stream);
 			cuda_queue_retire(device, &stream->running);
 			cuda_queue_retire(device, &stream->held);
+			if (stream->ahead)
+				cuda_work_retire(device, stream->ahead);
 			drop_stream(device, stream);
 		}
 	}
@@ -138,15 +144,64 @@ static CUresult begin_timing(struct device *device, struct cuda_stream *stream,
 	return result == CUDA_SUCCESS ? device->cu.cuEventRecord(work->begin, stream->stream) : result;
 }
 
+/* The driver has the work now. */
+static void note_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work)
+{
+	work->state = CUDA_WORK_RUNNING;
+	cuda_queue_add(&stream->running, work);
+	stream_activate(device, stream);
+	stream_assert_valid(stream);
+	/* The threads of other parts rest outside of cuda_poll(), which would tell the time. */
+	if (device != device->parts[0] && device->running == 0)
+		device->now_us = util_now_us();
+	device->running++;
+	device->progress_us = device->now_us;
+}
+
+bool cuda_start_ahead(struct device *device, struct cuda_stream *stream, bool tells)
+{
+	struct cuda_work *work = stream->ahead;
+	stream->ahead = NULL;
+	CUresult result = cuda_record_launch(device, work, tells);
+	bool told = tells && result == CUDA_SUCCESS;
+	if (result != CUDA_SUCCESS)
+		result = cuda_perform(device, stream->stream, work);
+	if (result == CUDA_SUCCESS) {
+		note_start(device, stream, work);
+		return told;
+	}
+	work->status = cuda_perform_failed(device, work, result, work->error);
+	work->state = CUDA_WORK_FAILED;
+	cuda_queue_add(&device->failed, work);
+	return false;
+}
+
+/* Holds a recorded launch back, until it is known whether another one follows at once. */
+static void hold_ahead(struct device *device, struct cuda_stream *stream, struct cuda_work *work)
+{
+	stream->ahead = work;
+	stream_activate(device, stream);
+	cuda_mark_want(device, stream, work);
+	if (work->done_word && !work->done_last)
+		cuda_mark_now(device, stream);
+}
+
 int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 			   char error[KERNEL_ERROR_MAX])
 {
+	if (stream->ahead)
+		cuda_start_ahead(device, stream, false);
 	if (work->scratch.bytes > 0) {
 		int status = cuda_scratch_give(device, &stream->scratch, stream->stream, work, error);
 		if (status != KILN_OK)
 			return status;
 	}
 	work->untimed = work->untimed && cuda_mark_ready(device, stream);
+	work->record = work->untimed ? cuda_record_find(device, stream, work) : NULL;
+	if (work->record) {
+		hold_ahead(device, stream, work);
+		return KILN_OK;
+	}
 	CUresult result = work->untimed ? CUDA_SUCCESS : begin_timing(device, stream, work);
 	if (result == CUDA_SUCCESS)
 		result = cuda_perform(device, stream->stream, work);
@@ -158,15 +213,7 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 		cuda_mark_want(device, stream, work);
 	if (result != CUDA_SUCCESS)
 		return cuda_perform_failed(device, work, result, error);
-	work->state = CUDA_WORK_RUNNING;
-	cuda_queue_add(&stream->running, work);
-	stream_activate(device, stream);
-	stream_assert_valid(stream);
-	/* The threads of other parts rest outside of cuda_poll(), which would tell the time. */
-	if (device != device->parts[0] && device->running == 0)
-		device->now_us = util_now_us();
-	device->running++;
-	device->progress_us = device->now_us;
+	note_start(device, stream, work);
 	return KILN_OK;
 }
 
@@ -177,7 +224,7 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
  */
 static bool must_wait(const struct cuda_stream *stream, const struct cuda_work *work)
 {
-	return stream->running.head &&
+	return (stream->running.head || stream->ahead) &&
 		   (work->kind == CUDA_WORK_TO_DEVICE || work->kind == CUDA_WORK_TO_HOST);
 }
 

@@ -7,12 +7,14 @@
  *    v                                    v
  *   freed <---(its last work ended)---  ENDING
  *
- * Invariant: ACTIVE and ENDING streams have running or held work, and the device's list of active
- * streams has exactly these.  cuda_stream_settle() restores that after works have left.
+ * Invariant: ACTIVE and ENDING streams have running or held work, or one ahead, and the device's
+ * list of active streams has exactly these.  cuda_stream_settle() restores that after works have
+ * left.
  */
 #ifndef KILN_DAEMON_CUDA_STREAM_H
 #define KILN_DAEMON_CUDA_STREAM_H
 
+#include "cuda_cell.h"
 #include "cuda_scratch.h"
 
 enum cuda_stream_state { CUDA_STREAM_IDLE, CUDA_STREAM_ACTIVE, CUDA_STREAM_ENDING };
@@ -24,11 +26,16 @@ struct cuda_stream {
 	CUstream stream;
 	struct cuda_queue running; /* the driver has these, in order */
 	struct cuda_queue held;    /* wait for their time, for an idle stream, or behind such a work */
+	/* The last launch, if it is a recorded one: the driver gets it when the next one comes, or
+	 * together with the kernel that tells of it and of those before it.  NULL: it has them all. */
+	struct cuda_work *ahead;
 	struct cuda_scratch scratch;
 	struct cuda_cell *word; /* for marks; NULL until there are untimed launches */
-	uint32_t given;         /* untimed launches */
+	uint32_t written, told; /* marks, by the driver's write and by a kernel */
+	CUdeviceptr counter;    /* of those kernels; 0 until there are recordings */
 	uint64_t asked_us;      /* when the driver was last asked whether they have ended */
-	bool unmarked;          /* in the list of those that need a mark */
+	bool unmarked;          /* launches need a mark */
+	bool listed;            /* among those that may need one */
 	struct cuda_stream *unmarked_next;
 	CUdeviceptr done_word; /* of a client, which the next mark also writes; 0: none */
 	uint32_t done_value;
@@ -37,12 +44,22 @@ struct cuda_stream {
 
 struct cuda_work;
 
+/* Returns where a kernel of the stream writes how many of them have run: the upper half of its
+ * word.  With one address space the host's address is the GPU's, too. */
+static inline CUdeviceptr cuda_stream_told(const struct cuda_stream *stream)
+{
+	return (CUdeviceptr)(uintptr_t)&stream->word->value + sizeof(uint32_t);
+}
+
 /* Starts the work, or puts it behind what its stream holds back.  Takes it over in any case. */
 int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
 			  char error[KERNEL_ERROR_MAX]);
 /* Gives a piece of work to the driver. */
 int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 			   char error[KERNEL_ERROR_MAX]);
+/* Gives the launch that the stream has ahead to the driver; tells: with the kernel behind it that
+ * tells.  Returns whether it tells.  A launch that the driver does not take is FAILED. */
+bool cuda_start_ahead(struct device *device, struct cuda_stream *stream, bool tells);
 /* True if the first held work waits for nothing but its time. */
 bool cuda_stream_ready(const struct cuda_stream *stream);
 /* Call when a stream may have run empty: takes it off the active list and frees it if it ended. */
@@ -55,8 +72,10 @@ void cuda_streams_close(struct device *device);
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
 /* The stream ends: gives its word back. */
 void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
-/* Numbers an untimed work that was launched; the next mark stands behind it. */
+/* Numbers an untimed work that was launched or will be; the next mark stands behind it. */
 void cuda_mark_want(struct device *device, struct cuda_stream *stream, struct cuda_work *work);
+/* Puts a mark behind all launches of the stream. */
+void cuda_mark_now(struct device *device, struct cuda_stream *stream);
 /* Answers for an untimed work as cuEventQuery does: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or the
  * error. */
 CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,

@@ -141,6 +141,13 @@ static bool is_copy(const struct cuda_work *work)
 	return work->kind != CUDA_WORK_KERNEL && work->kind != CUDA_WORK_GRAPH;
 }
 
+void cuda_work_params(struct cuda_work *work, void *params[KERNEL_MAX_ARGS])
+{
+	for (int i = 0; i < work->value_count; i++)
+		params[i] =
+			work->data_values >> i & 1 ? (void *)(work->data + work->values[i]) : &work->values[i];
+}
+
 CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *work)
 {
 	void *params[KERNEL_MAX_ARGS];
@@ -148,9 +155,7 @@ CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *
 		return CUDA_SUCCESS;
 	switch (work->kind) {
 	case CUDA_WORK_KERNEL:
-		for (int i = 0; i < work->value_count; i++)
-			params[i] = work->data_values >> i & 1 ? (void *)(work->data + work->values[i])
-												   : &work->values[i];
+		cuda_work_params(work, params);
 		return device->cu.cuLaunchKernel(work->module->function, work->grid[0], work->grid[1],
 										 work->grid[2], work->block[0], work->block[1],
 										 work->block[2], work->shared_bytes, stream, params, NULL);

@@ -8,7 +8,8 @@
  *     |  does not start it)           v                                       |
  *     +---------------------------> FAILED ------(poll reports it)------------+
  *
- * A stream owns HELD and RUNNING works, in two queues.  The device owns FAILED works, which keep
+ * A stream owns HELD and RUNNING works, in two queues; a HELD one that is recorded may be ahead of
+ * the driver, in neither.  The device owns FAILED works, which keep
  * their status and sentence until poll() reports them, and SPARE works, for the next call.  While a
  * graph is recorded, cuda_graph_make() owns its works, which are HELD.
  */
@@ -41,6 +42,7 @@ struct cuda_work {
 	bool done_last; /* the next mark writes done_word, if this is the last work before it */
 	CUevent begin, end;
 	const struct device_graph *graph;
+	struct cuda_record *record; /* it is launched by this; NULL: as it is */
 	const struct device_module *module;
 	uint32_t grid[3], block[3], shared_bytes;
 	uint64_t values[KERNEL_MAX_ARGS];
@@ -70,6 +72,8 @@ void cuda_queue_retire(struct device *device, struct cuda_queue *queue);
 void cuda_works_close(struct device *device);
 /* Takes an event from the spare ones, or makes one. */
 CUresult cuda_event_take(struct device *device, CUevent *event);
+/* Fills in where the values of a kernel's parameters are. */
+void cuda_work_params(struct cuda_work *work, void *params[KERNEL_MAX_ARGS]);
 /* Calls the driver function that is the work itself. */
 CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *work);
 /* Writes the sentence for a cuda_perform() that failed. */

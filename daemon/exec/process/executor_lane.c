@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define WAKER_CPUS 4 /* with fewer its thread would be in the way */
+#define LEAST_TIMES 4
 
 static void free_memory(struct exec *executor, void *what)
 {
@@ -35,8 +36,9 @@ static void free_memory(struct exec *executor, void *what)
 /*
  * Tells the clients how long to spin before they sleep.  With n clients of a launcher a turn comes
  * n launches after the last one: a client that spins for one launch would mostly sleep before its
- * turn and be late for the next.  Where there are too few CPUs, clients that spin take them from
- * each other and from this process: there each spins for one launch.
+ * turn and be late for the next.  A graph, or launches that are queued, take several times as long
+ * as one launch.  Where there are too few CPUs, clients that spin take them from each other and
+ * from this process: there each spins for one launch.
  */
 static void share_spin(struct launcher *launcher)
 {
@@ -44,7 +46,9 @@ static void share_spin(struct launcher *launcher)
 	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		count++;
 	uint32_t all = (uint32_t)atomic_load(&launcher->executor->lane_count);
-	uint32_t times = 2 * all <= (uint32_t)launcher->executor->cpus ? count : 1;
+	uint32_t times = count > LEAST_TIMES ? count : LEAST_TIMES;
+	if (2 * all > (uint32_t)launcher->executor->cpus)
+		times = 1;
 	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
 		atomic_store_explicit(&lane->memory->header.spin_us, times * launcher->spin_us,
 							  memory_order_relaxed);

@@ -15,6 +15,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
 	struct op *head;
+	const struct CUgraph_st *graph; /* that it was made of */
 };
 
 void fake_graph_add(struct CUgraph_st *graph, struct op *op)
@@ -85,6 +86,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
 	if (flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	*out = calloc(1, sizeof(**out));
+	(*out)->graph = graph;
 	struct op **tail = &(*out)->head;
 	for (const struct op *op = graph->head; op; op = op->next) {
 		*tail = calloc(1, sizeof(**tail));
@@ -94,6 +96,27 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
 	}
 	fake_live[FAKE_LIVE_GRAPHS]++;
 	return CUDA_SUCCESS;
+}
+
+/* A graph of the fake is a row, so its first node is its only root. */
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+	ENTER();
+	if (*count < 1 || !graph->head)
+		return CUDA_ERROR_INVALID_VALUE;
+	*count = 1;
+	*nodes = (CUgraphNode)graph->head;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+										const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	ENTER();
+	struct op *op = exec->head;
+	if ((CUgraphNode)exec->graph->head != node || op->kind != OP_KERNEL || params->extra)
+		return CUDA_ERROR_INVALID_VALUE;
+	return fake_set_kernel(op, params);
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)

@@ -33,12 +33,13 @@ struct CUfunc_st {
 		KERNEL_PRINT,
 		KERNEL_ASSERT,
 		KERNEL_COUNT,
+		KERNEL_TELL,
 		KERNEL_IDLE
 	} kernel;
 	CUcontext context;
 };
 struct CUmod_st {
-	bool idle;
+	bool idle, text;
 	CUcontext context; /* that it was loaded in */
 	CUmodule next;
 	struct CUfunc_st functions[KERNEL_IDLE + 1];
@@ -87,6 +88,10 @@ void fake_run_kernel(const struct op *op)
 		fake_asserted = true;
 		fake_sticky = CUDA_ERROR_ASSERT;
 		break;
+	case KERNEL_TELL:
+		y = (uint32_t *)(uintptr_t)values[0];
+		*(volatile uint32_t *)(uintptr_t)values[1] = ++*y;
+		break;
 	default:
 		break;
 	}
@@ -123,11 +128,12 @@ void fake_drop_modules(CUcontext context)
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
 	ENTER();
-	bool idle = memcmp(image, "FAKE", 4) != 0;
+	bool text = memcmp(image, ".version", 8) == 0, idle = !text && memcmp(image, "FAKE", 4) != 0;
 	if (idle && !getenv("KILN_FAKE_CUDA_IMAGES"))
 		return CUDA_ERROR_INVALID_IMAGE;
 	*out = calloc(1, sizeof(**out));
 	(*out)->idle = idle;
+	(*out)->text = text;
 	(*out)->context = fake_current();
 	pthread_mutex_lock(&lock);
 	(*out)->next = modules;
@@ -153,9 +159,10 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 	ENTER();
 	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL,  FAKE_FAULT, FAKE_TALLY,
 										FAKE_REPORT,  FAKE_PRINT, FAKE_ASSERT};
-	if (module->idle) {
-		*out = &module->functions[KERNEL_IDLE];
-		(*out)->kernel = KERNEL_IDLE;
+	if (module->idle || module->text) {
+		int kernel = module->text ? KERNEL_TELL : KERNEL_IDLE;
+		*out = &module->functions[kernel];
+		(*out)->kernel = kernel;
 		(*out)->context = module->context;
 		return CUDA_SUCCESS;
 	}
@@ -180,8 +187,9 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 	return CUDA_SUCCESS;
 }
 
-static const size_t param_sizes[][4] = {{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8},
-										{8, 8, 8, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}};
+static const size_t param_sizes[][4] = {{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0},
+										{8, 8, 8, 8}, {8, 8, 8, 0}, {0, 0, 0, 0},
+										{0, 0, 0, 0}, {0, 0, 0, 0}, {8, 8, 0, 0}};
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
@@ -209,35 +217,75 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
 	return CUDA_SUCCESS;
 }
 
+static CUresult check_launch(const CUDA_KERNEL_NODE_PARAMS *what)
+{
+	uint64_t threads = (uint64_t)what->blockDimX * what->blockDimY * what->blockDimZ;
+	if (what->func->context != fake_current())
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!what->gridDimX || !what->gridDimY || !what->gridDimZ || !threads || threads > 1024 ||
+		what->gridDimY > 65535 || what->gridDimZ > 65535)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (what->sharedMemBytes > 49152 && (int)what->sharedMemBytes > fake_kernels.shared_granted)
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static void copy_params(struct op *op, const CUDA_KERNEL_NODE_PARAMS *what)
+{
+	const int kernel = what->func->kernel;
+	op->function = what->func;
+	for (int i = 0; i < 4 && kernel != KERNEL_IDLE; i++)
+		if (param_sizes[kernel][i])
+			memcpy(&op->values[i], what->kernelParams[i], param_sizes[kernel][i]);
+}
+
+static void note_launch(const CUDA_KERNEL_NODE_PARAMS *what, CUstream stream)
+{
+	pthread_mutex_lock(&lock);
+	fake_kernels.last_launch =
+		(struct fake_launch){.grid = {what->gridDimX, what->gridDimY, what->gridDimZ},
+							 .block = {what->blockDimX, what->blockDimY, what->blockDimZ},
+							 .shared = what->sharedMemBytes,
+							 .stream = stream,
+							 .context = what->func->context,
+							 .function = what->func};
+	for (int i = 0; i < fake_kernels.noted_values && what->func->kernel == KERNEL_IDLE; i++)
+		memcpy(&fake_kernels.last_launch.values[i], what->kernelParams[i],
+			   sizeof(fake_kernels.last_launch.values[i]));
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult fake_set_kernel(struct op *op, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	CUresult result = check_launch(params);
+	if (result != CUDA_SUCCESS)
+		return result;
+	memset(op->values, 0, sizeof(op->values));
+	copy_params(op, params);
+	note_launch(params, NULL);
+	return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 						unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
 						void **extra)
 {
 	ENTER();
 	(void)extra;
-	if (function->context != fake_current())
-		return CUDA_ERROR_INVALID_HANDLE;
-	uint64_t threads = (uint64_t)bx * by * bz;
-	if (!gx || !gy || !gz || !threads || threads > 1024 || gy > 65535 || gz > 65535)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (shared > 49152 && (int)shared > fake_kernels.shared_granted)
-		return CUDA_ERROR_INVALID_VALUE;
-	struct op *op = fake_add_op(stream, OP_KERNEL);
-	op->function = function;
-	pthread_mutex_lock(&lock);
-	fake_kernels.last_launch = (struct fake_launch){.grid = {gx, gy, gz},
-													.block = {bx, by, bz},
-													.shared = shared,
-													.stream = stream,
-													.context = function->context,
-													.function = function};
-	for (int i = 0; i < fake_kernels.noted_values && function->kernel == KERNEL_IDLE; i++)
-		memcpy(&fake_kernels.last_launch.values[i], params[i],
-			   sizeof(fake_kernels.last_launch.values[i]));
-	pthread_mutex_unlock(&lock);
-	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
-		if (param_sizes[function->kernel][i])
-			memcpy(&op->values[i], params[i], param_sizes[function->kernel][i]);
+	const CUDA_KERNEL_NODE_PARAMS what = {.func = function,
+										  .gridDimX = gx,
+										  .gridDimY = gy,
+										  .gridDimZ = gz,
+										  .blockDimX = bx,
+										  .blockDimY = by,
+										  .blockDimZ = bz,
+										  .sharedMemBytes = shared,
+										  .kernelParams = params};
+	CUresult result = check_launch(&what);
+	if (result != CUDA_SUCCESS)
+		return result;
+	copy_params(fake_add_op(stream, OP_KERNEL), &what);
+	note_launch(&what, stream);
 	return CUDA_SUCCESS;
 }
 

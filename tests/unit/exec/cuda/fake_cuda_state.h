@@ -79,6 +79,7 @@ extern struct fake_kernels {
 } fake_kernels;
 
 void fake_run_kernel(const struct op *op);
+CUresult fake_set_kernel(struct op *op, const CUDA_KERNEL_NODE_PARAMS *params);
 /* Writes what kernels have printed, as the driver does when a stream is waited for. */
 void fake_tell(void);
 void fake_modules_reset(void);
