@@ -18,8 +18,8 @@
 
 /* ---- Preparing ---- */
 
-int call_make(kiln_client *client, struct request *request, int64_t deadline, bool *ran,
-			  kiln_call **out)
+int call_make(kiln_client *client, struct request *request, int64_t deadline,
+			  struct call_first *first, kiln_call **out)
 {
 	struct answer answer;
 	kiln_call *call = calloc(1, sizeof(*call));
@@ -40,8 +40,10 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, bo
 	call->param_count = wire_get_ints(&answer.in.root, "params", call->params, KILN_MAX_RAW_ARGS);
 	call->plan = strdup(text ? text : "");
 	snprintf(call->origin, sizeof(call->origin), "%s", origin ? origin : "");
-	if (ran)
-		*ran = wire_get_bool(&answer.in.root, "ran", false);
+	if (first)
+		first->ran = wire_get_bool(&answer.in.root, "ran", false);
+	if (first && first->ran)
+		lane_answer_new(call, first->tensors, first->count, &answer);
 	atomic_fetch_add(&client->refs, 1);
 	answer_free(&answer);
 	if (call->id == 0 || !call->plan) {
@@ -72,6 +74,7 @@ static int prepare_call(kiln_client *client, const char *op, const kiln_tensor *
 						int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
 						bool *ran, kiln_call **out)
 {
+	struct call_first first = {tensors, tensor_count, false};
 	struct request request;
 
 	/* The lane's earlier launches come before a launch by message. */
@@ -86,13 +89,16 @@ static int prepare_call(kiln_client *client, const char *op, const kiln_tensor *
 	}
 	if (ran) {
 		wire_put_bool(&request.out, "run", true);
+		lane_ask_new(client, &request);
 		lane_put_tail(client, &request.out);
 	}
-	status = call_make(client, &request, deadline, ran, out);
+	status = call_make(client, &request, deadline, ran ? &first : NULL, out);
 	if (status == KILN_ETIMEDOUT && ran)
 		stop(client, request.id);
 	if (status != KILN_OK)
 		return status;
+	if (ran)
+		*ran = first.ran;
 	(*out)->tensor_count = tensor_count;
 	for (int i = 0; i < tensor_count; i++)
 		(*out)->left_out |= (uint32_t)(tensors[i].dtype == KILN_DTYPE_NONE) << i;

@@ -40,10 +40,16 @@ struct kiln_call {
 	struct local_ways *local; /* NULL until the first launch in the program's own context */
 };
 
-/* Asks for a call; frees the request in any case.  *ran: whether the call has run, too (ran NULL:
- * it was not asked to). */
-int call_make(struct kiln_client *client, struct request *request, int64_t deadline, bool *ran,
-			  struct kiln_call **out);
+/* The launch that goes with the preparing of a call. */
+struct call_first {
+	const kiln_tensor *tensors;
+	int count;
+	bool ran; /* whether the call has run, too */
+};
+
+/* Asks for a call; frees the request in any case.  first NULL: it was not asked to run. */
+int call_make(struct kiln_client *client, struct request *request, int64_t deadline,
+			  struct call_first *first, struct kiln_call **out);
 /* Like kiln_prepare(); forgets the oldest call of kiln_run() where the daemon takes no more calls.
  * ran not NULL: the daemon runs the call at once if it need not wait, and *ran says whether it did.
  */

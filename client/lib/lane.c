@@ -183,18 +183,14 @@ static struct lane_question *free_question(const struct kiln_client *client)
 	return NULL;
 }
 
-void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
+static void learn_answer(struct kiln_client *client, struct kiln_call *call,
+						 struct kiln_buffer *const *buffers, int buffer_count,
+						 struct answer *answer)
 {
 	struct lane *lane = client->lane;
 	const msgpack_object *root = &answer->in.root;
 	uint64_t generation = wire_get_uint(root, "generation", 0);
-	struct lane_question *question = lane->questions;
-	while (question < lane->questions + LANE_QUESTIONS && question->id != id)
-		question++;
-	if (question == lane->questions + LANE_QUESTIONS)
-		return;
-	question->id = 0;
-	if (wire_get_uint(root, "bound", 0) == 0 || !question->call)
+	if (wire_get_uint(root, "bound", 0) == 0)
 		return;
 	if (answer->frame.fd_count == LANE_DESCRIPTORS) {
 		if (lane->state == LANE_UNOPENED || lane->state == LANE_OPEN)
@@ -204,11 +200,39 @@ void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 	client_lane_assert_valid(lane);
 	if (!lane->memory || lane->generation != generation)
 		return;
-	learn(client, question->call, root);
+	learn(client, call, root);
 	/* The launch has used the buffers there, so the device process knows them. */
-	for (int i = 0; i < question->buffer_count; i++)
-		if (question->buffers[i])
-			question->buffers[i]->generation = generation;
+	for (int i = 0; i < buffer_count; i++)
+		if (buffers[i])
+			buffers[i]->generation = generation;
+}
+
+void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
+{
+	struct lane *lane = client->lane;
+	struct lane_question *question = lane->questions;
+	while (question < lane->questions + LANE_QUESTIONS && question->id != id)
+		question++;
+	if (question == lane->questions + LANE_QUESTIONS)
+		return;
+	question->id = 0;
+	if (question->call)
+		learn_answer(client, question->call, question->buffers, question->buffer_count, answer);
+}
+
+void lane_ask_new(struct kiln_client *client, struct request *request)
+{
+	if (client->lane->state == LANE_OPEN)
+		wire_put_bool(&request->out, "lane", true);
+}
+
+void lane_answer_new(struct kiln_call *call, const kiln_tensor *tensors, int count,
+					 struct answer *answer)
+{
+	struct kiln_buffer *buffers[KILN_MAX_OPERANDS];
+	for (int i = 0; i < count; i++)
+		buffers[i] = tensors[i].dtype == KILN_DTYPE_NONE ? NULL : tensors[i].buffer;
+	learn_answer(call->client, call, buffers, count, answer);
 }
 
 void lane_ask(struct kiln_call *call, struct request *request, const kiln_operand *operands,

@@ -42,6 +42,12 @@ void lane_collect(struct kiln_client *client);
 /* Asks, in a launch by message, for what the call's next launch through the lane needs. */
 void lane_ask(struct kiln_call *call, struct request *request, const kiln_operand *operands,
 			  int count);
+/* Asks for the same in a request that prepares a call and launches it.  Only an open lane is asked
+ * for: a program that runs one call does not pay for the making of a lane. */
+void lane_ask_new(struct kiln_client *client, struct request *request);
+/* Learns from the answer to that. */
+void lane_answer_new(struct kiln_call *call, const kiln_tensor *tensors, int count,
+					 struct answer *answer);
 /* Tells, in a request, which entries were written before it. */
 void lane_put_tail(struct kiln_client *client, struct wire_out *out);
 /* Learns from the answer to request id. */

@@ -88,9 +88,9 @@
 	X("free", "", "buf, tail?", "")                                                                \
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \
-	X("prepare", "", "op, tensors, attrs, run?, tail?",                                            \
+	X("prepare", "", "op, tensors, attrs, run?, lane?, tail?",                                     \
 	  "call, key, origin, text, micros; or with run, where its kernel is there, when it has run: " \
-	  "call, ran, micros")                                                                         \
+	  "call, ran, and what submit answers")                                                        \
 	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, overs, periods, widths, and "    \

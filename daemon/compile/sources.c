@@ -30,9 +30,18 @@ struct known_closure {
 	const struct compile_file *files[];
 };
 
+/* The files that a file includes itself, once it was scanned.  A root shares most of its files with
+ * others, and to scan them all for each would stop the loop for a millisecond. */
+struct known_needs {
+	bool known;
+	int count;
+	const struct compile_file **files;
+};
+
 struct compile_sources {
 	struct compile_file *files;    /* in the order of names */
 	char (*hashes)[UTIL_HASH_HEX]; /* of them: a key needs those of dozens of files */
+	struct known_needs *needs;     /* of them */
 	size_t count;
 	bool embedded; /* names and texts are the binary's */
 	struct known_closure *closures;
@@ -130,6 +139,7 @@ static void sum_all(struct compile_sources *sources)
 		util_hash_hex(file->text, file->bytes, sources->hashes[i]);
 		file->hash = sources->hashes[i];
 	}
+	sources->needs = util_alloc(sources->count * sizeof(*sources->needs));
 }
 
 int compile_sources_open(const char *directory, struct compile_sources **out,
@@ -174,6 +184,9 @@ void compile_sources_close(struct compile_sources *sources)
 		free((char *)sources->files[i].name);
 		free((char *)sources->files[i].text);
 	}
+	for (size_t i = 0; sources->needs && i < sources->count; i++)
+		free(sources->needs[i].files);
+	free(sources->needs);
 	free(sources->hashes);
 	free(sources->files);
 	free(sources);
@@ -196,7 +209,7 @@ const struct compile_file *compile_sources_find(const struct compile_sources *so
 /* ---- What a file needs ---- */
 
 struct closure {
-	const struct compile_sources *sources;
+	struct compile_sources *sources;
 	const struct compile_file **files; /* finished, headers before users */
 	int count;
 	const struct compile_file *open[COMPILE_MAX_HEADERS]; /* from the first file to this one */
@@ -216,10 +229,8 @@ static bool among(const struct compile_file *const *files, int count,
 static int visit(struct closure *closure, const struct compile_file *file);
 
 static int visit_include(struct closure *closure, const struct compile_file *user, int line,
-						 const char *name)
+						 const struct compile_file *file, const char *name)
 {
-	const struct compile_file *file = compile_sources_find(closure->sources, name);
-
 	if (!file)
 		return util_fail(
 			closure->error, KERNEL_ERROR_MAX, KILN_ENOENT,
@@ -234,11 +245,49 @@ static int visit_include(struct closure *closure, const struct compile_file *use
 	return visit(closure, file);
 }
 
-static int visit(struct closure *closure, const struct compile_file *file)
+/* Keeps what a file includes; without memory the next root scans the file again. */
+static void remember_needs(struct known_needs *needs, const struct compile_file *const *files,
+						   int count)
 {
+	if (count && !(needs->files = malloc((size_t)count * sizeof(*files))))
+		return;
+	if (count)
+		memcpy(needs->files, files, (size_t)count * sizeof(*files));
+	needs->count = count;
+	needs->known = true;
+}
+
+static int scan_needs(struct closure *closure, const struct compile_file *file,
+					  struct known_needs *needs)
+{
+	const struct compile_file *found[COMPILE_MAX_HEADERS];
 	struct scan scan;
 	struct scan_line line;
 	enum scan_kind kind;
+	int status = KILN_OK, count = 0;
+
+	scan_begin(&scan, file);
+	while (status == KILN_OK && (kind = scan_next(&scan, &line)) != SCAN_END) {
+		if (kind == SCAN_INCLUDE) {
+			const struct compile_file *need = compile_sources_find(closure->sources, line.name);
+			status = visit_include(closure, file, line.number, need, line.name);
+			if (!among(found, count, need) && count < COMPILE_MAX_HEADERS)
+				found[count++] = need;
+		} else if (kind == SCAN_FOREIGN) {
+			status = util_fail(closure->error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							   "%s:%d: kernel sources include only each other, as #include "
+							   "\"directory/name.cuh\"",
+							   file->name, line.number);
+		}
+	}
+	if (status == KILN_OK)
+		remember_needs(needs, found, count);
+	return status;
+}
+
+static int visit(struct closure *closure, const struct compile_file *file)
+{
+	struct known_needs *needs = &closure->sources->needs[file - closure->sources->files];
 	int status = KILN_OK;
 
 	if (among(closure->files, closure->count, file))
@@ -248,16 +297,11 @@ static int visit(struct closure *closure, const struct compile_file *file)
 						 "%s: a kernel has %d source files at most", file->name,
 						 COMPILE_MAX_HEADERS);
 	closure->open[closure->depth++] = file;
-	scan_begin(&scan, file);
-	while (status == KILN_OK && (kind = scan_next(&scan, &line)) != SCAN_END) {
-		if (kind == SCAN_INCLUDE)
-			status = visit_include(closure, file, line.number, line.name);
-		else if (kind == SCAN_FOREIGN)
-			status = util_fail(closure->error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							   "%s:%d: kernel sources include only each other, as #include "
-							   "\"directory/name.cuh\"",
-							   file->name, line.number);
-	}
+	if (!needs->known)
+		status = scan_needs(closure, file, needs);
+	else
+		for (int i = 0; i < needs->count && status == KILN_OK; i++)
+			status = visit(closure, needs->files[i]);
 	closure->depth--;
 	if (status != KILN_OK)
 		return status;

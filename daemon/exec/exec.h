@@ -39,7 +39,9 @@
  *                (client/wire/lane_memory.h), the eventfd that wakes this process, and the end of
  *                a pipe that wakes the client.  It ends with the stream
  *   lane.close   stream; answered when what was taken from it has ended
- *   lane.bind    stream, call, and what launch has (ops without places): entries may name the call
+ *   lane.bind    stream, call, of, notice, run, and what launch has: entries may name the call.
+ *                With run it is launched at once, and answered as launch is; else ops have no
+ *                places
  *   lane.unbind  stream, call
  *   lane.cancel  stream, number: of an entry
  *   ping     -> inflight
@@ -49,6 +51,7 @@
  *   whom the time on the device counts (absent: 0)
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?, "st"?, and it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
+ *            "what": "unbound", "stream", "err": a lane.bind with run has launched, and not bound
  *            "what": "alive", "busy": so it says now and then, and once that it is not any more
  *            "what": "scratch", "bytes": of all streams and graphs, from now on
  *            "what": "printed", "text": bin, by kernels; "cut": bytes more that were not kept

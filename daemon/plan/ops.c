@@ -222,12 +222,16 @@ int plan_generic_at(const struct plan_op *op, int index, const struct kernel_lim
 	return plan_problem(&problem, limits, out, error);
 }
 
-int plan_required(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+int plan_required(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct asked asked;
 	int status = find_operator(problem, &asked, error);
 
-	return status ? status : check_required(&asked, error);
+	if (!status)
+		status = check_required(&asked, error);
+	for (int i = problem->tensor_count; !status && i < asked.problem.tensor_count; i++)
+		problem->tensors[problem->tensor_count++] = asked.problem.tensors[i];
+	return status;
 }
 
 /* No planner completes an input.  Where operands have names of the problem's own, the operator

@@ -33,8 +33,8 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
 					struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 /* KILN_EINVAL names a required operand that is left out, also one that plan_infer() would complete.
- */
-int plan_required(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+ * Otherwise problem->tensor_count is the operator's operand count, as after plan_infer(). */
+int plan_required(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 /* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count.
  * Optional operands that the caller left out stay so. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);

@@ -194,8 +194,8 @@ static const struct cell {
 	/* A process that is gone before the launch is sent never had it: that waits for the next one,
 	 * which has no longer what the first had. */
 	{"kill", "lane.open", launch_first, KILN_EDEVICE, "was killed by signal 9", .lost = LOST},
-	{"kill", "lane.bind", launch_first, KILN_EDEVICE, "was killed by signal 9", .lost = LOST},
-	{"hang", "lane.bind", launch_first, KILN_EDEVICE, NOTHING_COMPLETED},
+	{"kill", "lane.bind", launch_first, KILN_EDEVICE, "was killed by signal 9"},
+	{"hang", "lane.bind", launch_first, KILN_ETIMEDOUT, NOTHING_COMPLETED},
 	{"cells", "told", launch_in_lane, KILN_EPROTO, "in status -2147483648, which there is not",
 	 true},
 	/* What can be done again is. */

@@ -70,6 +70,36 @@ static void a_first_call_is_one_launch(void **state)
 	cube_finish(daemon, &cube);
 }
 
+/* Once the lane is open, the answer to the first call of a shape binds that to it: no later call
+ * needs a message, and the exact kernel takes over all the same. */
+static void a_first_call_is_bound(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
+
+	cube_turn(&cube, 6);
+	assert_ok(turn_once(client, cube.buffers, 15));
+	int64_t messages = tier_counter(client, "message_launches");
+	int64_t lane = tier_counter(client, "lane_launches");
+	for (int i = 0; i < 3; i++) {
+		assert_ok(turn_once(client, cube.buffers, 15));
+		assert_turned_once(cube.buffers[1], 15);
+	}
+	assert_int_equal(tier_counter(client, "message_launches"), messages);
+	assert_int_equal(tier_counter(client, "lane_launches"), lane + 3);
+	debug_int(client, "gain", "ms", 1000);
+	while (tier_counter(client, "promoted") == 0)
+		assert_ok(turn_once(client, cube.buffers, 15));
+	assert_int_equal(tier_counter(client, "message_launches"), messages);
+	assert_int_equal(tier_counter(client, "specialized"), 1);
+	for (int i = 0; i < 3; i++)
+		assert_ok(turn_once(client, cube.buffers, 15));
+	assert_turned_once(cube.buffers[1], 15);
+	assert_int_equal(tier_counter(client, "message_launches"), messages);
+	cube_finish(daemon, &cube);
+}
+
 /* And one that fails leaves nothing behind: not even a call, of which there may be two. */
 static void a_first_call_that_fails(void **state)
 {
@@ -497,6 +527,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(only_the_first_waits),
 		HARNESS_TEST(a_first_call_is_one_launch),
+		HARNESS_TEST(a_first_call_is_bound),
 		HARNESS_TEST(a_first_call_that_fails),
 		HARNESS_TEST(exact_kernels_are_planned_meanwhile),
 		HARNESS_TEST(first_calls_have_exact_kernels),

@@ -1,8 +1,8 @@
 /*
  * call_exact.c: plans the exact kernel of a call that was launched before it had one.  The generic
  * kernel launches the first call of a shape (tier_first); meanwhile a worker thread plans, which
- * needs no state.  The second use of the call settles it: what the thread has not done by then, the
- * loop does.
+ * needs no state.  The second use of the call by message settles it: what the thread has not done
+ * by then, the loop does.  Its lane is bound to the generic kernel, until the exact one takes over.
  *
  *   FIRST --the thread's plan comes, or call_settle--> the exact kernel, with a tier
  *   FIRST --there is no exact kernel, or it is the same one--> the generic kernel, for good
@@ -10,11 +10,11 @@
  * The thread reads the call's problem, which never changes, and holds the call; only the loop
  * touches anything else of it.
  */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "call_state.h"
+#include "lane.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/plan/plan.h"
@@ -46,10 +46,11 @@ static void take_plan(struct session *session, struct call *call,
 	}
 	ref->manifest = generic->manifest ? strdup(generic->manifest) : NULL;
 	(void)tier_open(session, &call->problem, ref, generic);
-	assert(!call->bound[0].id); /* a lane binds what is settled */
 	call->variants[0] = ref;
 	kernel_drop(generic);
 	tier_attach(session, call->id, ref);
+	if (ref->tier && ref->tier->state == TIER_PROMOTED)
+		lane_promote(session, call->id, ref);
 }
 
 static void plan_work(struct cache *cache, void *arg)
@@ -75,10 +76,14 @@ static void plan_done(struct broker *broker, void *arg)
 	free(planning);
 }
 
+void call_begin_first(struct call *call)
+{
+	call->first = true;
+}
+
 void call_plan_exact(struct session *session, struct call *call)
 {
 	struct planning *planning = malloc(sizeof(*planning));
-	call->first = true;
 	/* Without memory the second use plans. */
 	if (!planning)
 		return;

@@ -12,6 +12,7 @@
 /* A variant of a call, in a lane. */
 struct call_bound {
 	uint64_t id, generation; /* its name there, and the device process that knows it */
+	bool early;              /* the exact kernel was not planned yet */
 };
 
 struct call {

@@ -168,7 +168,7 @@ static int put_graph(struct work *work)
 			continue;
 		wire_map_begin(&message, NULL);
 		wire_put_str(&message, "op", work->variant->plan.op);
-		work_put_launch(&message, work, graph->parts[i].module, true);
+		work_put_launch(&message, work, graph->parts[i].module, true, false);
 		wire_map_end(&message);
 	}
 	wire_list_end(&message);

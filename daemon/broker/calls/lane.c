@@ -337,65 +337,91 @@ void lane_bind_graph(struct work *work)
 		work->bound = work->call->graph->id;
 }
 
-void lane_bind(struct work *work, uint64_t module)
+/* The variant's place in a lane, if the launch may be bound; NULL: it may not. */
+static struct call_bound *place_in_lane(const struct work *work)
 {
-	struct session *session = work->session;
-	struct device_handle *executor = session->executor;
-	struct call *call = work->call;
-	int number = variant_number(call, work->variant);
-	struct wire_out message;
+	const int number = work->raw ? -1 : variant_number(work->call, work->variant);
 	/* The planner words the reports of maps, which a lane cannot ask: no map is bound. */
-	if (work->raw || work->variant->plan.report.end == UINT64_MAX || number < 0 || !has_lane(work))
-		return;
-	struct call_bound *bound = &call->bound[number];
-	if (bound->generation != session->lane->generation) {
-		uint64_t name = broker_id(session->broker);
-		uint64_t id = handle_begin(executor, &message, "lane.bind");
-		wire_put_uint(&message, "call", name);
-		wire_put_str(&message, "op", call->problem.op);
-		wire_put_uint(&message, "of", call->id);
-		wire_put_uint(&message, "notice", tier_notice(session, work->variant));
-		work_put_launch(&message, work, module, false);
-		if (handle_send(executor, &message, id, NULL, 0,
-						(uint32_t)session->broker->options.launch_timeout_ms, on_lane_answer,
-						session) != KILN_OK)
-			return;
-		*bound = (struct call_bound){name, session->lane->generation};
-		struct handle_about *about = handle_note(executor, HANDLE_LANE, name);
-		about->session = session->id;
-		about->pid = session->pid;
-		about->account = session->account;
-		kernel_describe(about, work->kernel, work->variant);
-	}
-	work->bound = bound->id;
+	if (number < 0 || work->variant->plan.report.end == UINT64_MAX || !has_lane(work))
+		return NULL;
+	return &work->call->bound[number];
 }
 
-/* The message stands behind all launches that were sent before; the lane takes it between two
- * entries. */
-static void lane_rebind(struct session *session, struct call *call,
-						const struct kernel_ref *variant)
+bool lane_bind(struct work *work)
+{
+	const struct call_bound *bound = place_in_lane(work);
+	if (!bound)
+		return false;
+	const bool knows = bound->generation == work->session->lane->generation;
+	work->bound = knows ? bound->id : broker_id(work->session->broker);
+	return !knows;
+}
+
+void lane_put_bind(const struct work *work, struct wire_out *message)
+{
+	struct session *session = work->session;
+	const struct call *call = work->call;
+	wire_put_bool(message, "run", true);
+	wire_put_uint(message, "call", work->bound);
+	wire_put_str(message, "op", call->problem.op);
+	wire_put_uint(message, "of", call->id);
+	wire_put_uint(message, "notice",
+				  call->first ? tier_first_notice(session) : tier_notice(session, work->variant));
+}
+
+void lane_bound(const struct work *work)
+{
+	const struct session *session = work->session;
+	work->call->bound[variant_number(work->call, work->variant)] =
+		(struct call_bound){work->bound, session->lane->generation, work->call->first};
+	struct handle_about *about = handle_note(session->executor, HANDLE_LANE, work->bound);
+	about->session = session->id;
+	about->pid = session->pid;
+	about->account = session->account;
+	kernel_describe(about, work->kernel, work->variant);
+}
+
+void lane_unbound(struct broker *broker, const struct device_handle *executor, uint64_t stream,
+				  const char *why)
+{
+	struct session *session = session_find(broker, stream);
+	if (!session || session->executor != executor || !session->lane)
+		return;
+	if (session->lane->state == LANE_OPEN)
+		session->lane->state = LANE_REFUSED;
+	util_log(UTIL_WARN, "session %llu: its calls go by message: %s",
+			 (unsigned long long)session->id, why);
+}
+
+/* Gives a bound variant this kernel, the variant itself or its generic one.  The message stands
+ * behind all launches that were sent before; the lane takes it between two entries. */
+static void lane_rebind(struct session *session, struct call *call, int number,
+						struct kernel_ref *kernel, uint64_t notice)
 {
 	struct lane *lane = session->lane;
 	struct device_handle *executor = session->executor;
-	int number = variant_number(call, variant);
+	struct call_bound *bound = &call->bound[number];
 	struct work work = {.session = session, .call = call, .fd = -1};
 	struct wire_out message;
-	if (!lane || lane->state == LANE_ENDING || number < 0 || !handle_is_ready(executor) ||
-		call->bound[number].generation != lane->generation)
+	if (!lane || lane->state == LANE_ENDING || !handle_is_ready(executor) ||
+		bound->generation != lane->generation)
 		return;
-	uint64_t module = handle_module(executor, variant->key);
+	uint64_t module = handle_module(executor, kernel->key);
 	if (!module)
 		return; /* the lane goes on with the kernel that it has */
-	work.kernel = work.variant = call->variants[number];
-	work.extents = variant->plan.extents;
-	work.operand_count = variant->plan.operand_count;
-	struct handle_about *about = handle_noted_call(executor, call->bound[number].id);
+	work.kernel = work.variant = kernel;
+	work.extents = kernel->plan.extents;
+	work.operand_count = kernel->plan.operand_count;
+	bound->early = false;
+	struct handle_about *about = handle_noted_call(executor, bound->id);
 	if (about)
-		kernel_describe(about, variant, variant);
+		kernel_describe(about, kernel, call->variants[number]);
 	uint64_t id = handle_begin(executor, &message, "lane.rebind");
-	wire_put_uint(&message, "call", call->bound[number].id);
+	wire_put_uint(&message, "call", bound->id);
 	wire_put_str(&message, "op", call->problem.op);
-	work_put_launch(&message, &work, module, false);
+	wire_put_uint(&message, "of", call->id);
+	wire_put_uint(&message, "notice", notice);
+	work_put_launch(&message, &work, module, false, true);
 	handle_send(executor, &message, id, NULL, 0,
 				(uint32_t)session->broker->options.launch_timeout_ms, on_lane_answer, session);
 }
@@ -413,6 +439,9 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 		return 0;
 	for (int i = 0; i < count; i++) {
 		alignments[i] = plan->extents[i].alignment ? plan->extents[i].alignment : 1;
+		/* The exact kernel, which may be planned later, asks for no more than its problem has. */
+		if (work->call->first && plan->extents[i].alignment)
+			alignments[i] = work->call->problem.tensors[i].alignment;
 		extents[i] = (int64_t)plan->extents[i].bytes;
 		overs[i] = plan->extents[i].over;
 		periods[i] = (int64_t)plan->extents[i].period;
@@ -471,6 +500,18 @@ void lane_cancel(struct session *session, uint64_t number, uint64_t count)
 	handle_post(session->executor, &message, id);
 }
 
+/* Has a call that was bound before its exact kernel was planned told of as often as pays. */
+static void settle_notice(struct session *session, struct call *call, int number)
+{
+	struct kernel_ref *variant = call->variants[number];
+	const struct tier *tier = variant->tier;
+	if (!call->bound[number].early || call->first)
+		return;
+	lane_rebind(session, call, number,
+				tier && tier->state != TIER_PROMOTED ? tier->generic : variant,
+				tier_notice(session, variant));
+}
+
 void lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 			   uint64_t call, uint64_t bound, uint64_t launches)
 {
@@ -479,6 +520,7 @@ void lane_used(struct broker *broker, const struct device_handle *executor, uint
 	for (int i = 0; used && i < used->variant_count; i++)
 		if (used->bound[i].id == bound) {
 			tier_used(session, used->variants[i], launches);
+			settle_notice(session, used, i);
 			return;
 		}
 }
@@ -486,6 +528,7 @@ void lane_used(struct broker *broker, const struct device_handle *executor, uint
 void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant)
 {
 	struct call *promoted = call_find(session, call);
-	if (promoted)
-		lane_rebind(session, promoted, variant);
+	const int number = promoted ? variant_number(promoted, variant) : -1;
+	if (number >= 0)
+		lane_rebind(session, promoted, number, promoted->variants[number], 0);
 }

@@ -25,6 +25,9 @@ bool lanes_end(struct broker *broker);
 bool lane_busy(const struct session *session);
 /* The variant of this call has another kernel now, and so it has in the lane. */
 void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant);
+/* The device process has launched a call and could not bind it to the lane of this stream. */
+void lane_unbound(struct broker *broker, const struct device_handle *executor, uint64_t stream,
+				  const char *why);
 /* The device process ran so many launches of the call under the name "bound". */
 void lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 			   uint64_t call, uint64_t bound, uint64_t launches);

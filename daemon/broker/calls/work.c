@@ -232,8 +232,10 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_send(session, &out, fds, fd_count);
 	} else {
 		session->works->failed[session->works->failed_at++ % FAILED_TICKETS] = work->ticket;
-		if (work->order.first)
+		if (work->order.first) {
+			lane_unbind(session, work->call);
 			call_forget(session, work->call->id);
+		}
 		reply_error(session, work->ticket, status, "%s", error);
 	}
 	if (work->kind == WORK_FREE)
@@ -284,8 +286,10 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 				 error);
 	else if (work->kind == WORK_LAUNCH && status != KILN_OK)
 		snprintf(sentence, sizeof(sentence), "%s: %s", work->call->problem.op, error);
+	else if (error)
+		snprintf(sentence, sizeof(sentence), "%s", error);
 	else
-		snprintf(sentence, sizeof(sentence), "%s", error ? error : "");
+		sentence[0] = 0;
 	work_end(work, status, sentence, reply ? wire_get_uint(&reply->root, "us", 0) : 0);
 	work_pump(session);
 }

@@ -221,7 +221,7 @@ static void put_check(struct wire_out *message, const struct work *work)
 }
 
 void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
-					 bool placed)
+					 bool placed, bool named)
 {
 	const struct kernel_plan *plan = &work->kernel->plan;
 	const struct raw_launch *raw = work->raw;
@@ -238,7 +238,7 @@ void work_put_launch(struct wire_out *message, const struct work *work, uint64_t
 		launch_put_shape(message, plan);
 	}
 	put_arguments(message, work, placed);
-	if (!placed || work->raw || work->session->broker->options.memcheck)
+	if (named || work->raw || work->session->broker->options.memcheck)
 		put_check(message, work);
 }
 
@@ -275,9 +275,11 @@ static int send_launch(struct work *work, uint64_t module)
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	if (work->kernel != work->variant)
 		tier_used(session, work->variant, 1);
-	lane_bind(work, module);
-	uint64_t id = handle_begin(work_executor(work), &message, "launch");
-	work_put_launch(&message, work, module, true);
+	const bool binds = lane_bind(work);
+	uint64_t id = handle_begin(work_executor(work), &message, binds ? "lane.bind" : "launch");
+	if (binds)
+		lane_put_bind(work, &message);
+	work_put_launch(&message, work, module, true, binds);
 	wire_put_uint(&message, "sub", work->order.stream);
 	wire_put_uint(&message, "account", session->account);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
@@ -289,8 +291,11 @@ static int send_launch(struct work *work, uint64_t module)
 	if (work->raw && work->raw->timeout_ms)
 		deadline = work->raw->timeout_ms;
 	wire_put_uint(&message, "deadline", deadline * handle_patience(work_executor(work)));
-	return handle_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline, work_done,
-					   work);
+	int status = handle_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline,
+							 work_done, work);
+	if (binds && status == KILN_OK)
+		lane_bound(work);
+	return status;
 }
 
 static enum work_step advance_launch(struct work *work)

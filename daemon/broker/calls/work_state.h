@@ -121,9 +121,10 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 void work_mark_sent(struct work *work);
 /* The device process has answered; arg is the work. */
 void work_done(void *arg, int status, const char *error, struct wire_in *reply);
-/* Puts module, shape, arguments and operands of a launch; placed: with the operands' places. */
+/* Puts module, shape, arguments and operands of a launch; placed: with the operands' places;
+ * named: with their names, which a lane keeps. */
 void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
-					 bool placed);
+					 bool placed, bool named);
 bool work_ticket_failed(const struct session *session, uint64_t ticket);
 
 /* Says whether sent works must end first, for they run elsewhere and the order must hold. */
@@ -131,8 +132,12 @@ bool work_must_let_finish(const struct work *work);
 
 /* ---- lane.c ---- */
 
-/* Binds a launch that is about to be sent: the next one may come through the lane. */
-void lane_bind(struct work *work, uint64_t module);
+/* Binds a launch that is about to be sent: the next one may come through the lane.  True: the
+ * device process does not know the call yet, so its message is lane.bind with lane_put_bind(), and
+ * lane_bound() follows when that is sent. */
+bool lane_bind(struct work *work);
+void lane_put_bind(const struct work *work, struct wire_out *message);
+void lane_bound(const struct work *work);
 void lane_bind_graph(struct work *work);
 /* Adds to the answer how to use the lane; returns how many descriptors go along. */
 int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS]);

@@ -38,6 +38,9 @@ struct broker_events {
 	/* It found nonsense in the lane of this stream, which a client wrote. */
 	void (*lane_broke)(struct broker *broker, const struct device_handle *handle, uint64_t stream,
 					   const char *why);
+	/* It could not bind a call to the lane of this stream. */
+	void (*lane_unbound)(struct broker *broker, const struct device_handle *handle, uint64_t stream,
+						 const char *why);
 	/* Kernels that a session brought printed this in its own process, and cut bytes more. */
 	void (*printed)(struct broker *broker, const struct device_handle *handle, const void *text,
 					size_t bytes, uint64_t cut);

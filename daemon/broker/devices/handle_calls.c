@@ -244,6 +244,9 @@ static void on_event(struct device_handle *handle, struct wire_in *message)
 			handle->device->broker, handle, wire_get_uint(&message->root, "stream", 0),
 			wire_get_uint(&message->root, "of", 0), wire_get_uint(&message->root, "call", 0),
 			wire_get_uint(&message->root, "launches", 0));
+	else if (what && !strcmp(what, "unbound") && error)
+		handle->device->broker->events->lane_unbound(
+			handle->device->broker, handle, wire_get_uint(&message->root, "stream", 0), error);
 	else if (what && !strcmp(what, "printed"))
 		note_printed(handle, &message->root);
 	else if (what && !strcmp(what, "lane") && error)

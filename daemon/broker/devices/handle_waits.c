@@ -54,6 +54,7 @@ static const struct {
 	const char *type, *what, *text;
 } kinds[] = {
 	{"launch", "launch", "the launch under way on %s"},
+	{"lane.bind", "launch", "the launch under way on %s"},
 	{"graph.launch", "launch", "the graph under way on %s"},
 	{"copy", "transfer", "the copy under way on %s"},
 	{"load", "load", "the load of a kernel on %s"},
@@ -63,7 +64,6 @@ static const struct {
 	{"free", "free", "the last use of a buffer on %s"},
 	{"graph", "graph", "a graph to be made on %s"},
 	{"lane.open", "lane", "a lane to be opened on %s"},
-	{"lane.bind", "lane", "a call to be bound to its lane on %s"},
 	{"lane.close", "lane", "the launches of its lane on %s"},
 };
 
@@ -119,8 +119,9 @@ static void note_calls(const struct device_handle *handle, waits_visit visit, vo
 	/* Requests that wait for a quiet device say so while something runs there. */
 	bool runs = handle->holds;
 	for (const struct handle_call *call = handle->first; call && !runs; call = call->next)
-		runs = !call->waits && (!strcmp(call->type, "launch") || !strcmp(call->type, "copy") ||
-								!strcmp(call->type, "graph.launch"));
+		runs = !call->waits &&
+			   (!strcmp(call->type, "launch") || !strcmp(call->type, "copy") ||
+				!strcmp(call->type, "lane.bind") || !strcmp(call->type, "graph.launch"));
 	for (const struct handle_call *call = handle->first; call; call = call->next)
 		note_call(handle, call, runs, visit, arg);
 }

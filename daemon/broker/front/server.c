@@ -63,6 +63,7 @@ static const struct broker_events events = {
 	.device_used = news_device_used,
 	.device_lanes = news_device_lanes,
 	.lane_broke = news_lane_broke,
+	.lane_unbound = lane_unbound,
 	.lane_used = lane_used,
 	.object_refused = job_distrust,
 	.cache_opened = tuned_open,

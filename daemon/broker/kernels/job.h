@@ -38,7 +38,9 @@ struct kernel_ref {
 	/* Filled by the first job_resolve(), and anew when the compiler changes. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
-	char compiler[96]; /* id of the compiler that the key names */
+	char compiler[96];      /* id of the compiler that the key names */
+	unsigned char name[32]; /* made by tier_find() */
+	bool named;
 	struct compile_job job;
 	struct compile_file *files;
 	struct raw_source *raw;   /* a user's kernel: job and files point into it */

@@ -15,15 +15,18 @@
 
 /* ---- Kernels ---- */
 
-static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
+static void name_kernel(struct kernel_ref *ref)
 {
 	const char *const parts[] = {ref->target, ref->plan.source, ref->plan.instantiation,
 								 ref->plan.generated};
 	struct util_hash hash;
+	if (ref->named)
+		return;
 	util_hash_begin(&hash);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		util_hash_add(&hash, parts[i], strlen(parts[i]) + 1);
-	util_hash_end(&hash, name);
+	util_hash_end(&hash, ref->name);
+	ref->named = true;
 }
 
 void tier_kernel_assert_valid(const struct tier_kernel *kernel)
@@ -61,17 +64,16 @@ static void make_room(struct tiers *tiers)
 	tiers->kept = tiers->kernels.count;
 }
 
-struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref)
+struct tier_kernel *tier_find(struct broker *broker, struct kernel_ref *ref)
 {
 	struct tiers *tiers = broker->tiers;
-	unsigned char name[32];
-	name_kernel(ref, name);
-	struct tier_kernel *kernel = map_get(&tiers->kernels, name, sizeof(name));
+	name_kernel(ref);
+	struct tier_kernel *kernel = map_get(&tiers->kernels, ref->name, sizeof(ref->name));
 	if (kernel)
 		return kernel;
 	make_room(tiers);
 	kernel = util_alloc(sizeof(*kernel));
-	memcpy(kernel->name, name, sizeof(name));
+	memcpy(kernel->name, ref->name, sizeof(ref->name));
 	memcpy(kernel->op, ref->plan.op, sizeof(kernel->op));
 	kernel->broker = broker;
 	if (map_put(&tiers->kernels, kernel->name, sizeof(kernel->name), kernel) == 0)
@@ -80,7 +82,7 @@ struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *re
 	return NULL;
 }
 
-void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes)
+void tier_know(struct broker *broker, struct kernel_ref *ref, int64_t object_bytes)
 {
 	struct tier_kernel *kernel = tier_find(broker, ref);
 	if (!kernel)
@@ -484,6 +486,11 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 	return launches < TIER_MIN_USES ? TIER_MIN_USES
 		   : launches > 1e9         ? 1000000000
 									: (uint64_t)launches;
+}
+
+uint64_t tier_first_notice(const struct session *session)
+{
+	return may_compile(session) ? TIER_MIN_USES : 0;
 }
 
 /* ---- For people ---- */

@@ -124,7 +124,7 @@ struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref);
  * know nothing of generic kernels: they wait for the exact kernel where there may be one. */
 struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_ref *ref);
 /* A job has given the kernel of ref: from now on it is found without hashing its sources. */
-void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes);
+void tier_know(struct broker *broker, struct kernel_ref *ref, int64_t object_bytes);
 /* A device process is ready: the exact kernels that its calls wait for are loaded there.  Loads
  * that its predecessor had begun ended with that. */
 void tier_resume(struct broker *broker, const struct device_handle *executor);
@@ -132,6 +132,8 @@ void tier_resume(struct broker *broker, const struct device_handle *executor);
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches);
 /* After how many launches through a lane the device process reports them; 0: never. */
 uint64_t tier_notice(struct session *session, const struct kernel_ref *ref);
+/* The same of a call whose exact kernel is not planned yet: what it gains is not known. */
+uint64_t tier_first_notice(const struct session *session);
 
 /* For explain: puts member "tiers", and writes the line about tiers, or "". */
 void tier_explain(struct session *session, const struct kernel_problem *problem,
@@ -150,7 +152,7 @@ uint64_t tier_again(struct session *session, const struct kernel_ref *ref);
 void tier_missed(struct kernel_ref *ref);
 /* Keeps a copy of a generic kernel's object while there is room: a read of the cache would wait for
  * the writes of exact kernels before it. */
-void tier_keep_object(struct broker *broker, const struct kernel_ref *generic,
+void tier_keep_object(struct broker *broker, struct kernel_ref *generic,
 					  const struct cache_row *row);
 /* Returns what was kept, with key, entry and object alone, for this session's compiler; NULL:
  * nothing.  It lives until the loop's next turn. */
@@ -211,7 +213,7 @@ struct tiers {
 
 void tier_kernel_assert_valid(const struct tier_kernel *kernel);
 /* Finds the kernel of ref, or makes it; NULL without memory. */
-struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref);
+struct tier_kernel *tier_find(struct broker *broker, struct kernel_ref *ref);
 /* Frees what tier_keep_object() kept. */
 void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel);
 /* Its module in the device process; 0: it is not loaded. */

@@ -57,7 +57,7 @@ void tier_missed(struct kernel_ref *ref)
 
 /* ---- Objects of generic kernels ---- */
 
-void tier_keep_object(struct broker *broker, const struct kernel_ref *generic,
+void tier_keep_object(struct broker *broker, struct kernel_ref *generic,
 					  const struct cache_row *row)
 {
 	struct tiers *tiers = broker->tiers;

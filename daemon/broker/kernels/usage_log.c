@@ -95,8 +95,11 @@ void usage_log_note(struct usage_log *log, const char *line, const char *target,
 	}
 	row->times++;
 	size_t used = strlen(row->targets);
-	if (!has_word(row->targets, target) && used + 1 + strlen(target) < sizeof(row->targets))
-		snprintf(row->targets + used, sizeof(row->targets) - used, "%s%s", used ? " " : "", target);
+	if (has_word(row->targets, target) || used + 1 + strlen(target) >= sizeof(row->targets))
+		return;
+	if (used)
+		row->targets[used++] = ' ';
+	memcpy(row->targets + used, target, strlen(target) + 1);
 }
 
 void usage_log_free(struct usage_log *log)

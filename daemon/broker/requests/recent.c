@@ -9,6 +9,15 @@
 const char *const recent_part_names[] = {"plan", "look",  "remote", "compile",
 										 "load", "queue", "device"};
 
+/* Copies a text, or as much of it as there is room for.  Each call is noted: printing would take
+ * the loop longer than all else here. */
+static void put_part(char *to, size_t size, const char *text)
+{
+	const size_t used = strnlen(text, size - 1);
+	memcpy(to, text, used);
+	to[used] = 0;
+}
+
 /* Keeps the part of a manifest's line that follows the operator's name.  A map's statement stays
  * out: it is its program's own. */
 void recent_put_problem(struct recent_call *call, const char *manifest)
@@ -17,9 +26,12 @@ void recent_put_problem(struct recent_call *call, const char *manifest)
 	if (!rest || !strcmp(call->op, "map"))
 		return;
 	rest++;
-	snprintf(call->problem, sizeof(call->problem), "%.*s", PLAIN_CUT(rest, RECENT_PROBLEM - 4));
-	if (strlen(rest) > strlen(call->problem))
-		util_append(call->problem, sizeof(call->problem), strlen(call->problem), "...");
+	const size_t size = strlen(rest);
+	if (size < RECENT_PROBLEM - 4)
+		memcpy(call->problem, rest, size + 1);
+	else
+		snprintf(call->problem, sizeof(call->problem), "%.*s...",
+				 PLAIN_CUT(rest, RECENT_PROBLEM - 4));
 }
 
 /* Divides the time up to now. */
@@ -82,10 +94,9 @@ void recent_add(struct session *session, const struct recent_about *about,
 							   .asked = about->asked,
 							   .origin = parts->origin ? parts->origin : "",
 							   .status = about->status};
-	snprintf(call.program, sizeof(call.program), "%s",
-			 broker->accounts.rows[session->account].name);
-	snprintf(call.op, sizeof(call.op), "%s", about->op);
-	snprintf(call.choice, sizeof(call.choice), "%s", about->choice);
+	put_part(call.program, sizeof(call.program), broker->accounts.rows[session->account].name);
+	put_part(call.op, sizeof(call.op), about->op);
+	put_part(call.choice, sizeof(call.choice), about->choice);
 	recent_put_problem(&call, about->manifest);
 	put_times(&call, about->began_us, parts);
 	recent_keep(broker, &call);

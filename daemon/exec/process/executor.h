@@ -49,6 +49,8 @@
 #define EXEC_MAX_QUEUE (64u << 20)
 
 struct device_done;
+struct exec_place;
+struct exec_template;
 
 /* A request of the broker, while exec_request_serve() serves it. */
 struct exec_request {
@@ -56,6 +58,9 @@ struct exec_request {
 	const msgpack_object *root; /* of the message */
 	uint64_t id, stream;        /* stream: of the session that it is about; 0: of none */
 	struct frame *frame;        /* owns the descriptors that no handler takes */
+	/* Of a launch that is read already, because a lane has been bound to it; NULL: not yet. */
+	const struct exec_template *what;
+	struct exec_place *places;
 	char error[KERNEL_ERROR_MAX];
 };
 

@@ -6,6 +6,7 @@
  */
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_flight.h"
 #include "executor_graph.h"
 #include "executor_lane.h"
 #include "executor_module.h"
@@ -25,9 +26,8 @@ void exec_lane_drop_call(struct launcher *launcher, struct exec_template *bound)
 /* Reads the launch that a lane keeps of a call.  It has all its arguments; none is the value of one
  * entry. */
 static int read_bound(struct launcher *launcher, struct exec_request *request,
-					  struct exec_template *bound)
+					  struct exec_template *bound, struct exec_place places[KERNEL_MAX_OPERANDS])
 {
-	struct exec_place places[KERNEL_MAX_OPERANDS];
 	int status = exec_template_read(launcher, request, request->root, bound, places);
 	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
 		if (bound->args[i].kind == KERNEL_ARG_BYTES)
@@ -39,7 +39,8 @@ static int read_bound(struct launcher *launcher, struct exec_request *request,
 	return status;
 }
 
-int exec_lane_bind(struct launcher *launcher, struct exec_request *request)
+static int bind_call(struct launcher *launcher, struct exec_request *request,
+					 struct exec_place places[KERNEL_MAX_OPERANDS])
 {
 	struct exec_lane *lane = exec_lane_find(launcher, request->stream);
 	uint64_t call = wire_get_uint(request->root, "call", 0);
@@ -55,7 +56,7 @@ int exec_lane_bind(struct launcher *launcher, struct exec_request *request)
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");
-	int status = read_bound(launcher, request, bound);
+	int status = read_bound(launcher, request, bound, places);
 	if (status == KILN_OK && map_put_id(&lane->calls, call, bound) < 0)
 		status = exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");
 	if (status != KILN_OK) {
@@ -64,7 +65,34 @@ int exec_lane_bind(struct launcher *launcher, struct exec_request *request)
 	}
 	if (bound->module)
 		exec_hold_module(bound->module);
+	request->what = bound;
+	request->places = places;
 	return KILN_OK;
+}
+
+/* The launch that comes along goes on without the lane. */
+static void tell_unbound(struct launcher *launcher, const struct exec_request *request)
+{
+	struct wire_out message;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "unbound");
+	wire_put_uint(&message, "stream", request->stream);
+	wire_put_str(&message, "err", request->error);
+	exec_send(launcher->executor, &message, -1);
+}
+
+int exec_lane_bind(struct launcher *launcher, struct exec_request *request)
+{
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+	const bool runs = wire_get_bool(request->root, "run", false);
+	int status = bind_call(launcher, request, places);
+	if (status != KILN_OK && runs)
+		tell_unbound(launcher, request);
+	if (runs)
+		return exec_launch(launcher, request);
+	if (status == KILN_OK)
+		exec_reply(launcher->executor, request->id, KILN_OK, "");
+	return status;
 }
 
 /* Gives the call another kernel.  Entries that are parked, or taken from now on, use it; flying
@@ -74,9 +102,10 @@ int exec_lane_rebind(struct launcher *launcher, struct exec_request *request)
 	struct exec_lane *lane = exec_lane_find(launcher, request->stream);
 	uint64_t call = wire_get_uint(request->root, "call", 0);
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL, other;
+	struct exec_place places[KERNEL_MAX_OPERANDS];
 	if (!bound)
 		return KILN_OK;
-	int status = read_bound(launcher, request, &other);
+	int status = read_bound(launcher, request, &other, places);
 	if (status == KILN_OK && other.operand_count != bound->operand_count)
 		status =
 			exec_refuse(request, KILN_EPROTO, "call %" PRIu64 " has %d operands and cannot have %d",

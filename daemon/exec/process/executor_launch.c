@@ -158,11 +158,15 @@ static int start_launch(struct launcher *launcher, struct exec_request *request,
 {
 	struct exec_template what;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	int status = exec_template_read(launcher, request, request->root, &what, places);
-	if (status != KILN_OK)
-		return status;
-	exec_find_buffers(launcher, places, what.operand_count);
-	return exec_start_launch(launcher, flight, &what, places, request->error);
+	if (!request->what) {
+		int status = exec_template_read(launcher, request, request->root, &what, places);
+		if (status != KILN_OK)
+			return status;
+		request->what = &what;
+		request->places = places;
+	}
+	exec_find_buffers(launcher, request->places, request->what->operand_count);
+	return exec_start_launch(launcher, flight, request->what, request->places, request->error);
 }
 
 int exec_launch(struct launcher *launcher, struct exec_request *request)

@@ -85,7 +85,7 @@ static const struct {
 	{"share", exec_share, true},
 	{"lane.open", exec_lane_open, false, true},
 	{"lane.close", on_lane_close, true},
-	{"lane.bind", exec_lane_bind, false},
+	{"lane.bind", exec_lane_bind, true, true},
 	{"lane.rebind", exec_lane_rebind, false},
 	{"lane.unbind", exec_lane_unbind, false},
 	{"lane.cancel", exec_lane_cancel, false},

@@ -28,6 +28,7 @@ struct call_request {
 	uint64_t device; /* kind of the one that it is planned for */
 	/* A call whose kernel is resident is launched at once, on these operands. */
 	bool runs;
+	bool wants_lane; /* and is bound to the session's lane */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 };
 
@@ -46,9 +47,9 @@ static struct call_request *open_call(struct session *session, uint64_t id, stru
 /* Launches the first call of a shape by its generic kernel, as answer_launch() does.  Nothing is
  * waited for, so no request is opened; the exact kernel is planned meanwhile. */
 static void launch_first(struct session *session, uint64_t id, const struct planned *planned,
-						 uint64_t began_us)
+						 bool wants_lane, uint64_t began_us)
 {
-	const struct work_order order = {.first = true};
+	const struct work_order order = {.first = true, .wants_lane = wants_lane};
 	struct kernel_ref *ref = planned->ref;
 	char error[KERNEL_ERROR_MAX];
 	job_count_resident(session->broker, ref, session, JOB_GENERIC, util_now_us() - began_us);
@@ -60,6 +61,7 @@ static void launch_first(struct session *session, uint64_t id, const struct plan
 		return;
 	}
 	uint64_t number = call_id(call);
+	call_begin_first(call);
 	int status = work_launch(session, id, call, ref, planned->operands, &order, error);
 	if (status != KILN_OK) {
 		call_forget(session, number);
@@ -82,8 +84,9 @@ static struct call_request *plan_call(struct session *session, struct wire_in *m
 		reply_error(session, wire_id(message), status, "%s", error);
 		return NULL;
 	}
+	const bool wants_lane = wire_get_bool(&message->root, "lane", false);
 	if (planned.first) {
-		launch_first(session, wire_id(message), &planned, began_us);
+		launch_first(session, wire_id(message), &planned, wants_lane, began_us);
 		return NULL;
 	}
 	struct call_request *asking = open_call(session, wire_id(message), planned.ref);
@@ -92,6 +95,7 @@ static struct call_request *plan_call(struct session *session, struct wire_in *m
 	kernel_problem_copy(&asking->problem, &planned.problem);
 	asking->given = planned.given;
 	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
+	asking->wants_lane = wants_lane;
 	memcpy(asking->operands, planned.operands,
 		   sizeof(planned.operands[0]) * (size_t)planned.problem.tensor_count);
 	return asking;
@@ -226,7 +230,7 @@ static void call_ask(struct call_request *asking)
  * then. */
 static void answer_launch(struct call_request *asking)
 {
-	const struct work_order order = {.first = true};
+	const struct work_order order = {.first = true, .wants_lane = asking->wants_lane};
 	struct session *session = asking->base.request.session;
 	struct kernel_ref *ref = kernel_hold(asking->base.ref);
 	struct work_operand operands[KERNEL_MAX_OPERANDS];

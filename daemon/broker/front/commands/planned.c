@@ -84,10 +84,8 @@ int planned_open(struct session *session, struct wire_in *message, const char *t
 	if (status == KILN_OK)
 		status = decode_problem(session, message, &out->problem, buffers, offsets, error);
 	out->given = out->problem.tensor_count;
-	if (status == KILN_OK && launched)
-		status = plan_required(&out->problem, error);
 	if (status == KILN_OK)
-		status = plan_infer(&out->problem, error);
+		status = launched ? plan_required(&out->problem, error) : plan_infer(&out->problem, error);
 	if (status != KILN_OK)
 		return status;
 	place(out, buffers, offsets);

@@ -414,6 +414,47 @@ static void launches_are_told_of(void **state)
 	close_scene(&scene);
 }
 
+/* Binds a copy between the scene's buffers and launches it at once; *refused: it was not bound. */
+static int bind_and_run(struct scene *scene, uint64_t call, bool *refused)
+{
+	const struct launch copy = {.stream = OWNER,
+								.copy = BYTES,
+								.operands = {{1, 0, BYTES, 1}, {2, 0, BYTES, 1}},
+								.operand_count = 2};
+	struct wire_out message;
+	*refused = false;
+	begin(&scene->peer, &message, "lane.bind");
+	wire_put_uint(&message, "call", call);
+	wire_put_bool(&message, "run", true);
+	put_launch(&message, &copy);
+	uint64_t id = post(&scene->peer, &message, NULL, 0);
+	for (receive(&scene->peer); strcmp(wire_type(&answer), "event") == 0; receive(&scene->peer)) {
+		const char *what = wire_get_str(&answer, &answer.root, "what");
+		if (!what || strcmp(what, "unbound") != 0)
+			continue;
+		assert_int_equal(wire_get_uint(&answer.root, "stream", 0), OWNER);
+		assert_non_null(strstr(wire_get_str(&answer, &answer.root, "err"), "its lane knows 4096"));
+		*refused = true;
+	}
+	assert_int_equal(wire_id(&answer), id);
+	assert_non_null(wire_get(&answer.root, "us")); /* it has run */
+	return (int)wire_get_int(&answer.root, "st", 1);
+}
+
+static void a_launch_is_bound_on_its_way(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane_entry entry = copy_on(1);
+	bool refused;
+	open_scene(&scene);
+	entry.call = CALL + 1;
+	assert_int_equal(bind_and_run(&scene, entry.call, &refused), KILN_OK);
+	assert_false(refused);
+	expect(&scene, add(&scene, entry), KILN_OK, "");
+	close_scene(&scene);
+}
+
 /* One too many is refused, and the lane serves those that it knows; where one goes is room. */
 static void a_lane_knows_so_many_calls(void **state)
 {
@@ -424,7 +465,10 @@ static void a_lane_knows_so_many_calls(void **state)
 	open_scene(&scene);
 	for (uint64_t i = 1; i < MOST; i++)
 		bind_copy(&scene, CALL + i);
+	bool refused;
 	assert_int_equal(tell_copy(&scene, "lane.bind", CALL + MOST, BYTES, 0), KILN_ELIMIT);
+	assert_int_equal(bind_and_run(&scene, CALL + MOST, &refused), KILN_OK);
+	assert_true(refused);
 	expect(&scene, add(&scene, entry), KILN_OK, "");
 	entry.call = CALL + MOST;
 	expect(&scene, add(&scene, entry), KILN_EINVAL, "which is not bound to it");
@@ -532,6 +576,7 @@ int main(void)
 		cmocka_unit_test(a_call_stays_for_what_is_parked),
 		cmocka_unit_test(another_launch_takes_over),
 		cmocka_unit_test(launches_are_told_of),
+		cmocka_unit_test(a_launch_is_bound_on_its_way),
 		cmocka_unit_test(a_lane_knows_so_many_calls),
 		cmocka_unit_test(full_lanes_keep_no_request_waiting),
 		cmocka_unit_test(nonsense),
