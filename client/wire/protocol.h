@@ -135,9 +135,10 @@
 	  "rows")                                                                                      \
 	X("cache.clear", "O", "next?", "as cache.trim")                                                \
 	X("cache.export", "O", "path, op?, target?, compiler?, older_than?, key? (its name), days?",   \
-	  "rows, bytes, key, key_id")                                                                  \
+	  "rows, bytes, winners: of tuning, key, key_id")                                              \
 	X("cache.import", "O", "path",                                                                 \
-	  "rows, bytes, imported, present, key, key_id, when, until, compilers: [{compiler, here}]")   \
+	  "rows, bytes, winners, winners_taken, imported, present, key, key_id, when, until, "         \
+	  "compilers: [{compiler, here}]")                                                             \
 	X("cache.backup", "O", "path", "rows, bytes, winners: of tuning")                              \
 	X("cache.restore", "O", "path",                                                                \
 	  "rows, bytes, winners, winners_taken, imported, present, compilers: [{compiler, here}]")     \

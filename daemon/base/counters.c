@@ -19,6 +19,8 @@ const struct identity counters_identities[] = {
 	 "remote_left + remote_asking"},
 	{"remote_writes", "remote_writes = remote_written + remote_write_failures + remote_dropped + "
 					  "remote_queued"},
+	{"winner_asks", "winner_asks = winner_hits + winner_misses + winner_refused + "
+					"winner_failures + winner_looking"},
 	{"jobs", "jobs = jobs_done + jobs_failed + canceled + compiling"},
 	{"calls", "submitted + lane_taken = launches + launch_failures + message_lost + lane_lost + "
 			  "launching + lane_launching"},

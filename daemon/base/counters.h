@@ -48,10 +48,15 @@
 	X(remote_failures, "asks not answered in time: compiled here")       \
 	X(remote_left, "asks whose answer nobody waited for")                \
 	X(remote_skipped, "keys it was not asked for, being away")           \
-	X(remote_writes, "kernels to be written to the second tier")         \
+	X(remote_writes, "kernels and winners to be written there")          \
 	X(remote_written, "of these, those that are there")                  \
 	X(remote_write_failures, "of these, those that it did not take")     \
 	X(remote_dropped, "of these, those that were too large or too many") \
+	X(winner_asks, "winners of tuning looked for in the second tier")    \
+	X(winner_hits, "of these, those that were there, and newer")         \
+	X(winner_misses, "of these, those that were not")                    \
+	X(winner_refused, "of these, those that were refused")               \
+	X(winner_failures, "looks for these that were not answered")         \
 	X(canceled, "compiles stopped because nobody waited any more")       \
 	X(specialized, "exact kernels compiled while generic ones ran")      \
 	X(specialize_failed, "of these compiles, those that gave none")      \
@@ -112,7 +117,8 @@ struct counters {
 	X(device_pending, true, "requests to device processes, not answered")  \
 	X(fault_writing, true, "reports of faults being written")              \
 	X(connected, false, "connections")                                     \
-	X(remote_queued, false, "kernels to be written to the second tier")    \
+	X(winner_looking, true, "winners of tuning looked for, no answer yet") \
+	X(remote_queued, false, "kernels and winners to be written there")     \
 	X(session_requests, false, "requests, summed over sessions")           \
 	X(session_launches, false, "launches, summed over sessions")           \
 	X(operator_requests, false, "requests, summed over operators")         \

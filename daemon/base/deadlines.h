@@ -110,6 +110,8 @@
 #define DEADLINE_REMOTE_CONNECT_MS 1000
 #define DEADLINE_REMOTE_GRACE_US 1000 /* past --remote-deadline, for what has come meanwhile */
 #define DEADLINE_REMOTE_WRITE_US 5000000
+#define DEADLINE_REMOTE_LOOK_US \
+	1000000 /* of a look for a winner of tuning, which nobody waits for */
 #define DEADLINE_REMOTE_FINISH_US 1000000 /* of what is to be written when the daemon ends */
 #define DEADLINE_REMOTE_CLAIM_MS 1000     /* of a host that is gone; the living renew theirs */
 /* Another host compiles: twice what such compiles take here, from LEAST to --compile-timeout. */
@@ -117,7 +119,8 @@
 #define DEADLINE_REMOTE_OTHER_UNKNOWN_US 10000000 /* none was ever timed here */
 #define PAUSE_REMOTE_POLL_LEAST_US 4000           /* between two looks whether it has */
 #define PAUSE_REMOTE_POLL_MOST_US 50000
-#define PAUSE_REMOTE_TRY_LEAST_MS 100 /* before a Redis that was away is tried again */
+#define PAUSE_REMOTE_LOOK_US 600000000 /* before the winner of a class is looked for again */
+#define PAUSE_REMOTE_TRY_LEAST_MS 100  /* before a Redis that was away is tried again */
 #define PAUSE_REMOTE_TRY_MOST_MS 10000
 
 #endif

@@ -18,6 +18,7 @@ struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint32_t remote_claim_ms; /* how long a claim lasts */
+	uint32_t remote_look_ms;  /* before a winner of tuning is looked for again */
 	uint32_t hello_deadline_ms, store_deadline_ms;
 	uint32_t delay_store_ms;
 	uint32_t idle_executor_ms;

@@ -199,9 +199,9 @@ int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
 /* Stores a row in place of one with its key. */
 int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 					char error[KERNEL_ERROR_MAX]);
-/* Stores a row, unless one has its key. */
-int cache_tuned_add(struct cache *cache, const struct cache_tuned *row, bool *was_there,
-					char error[KERNEL_ERROR_MAX]);
+/* Stores a row that was tuned elsewhere, unless the row with its key is as new. */
+int cache_tuned_take(struct cache *cache, const struct cache_tuned *row, bool *taken,
+					 char error[KERNEL_ERROR_MAX]);
 /* Removes the row with this one's key; NULL: all of them.  Fine if there is none. */
 int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
 					   char error[KERNEL_ERROR_MAX]);

@@ -63,9 +63,11 @@ static const char *const texts[DB_STATEMENTS] = {
 	[DB_TUNED_PUT] = "INSERT OR REPLACE INTO tuned(op, model, target, signature, choice, version,"
 					 " micros, own_micros, candidates, time)"
 					 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-	[DB_TUNED_ADD] = "INSERT OR IGNORE INTO tuned(op, model, target, signature, choice, version,"
-					 " micros, own_micros, candidates, time)"
-					 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+	[DB_TUNED_NEWER] = "INSERT OR REPLACE INTO tuned(op, model, target, signature, choice, version,"
+					   " micros, own_micros, candidates, time)"
+					   " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 WHERE NOT EXISTS("
+					   "SELECT 1 FROM tuned WHERE model = ?2 AND target = ?3 AND signature = ?4"
+					   " AND time >= ?10)",
 	[DB_TUNED_REMOVE] = "DELETE FROM tuned WHERE model = ?1 AND target = ?2 AND signature = ?3",
 	[DB_TUNED_CLEAR] = "DELETE FROM tuned",
 	[DB_FAILED_GET] = "SELECT blob, used, hits FROM failures WHERE key = ?1",

@@ -5,17 +5,17 @@
  * a sentence in error.
  *
  * A file has, with numbers of 8 bytes, little endian:
- *   "KILNPACK", the version 1
+ *   "KILNPACK", the version: 2 with winners of tuning, else 1
  *   for each row its length, which is not 0, and its bytes as cache_row_encode makes them, in the
  *   order of the keys
- *   0, the number of rows, and the sum of their lengths
+ *   for each winner its length, with the bit 62, and its bytes: six texts, each ended by 0, and
+ *   four numbers, in the order of struct cache_tuned
+ *   the number of winners, the number of rows, and the sum of all lengths
  *   the seal (seal/seal.h) of all that, for the purpose PACK_PURPOSE
  *
  * A backup is such a file for the same user's own cache: "KILNKEEP" instead of "KILNPACK" and the
  * version 2, with times of use, with the highest bit of the length of a pinned row, and a digest
- * instead of the seal, so that no key is needed and none is in it.  Behind the rows it has the
- * winners of tuning, with the next bit of the length: six texts, each ended by 0, and four numbers,
- * in the order of struct cache_tuned.  The first of the last numbers is how many.
+ * instead of the seal, so that no key is needed and none is in it.
  */
 #ifndef KILN_DAEMON_CACHE_PACK_H
 #define KILN_DAEMON_CACHE_PACK_H
@@ -29,7 +29,7 @@ struct pack_figures {
 	uint64_t rows, bytes;    /* kernels of the pack; bytes of the file */
 	uint64_t taken, present; /* reading: kernels put into the cache; kernels there already */
 	uint64_t undone;         /* reading: kernels removed again, for a later one failed */
-	uint64_t winners;        /* of tuning, in a backup */
+	uint64_t winners;        /* of tuning */
 };
 
 /* ---- Writing ---- */
@@ -37,7 +37,8 @@ struct pack_figures {
 struct pack_writer;
 /* Begins a pack, or a backup, which no other user can read; pack_write_close() frees the writer.
  * The file has another name until all is written.  filter's used_before, op, target and compiler
- * choose rows as for cache_trim(); they are copied. */
+ * choose rows as for cache_trim(), op and target winners of tuning, too; they are copied.  So who
+ * takes the pack plans as this cache's owner did, and finds the rows. */
 int pack_write_open(const char *path, bool backup, const struct cache_trim *filter,
 					struct pack_writer **out, char error[KERNEL_ERROR_MAX]);
 /* Writes one piece; *more: there is another.  Leaves out rows that turn out damaged. */

@@ -7,9 +7,9 @@
 
 #define PACK_MAGIC "KILNPACK"
 #define BACKUP_MAGIC "KILNKEEP"
-#define PACK_VERSION 1
+#define PACK_VERSION 2   /* 1 without winners of tuning, so that older releases read it */
 #define BACKUP_VERSION 2 /* 1 had no winners of tuning; it is read, too */
-/* In a backup, with the length: a pinned row; a winner of tuning instead of a row. */
+/* With the length: a pinned row, in a backup; a winner of tuning instead of a row. */
 #define PACK_PINNED ((uint64_t)1 << 63)
 #define PACK_WINNER ((uint64_t)1 << 62)
 #define PACK_HEAD_BYTES 16

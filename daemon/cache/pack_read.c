@@ -29,6 +29,7 @@ struct pack_reader {
 	struct pack_bytes bytes;
 	const struct seal_ring *ring;
 	enum pack_phase phase;
+	uint64_t version;
 	uint64_t at;           /* offset of the next byte */
 	uint64_t end;          /* offset of the last numbers */
 	struct util_hash hash; /* LOOKING: of the bytes before at */
@@ -92,6 +93,7 @@ static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 					"%s is a pack of version %llu, and this kilnd knows version %llu",
 					reader->bytes.what, (unsigned long long)version, (unsigned long long)newest);
 	}
+	reader->version = version;
 	reader->end = reader->bytes.size - tail;
 	return result == KILN_OK && !reader->ring ? check_owner(reader, error) : result;
 }
@@ -263,7 +265,7 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 	int status = get(reader, number, sizeof(number), error);
 	uint64_t size = util_get_u64(number);
 	bool pinned = !reader->ring && (size & PACK_PINNED) != 0;
-	bool winner = !reader->ring && !pinned && (size & PACK_WINNER) != 0;
+	bool winner = reader->version > 1 && !pinned && (size & PACK_WINNER) != 0;
 	size &= pinned ? ~PACK_PINNED : winner ? ~PACK_WINNER : UINT64_MAX;
 	if (status != KILN_OK)
 		return status;

@@ -1,4 +1,4 @@
-/* pack_winners.c: winners of tuning as bytes of a backup, and those of a backup in the cache. */
+/* pack_winners.c: winners of tuning as bytes, and those of a file in the cache. */
 #include "pack_winners.h"
 
 #include <stdlib.h>
@@ -60,9 +60,9 @@ static bool read_text(const unsigned char **at, const unsigned char *end, struct
 	return true;
 }
 
-static bool decode(const unsigned char *bytes, size_t size, struct cache_tuned *out)
+bool pack_winner_decode(const void *bytes, size_t size, struct cache_tuned *out)
 {
-	const unsigned char *at = bytes, *end = bytes + size;
+	const unsigned char *at = bytes, *end = at + size;
 	struct field fields[WINNER_TEXTS];
 	uint64_t numbers[WINNER_NUMBERS];
 	memset(out, 0, sizeof(*out));
@@ -91,11 +91,11 @@ int pack_winners_add(struct pack_winners *winners, const void *bytes, size_t siz
 		size_t room = winners->room ? 2 * winners->room : 64;
 		struct cache_tuned *rows = realloc(winners->rows, room * sizeof(*rows));
 		if (!rows)
-			return FAIL(KILN_ENOMEM, "out of memory for a backup");
+			return FAIL(KILN_ENOMEM, "out of memory for a pack");
 		winners->rows = rows;
 		winners->room = room;
 	}
-	if (!decode(bytes, size, &winners->rows[winners->count]))
+	if (!pack_winner_decode(bytes, size, &winners->rows[winners->count]))
 		return FAIL(KILN_EPROTO, "%s has a damaged winner of tuning", what);
 	winners->count++;
 	return KILN_OK;
@@ -106,11 +106,11 @@ int pack_winners_take(struct pack_winners *winners, struct cache *cache,
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < winners->count; i++) {
-		bool was_there;
-		int status = cache_tuned_add(cache, &winners->rows[i], &was_there, error);
+		bool taken;
+		int status = cache_tuned_take(cache, &winners->rows[i], &taken, error);
 		if (status != KILN_OK)
 			return status;
-		if (!was_there)
+		if (taken)
 			winners->rows[kept++] = winners->rows[i];
 	}
 	winners->count = kept;

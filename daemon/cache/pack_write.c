@@ -21,7 +21,7 @@ struct pack_writer {
 	struct util_hash hash;
 	char next[KERNEL_KEY_HEX]; /* the key of the last row that was looked at */
 	uint64_t rows, bytes, sum; /* of all rows; of the file; of lengths */
-	uint64_t winners;          /* of tuning */
+	uint64_t wanted, winners;  /* of tuning: that fit the filter at first; written */
 	int status;                /* of the winners that were written so far */
 	bool backup, finished;
 };
@@ -61,7 +61,6 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 int pack_write_open(const char *path, bool backup, const struct cache_trim *filter,
 					struct pack_writer **out, char error[KERNEL_ERROR_MAX])
 {
-	const uint64_t version = backup ? BACKUP_VERSION : PACK_VERSION;
 	struct stat there;
 	struct pack_writer *writer = calloc(1, sizeof(*writer));
 	if (!writer)
@@ -96,12 +95,7 @@ int pack_write_open(const char *path, bool backup, const struct cache_trim *filt
 		return status;
 	}
 	*out = writer;
-	int status = put_bytes(writer, backup ? BACKUP_MAGIC : PACK_MAGIC, 8, error);
-	if (status == KILN_OK)
-		status = put_numbers(writer, &version, 1, error);
-	if (status != KILN_OK)
-		pack_write_close(writer);
-	return status;
+	return KILN_OK;
 }
 
 /* The keys of a piece: the list is finished before cache_peek() reads the rows. */
@@ -152,11 +146,36 @@ static int put_pack_row(struct pack_writer *writer, struct cache_row *row,
 	return status;
 }
 
+static bool winner_fits(const struct pack_writer *writer, const struct cache_tuned *row)
+{
+	return (!writer->op[0] || strcmp(writer->op, row->op) == 0) &&
+		   (!writer->target[0] || strcmp(writer->target, row->target) == 0);
+}
+
+static void count_winner(const struct cache_tuned *row, void *arg)
+{
+	struct pack_writer *writer = arg;
+	writer->wanted += winner_fits(writer, row);
+}
+
+/* The head comes with the first piece, for the version tells whether there are winners. */
+static int put_head(struct pack_writer *writer, struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_tuned_list(cache, count_winner, writer, error);
+	uint64_t version = writer->backup ? BACKUP_VERSION : writer->wanted ? PACK_VERSION : 1;
+	if (status == KILN_OK)
+		status = put_bytes(writer, writer->backup ? BACKUP_MAGIC : PACK_MAGIC, 8, error);
+	return status == KILN_OK ? put_numbers(writer, &version, 1, error) : status;
+}
+
 static void put_winner(const struct cache_tuned *row, void *arg)
 {
 	struct pack_writer *writer = arg;
 	unsigned char bytes[PACK_WINNER_MOST];
 	char error[KERNEL_ERROR_MAX];
+	/* One that came in between is for the next pack. */
+	if (!winner_fits(writer, row) || writer->winners == writer->wanted)
+		return;
 	size_t size = pack_winner_encode(row, bytes);
 	uint64_t length = size | PACK_WINNER;
 	if (writer->status == KILN_OK)
@@ -180,7 +199,9 @@ int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 {
 	struct page page = {.writer = writer};
 	uint64_t first = writer->bytes;
-	int status = cache_list(cache, "key", writer->next, PACK_PIECE_ROWS, note, &page, error);
+	int status = writer->bytes ? KILN_OK : put_head(writer, cache, error);
+	if (status == KILN_OK)
+		status = cache_list(cache, "key", writer->next, PACK_PIECE_ROWS, note, &page, error);
 	*more = page.seen == PACK_PIECE_ROWS;
 	memcpy(writer->next, page.last, KERNEL_KEY_HEX);
 	for (int i = 0; i < page.count && status == KILN_OK; i++) {
@@ -200,7 +221,7 @@ int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 			break;
 		}
 	}
-	if (status == KILN_OK && writer->backup && !*more)
+	if (status == KILN_OK && !*more)
 		status = put_winners(writer, cache, error);
 	return status;
 }
@@ -228,7 +249,7 @@ int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret,
 	const uint64_t end[PACK_END_NUMBERS] = {writer->winners, writer->rows, writer->sum};
 	unsigned char seal[SEAL_BYTES];
 	struct seal_content content;
-	if (!writer->rows && !writer->winners)
+	if (!writer->rows && !(writer->backup && writer->winners))
 		return FAIL(KILN_ENOENT, "there is no kernel to %s",
 					writer->backup ? "back up: the cache is empty"
 								   : "export: the cache has none of this kind");

@@ -82,11 +82,11 @@ int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 	return put_row(cache, DB_TUNED_PUT, row, error);
 }
 
-int cache_tuned_add(struct cache *cache, const struct cache_tuned *row, bool *was_there,
-					char error[KERNEL_ERROR_MAX])
+int cache_tuned_take(struct cache *cache, const struct cache_tuned *row, bool *taken,
+					 char error[KERNEL_ERROR_MAX])
 {
-	int status = put_row(cache, DB_TUNED_ADD, row, error);
-	*was_there = status == KILN_OK && sqlite3_changes(cache->db->handle) == 0;
+	int status = put_row(cache, DB_TUNED_NEWER, row, error);
+	*taken = status == KILN_OK && sqlite3_changes(cache->db->handle) > 0;
 	return status;
 }
 

@@ -17,7 +17,7 @@ END
 cd "$DIR" || exit 1
 "$KILN" cache export k.pack >"$DIR/out" || fails "cache export"
 prints 0 sealed "$DIR/out" <<'END'
-exported 2 kernels, SIZE, to 'k.pack', sealed by key builder (ID)
+exported 2 kernels and 0 winners of tuning, SIZE, to 'k.pack', sealed by key builder (ID)
 END
 json 'j["rows"] == 1 and j["key"] == "builder"' "$KILN" cache export one.pack --op softmax --days 30
 prints 1 "$KILN" cache export none.pack --target sm_90 <<'END'
@@ -28,13 +28,36 @@ ls "$DIR" | grep -q part && fails "a part is left"
 
 "$KILN" cache clear >/dev/null
 "$KILN" cache import k.pack >"$DIR/out" || fails "cache import"
-prints 0 sealed "$DIR/out" <<'END'
-imported 2 of 2 kernels from 'k.pack', sealed by key builder (ID) on DATE; 0 were there
+sealed "$DIR/out" | sed "s/ from 'k.pack',/\n&/" >"$DIR/lines"
+prints 0 cat "$DIR/lines" <<'END'
+imported 2 of 2 kernels and 0 of 0 winners of tuning
+ from 'k.pack', sealed by key builder (ID) on DATE; 0 and 0 were there
 END
 json 'j["imported"] == 0 and j["present"] == 1 and j["rows"] == 1' "$KILN" cache import one.pack
 json 'len(j["rows"]) == 2' "$KILN" cache ls
 "$KILN" compile softmax --shape 8x100 | grep -q '^origin *hit' ||
 	fails "an imported kernel is not found"
+
+# A winner of a tuned class goes with the kernels of its operator and target, and is used there.
+"$KILN" explain permute --shape 8x100 --perm 1,0 --json >"$DIR/plan" || fails "explain"
+python3 - "$DIR/plan" >"$DIR/rows" <<'END'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+print(json.dumps({"op": "permute", "model": plan["model"], "target": "cpu",
+	"choice": plan["choices"][-1], "micros": 2.5, "own_micros": 4.5, "candidates": 3,
+	"when": 1700000000, "version": "0.1.0", "signature": plan["signature"]}))
+END
+"$KILN" tune --import "$DIR/rows" >/dev/null || fails "tune --import"
+json 'j["rows"] == 1 and j["winners"] == 0' "$KILN" cache export tuned.pack --op softmax
+json 'j["rows"] == 2 and j["winners"] == 1' "$KILN" cache export tuned.pack
+"$KILN" tune --forget >/dev/null || fails "forget"
+json 'j["present"] == 2 and j["winners"] == 1 and j["winners_taken"] == 1' \
+	"$KILN" cache import tuned.pack
+"$KILN" explain permute --shape 8x100 --perm 1,0 | grep -q '^tuned .*2.5 us against 4.5' ||
+	fails "a winner of a pack is not used"
+"$KILN" cache import tuned.pack >"$DIR/out" || fails "import again"
+grep -q "imported 0 of 2 kernels and 0 of 1 winners of tuning .*; 2 and 1 were there" "$DIR/out" ||
+	fails "import again: $(cat "$DIR/out")"
 
 printf x >>k.pack
 prints 1 "$KILN" cache import k.pack <<'END'

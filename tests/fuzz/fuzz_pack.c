@@ -3,7 +3,8 @@
  * trusted key has sealed.  Refused or taken: afterwards the cache has what it should.
  *
  * The first byte says what the rest is: 0: a whole file; 1: what is between the beginning and the
- * seal; 2: the rows, of which there are as many as the next byte says.
+ * seal; 2: the rows, of which there are as many as the next byte says; 3: rows and winners of
+ * tuning, as many as the next two bytes say.
  */
 #include "daemon/cache/internal.h"
 #include "daemon/cache/pack.h"
@@ -67,19 +68,21 @@ static void make_file(const uint8_t *data, size_t size, struct util_text *out)
 	struct seal_content content;
 	struct util_hash hash;
 	int kind = data[0];
+	size_t head = kind == 3 ? 3 : 2; /* bytes before the rows */
+	uint64_t winners = size > 2 && kind == 3 ? data[2] : 0;
 	if (kind == 0) {
 		util_text_bytes(out, data + 1, size - 1);
 		return;
 	}
 	util_text_bytes(out, "KILNPACK", 8);
-	add(out, 1);
-	if (kind == 1 || size < 2) {
+	add(out, kind == 3 ? 2 : 1);
+	if (kind == 1 || size < head) {
 		util_text_bytes(out, data + 1, size - 1);
 	} else {
-		util_text_bytes(out, data + 2, size - 2);
-		add(out, 0);
+		util_text_bytes(out, data + head, size - head);
+		add(out, winners);
 		add(out, data[1]);
-		add(out, size - 2 - 8u * data[1]);
+		add(out, size - head - 8u * (data[1] + winners));
 	}
 	util_hash_begin(&hash);
 	util_hash_add(&hash, out->text, out->size);
@@ -113,6 +116,10 @@ static void read_pack(const char *path)
 	while (pack_undo(reader, cache))
 		continue;
 	require(rows() == 0, "something is left");
+	size_t taken;
+	(void)pack_winners_taken(reader, &taken);
+	require(status != KILN_OK || taken <= pack_figures(reader)->winners, "more than there are");
+	require(cache_tuned_remove(cache, NULL, error) == KILN_OK, "winners stay");
 	pack_read_close(reader);
 }
 

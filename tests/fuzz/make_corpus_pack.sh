@@ -7,6 +7,7 @@ cd "$(dirname "$0")/corpus/pack"
 
 python3 - <<'END'
 import hashlib
+import struct
 
 
 def hash_of(data):
@@ -28,6 +29,14 @@ def row(number, key=None, texts=None, cut=0, version=1):
     rest += b"".join(u64(len(part)) for part in parts) + b"".join(parts)
     blob = head + hash_of(head + rest) + rest
     return key, blob[: len(blob) - cut]
+
+
+# A winner of tuning as daemon/cache/pack_winners.c has it.
+def winner(signature=b"permute<4>", choice=b"tile 64x32", micros=1.5, extra=b""):
+    texts = [b"permute", b"NVIDIA H200", b"sm_90", signature, choice, b"0.1.0"]
+    times = struct.pack("<2d", micros, 2.0) + u64(3) + u64(1700000000)
+    blob = b"".join(text + b"\0" for text in texts) + times + extra
+    return u64(len(blob) | 1 << 62) + blob
 
 
 def rows(*made):
@@ -61,10 +70,22 @@ sample("sealed_nothing", b"\1")
 sample("sealed_short", b"\1" + b"\0" * 23)
 sample("sealed_end", b"\1" + b"\0" * 24)
 sample("sealed_many", b"\1" + u64(0) + u64(2**63) + u64(2**63))
+sample("winner", b"\3\1\1" + rows(good[0]) + winner())
+sample("winners", b"\3\3\3" + rows(*good) + winner() + winner(b"k<1>") + winner())
+sample("winner_first", b"\3\1\1" + winner() + rows(good[0]))
+sample("winner_alone", b"\3\0\1" + winner())
+sample("winner_old", b"\2\1" + rows(good[0]) + winner())
+sample("winner_more", b"\3\1\2" + rows(good[0]) + winner())
+sample("winner_long", b"\3\1\1" + rows(good[0]) + winner(b"k" * 1024))
+sample("winner_empty", b"\3\1\1" + rows(good[0]) + winner(b""))
+sample("winner_control", b"\3\1\1" + rows(good[0]) + winner(choice=b"a\x1b[2J"))
+sample("winner_time", b"\3\1\1" + rows(good[0]) + winner(micros=float("nan")))
+sample("winner_extra", b"\3\1\1" + rows(good[0]) + winner(extra=b"x"))
+sample("winner_pinned", b"\3\1\1" + rows(good[0]) + u64(3 << 62) + b"x")
 sample("file_empty", b"\0")
 sample("file_head", b"\0KILNPACK" + u64(1))
 end = u64(0) + u64(3) + u64(9)
 sample("file_unsealed", b"\0KILNPACK" + u64(1) + rows(*good) + end + b"\0" * 144)
-sample("file_newer", b"\0KILNPACK" + u64(2) + b"\0" * 300)
+sample("file_newer", b"\0KILNPACK" + u64(3) + b"\0" * 300)
 sample("file_other", b"\0" + b"some other file, of a length that might do " * 8)
 END

@@ -362,7 +362,7 @@ static void test_limits(void **state)
 	await_info(b, "counters.remote_write_failures", 1);
 	assert_int_equal(info_int(b, "counters.remote_misses"), 1);
 	char *log = kilnd_log(scene->b.daemon);
-	assert_non_null(strstr(log, " does not take kernel "));
+	assert_non_null(strstr(log, " does not take kiln:1:entry:"));
 	assert_non_null(strstr(log, "OOM"));
 	free(log);
 	await_state(b, "connected", "");

@@ -42,8 +42,9 @@ static void print_exported(struct cli *cli, const kiln_reply *reply)
 {
 	char figure[FIGURE_MAX];
 
-	printf("exported %" PRId64 " kernels, %s, to '%s', sealed by key %s (%s)\n",
-		   kiln_reply_int(reply, "rows"),
+	printf("exported %" PRId64 " kernels and %" PRId64
+		   " winners of tuning, %s, to '%s', sealed by key %s (%s)\n",
+		   kiln_reply_int(reply, "rows"), kiln_reply_int(reply, "winners"),
 		   figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure), cli->positional[0],
 		   kiln_reply_str(reply, "key"), kiln_reply_str(reply, "key_id"));
 }
@@ -79,14 +80,17 @@ static void print_absent(const kiln_reply *reply)
 
 static void print_imported(struct cli *cli, const kiln_reply *reply)
 {
+	int64_t winners = kiln_reply_int(reply, "winners");
+	int64_t taken = kiln_reply_int(reply, "winners_taken");
 	char date[FIGURE_MAX] = "some day";
 
 	figure_date(kiln_reply_int(reply, "when"), "%Y-%m-%d", date);
-	printf("imported %" PRId64 " of %" PRId64
-		   " kernels from '%s', sealed by key %s (%s) on %s; %" PRId64 " were there\n",
-		   kiln_reply_int(reply, "imported"), kiln_reply_int(reply, "rows"), cli->positional[0],
-		   kiln_reply_str(reply, "key"), kiln_reply_str(reply, "key_id"), date,
-		   kiln_reply_int(reply, "present"));
+	printf("imported %" PRId64 " of %" PRId64 " kernels and %" PRId64 " of %" PRId64
+		   " winners of tuning from '%s', sealed by key %s (%s) on %s; %" PRId64 " and %" PRId64
+		   " were there\n",
+		   kiln_reply_int(reply, "imported"), kiln_reply_int(reply, "rows"), taken, winners,
+		   cli->positional[0], kiln_reply_str(reply, "key"), kiln_reply_str(reply, "key_id"), date,
+		   kiln_reply_int(reply, "present"), winners - taken);
 	print_absent(reply);
 }
 

@@ -250,6 +250,11 @@ static void print_remote(const kiln_reply *reply)
 			   kiln_reply_int(reply, "counters.remote_skipped"),
 			   kiln_reply_int(reply, "counters.remote_written"),
 			   kiln_reply_int(reply, "remote.queued"));
+	if (kiln_reply_int(reply, "counters.winner_asks"))
+		print_pair("", "winners of tuning: %" PRId64 " of %" PRId64 " taken, %" PRId64 " refused",
+				   kiln_reply_int(reply, "counters.winner_hits"),
+				   kiln_reply_int(reply, "counters.winner_asks"),
+				   kiln_reply_int(reply, "counters.winner_refused"));
 	if (kiln_reply_int(reply, "remote.ask.count"))
 		print_pair("", "asks took %s / %s",
 				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p50"), p50),

@@ -492,12 +492,16 @@ static const struct metric metrics[] = {
 		"Keys that it was not asked for, being away.",
 		SAMPLES(C("", remote_skipped))},
 	{"kiln_remote_writes", COUNTER, "", "result",
-		"Kernels written to it.",
+		"Kernels and winners of tuning written to it.",
 		SAMPLES(C("written", remote_written), C("failed", remote_write_failures),
 			C("dropped", remote_dropped))},
 	{"kiln_remote_queued_bytes", GAUGE, "bytes", "",
-		"Kernels that wait to be written to it.",
+		"Kernels and winners of tuning that wait to be written to it.",
 		BY("remote.queued_bytes", put_remote_queued)},
+	{"kiln_remote_winners", COUNTER, "", "result",
+		"Winners of tuning looked for in it.",
+		SAMPLES(C("hit", winner_hits), C("miss", winner_misses), C("refused", winner_refused),
+			C("failed", winner_failures))},
 };
 /* clang-format on */
 

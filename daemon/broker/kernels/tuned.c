@@ -54,6 +54,12 @@ int tuned_put(struct broker *broker, const struct cache_tuned *row)
 	return KILN_OK;
 }
 
+int tuned_take(struct broker *broker, const struct cache_tuned *row)
+{
+	const struct cache_tuned *here = tuned_find(broker, row);
+	return here && here->when >= row->when ? KILN_OK : tuned_put(broker, row);
+}
+
 int64_t tuned_remove(struct broker *broker, const struct cache_tuned *row)
 {
 	unsigned char key[32];
@@ -181,6 +187,14 @@ static bool name_choice(struct kernel_problem *problem, const char *choice)
 	return true;
 }
 
+int tuned_name(struct kernel_problem *problem, const struct kernel_limits *limits,
+			   const char *choice, struct kernel_plan *plan, char error[KERNEL_ERROR_MAX])
+{
+	return name_choice(problem, choice) ? plan_problem(problem, limits, plan, error)
+										: util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+													"the call has no attribute left to name it");
+}
+
 static void set_text(char *to, size_t size, const char *text)
 {
 	size_t length = strnlen(text, size - 1);
@@ -200,15 +214,14 @@ void tuned_plan(struct broker *broker, const struct kernel_problem *problem,
 	set_text(note->row.model, sizeof(note->row.model), model);
 	set_text(note->row.target, sizeof(note->row.target), limits->target);
 	set_text(note->row.signature, sizeof(note->row.signature), plan->instantiation);
+	tuned_look(broker, problem, limits, &note->row);
 	row = tuned_find(broker, &note->row);
 	if (!row)
 		return;
 	struct kernel_problem named = *problem;
 	struct kernel_plan better;
 	note->row = *row;
-	if (!name_choice(&named, row->choice))
-		snprintf(note->refused, sizeof(note->refused), "the call has no attribute left to name it");
-	else if (plan_problem(&named, limits, &better, note->refused) == KILN_OK)
+	if (tuned_name(&named, limits, row->choice, &better, note->refused) == KILN_OK)
 		*plan = better;
 }
 

@@ -5,7 +5,8 @@
  * The kernel that the planner chooses by itself names the class.  Its instantiation leaves out
  * sizes that are known at run time only, so that one winner serves all row counts.  The table is in
  * memory, for planning happens on the loop; the cache keeps it on disk.  A winner cannot make a
- * kernel wrong: the planner is asked for it by name, and may refuse.
+ * kernel wrong: the planner is asked for it by name, and may refuse.  Winners come from other hosts
+ * by packs and by the second tier; of two for a class the newer one counts.
  */
 #ifndef KILN_DAEMON_TUNED_H
 #define KILN_DAEMON_TUNED_H
@@ -32,6 +33,14 @@ void tuned_close(struct broker *broker);
 void tuned_plan(struct broker *broker, const struct kernel_problem *problem,
 				const struct kernel_limits *limits, const char *model, struct kernel_plan *plan,
 				struct tuned_note *note);
+/* Plans a problem with this choice, which it names in the problem. */
+int tuned_name(struct kernel_problem *problem, const struct kernel_limits *limits,
+			   const char *choice, struct kernel_plan *plan, char error[KERNEL_ERROR_MAX]);
+/* Looks, in the background and not too often, whether another host has found a winner for the class
+ * that model, target and signature of `place` name, or a newer one than the table has.  If the
+ * planner knows it for this problem, it goes into the table, and to the disk (tuned_look.c). */
+void tuned_look(struct broker *broker, const struct kernel_problem *problem,
+				const struct kernel_limits *limits, const struct cache_tuned *place);
 /* Writes the note as a line of plan_explain(), or "". */
 void tuned_explain(const struct tuned_note *note, char *text, size_t size);
 
@@ -41,6 +50,8 @@ const struct cache_tuned *tuned_find(const struct broker *broker, const struct c
 bool tuned_has_room(const struct broker *broker, const struct cache_tuned *row);
 /* Puts a copy into the table.  Fails with KILN_ELIMIT and KILN_ENOMEM. */
 int tuned_put(struct broker *broker, const struct cache_tuned *row);
+/* The same for a row that was tuned elsewhere, unless the table has one that is as new. */
+int tuned_take(struct broker *broker, const struct cache_tuned *row);
 /* Removes a row, or all for NULL; returns how many. */
 int64_t tuned_remove(struct broker *broker, const struct cache_tuned *row);
 /* Lists all rows in the order of cache_tuned_list(); the caller frees the list, not the rows.  NULL

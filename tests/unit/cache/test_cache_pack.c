@@ -178,6 +178,77 @@ static void rows_come_back_the_same(void **state)
 	cache_close(cache);
 }
 
+static struct cache_tuned winner_of(const char *op, const char *target, int64_t when)
+{
+	struct cache_tuned row = {.model = "NVIDIA H200",
+							  .signature = "kernel<4>",
+							  .choice = "tile 64x32",
+							  .micros = 1.5,
+							  .own_micros = 2,
+							  .candidates = 3,
+							  .when = when,
+							  .version = "0.1.0"};
+	snprintf(row.op, sizeof(row.op), "%s", op);
+	snprintf(row.target, sizeof(row.target), "%s", target);
+	return row;
+}
+
+static void count_row(const struct cache_tuned *row, void *arg)
+{
+	(void)row;
+	(*(int *)arg)++;
+}
+
+static int winners_in(struct cache *cache)
+{
+	int count = 0;
+	assert_int_equal(cache_tuned_list(cache, count_row, &count, error), KILN_OK);
+	return count;
+}
+
+/* Of the version of the file: older releases read only packs without winners. */
+static int version_of_pack(void)
+{
+	size_t size;
+	char *bytes = util_read_file(pack_path(), 1 << 20, &size);
+	int version = bytes[8];
+	free(bytes);
+	return version;
+}
+
+static void winners_come_along(void **state)
+{
+	struct cache *cache = filled(2, 100), *other = open_other(0);
+	struct cache_tuned gpu = winner_of("permute", "sm_90", 100),
+					   cpu = winner_of("permute", "cpu", 100);
+	const struct cache_trim target = {.target = "cpu"};
+	(void)state;
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
+	assert_int_equal(figures.winners, 0);
+	assert_int_equal(version_of_pack(), 1);
+	assert_int_equal(cache_tuned_put(cache, &gpu, error), KILN_OK);
+	assert_int_equal(write_pack(cache, &target, 0), KILN_OK);
+	assert_int_equal(version_of_pack(), 1);
+	assert_int_equal(cache_tuned_put(cache, &cpu, error), KILN_OK);
+	assert_int_equal(write_pack(cache, &target, 0), KILN_OK);
+	assert_int_equal(figures.winners, 1);
+	assert_int_equal(version_of_pack(), 2);
+	assert_int_equal(read_pack(other), KILN_OK);
+	assert_int_equal(figures.taken, 2);
+	assert_int_equal(figures.winners, 1);
+	assert_int_equal(winners_in(other), 1);
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
+	assert_int_equal(figures.winners, 2);
+	assert_int_equal(read_pack(other), KILN_OK);
+	assert_int_equal(figures.present, 2);
+	assert_int_equal(winners_in(other), 2);
+	/* Winners alone are no pack. */
+	assert_int_equal(trim_to(cache, 0).removed, 2);
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_ENOENT);
+	cache_close(other);
+	cache_close(cache);
+}
+
 static void large_rows_go_in_pieces(void **state)
 {
 	struct cache *cache = filled(3, 3 << 20), *other = open_other(0);
@@ -297,6 +368,18 @@ static void what_is_sealed_may_be_wrong(void **state)
 	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
 	refused(other, KILN_EPROTO);
 	assert_non_null(strstr(error, "whose key is not the hash of its text"));
+
+	assert_int_equal(trim_to(cache, 0).removed, 3);
+	put_true(cache, 1, 10, "nvrtc 13.0");
+	struct cache_tuned row = winner_of("permute", "cpu", 1), backwards = row;
+	snprintf(row.signature, sizeof(row.signature), "kernel<1>"); /* comes first, and is right */
+	backwards.micros = -1;
+	assert_int_equal(cache_tuned_put(cache, &row, error), KILN_OK);
+	assert_int_equal(cache_tuned_put(cache, &backwards, error), KILN_OK);
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
+	refused(other, KILN_EPROTO);
+	assert_non_null(strstr(error, "has a damaged winner of tuning"));
+	assert_int_equal(winners_in(other), 0);
 	cache_close(cache);
 	cache_close(other);
 }
@@ -445,6 +528,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(rows_come_back_the_same),
+		TEST(winners_come_along),
 		TEST(large_rows_go_in_pieces),
 		TEST(filters_choose),
 		TEST(every_byte_counts),

@@ -104,6 +104,32 @@ static void rows_are_replaced_and_removed(void **state)
 	cache_close(cache);
 }
 
+/* Of two winners from different hosts the newer one stays, whichever came first. */
+static void the_newer_one_is_taken(void **state)
+{
+	(void)state;
+	struct cache *cache = open_cache(0, 0);
+	struct cache_tuned here = tuned("permute", "NVIDIA H200", "permute_tile<4>", "tile 64x32");
+	struct cache_tuned row = tuned("permute", "NVIDIA H200", "permute_tile<4>", "tile 32x32");
+	bool taken;
+	assert_int_equal(cache_tuned_take(cache, &here, &taken, error), KILN_OK);
+	assert_true(taken);
+	for (int later = -1; later <= 1; later++) {
+		row.when = here.when + later;
+		assert_int_equal(cache_tuned_take(cache, &row, &taken, error), KILN_OK);
+		assert_int_equal(taken, later > 0);
+		struct list list = list_of(cache);
+		assert_int_equal(list.count, 1);
+		assert_memory_equal(&list.rows[0], taken ? &row : &here, sizeof(row));
+	}
+	/* What is put here is not asked for its time. */
+	here.when = 1;
+	put_tuned(cache, &here);
+	struct list list = list_of(cache);
+	assert_memory_equal(&list.rows[0], &here, sizeof(here));
+	cache_close(cache);
+}
+
 /* Somebody wrote into the database with another program. */
 static void what_does_not_fit_is_passed_over(void **state)
 {
@@ -129,6 +155,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_was_put_is_listed),
 		TEST(rows_are_replaced_and_removed),
+		TEST(the_newer_one_is_taken),
 		TEST(what_does_not_fit_is_passed_over),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,20 @@ void remote_claim_name(const char *key, char name[REMOTE_NAME_MAX])
 	snprintf(name, REMOTE_NAME_MAX, "kiln:1:claim:%s", key);
 }
 
+void remote_winner_name(const struct cache_tuned *place, char name[REMOTE_NAME_MAX])
+{
+	const char *const texts[] = {place->model, place->target, place->signature};
+	unsigned char digest[32];
+	char hex[KERNEL_KEY_HEX];
+	struct util_hash hash;
+	util_hash_begin(&hash);
+	for (int i = 0; i < 3; i++)
+		util_hash_add(&hash, texts[i], strlen(texts[i]) + 1);
+	util_hash_end(&hash, digest);
+	util_hex(digest, sizeof(digest), hex);
+	snprintf(name, REMOTE_NAME_MAX, "kiln:1:winner:%s", hex);
+}
+
 /* ---- Time ---- */
 
 static void on_remote_timer(uv_timer_t *timer)
@@ -36,6 +50,7 @@ static void on_remote_timer(uv_timer_t *timer)
 	remote_fetch_tick(remote, now);
 	remote_claim_tick(remote, now);
 	remote_write_tick(remote, now);
+	remote_winner_tick(remote, now);
 	remote_arm(remote);
 }
 
@@ -47,6 +62,8 @@ void remote_arm(struct remote *remote)
 		due = remote_claim_due(remote);
 	if (remote_write_due(remote) < due)
 		due = remote_write_due(remote);
+	if (remote_winner_tick_due(remote) < due)
+		due = remote_winner_tick_due(remote);
 	if (due == REMOTE_NEVER)
 		uv_timer_stop(&remote->timer);
 	else
@@ -87,7 +104,8 @@ int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	*remote = (struct remote){.broker = broker,
 							  .backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS,
 							  .changed_us = util_now_us(),
-							  .write_due_us = REMOTE_NEVER};
+							  .write_due_us = REMOTE_NEVER,
+							  .look_due_us = REMOTE_NEVER};
 	int status = open_keys(remote, error);
 	if (status != KILN_OK) {
 		free(remote);
@@ -123,6 +141,7 @@ void remote_free(struct broker *broker)
 	if (!remote)
 		return;
 	remote_write_free(remote);
+	map_free(&remote->winners_seen);
 	seal_forget(&remote->secret);
 	free(remote);
 	broker->remote = NULL;

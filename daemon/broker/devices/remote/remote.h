@@ -6,13 +6,15 @@
  *
  *   kiln:1:entry:KEY   a row of the cache with a seal (seal/seal.h), for --remote-ttl
  *   kiln:1:claim:KEY   the host that compiles the key now; expires soon unless that host renews it
+ *   kiln:1:winner:HASH a winner of tuning with a seal, by the hash of model, target and signature
  *
  *   remote.c        opening, closing, the timer, figures
  *   breaker.c       the circuit breaker, which decides whether to ask
  *   remote_fetch.c  an ask: entry, else claim, else wait for the host that has the claim
  *   remote_claim.c  our own claims
- *   remote_write.c  entries on their way to the Redis
- *   remote_entry.c  the form of an entry
+ *   remote_winner.c a look for a winner of tuning
+ *   remote_write.c  entries and winners on their way to the Redis
+ *   remote_entry.c  their form
  *   remote_link.c   a connection, by hiredis
  *   remote_name.c   the address of its host
  *   reply_guard.c   a filter of hiredis's answers; it and remote_link.c alone know hiredis
@@ -20,7 +22,7 @@
  *   remote_none.c   stands for all of these in a kilnd that is built without hiredis
  *
  * The broker trusts the Redis with nothing: a kernel of it runs only if a trusted key has sealed
- * it, for this key.
+ * it, for this key; and so with winners.
  */
 #ifndef KILN_DAEMON_REMOTE_H
 #define KILN_DAEMON_REMOTE_H
@@ -62,6 +64,23 @@ bool remote_is_waiting(const struct remote_fetch *fetch);
  * background; the second lets another host try. */
 void remote_compiled(struct broker *broker, struct cache_row *row);
 void remote_not_compiled(struct broker *broker, const char *key);
+
+/* ---- Winners of tuning ---- */
+
+/* Returns whether to look now for the winner of the class that model, target and signature of
+ * `place` name: nobody looked lately, and few looks are under way. */
+bool remote_winner_due(const struct broker *broker, const struct cache_tuned *place);
+/* row: the winner, which a trusted key has sealed; NULL: none is to be had, which is counted.  The
+ * callback counts what becomes of a row. */
+typedef void (*remote_winner_done)(struct broker *broker, void *arg, const struct cache_tuned *row);
+/* Looks for it; nobody waits for a look.  Calls done exactly once, never from inside; false: never,
+ * since memory lacks. */
+bool remote_winner_look(struct broker *broker, const struct cache_tuned *place,
+						remote_winner_done done, void *arg);
+/* Write a winner in the background, and take one away. */
+void remote_winner_put(struct broker *broker, const struct cache_tuned *row);
+void remote_winner_remove(struct broker *broker, const struct cache_tuned *place);
+uint64_t remote_winner_looking(const struct broker *broker); /* gauge: looks that have not ended */
 
 uint64_t remote_asking(const struct broker *broker); /* gauge: asks without an answer */
 uint64_t remote_queued(const struct broker *broker); /* gauge: entries not written yet */

@@ -53,6 +53,35 @@ void remote_not_compiled(struct broker *broker, const char *key)
 	(void)broker, (void)key;
 }
 
+bool remote_winner_due(const struct broker *broker, const struct cache_tuned *place)
+{
+	(void)broker, (void)place;
+	return false;
+}
+
+bool remote_winner_look(struct broker *broker, const struct cache_tuned *place,
+						remote_winner_done done, void *arg)
+{
+	(void)broker, (void)place, (void)done, (void)arg;
+	return false;
+}
+
+void remote_winner_put(struct broker *broker, const struct cache_tuned *row)
+{
+	(void)broker, (void)row;
+}
+
+void remote_winner_remove(struct broker *broker, const struct cache_tuned *place)
+{
+	(void)broker, (void)place;
+}
+
+uint64_t remote_winner_looking(const struct broker *broker)
+{
+	(void)broker;
+	return 0;
+}
+
 uint64_t remote_asking(const struct broker *broker)
 {
 	(void)broker;

@@ -7,12 +7,15 @@
 
 #include "remote.h"
 #include "remote_link.h"
+#include "daemon/cache/pack_winners.h"
 #include "daemon/seal/seal.h"
 #include "daemon/base/histogram.h"
+#include "daemon/base/map.h"
 
 #define REMOTE_NEVER UINT64_MAX
 #define REMOTE_ENTRY_MOST ((size_t)8 << 20) /* bytes of an entry */
 #define REMOTE_NAME_MAX (16 + KERNEL_KEY_HEX)
+#define REMOTE_WINNER_MOST (PACK_WINNER_MOST + SEAL_BYTES)
 
 /*
  *   HALF_OPEN --it answers in time--> CLOSED
@@ -44,6 +47,9 @@ struct remote {
 
 	struct remote_fetch *fetches;
 	struct remote_claim *claims;
+	struct map winners_seen; /* hash of a class to the time of its last look; see remote_winner.c */
+	int winners_looking, looks_sent;   /* looks; of these, those without an answer */
+	uint64_t look_due_us;              /* when one of these must have an answer */
 	struct remote_write *first, *last; /* QUEUED entries, the first of them maybe SENT */
 	uint64_t queued, queued_bytes;
 	uint64_t write_due_us;
@@ -68,9 +74,10 @@ void remote_try_again(struct remote *remote);
 
 /* Sets the timer anew, after a change of anything that is due. */
 void remote_arm(struct remote *remote);
-/* Write "kiln:1:entry:KEY" and "kiln:1:claim:KEY". */
+/* Write "kiln:1:entry:KEY", "kiln:1:claim:KEY" and "kiln:1:winner:HASH". */
 void remote_entry_name(const char *key, char name[REMOTE_NAME_MAX]);
 void remote_claim_name(const char *key, char name[REMOTE_NAME_MAX]);
+void remote_winner_name(const struct cache_tuned *place, char name[REMOTE_NAME_MAX]);
 
 /* ---- remote_fetch.c ---- */
 
@@ -94,8 +101,16 @@ void remote_claim_forget_all(struct remote *remote);
 void remote_claim_tick(struct remote *remote, uint64_t now);
 uint64_t remote_claim_due(const struct remote *remote);
 
+/* ---- remote_winner.c ---- */
+
+void remote_winner_tick(struct remote *remote, uint64_t now);
+uint64_t remote_winner_tick_due(const struct remote *remote);
+
 /* ---- remote_write.c ---- */
 
+/* Writes a winner, or takes it away (row NULL), after what was to be written before. */
+void remote_write_winner(struct remote *remote, const char name[REMOTE_NAME_MAX],
+						 const struct cache_tuned *row);
 /* Sends the first entry, or connects to send it. */
 void remote_write_pump(struct remote *remote);
 /* Closes the connection for entries. */
@@ -116,5 +131,11 @@ int remote_entry_make(const struct seal_secret *secret, const struct cache_row *
 int remote_entry_open(const struct seal_ring *trusted, const char *key, const char *target,
 					  const void *entry, size_t bytes, int64_t now, struct cache_row *out,
 					  char error[KERNEL_ERROR_MAX]);
+/* The same of winners; `place` has the model, target and signature that the winner must have. */
+int remote_winner_make(const struct seal_secret *secret, const struct cache_tuned *row, int64_t now,
+					   void **entry, size_t *bytes);
+int remote_winner_open(const struct seal_ring *trusted, const struct cache_tuned *place,
+					   const void *entry, size_t bytes, int64_t now, struct cache_tuned *out,
+					   char error[KERNEL_ERROR_MAX]);
 
 #endif

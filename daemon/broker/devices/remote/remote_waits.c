@@ -22,6 +22,6 @@ void remote_waits(const struct broker *broker, waits_visit visit, void *arg)
 	note.since_us = remote_write_since(remote, now);
 	note.left_ms = remote->write_due_us == REMOTE_NEVER ? WAITS_NO_DEADLINE
 														: waits_left(remote->write_due_us, now);
-	waits_say(&note, "kernels to be written there");
+	waits_say(&note, "kernels and winners to be written there");
 	visit(arg, &note);
 }

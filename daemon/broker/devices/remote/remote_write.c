@@ -1,7 +1,8 @@
 /*
  * remote_write.c: writes entries to the second tier.  The store's thread seals them, a queue of
  * bounded bytes keeps them, and a connection of their own takes one at a time, so that no ask waits
- * behind an entry.  The command that gives up the claim follows the entry at once.
+ * behind an entry.  The command that gives up the claim follows the entry at once.  Winners of
+ * tuning go the same way, in the order in which they came; so do those that are taken away.
  */
 #include "remote_state.h"
 
@@ -17,24 +18,26 @@
 #define TRIES 3 /* of one entry, over as many connections */
 
 /*
- *      remote_compiled()       sealed                  the connection is ready
+ *     remote_compiled() etc.   sealed                  the connection is ready
  *   -----------------> SEALING ------> QUEUED --------------------------------> SENT --> freed
  *                         |              ^ |                                      |
  *                         |              | +-- no room, or TRIES connections -----+--> given up
  *                         +--> given up  +-------- the connection is lost --------+
  *
- * SEALING has the row, QUEUED and SENT the entry.  The remote holds QUEUED and SENT in its queue,
- * whose first alone may be SENT; a SEALING one belongs to the store's work.
+ * SEALING has the row or the winner, QUEUED and SENT the entry, if any.  The remote holds QUEUED
+ * and SENT in its queue, whose first alone may be SENT; a SEALING one belongs to the store's work.
  */
 enum write_state { WRITE_SEALING, WRITE_QUEUED, WRITE_SENT };
 
 struct remote_write {
 	struct remote *remote;
-	char key[KERNEL_KEY_HEX];
+	char name[REMOTE_NAME_MAX]; /* of the entry or winner */
+	char key[KERNEL_KEY_HEX];   /* whose claim is given up; "": a winner, which has none */
 	enum write_state state;
-	struct cache_row row; /* SEALING */
+	struct cache_row row;       /* SEALING: a kernel */
+	struct cache_tuned *winner; /* SEALING: a winner; NULL: a kernel, or a winner to take away */
 	int status;
-	void *entry; /* QUEUED, SENT */
+	void *entry; /* QUEUED, SENT; NULL: what has the name is taken away */
 	size_t bytes;
 	int tries;
 	uint64_t sent_us;
@@ -43,7 +46,8 @@ struct remote_write {
 
 static void remote_write_assert_valid(const struct remote_write *write)
 {
-	assert((write->state == WRITE_SEALING) == !write->entry);
+	assert(write->state != WRITE_SEALING || !write->entry);
+	assert(write->entry || !write->key[0] || write->state == WRITE_SEALING);
 	assert(write->state != WRITE_SENT || write == write->remote->first);
 	(void)write;
 }
@@ -51,6 +55,7 @@ static void remote_write_assert_valid(const struct remote_write *write)
 static void free_write(struct remote_write *write)
 {
 	cache_row_free(&write->row);
+	free(write->winner);
 	free(write->entry);
 	free(write);
 }
@@ -84,8 +89,8 @@ static void on_written(void *arg, const struct remote_reply *reply)
 		return;
 	struct remote_write *write = take_first(remote);
 	if (reply->kind == REMOTE_ERROR) {
-		util_log(UTIL_WARN, "%s does not take kernel %.12s: %.200s",
-				 remote->broker->options.remote.shown, write->key, reply->bytes);
+		util_log(UTIL_WARN, "%s does not take %.26s: %.200s", remote->broker->options.remote.shown,
+				 write->name, reply->bytes);
 		remote_write_give_up(write, &remote->broker->counters.remote_write_failures);
 	} else {
 		remote->broker->counters.remote_written++;
@@ -101,21 +106,21 @@ static bool send_entry(struct remote *remote, const struct remote_write *write)
 {
 	uint64_t seconds = remote->broker->options.remote_ttl_seconds;
 	struct remote_command set = {0}, del = {0};
-	char entry[REMOTE_NAME_MAX], claim[REMOTE_NAME_MAX], lasts[24];
-	remote_entry_name(write->key, entry);
+	char claim[REMOTE_NAME_MAX], lasts[24];
 	remote_claim_name(write->key, claim);
 	snprintf(lasts, sizeof(lasts), "%llu", (unsigned long long)seconds);
-	remote_word(&set, "SET");
-	remote_word(&set, entry);
-	remote_word_bytes(&set, write->entry, write->bytes);
-	if (seconds) {
+	remote_word(&set, write->entry ? "SET" : "DEL");
+	remote_word(&set, write->name);
+	if (write->entry)
+		remote_word_bytes(&set, write->entry, write->bytes);
+	if (write->entry && seconds) {
 		remote_word(&set, "EX");
 		remote_word(&set, lasts);
 	}
 	remote_word(&del, "DEL");
 	remote_word(&del, claim);
 	return remote_link_send(remote->writes, &set, on_written, remote) &&
-		   remote_link_send(remote->writes, &del, NULL, NULL);
+		   (!write->key[0] || remote_link_send(remote->writes, &del, NULL, NULL));
 }
 
 void remote_write_stop(struct remote *remote)
@@ -216,9 +221,13 @@ static void seal_work(struct cache *cache, void *arg)
 	struct remote_write *write = arg;
 	struct remote *remote = write->remote;
 	(void)cache;
-	write->status =
-		remote_entry_make(&remote->secret, &write->row, util_wall_s(),
-						  remote->broker->options.remote_ttl_seconds, &write->entry, &write->bytes);
+	if (write->winner)
+		write->status = remote_winner_make(&remote->secret, write->winner, util_wall_s(),
+										   &write->entry, &write->bytes);
+	else if (write->key[0])
+		write->status = remote_entry_make(&remote->secret, &write->row, util_wall_s(),
+										  remote->broker->options.remote_ttl_seconds, &write->entry,
+										  &write->bytes);
 }
 
 static void seal_done(struct broker *broker, void *arg)
@@ -228,6 +237,8 @@ static void seal_done(struct broker *broker, void *arg)
 	bool room = write->bytes <= broker->options.remote_queue_bytes - remote->queued_bytes;
 	remote->sealing--;
 	cache_row_free(&write->row);
+	free(write->winner);
+	write->winner = NULL;
 	if (write->status != KILN_OK || !room) {
 		remote_write_give_up(write, &broker->counters.remote_dropped);
 		return;
@@ -243,22 +254,45 @@ static void seal_done(struct broker *broker, void *arg)
 	remote_write_pump(remote);
 }
 
-void remote_compiled(struct broker *broker, struct cache_row *row)
+static void begin_write(struct remote_write *write, struct remote *remote)
 {
-	struct remote *remote = broker->remote;
-	struct remote_write *write = remote && remote->seals ? calloc(1, sizeof(*write)) : NULL;
-	if (!write)
-		return;
+	struct broker *broker = remote->broker;
 	write->remote = remote;
-	write->row = *row;
-	memcpy(write->key, row->key, sizeof(write->key));
-	*row = (struct cache_row){{0}};
 	broker->counters.remote_writes++;
 	remote->sealing++;
 	if (store_aside(broker, TURN_NOBODY, seal_work, seal_done, write) != KILN_OK) {
 		remote->sealing--;
 		remote_write_give_up(write, &broker->counters.remote_dropped);
 	}
+}
+
+void remote_compiled(struct broker *broker, struct cache_row *row)
+{
+	struct remote *remote = broker->remote;
+	struct remote_write *write = remote && remote->seals ? calloc(1, sizeof(*write)) : NULL;
+	if (!write)
+		return;
+	write->row = *row;
+	memcpy(write->key, row->key, sizeof(write->key));
+	remote_entry_name(write->key, write->name);
+	*row = (struct cache_row){{0}};
+	begin_write(write, remote);
+}
+
+void remote_write_winner(struct remote *remote, const char name[REMOTE_NAME_MAX],
+						 const struct cache_tuned *row)
+{
+	struct remote_write *write = calloc(1, sizeof(*write));
+	if (write && row && !(write->winner = malloc(sizeof(*row)))) {
+		free(write);
+		write = NULL;
+	}
+	if (!write)
+		return;
+	if (row)
+		*write->winner = *row;
+	memcpy(write->name, name, REMOTE_NAME_MAX);
+	begin_write(write, remote);
 }
 
 void remote_not_compiled(struct broker *broker, const char *key)

@@ -62,6 +62,7 @@ void command_gauges(struct broker *broker, struct gauges *gauges)
 	job_each(broker, add_lookup, gauges);
 	gauges->remote_asking = remote_asking(broker);
 	gauges->remote_queued = remote_queued(broker);
+	gauges->winner_looking = remote_winner_looking(broker);
 	gauges->fault_writing = broker->faults.writing;
 	for (int i = 0; i < operators->count; i++) {
 		gauges->operator_requests += operators->rows[i]->tally.requests;

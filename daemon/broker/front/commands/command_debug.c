@@ -255,6 +255,7 @@ static bool set_time(struct session *session, struct wire_in *message, const cha
 		{"start-deadline", &test->start_deadline_ms},   {"call-deadline", &test->call_deadline_ms},
 		{"remote-patience", &test->remote_patience_ms}, {"restart-pause", &test->restart_pause_ms},
 		{"store-deadline", &test->store_deadline_ms},   {"remote-claim", &test->remote_claim_ms},
+		{"remote-look", &test->remote_look_ms},
 	};
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
 		if (!strcmp(what, times[i].name)) {
@@ -342,8 +343,8 @@ void serve_debug(struct session *session, struct wire_in *message)
 			"debug knows no %.*s; it knows children, kill, drop, corrupt, expire, "
 			"store-fault, store-deadline, look, delay-compile, delay-store, delay-launch, "
 			"hello-deadline, idle-executor, start-deadline, call-deadline, "
-			"restart-pause, gain, remote-patience, remote-claim, fail-compile, hang-compile, "
-			"crash-compile, fail-start, "
+			"restart-pause, gain, remote-patience, remote-claim, remote-look, fail-compile, "
+			"hang-compile, crash-compile, fail-start, "
 			"fail-device, spare-children, available-memory, admit-rights, closer-sockets",
 			PLAIN_CUT(what, 40));
 }

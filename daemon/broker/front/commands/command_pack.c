@@ -69,15 +69,14 @@ static void free_packing(struct packing *packing)
 	free(packing);
 }
 
-/* Winners that are new on disk are known at once. */
+/* Winners that are new on disk are known at once, else at the next start. */
 static void put_winners(struct wire_out *out, const struct packing *packing)
 {
 	size_t count = 0;
 	const struct cache_tuned *rows =
 		packing->import ? pack_winners_taken(packing->reader, &count) : NULL;
 	for (size_t i = 0; i < count; i++)
-		if (!tuned_find(packing->broker, &rows[i]))
-			(void)tuned_put(packing->broker, &rows[i]); /* else at the next start */
+		(void)tuned_take(packing->broker, &rows[i]);
 	wire_put_uint(out, "winners", packing->figures.winners);
 	if (packing->import)
 		wire_put_uint(out, "winners_taken", count);
@@ -114,8 +113,7 @@ static void pack_answer(struct packing *packing)
 	reply_begin(&out, packing->request.id);
 	wire_put_uint(&out, "rows", figures->rows);
 	wire_put_uint(&out, "bytes", figures->bytes);
-	if (packing->backup)
-		put_winners(&out, packing);
+	put_winners(&out, packing);
 	if (packing->import) {
 		wire_put_uint(&out, "imported", figures->taken);
 		wire_put_uint(&out, "present", figures->present);

@@ -1,12 +1,14 @@
 /*
  * command_tune.c: the winners of tuning: what explain says of them, and the requests that list,
- * keep and forget them.  Reading is from memory; a write goes to the disk first, then to memory.
+ * keep and forget them.  Reading is from memory; a write goes to the disk first, then to memory,
+ * then to the second tier.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "query.h"
 #include "daemon/plan/plan.h"
+#include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/kernels/tuned.h"
 #include "daemon/base/util.h"
 
@@ -105,6 +107,8 @@ static void put_after(struct broker *broker, struct query *query)
 	if (query->status != KILN_OK)
 		util_fail(query->error, sizeof(query->error), query->status,
 				  "the winner of tuning is on disk and cannot be kept in memory");
+	else
+		remote_winner_put(broker, &query->row);
 }
 
 void query_tuned_rm(struct cache *cache, void *arg)
@@ -116,6 +120,9 @@ void query_tuned_rm(struct cache *cache, void *arg)
 static void remove_after(struct broker *broker, struct query *query)
 {
 	wire_put_int(&query->out, "removed", tuned_remove(broker, query->all ? NULL : &query->row));
+	/* To forget all is about this host, as `kiln cache clear`. */
+	if (!query->all)
+		remote_winner_remove(broker, &query->row);
 }
 
 static int take_text(struct wire_in *message, const char *key, char *out, size_t size,
