@@ -44,7 +44,7 @@ until "$KILN" status | grep -q 'cpu: pid [0-9]*, ready' || [ $tries -gt 200 ]; d
 	tries=$((tries + 1))
 	sleep 0.05
 done
-says 0 '^look   faults    1 processes of kilnd have ended by a fault since it began$' \
+says 0 '^look   faults    1 process of kilnd has ended by a fault since it began$' \
 	'to do: kiln faults ls'
 "$KILN" stop >/dev/null || fails "stop"
 

@@ -185,6 +185,23 @@ head -1 "$DIR/g" | grep -qx 'kiln-manifest 1' || fails "generic: $(head -3 "$DIR
 "$KILN" record --output "/tmp/$(printf '%4200s' '' | tr ' ' d)" 2>"$DIR/err"
 [ $? -eq 2 ] && grep -q ": a path has at most [0-9]* bytes$" "$DIR/err" || fails "$(cat "$DIR/err")"
 
+# On a terminal: a line that says how long it will take, which never becomes longer; Ctrl-C by it.
+python3 - "$KILN" >"$DIR/out" 2>&1 <<'END' || fails "on a terminal: $(cat "$DIR/out")"
+import os, pty, re, sys, time
+pid, fd = pty.fork()
+if not pid:
+    os.execv(sys.argv[1], [sys.argv[1], "warm", "--generic"])
+out, end, seconds = b"", time.monotonic() + 60, []
+while len(seconds) < 20 and time.monotonic() < end:
+    out += os.read(fd, 4096)
+    seconds = [float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit] for number, unit in
+               re.findall(r", ([\d.]+) (us|ms|s) to go", out.decode(errors="replace"))]
+os.write(fd, b"\x03")
+os.waitpid(pid, 0)
+assert len(seconds) >= 20, out
+assert seconds == sorted(seconds, reverse=True), seconds
+END
+
 # Ctrl-C: how far it got.  timeout passes a signal on twice: to its child, and to their group.
 before=$("$KILN" cache ls --limit 1000 | wc -l)
 timeout 60 "$KILN" warm --generic >"$DIR/out" 2>"$DIR/err" &

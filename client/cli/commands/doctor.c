@@ -205,10 +205,11 @@ static void look_at_safety(const kiln_reply *reply)
 		if (!member_int(reply, "identities[%d].holds", i))
 			find(WRONG, "counters", "kiln bugreport, and send it", "they disagree: %s",
 				 member_str(reply, "identities[%d].text", i));
-	if (member_int(reply, "counters.faults"))
+	int64_t faults = member_int(reply, "counters.faults");
+	if (faults)
 		find(LOOK, "faults", "kiln faults ls",
-			 "%" PRId64 " processes of kilnd have ended by a fault since it began",
-			 member_int(reply, "counters.faults"));
+			 "%" PRId64 " process%s of kilnd %s ended by a fault since it began", faults,
+			 faults == 1 ? "" : "es", faults == 1 ? "has" : "have");
 	if (!strcmp(member_str(reply, "remote.breaker"), "open"))
 		find(LOOK, "remote", "kilnd goes on without it, and tries again",
 			 "the cache of many hosts does not answer: %s", member_str(reply, "remote.reason"));
