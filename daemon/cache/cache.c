@@ -10,9 +10,19 @@
 
 /* ---- Uses ---- */
 
+/* Counts what other threads have taken out of memory. */
+static void collect_uses(struct cache *cache)
+{
+	struct memory_use uses[MEMORY_USES];
+	const int count = cache_memory_uses(&cache->memory, uses);
+	for (int i = 0; i < count; i++)
+		cache_count_use(cache, uses[i].key, uses[i].hits, uses[i].used);
+}
+
 void cache_flush_uses(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];
+	collect_uses(cache);
 	int count = cache->pending_count;
 	/* Uses that the disk refuses are dropped: they are statistics. */
 	cache->pending_count = 0;
@@ -26,12 +36,18 @@ void cache_flush_uses(struct cache *cache)
 	}
 }
 
-struct cache_db_use *cache_pending(struct cache *cache, const char *key)
+static struct cache_db_use *find_use(struct cache *cache, const char *key)
 {
 	for (int i = 0; i < cache->pending_count; i++)
 		if (strcmp(cache->pending[i].key, key) == 0)
 			return &cache->pending[i];
 	return NULL;
+}
+
+struct cache_db_use *cache_pending(struct cache *cache, const char *key)
+{
+	collect_uses(cache);
+	return find_use(cache, key);
 }
 
 void cache_drop_use(struct cache *cache, const char *key)
@@ -41,9 +57,9 @@ void cache_drop_use(struct cache *cache, const char *key)
 		*use = cache->pending[--cache->pending_count];
 }
 
-void cache_count_use(struct cache *cache, const char *key, int64_t now)
+void cache_count_use(struct cache *cache, const char *key, int64_t hits, int64_t now)
 {
-	struct cache_db_use *use = cache_pending(cache, key);
+	struct cache_db_use *use = find_use(cache, key);
 	if (!use) {
 		if (cache->pending_count == PENDING_MAX)
 			cache_flush_uses(cache);
@@ -51,7 +67,7 @@ void cache_count_use(struct cache *cache, const char *key, int64_t now)
 		*use = (struct cache_db_use){.hits = 0};
 		memcpy(use->key, key, sizeof(use->key));
 	}
-	use->hits++;
+	use->hits += hits;
 	use->used = now;
 	use->turn = ++cache->totals.turn;
 }
@@ -276,6 +292,7 @@ void cache_drop_memory(struct cache *cache)
 
 void cache_stats(struct cache *cache, struct cache_stats *out)
 {
+	collect_uses(cache);
 	bool may_save = cache->memory.unsaved && !cache->trouble[0] && util_now_us() >= cache->again_us;
 	*out = (struct cache_stats){
 		.rows = cache->totals.rows,

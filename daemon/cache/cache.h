@@ -81,6 +81,12 @@ void cache_close(struct cache *cache);
  * KILN_ENOENT: a miss, or a bad row, which now is in the quarantine; KILN_EIO, KILN_ENOMEM. */
 int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			  char error[KERNEL_ERROR_MAX]);
+/* Says at once, on any thread, whether cache_get_kept() is worth a try. */
+bool cache_sees(struct cache *cache, const char *key);
+/* Like cache_get(), of memory alone, and on any thread while the cache is open: the disk holds
+ * nobody up.  KILN_ENOENT tells only that memory does not have the row. */
+int cache_get_kept(struct cache *cache, const char *key, struct cache_row *out,
+				   char error[KERNEL_ERROR_MAX]);
 /* Stores a copy of a row in place of one with its key, first in memory, then on disk in one
  * transaction.  KILN_EIO: the disk is full or read-only; memory serves the row all the same, and
  * the cache writes it once the disk allows. */

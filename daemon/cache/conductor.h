@@ -70,7 +70,7 @@ bool cache_failures_match(struct cache *cache, const char *prefix);
 struct cache_db_use *cache_pending(struct cache *cache, const char *key);
 /* Counts one hit.  cache_flush_uses() writes it: from cache_tend(), before other writes, or when
  * many wait. */
-void cache_count_use(struct cache *cache, const char *key, int64_t now);
+void cache_count_use(struct cache *cache, const char *key, int64_t hits, int64_t now);
 void cache_drop_use(struct cache *cache, const char *key);
 void cache_flush_uses(struct cache *cache);
 

@@ -10,6 +10,7 @@
 #include "cache.h"
 
 #include <limits.h>
+#include <pthread.h>
 
 /* Writes a sentence into the caller's error; the value is the status. */
 #define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
@@ -34,20 +35,37 @@ void cache_row_seal(unsigned char *blob, size_t bytes);
 /* ---- Memory ---- */
 
 #define MEMORY_BUCKETS 4096
+#define MEMORY_USES 32 /* of rows, that the store's thread has not counted yet */
 
 struct cache_memory_entry;
 
-/* Keeps copies of rows; the least recently used go first.  Zeroed but for cap, it is empty. */
+/* Keeps copies of rows; the least recently used go first.  Zeroed but for cap, it is empty.  The
+ * store's thread alone puts and removes rows; others look for them and copy them meanwhile. */
 struct cache_memory {
+	pthread_mutex_t lock;
 	struct cache_memory_entry *buckets[MEMORY_BUCKETS];
 	struct cache_memory_entry *newest, *oldest;
 	uint64_t cap, bytes, rows;
 	uint64_t unsaved; /* rows that the disk does not have */
+	/* What other threads have copied; more than these are not counted. */
+	struct memory_use {
+		char key[KERNEL_KEY_HEX];
+		int64_t hits, used;
+	} uses[MEMORY_USES];
+	int use_count;
 };
 
 /* Finds a row and makes it the most recently used; NULL: there is none.  The row is the memory's,
  * and valid until the next call. */
-struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key);
+const struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key);
+/* Any thread: says at once whether there is such a row; false also while another thread is here. */
+bool cache_memory_sees(struct cache_memory *memory, const char *key);
+/* Any thread: copies a row that is used now; noted: the store's thread is to count that.  KILN_OK,
+ * KILN_ENOENT, KILN_ENOMEM. */
+int cache_memory_take(struct cache_memory *memory, const char *key, int64_t now, bool noted,
+					  struct cache_row *out);
+/* Takes the uses that were noted, and returns how many there are. */
+int cache_memory_uses(struct cache_memory *memory, struct memory_use uses[MEMORY_USES]);
 /* Keeps a copy in place of an older one; does nothing for a row that does not fit. */
 void cache_memory_put(struct cache_memory *memory, const struct cache_row *row);
 void cache_memory_remove(struct cache_memory *memory, const char *key);
@@ -55,10 +73,9 @@ void cache_memory_clear(struct cache_memory *memory);
 /* Notes whether the disk still lacks the row; key NULL: all rows. */
 void cache_memory_mark(struct cache_memory *memory, const char *key, bool unsaved);
 /* Returns a row that the disk lacks; NULL: there is none. */
-const struct cache_row *cache_memory_unsaved(const struct cache_memory *memory);
+const struct cache_row *cache_memory_unsaved(struct cache_memory *memory);
 /* Returns a key that begins so and is not except (which may be ""); NULL: there is none. */
-const char *cache_memory_find(const struct cache_memory *memory, const char *prefix,
-							  const char *except);
+const char *cache_memory_find(struct cache_memory *memory, const char *prefix, const char *except);
 
 /* ---- Directory ---- */
 

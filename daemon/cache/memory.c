@@ -7,6 +7,7 @@
 struct cache_memory_entry {
 	struct cache_row row;
 	uint64_t cost;
+	int64_t hits, used; /* of copies, which the row does not have yet; used 0: none */
 	bool unsaved;
 	struct cache_memory_entry *chain;         /* of the bucket */
 	struct cache_memory_entry *newer, *older; /* by use */
@@ -45,17 +46,87 @@ static void link_newest(struct cache_memory *memory, struct cache_memory_entry *
 	memory->newest = entry;
 }
 
-struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key)
+static struct cache_memory_entry *use_entry(struct cache_memory *memory, const char *key)
 {
 	struct cache_memory_entry *entry = *slot(memory, key);
 	if (!entry)
 		return NULL;
 	unlink_use(memory, entry);
 	link_newest(memory, entry);
-	return &entry->row;
+	return entry;
 }
 
-void cache_memory_remove(struct cache_memory *memory, const char *key)
+const struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key)
+{
+	pthread_mutex_lock(&memory->lock);
+	struct cache_memory_entry *entry = use_entry(memory, key);
+	if (entry && entry->used) {
+		entry->row.hits += entry->hits;
+		entry->row.used = entry->used;
+		entry->hits = entry->used = 0;
+	}
+	pthread_mutex_unlock(&memory->lock);
+	return entry ? &entry->row : NULL;
+}
+
+bool cache_memory_sees(struct cache_memory *memory, const char *key)
+{
+	if (pthread_mutex_trylock(&memory->lock) != 0)
+		return false;
+	const bool there = *slot(memory, key) != NULL;
+	pthread_mutex_unlock(&memory->lock);
+	return there;
+}
+
+static void note_use(struct cache_memory *memory, const char *key, int64_t now)
+{
+	int i = 0;
+	while (i < memory->use_count && strcmp(memory->uses[i].key, key) != 0)
+		i++;
+	if (i == MEMORY_USES)
+		return;
+	struct memory_use *use = &memory->uses[i];
+	if (i == memory->use_count) {
+		memory->use_count++;
+		*use = (struct memory_use){.hits = 0};
+		memcpy(use->key, key, sizeof(use->key));
+	}
+	use->hits++;
+	use->used = now;
+}
+
+int cache_memory_take(struct cache_memory *memory, const char *key, int64_t now, bool noted,
+					  struct cache_row *out)
+{
+	int status = KILN_ENOENT;
+	pthread_mutex_lock(&memory->lock);
+	struct cache_memory_entry *entry = use_entry(memory, key);
+	if (entry) {
+		entry->hits++;
+		entry->used = now;
+		status = cache_row_copy(&entry->row, true, out);
+	}
+	if (entry && status == KILN_OK) {
+		out->hits += entry->hits;
+		out->used = now;
+	}
+	if (entry && noted)
+		note_use(memory, entry->row.key, now);
+	pthread_mutex_unlock(&memory->lock);
+	return status;
+}
+
+int cache_memory_uses(struct cache_memory *memory, struct memory_use uses[MEMORY_USES])
+{
+	pthread_mutex_lock(&memory->lock);
+	const int count = memory->use_count;
+	memcpy(uses, memory->uses, sizeof(*uses) * (size_t)count);
+	memory->use_count = 0;
+	pthread_mutex_unlock(&memory->lock);
+	return count;
+}
+
+static void remove_row(struct cache_memory *memory, const char *key)
 {
 	struct cache_memory_entry **at = slot(memory, key);
 	struct cache_memory_entry *entry = *at;
@@ -70,14 +141,21 @@ void cache_memory_remove(struct cache_memory *memory, const char *key)
 	free(entry);
 }
 
-void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
+void cache_memory_remove(struct cache_memory *memory, const char *key)
+{
+	pthread_mutex_lock(&memory->lock);
+	remove_row(memory, key);
+	pthread_mutex_unlock(&memory->lock);
+}
+
+static void put_row(struct cache_memory *memory, const struct cache_row *row)
 {
 	uint64_t cost = cache_row_cost(row);
-	cache_memory_remove(memory, row->key);
+	remove_row(memory, row->key);
 	if (cost > memory->cap)
 		return;
 	while (memory->bytes > memory->cap - cost)
-		cache_memory_remove(memory, memory->oldest->row.key);
+		remove_row(memory, memory->oldest->row.key);
 	struct cache_memory_entry *entry = malloc(sizeof(*entry));
 	if (!entry || cache_row_copy(row, true, &entry->row) != KILN_OK) {
 		free(entry);
@@ -85,6 +163,7 @@ void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 	}
 	struct cache_memory_entry **head = bucket(memory, row->key);
 	entry->cost = cost;
+	entry->hits = entry->used = 0;
 	entry->unsaved = false;
 	entry->chain = *head;
 	*head = entry;
@@ -93,35 +172,50 @@ void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 	memory->rows++;
 }
 
+void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
+{
+	pthread_mutex_lock(&memory->lock);
+	put_row(memory, row);
+	pthread_mutex_unlock(&memory->lock);
+}
+
 void cache_memory_clear(struct cache_memory *memory)
 {
+	pthread_mutex_lock(&memory->lock);
 	while (memory->oldest)
-		cache_memory_remove(memory, memory->oldest->row.key);
+		remove_row(memory, memory->oldest->row.key);
+	pthread_mutex_unlock(&memory->lock);
 }
 
 void cache_memory_mark(struct cache_memory *memory, const char *key, bool unsaved)
 {
+	pthread_mutex_lock(&memory->lock);
 	struct cache_memory_entry *entry = key ? *slot(memory, key) : memory->newest;
 	for (; entry; entry = key ? NULL : entry->older) {
 		memory->unsaved = memory->unsaved - entry->unsaved + unsaved;
 		entry->unsaved = unsaved;
 	}
+	pthread_mutex_unlock(&memory->lock);
 }
 
-const struct cache_row *cache_memory_unsaved(const struct cache_memory *memory)
+const struct cache_row *cache_memory_unsaved(struct cache_memory *memory)
 {
+	pthread_mutex_lock(&memory->lock);
 	const struct cache_memory_entry *entry = memory->unsaved ? memory->newest : NULL;
 	while (entry && !entry->unsaved)
 		entry = entry->older;
+	pthread_mutex_unlock(&memory->lock);
 	return entry ? &entry->row : NULL;
 }
 
-const char *cache_memory_find(const struct cache_memory *memory, const char *prefix,
-							  const char *except)
+const char *cache_memory_find(struct cache_memory *memory, const char *prefix, const char *except)
 {
-	size_t size = strlen(prefix);
-	for (const struct cache_memory_entry *entry = memory->newest; entry; entry = entry->older)
-		if (strncmp(entry->row.key, prefix, size) == 0 && strcmp(entry->row.key, except) != 0)
-			return entry->row.key;
-	return NULL;
+	const size_t size = strlen(prefix);
+	pthread_mutex_lock(&memory->lock);
+	const struct cache_memory_entry *entry = memory->newest;
+	while (entry &&
+		   (strncmp(entry->row.key, prefix, size) != 0 || strcmp(entry->row.key, except) == 0))
+		entry = entry->older;
+	pthread_mutex_unlock(&memory->lock);
+	return entry ? entry->row.key : NULL;
 }

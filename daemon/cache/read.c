@@ -68,6 +68,18 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 	return status;
 }
 
+static int take_kept(struct cache *cache, const char *key, int64_t now, bool noted,
+					 struct cache_row *out, char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_memory_take(&cache->memory, key, now, noted, out);
+	if (status == KILN_ENOENT)
+		return FAIL(status, "no kernel %.12s in memory", key);
+	if (status != KILN_OK)
+		return FAIL(status, "out of memory for the cached kernel %.12s", key);
+	out->in_memory = true;
+	return KILN_OK;
+}
+
 int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			  char error[KERNEL_ERROR_MAX])
 {
@@ -77,15 +89,10 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	int status = cache_check_key(key, error);
 	if (status != KILN_OK)
 		return status;
-	struct cache_row *kept = cache_memory_get(&cache->memory, key);
-	if (kept) {
-		kept->hits++;
-		kept->used = now;
-		if (cache_row_copy(kept, true, out) != KILN_OK)
-			return FAIL(KILN_ENOMEM, "out of memory for the cached kernel %.12s", key);
-		out->in_memory = true;
-		cache_count_use(cache, key, now);
-		return KILN_OK;
+	status = take_kept(cache, key, now, false, out, error);
+	if (status != KILN_ENOENT) {
+		cache_count_use(cache, key, 1, now);
+		return status;
 	}
 	if (cache_have_db(cache, error) != KILN_OK)
 		return FAIL(KILN_ENOENT, "no kernel %.12s in memory", key);
@@ -97,9 +104,20 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	row.hits++;
 	row.used = now;
 	cache_memory_put(&cache->memory, &row);
-	cache_count_use(cache, key, now);
+	cache_count_use(cache, key, 1, now);
 	*out = row;
 	return KILN_OK;
+}
+
+bool cache_sees(struct cache *cache, const char *key)
+{
+	return cache_memory_sees(&cache->memory, key);
+}
+
+int cache_get_kept(struct cache *cache, const char *key, struct cache_row *out,
+				   char error[KERNEL_ERROR_MAX])
+{
+	return take_kept(cache, key, util_wall_s(), true, out, error);
 }
 
 int cache_has(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])

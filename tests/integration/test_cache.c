@@ -3,7 +3,10 @@
  * clearing.
  */
 #include "harness.h"
+#include "peer.h"
+#include "waits_seen.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -323,6 +326,33 @@ static void test_pins_and_uses_last(void **state)
 	kilnd_stop(daemon);
 }
 
+/* What memory has is given while the disk keeps the store's thread. */
+static void test_memory_waits_for_no_disk(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	struct wire_out message;
+	struct peer other;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	fill_cache(client, 1);
+	peer_open(&other, daemon, "");
+	struct pollfd answer = {.fd = other.sock, .events = POLLIN};
+	debug_int(client, "delay-store", "ms", 4000);
+	peer_begin(&other, &message, "cache.ls");
+	peer_send(&other, &message, -1);
+	await_wait(client, "store");
+	debug_int(client, "delay-store", "ms", 0);
+	assert_permutes(client, &problem, "hit");
+	assert_int_equal(poll(&answer, 1, 0), 0);
+	await_info(client, "cache.uses_waiting", 0);
+	assert_int_equal(info_int(client, "counters.lookup_hits"), 1);
+	peer_close(&other);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,6 +363,7 @@ int main(void)
 		HARNESS_TEST(test_recompile_ends_with_its_client),
 		HARNESS_TEST(test_upkeep_lets_others_between),
 		HARNESS_TEST(test_pins_and_uses_last),
+		HARNESS_TEST(test_memory_waits_for_no_disk),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,18 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	return status;
 }
 
+struct cache *store_memory(const struct broker *broker, const char *key)
+{
+	const struct store *store = broker->store;
+	return !store->ending && store->cache && cache_sees(store->cache, key) ? store->cache : NULL;
+}
+
+/* The figures are of the last call on the store's thread, which has not heard of this use. */
+void store_used(struct broker *broker)
+{
+	broker->store->stats.waiting++;
+}
+
 static void close_work(struct cache *cache, void *arg)
 {
 	struct store *store = arg;

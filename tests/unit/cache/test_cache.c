@@ -4,6 +4,8 @@
  */
 #include "cache_rows.h"
 
+#include <pthread.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -248,6 +250,59 @@ static void hits_are_written_in_batches(void **state)
 	cache_close(cache);
 }
 
+struct taker {
+	struct cache *cache;
+	int got, wrong;
+};
+
+static void *take_from_memory(void *arg)
+{
+	struct taker *taker = arg;
+	char key[KERNEL_KEY_HEX], why[KERNEL_ERROR_MAX];
+	struct cache_row row;
+	key_of(1, key);
+	while (taker->got < 200) {
+		if (!cache_sees(taker->cache, key) ||
+			cache_get_kept(taker->cache, key, &row, why) != KILN_OK)
+			continue;
+		taker->wrong += !is_row(1, &row);
+		cache_row_free(&row);
+		taker->got++;
+	}
+	return NULL;
+}
+
+/* Other threads take rows out of memory while this one reads, writes and forgets, and all uses of
+ * them are counted. */
+static void memory_is_for_all_threads(void **state)
+{
+	(void)state;
+	struct cache *cache = open_cache(0, 1 << 20);
+	struct taker takers[2] = {{cache}, {cache}};
+	pthread_t threads[2];
+	char key[KERNEL_KEY_HEX];
+	struct cache_row row;
+	put(cache, 1, 1000);
+	key_of(2, key);
+	assert_false(cache_sees(cache, key));
+	assert_int_equal(cache_get_kept(cache, key, &row, error), KILN_ENOENT);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, take_from_memory, &takers[i]), 0);
+	for (int i = 0; i < 100; i++) {
+		put(cache, 2 + i % 3, 1000);
+		assert_int_equal(get(cache, 1), KILN_OK);
+		cache_tend(cache);
+		assert_int_equal(cache_remove(cache, key, error), KILN_OK);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(takers[i].wrong, 0);
+	}
+	cache_tend(cache);
+	assert_int_equal(hits_of(cache, 1), 100 + takers[0].got + takers[1].got);
+	cache_close(cache);
+}
+
 static void the_cap_holds(void **state)
 {
 	(void)state;
@@ -416,6 +471,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(wrong_keys, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(prefixes, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(lists, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(memory_is_for_all_threads, make_directory,
+										remove_directory),
 		cmocka_unit_test_setup_teardown(hits_are_written_in_batches, make_directory,
 										remove_directory),
 		cmocka_unit_test_setup_teardown(the_cap_holds, make_directory, remove_directory),
