@@ -175,14 +175,46 @@ static double wanted_bytes(const struct cases_case *c)
 		   cases_element(src);
 }
 
+/*
+ * Returns how many bytes beyond the elements a reader of rows that lie apart reads: of the sectors
+ * in which rows begin and end, each counted once.  Where rows begin in their sectors repeats itself
+ * after as many rows as a sector has bytes: their sectors are the bytes of one row in the mean.
+ */
+static double beside_rows(const struct cases_operand *operand)
+{
+	int64_t element = cases_element(operand), row = element, pitch = 0, last = -1, sectors = 0;
+	int k = operand->rank - 1;
+
+	for (; k >= 0 && (operand->shape[k] == 1 || operand->stride[k] * element == row); k--)
+		row *= operand->shape[k];
+	if (k < 0 || row == 0)
+		return 0;
+	pitch = operand->stride[k] * element;
+	if (pitch < row)
+		return 0;
+	for (int64_t i = 0; i < (int64_t)SECTOR; i++) {
+		int64_t first = i * pitch / (int64_t)SECTOR, end = (i * pitch + row - 1) / (int64_t)SECTOR;
+		sectors += end - first + (first > last);
+		last = end;
+	}
+	return (double)cases_elements(operand) * (double)element / (double)row *
+		   ((double)sectors - (double)row);
+}
+
 uint64_t bench_bytes(const struct cases_case *c, const struct kernel_plan *plan)
 {
+	double beside = 0;
+
 	if (is_op(c, "gather") && cases_elements(&c->operand[0]) > 0)
 		return plan->bytes_moved + (uint64_t)(int64_t)(gathered_bytes(c) - wanted_bytes(c));
 	/* The shape of a mask is known; how much of x it spares only the device knows. */
 	if (is_op(c, "masked_softmax"))
 		return 2 * (uint64_t)cases_elements(&c->operand[0]) * cases_element(&c->operand[0]);
-	return plan->bytes_moved;
+	for (int i = 0; i < c->operand_count; i++)
+		if (!c->operand[i].contiguous && !c->operand[i].output &&
+			c->operand[i].dtype != KILN_DTYPE_NONE)
+			beside += beside_rows(&c->operand[i]);
+	return plan->bytes_moved + (uint64_t)beside;
 }
 
 /* ---- Targets: copy / kernel at least; rows of large cases only ---- */

@@ -1,6 +1,7 @@
 /*
  * bench_kernels: the kernel of every case that is to be timed, beside a copy of the same bytes in
- * the same run.  Of what a gather reads, the bytes are the sectors that its indices name.
+ * the same run.  Of what a gather reads, the bytes are the sectors that its indices name; of rows
+ * that lie apart, those in which rows lie.
  *
  *   bench_kernels [--direct]            launches by itself, through the driver
  *   bench_kernels --daemon --socket P   through a running kilnd; also how long a queued call takes

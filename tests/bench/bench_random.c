@@ -1,7 +1,8 @@
 /*
  * bench_random: kernels for problems that no list has, drawn by seed, beside a copy of the same
  * bytes in the same run: how good the planner's choices are where nobody has looked.  Of what a
- * gather reads, the bytes are the sectors that its indices name.
+ * gather reads, the bytes are the sectors that its indices name; of rows that lie apart, those in
+ * which rows lie.
  *
  *   bench_random --seed 7 --count 300                    times the planner's own choices
  *   bench_random --seed 7 --candidates --csv FILE        all candidates of each problem: what a
