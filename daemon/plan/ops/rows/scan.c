@@ -160,6 +160,22 @@ static void scan_keep_steps(const struct scan_form *form, const struct kernel_li
 	}
 }
 
+/* Vectors that a lane may hold of a row that a warp takes. */
+static uint32_t warp_most(const struct scan_form *form)
+{
+	return form->skewed && form->element == 4 && !form->heavy ? 10 : 5;
+}
+
+/* So many rows a block, of a warp each or a part of one; 0: as many as 128 threads take. */
+static struct shape warp_shape(const struct scan_form *form, int64_t vectors, uint32_t side)
+{
+	struct shape shape = {form->vector, (uint32_t)plan_divide_up(vectors, 32),
+						  plan_power_of_two(vectors, 32), side, 0};
+
+	shape.side = side ? side : 128 / shape.size;
+	return shape;
+}
+
 /* A short row takes part of a warp, a middling one a warp, one of up to some thousand vectors a
  * block that holds it, and a long one a block in steps. */
 static int row_shapes(const struct scan_form *form, const struct kernel_limits *limits,
@@ -167,15 +183,12 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 {
 	uint32_t more = form->skewed ? 2 * form->vector - 2 : form->vector - 1;
 	int64_t vectors = (form->rows.columns + more) / form->vector;
-	uint32_t most = form->heavy || !form->skewed ? 2 : 5;
+	uint32_t most = form->heavy || !form->skewed ? 2 : warp_most(form);
 	int count = 0;
 
-	if (vectors <= 32 * most) {
-		struct shape shape = {form->vector, (uint32_t)plan_divide_up(vectors, 32),
-							  plan_power_of_two(vectors, 32), 0, 0};
-		shape.side = 128 / shape.size;
-		scan_keep(shapes, &count, shape, limits);
-	}
+	/* Of those that hold much, few share a block. */
+	if (vectors <= 32 * most)
+		scan_keep(shapes, &count, warp_shape(form, vectors, vectors > 128 ? 2 : 0), limits);
 	/* Small blocks in steps, where there is much to compute for what is read. */
 	if (form->costly && vectors > 128 * 2)
 		scan_keep(shapes, &count, (struct shape){form->vector, 2, 128, 1, 1}, limits);
@@ -183,10 +196,9 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 		scan_keep_blocks(form, vectors, limits, shapes, &count);
 		scan_keep_steps(form, limits, shapes, &count);
 	}
-	if (vectors > 64 && vectors <= 160)
-		scan_keep(shapes, &count,
-				  (struct shape){form->vector, (uint32_t)plan_divide_up(vectors, 32), 32, 4, 0},
-				  limits);
+	if (vectors > 64 && vectors <= 32 * warp_most(form))
+		for (uint32_t side = 4; side >= 2; side /= 2)
+			scan_keep(shapes, &count, warp_shape(form, vectors, side), limits);
 	/* Elements that move one by one are aligned anywhere. */
 	if (form->skewed)
 		for (uint32_t size = 128; size <= 256; size *= 2)
