@@ -16,7 +16,7 @@
 /* Exit statuses. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-#define CLI_MAX_OPTIONS 64
+#define CLI_MAX_OPTIONS 80
 #define CLI_FOLDER "include-dir" /* the option that -I stands for, as compilers have it */
 #define CLI_MAX_GIVEN 256        /* options that may come more than once */
 #define CLI_MAX_POSITIONAL 4

@@ -146,9 +146,9 @@
 	  "key, op, target, instantiation, origin: hit|shared|compiled|copy|skipped, bytes, "          \
 	  "compile_micros, "                                                                           \
 	  "micros")                                                                                    \
-	X("record", "O", "next? (a line), generic?",                                                   \
+	X("record", "O", "next? (a line), generic?, commands?",                                        \
 	  "text: lines of a manifest, next, more, problems, left_out; generic: those of the generic "  \
-	  "kernels instead")                                                                           \
+	  "kernels instead; commands: as lines of a shell, `kiln compile ...`")                        \
 	X("key.new", "O", "name", "name, key_id, public (a line), path")                               \
 	X("key.ls", "O", "",                                                                           \
 	  "rows: [{name, key_id, public, secret, trusted}], keys, trusted (directories)")              \

@@ -44,6 +44,31 @@ assert all(c["note"] != "wrong results" for c in rows.values())
 END
 "$KILN" tune --forget >/dev/null || fails "forget all"
 
+# What programs asked for: each class once, with strides and alignment as they were, and a kernel
+# whose choice is named not at all.
+"$KILN" stop >/dev/null || fails "stop"
+wait "$DAEMON"
+daemon
+prints 0 "$KILN" tune --recorded <<'END'
+nothing to tune: kilnd was asked for nothing with several candidates
+END
+for shape in 400x3x100 300x3x100; do
+	"$KILN" run permute --shape "$shape" --perm 0,2,1 >/dev/null || fails "run permute"
+done
+"$KILN" compile softmax --operand f16:300x9:20,1@2 >/dev/null || fails "compile softmax"
+"$KILN" run softmax --shape 300x20 --choice "$("$KILN" explain softmax --shape 300x20 --json |
+	python3 -c 'import json, sys; print(json.load(sys.stdin)["choices"][1])')" >/dev/null ||
+	fails "run softmax with a choice"
+"$KILN" tune --recorded --seconds 0 --dry-run --json >"$DIR/all" || fails "tune --recorded"
+python3 - "$DIR/all" <<'END' || fails "tune --recorded: $(cat "$DIR/all")"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert [row["op"] for row in rows] == ["permute", "softmax"], rows
+assert all(len(row["candidates"]) > 1 and row["rounds"] >= 3 for row in rows)
+assert "20" in rows[1]["signature"]
+END
+json 'j["rows"] == []' "$KILN" tune --list
+
 # A winner by hand, of the class that explain names: written, read, used by every batch.
 "$KILN" explain permute --shape 400x3x100 --perm 0,2,1 --json >"$DIR/plan" || fails "explain"
 python3 - "$DIR/plan" >"$DIR/rows" <<'END'
@@ -120,13 +145,13 @@ prints 0 "$KILN" tune permute --shape 60x100 --perm 0,1 <<'END'
 nothing to tune: variant copy has no kernel
 END
 prints 2 "$KILN" tune <<'END'
-! kiln: 'kiln tune' needs OP, or --list, --export, --import or --forget; see 'kiln help tune'
+! kiln: 'kiln tune' needs OP or --recorded, --list, --export, --import, --forget: 'kiln help tune'
 END
 prints 2 "$KILN" tune --list --forget <<'END'
-! kiln: 'kiln tune': --list, --export, --import and --forget exclude each other
+! kiln: 'kiln tune': --recorded, --list, --export, --import and --forget exclude each other
 END
 prints 2 "$KILN" tune permute --list <<'END'
-! kiln: 'kiln tune permute': --list, --export and --import are for all rows; leave permute out
+! kiln: 'kiln tune permute': --recorded, --list, --export and --import take no OP; leave permute out
 END
 prints 1 "$KILN" tune --import "$DIR/none" <<'END'
 ! kiln: tune: 'DIR/none': No such file or directory

@@ -297,7 +297,18 @@ static int tune_read_options(struct cli *cli, struct tune *tune)
 	return status;
 }
 
-static int with_problem(struct cli *cli)
+/* Of what was recorded, each class with several candidates is tuned once. */
+static bool passed_over(const struct tune *tune, struct tune_classes *classes)
+{
+	if (tune->count < 2 || !tune_classes_add(classes, kiln_reply_str(tune->plan, "signature")))
+		return true;
+	if (classes->count > 1 && !tune->cli->json)
+		putchar('\n');
+	return false;
+}
+
+/* classes: NULL for a problem that was typed. */
+static int with_problem(struct cli *cli, struct tune_classes *classes)
 {
 	struct tune *tune = calloc(1, sizeof(*tune));
 	int status = tune ? tune_read_options(cli, tune) : CLI_FAILED;
@@ -308,15 +319,17 @@ static int with_problem(struct cli *cli)
 		status = cli_connect(cli, &tune->client);
 	if (!status)
 		status = ask_plan(tune);
-	if (!status && (!kiln_reply_str(tune->plan, "signature")[0] || !tune->count)) {
+	if (status || (classes && passed_over(tune, classes))) {
+		/* It was said what failed, or there is nothing to say. */
+	} else if (!kiln_reply_str(tune->plan, "signature")[0] || !tune->count) {
 		if (cli->json)
 			puts(kiln_reply_json(tune->plan));
 		else
 			printf("nothing to tune: variant %s has no kernel\n",
 				   kiln_reply_str(tune->plan, "plan.variant"));
-	} else if (!status && cli_value(cli, "forget"))
+	} else if (cli_value(cli, "forget"))
 		status = tune_forget(cli, tune->client, tune->plan);
-	else if (!status)
+	else
 		status = tune_problem(tune);
 	if (tune) {
 		tune_free(tune);
@@ -343,16 +356,20 @@ static int cli_tune(struct cli *cli)
 {
 	const char *to = cli_value(cli, "export"), *from = cli_value(cli, "import");
 	bool list = cli_value(cli, "list") != NULL, forget = cli_value(cli, "forget") != NULL;
-	int actions = list + forget + (to != NULL) + (from != NULL);
+	bool recorded = cli_value(cli, "recorded") != NULL;
+	int actions = list + forget + recorded + (to != NULL) + (from != NULL);
 
 	if (actions > 1)
-		return cli_usage("'kiln tune': --list, --export, --import and --forget exclude each other");
+		return cli_usage("'kiln tune': --recorded, --list, --export, --import and --forget exclude "
+						 "each other");
 	if (cli->positional_count && actions && !forget)
-		return cli_usage("'kiln tune %s': --list, --export and --import are for all rows; "
+		return cli_usage("'kiln tune %s': --recorded, --list, --export and --import take no OP; "
 						 "leave %s out",
 						 cli->positional[0], cli->positional[0]);
 	if (cli->positional_count)
-		return with_problem(cli);
+		return with_problem(cli, NULL);
+	if (cli_value(cli, "recorded"))
+		return tune_recorded(cli, with_problem);
 	cli->device = "none"; /* the daemon has the table of winners, so no device is needed */
 	if (list)
 		return tune_list(cli);
@@ -362,8 +379,8 @@ static int cli_tune(struct cli *cli)
 		return tune_import(cli, from);
 	if (forget)
 		return forget_all(cli);
-	return cli_usage("'kiln tune' needs OP, or --list, --export, --import or --forget; "
-					 "see 'kiln help tune'");
+	return cli_usage("'kiln tune' needs OP or --recorded, --list, --export, --import, --forget: "
+					 "'kiln help tune'");
 }
 
 /* ---- The command ---- */
@@ -371,15 +388,18 @@ static int cli_tune(struct cli *cli)
 static const struct cli_option tune_options[] = {
 	{"seconds", "N", "time for so long, after compiling (5)"},
 	{"dry-run", NULL, "print, and keep nothing"},
+	{"recorded", NULL, "all that the daemon was asked for ('kiln record'), each class once"},
 	{"forget", NULL, "remove the winner that is kept; without OP: all of them"},
 	{"list", NULL, "the winners that are kept"},
 	{"export", "FILE", "write them to FILE, a JSON object a line; -: standard output"},
 	{"import", "FILE", "keep those that FILE has; -: standard input"},
+	CLI_OPERAND_OPTION,
 	{0},
 };
 
 static const struct cli_example tune_examples[] = {
 	{"kiln tune softmax --shape 1024x4096", "time the candidates of this shape"},
+	{"kiln tune --recorded --seconds 2", "whatever programs have asked for since kilnd started"},
 	{"kiln tune --list", "the winners that are kept"},
 	{0}};
 

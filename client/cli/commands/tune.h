@@ -1,7 +1,7 @@
 /*
  * tune.h: what the files of 'kiln tune' share: tune.c (the command and its output), tune_time.c
  * (buffers, results and times of the candidates), tune_chance.c (statistics), tune_rows.c (the
- * table of winners).
+ * table of winners), tune_recorded.c (what the daemon was asked for).
  */
 #ifndef KILN_CLI_TUNE_H
 #define KILN_CLI_TUNE_H
@@ -86,6 +86,20 @@ void tune_free(struct tune *tune);
  * the same rounds: the median of their differences must exceed a share of the first's time, and the
  * spread of the differences. */
 bool tune_beats(const double *first, const double *second, int rounds, double share);
+
+/* ---- tune_recorded.c ---- */
+
+/* The classes of the problems that were tuned: the same kernel serves all problems of a class. */
+struct tune_classes {
+	char **names;
+	size_t count, capacity;
+};
+/* Tunes one problem, as a command line has it, unless its class is among these. */
+typedef int tune_line(struct cli *line, struct tune_classes *classes);
+/* Tunes each class of what the daemon was asked for; goes on where one fails. */
+int tune_recorded(struct cli *cli, tune_line *tune_one);
+/* Adds a class; false: it is there. */
+bool tune_classes_add(struct tune_classes *classes, const char *name);
 
 /* ---- tune_rows.c ---- */
 

@@ -110,14 +110,15 @@ void usage_log_free(struct usage_log *log)
 	*log = (struct usage_log){0};
 }
 
-char *usage_log_page(const struct usage_log *log, const char *after, const char **last)
+char *usage_log_page(const struct usage_log *log, const char *after, size_t bytes,
+					 const char **last)
 {
 	struct util_text text = {0};
 	bool found;
 	int at = usage_log_find(log, after, &found);
 	*last = NULL;
 	util_text_add(&text, "%s", "");
-	for (at += found; at < log->count && text.size < USAGE_LOG_PAGE_BYTES; at++) {
+	for (at += found; at < log->count && text.size < bytes; at++) {
 		const struct usage_log_row *row = log->rows[at];
 		*last = row->line;
 		util_text_add(&text, "%s  # %s%sasked %llu time%s for %s\n", row->line,

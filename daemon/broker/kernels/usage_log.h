@@ -13,7 +13,7 @@
 #define USAGE_LOG_MOST 8192                     /* problems */
 #define USAGE_LOG_BYTES ((size_t)4 << 20)       /* of their lines */
 #define USAGE_LOG_TARGETS 64                    /* bytes of the list of a problem's targets */
-#define USAGE_LOG_PAGE_BYTES ((size_t)64 << 10) /* of text in a page */
+#define USAGE_LOG_PAGE_BYTES ((size_t)64 << 10) /* of text in a page, at most */
 
 struct usage_log_row;
 
@@ -32,9 +32,10 @@ void usage_log_free(struct usage_log *log);
 
 /*
  * Prints the rows behind the line `after` ("": from the first), one a line with its comment, until
- * USAGE_LOG_PAGE_BYTES are full; at least one.  The caller frees the text; NULL without memory.
+ * so many bytes are full; at least one.  The caller frees the text; NULL without memory.
  * *last is the line of the last row printed, in the log's memory; NULL: there are no more rows.
  */
-char *usage_log_page(const struct usage_log *log, const char *after, const char **last);
+char *usage_log_page(const struct usage_log *log, const char *after, size_t bytes,
+					 const char **last);
 
 #endif

@@ -18,7 +18,7 @@ static void lines_are_counted_and_sorted(void **state)
 	char *text;
 	(void)state;
 
-	text = usage_log_page(&record, "", &last);
+	text = usage_log_page(&record, "", USAGE_LOG_PAGE_BYTES, &last);
 	assert_string_equal(text, "");
 	assert_null(last);
 	free(text);
@@ -26,15 +26,15 @@ static void lines_are_counted_and_sorted(void **state)
 	usage_log_note(&record, "a", "sm_90", "a user's");
 	usage_log_note(&record, "b x=1", "sm_9", NULL);
 	usage_log_note(&record, "b x=1", "cpu", NULL);
-	text = usage_log_page(&record, "", &last);
+	text = usage_log_page(&record, "", USAGE_LOG_PAGE_BYTES, &last);
 	assert_string_equal(text, "a  # a user's, asked 1 time for sm_90\n"
 							  "b x=1  # asked 3 times for cpu sm_9\n");
 	assert_string_equal(last, "b x=1");
 	free(text);
-	text = usage_log_page(&record, "a", &last);
+	text = usage_log_page(&record, "a", USAGE_LOG_PAGE_BYTES, &last);
 	assert_string_equal(text, "b x=1  # asked 3 times for cpu sm_9\n");
 	free(text);
-	text = usage_log_page(&record, "b x=1", &last);
+	text = usage_log_page(&record, "b x=1", USAGE_LOG_PAGE_BYTES, &last);
 	assert_string_equal(text, "");
 	assert_null(last);
 	free(text);
@@ -50,7 +50,8 @@ static int walk(const struct usage_log *record, int *pages)
 	int lines = 0;
 
 	for (*pages = 0;; ++*pages) {
-		char *text = usage_log_page(record, after, &last), *rest = text, *line;
+		char *text = usage_log_page(record, after, USAGE_LOG_PAGE_BYTES, &last), *rest = text,
+			 *line;
 		assert_non_null(text);
 		assert_true(strlen(text) < USAGE_LOG_PAGE_BYTES + 200);
 		while ((line = strsep(&rest, "\n")) && line[0]) {

@@ -1,18 +1,47 @@
 /*
  * command_record.c: record lists what the daemon was asked for, or all generic kernels, as the
- * lines of a manifest.
+ * lines of a manifest, or as command lines.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/manifest.h"
+#include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
-static void put_recorded(struct wire_out *out, const struct usage_log *record, const char *after)
+/* A line is read, inferred and written in some 10 us: a page must not hold the loop. */
+#define COMMANDS_PAGE_BYTES ((size_t)4 << 10)
+
+/* Makes commands of the lines of a page, which is freed.  Kernels that programs brought are left
+ * out, for they have no choices. */
+static char *make_commands(char *page)
+{
+	struct util_text text = {0};
+	struct kernel_problem problem;
+	char error[KERNEL_ERROR_MAX], *rest = page, *line;
+	util_text_add(&text, "%s", "");
+	while (page && (line = strsep(&rest, "\n"))) {
+		if (!line[0] || manifest_read(line, &problem, error) != KILN_OK ||
+			plan_infer(&problem, error) != KILN_OK)
+			continue;
+		char *command = line_of_problem(&problem);
+		util_text_add(&text, "%s%s", command ? command : "", command ? "\n" : "");
+		free(command);
+	}
+	free(page);
+	return text.text;
+}
+
+static void put_recorded(struct wire_out *out, const struct usage_log *record, const char *after,
+						 bool commands)
 {
 	const char *last;
-	char *text = usage_log_page(record, after, &last);
+	char *text =
+		usage_log_page(record, after, commands ? COMMANDS_PAGE_BYTES : USAGE_LOG_PAGE_BYTES, &last);
+	if (commands)
+		text = make_commands(text);
 	wire_put_str(out, "text", text ? text : "");
 	wire_put_str(out, "next", last ? last : "");
 	wire_put_bool(out, "more", last != NULL);
@@ -64,6 +93,7 @@ void serve_record(struct session *session, struct wire_in *message)
 	if (wire_get_int(&message->root, "generic", 0))
 		put_generic(&out);
 	else
-		put_recorded(&out, &session->broker->usage_log, after ? after : "");
+		put_recorded(&out, &session->broker->usage_log, after ? after : "",
+					 wire_get_int(&message->root, "commands", 0) != 0);
 	reply_send(session, &out, NULL, 0);
 }
