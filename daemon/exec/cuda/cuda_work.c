@@ -13,6 +13,7 @@
 #include "cuda_work.h"
 #include "daemon/base/util.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +97,7 @@ struct cuda_work *cuda_work_new(struct device *device, enum cuda_work_kind kind,
 	struct cuda_work *work = device->spare_work;
 	if (work) {
 		device->spare_work = work->next;
-		memset(work, 0, sizeof(*work));
+		memset(work, 0, offsetof(struct cuda_work, values));
 	} else {
 		work = util_alloc(sizeof(*work));
 	}

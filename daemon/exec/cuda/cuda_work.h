@@ -45,7 +45,6 @@ struct cuda_work {
 	struct cuda_record *record; /* it is launched by this; NULL: as it is */
 	const struct device_module *module;
 	uint32_t grid[3], block[3], shared_bytes;
-	uint64_t values[KERNEL_MAX_ARGS];
 	int value_count;
 	uint64_t data_values; /* bit i: values[i] is the place of the argument in data */
 	uint8_t *data;
@@ -58,7 +57,9 @@ struct cuda_work {
 	uint64_t bytes;
 	int status;   /* FAILED */
 	bool suspect; /* FAILED: it may have made the device fail */
-	char error[KERNEL_ERROR_MAX];
+	/* A new work has all above at zero. */
+	uint64_t values[KERNEL_MAX_ARGS];
+	char error[KERNEL_ERROR_MAX]; /* FAILED */
 };
 
 /* Makes a HELD work; never NULL.  cuda_work_retire() ends it. */

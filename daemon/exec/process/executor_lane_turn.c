@@ -44,13 +44,11 @@ static void refuse_lane(struct launcher *launcher, struct exec_lane *lane)
 
 /* The lane that launches last in a turn has the least time for its launches to end, and may miss
  * the next turn.  So each lane is the first and the last in turn. */
-static void rotate(struct launcher *launcher)
+static void rotate(struct launcher *launcher, struct exec_lane *last)
 {
-	struct exec_lane *first = launcher->lanes, *last = first;
-	if (!first || !first->next)
+	struct exec_lane *first = launcher->lanes;
+	if (!last || last->next || last == first)
 		return;
-	while (last->next)
-		last = last->next;
 	launcher->lanes = first->next;
 	first->next = NULL;
 	last->next = first;
@@ -58,10 +56,11 @@ static void rotate(struct launcher *launcher)
 
 void exec_lanes_serve(struct launcher *launcher)
 {
-	struct exec_lane *next;
+	struct exec_lane *next, *last = NULL;
 	for (struct exec_lane *lane = launcher->lanes; lane && !launcher_wanted(launcher);
 		 lane = next) {
 		next = lane->next;
+		last = lane;
 		if (lane->state != EXEC_LANE_OPEN)
 			continue;
 		if (lane->parked > 0)
@@ -78,12 +77,13 @@ void exec_lanes_serve(struct launcher *launcher)
 		}
 		if (there == NEXT_WRONG) {
 			refuse_lane(launcher, lane);
+			last = NULL;
 			continue;
 		}
 		if (taken > 0 && launcher->ops->flush)
 			launcher->ops->flush(launcher->device);
 	}
-	rotate(launcher);
+	rotate(launcher, last);
 }
 
 int exec_lane_catch_up(struct launcher *launcher, struct exec_request *request)
@@ -215,6 +215,9 @@ static const struct exec_slot *oldest(const struct exec_lane *lane)
 bool exec_lanes_overrun(struct launcher *launcher, struct device_done *culprit)
 {
 	uint64_t now = launcher->now_us;
+	if (now < launcher->overrun_us)
+		return false;
+	launcher->overrun_us = now + PAUSE_OVERRUN_US;
 	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us || now < lane->progress_us + lane->deadline_us)
 			continue;

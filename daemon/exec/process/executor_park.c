@@ -209,6 +209,8 @@ bool exec_lane_has_room(const struct launcher *launcher, const struct exec_lane 
 
 /* ---- Taking ---- */
 
+#define CACHE_LINE 64
+
 /* The client may write to the ring at any time: the count that says how much to copy is the copy's.
  */
 static void copy_entry(struct lane_entry *to, const struct lane_entry *from)
@@ -218,10 +220,13 @@ static void copy_entry(struct lane_entry *to, const struct lane_entry *from)
 	memcpy(to->operands, from->operands, count * sizeof(*to->operands));
 }
 
-/* Fetches the next entry, and the cell and gate that are written at the end of this one, from the
- * client's CPU: they come while the driver launches. */
+/* Fetches the next entry and its slot, and the cell and gate that are written at the end of this
+ * one: they come while the driver launches. */
 static void fetch_ahead(const struct exec_lane *lane, uint64_t number)
 {
+	const char *slot = (const char *)&lane->slots[exec_lane_place(number + 1)];
+	for (size_t i = 0; i < sizeof(struct exec_slot); i += CACHE_LINE)
+		__builtin_prefetch(slot + i, 1);
 	__builtin_prefetch(&lane->memory->entries[exec_lane_place(number + 1)]);
 	__builtin_prefetch(&lane->memory->cells[exec_lane_place(number)], 1);
 	__builtin_prefetch(&lane->memory->gates[exec_lane_place(number)], 1);

@@ -65,6 +65,7 @@ struct launcher {
 	 * would cost as much as all else that this process does for a launch. */
 	uint64_t now_us;
 	uint64_t lane_active_us;   /* the last time that an entry was taken or ended */
+	uint64_t overrun_us;       /* until then nobody looks whether entries are overdue */
 	uint32_t spin_us;          /* to look for entries before sleeping */
 	struct exec_mapping *kept; /* the last mapping: clients use the same memory again and again */
 	bool busy;                 /* as its thread has told the heart */
