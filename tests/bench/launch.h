@@ -95,6 +95,8 @@ struct way {
 /* All, ended by NULL; the first is the launch by oneself. */
 extern const struct way_kind *const way_kinds[];
 extern const struct way_kind way_direct, way_ring;
+/* launch_long.c: another kernel, which takes longer. */
+extern const struct way_kind way_long, way_own_long;
 const char *way_why(const struct way *way);
 /* The results are right. */
 bool way_right(const struct bench *bench, const struct way *way);

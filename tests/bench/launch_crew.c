@@ -232,7 +232,10 @@ static int launch_as_told(struct bench *bench, struct way *way, bool queued)
 
 int crew_child(struct bench *bench, const char *role, double begun)
 {
-	struct way way = {.kind = strncmp(role, "own", 3) == 0 ? &way_direct : &way_ring};
+	bool own = strncmp(role, "own", 3) == 0, takes_long = strstr(role, "-long") != NULL;
+	struct way way = {.kind = takes_long ? own ? &way_own_long : &way_long
+							  : own      ? &way_direct
+										 : &way_ring};
 	int status = 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fcntl(CHILD_SOCKET, F_SETFD, FD_CLOEXEC);

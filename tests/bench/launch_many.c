@@ -34,12 +34,14 @@ static const char *const crew_names[CREWS] = {"own contexts", "under MPS", "Kiln
 
 struct contest {
 	int processes;
-	bool queued;
+	bool queued, takes_long;
 	double rate[CREWS]; /* the median; 0: not there */
 };
 
 static const char *role_of(const struct contest *contest, int which)
 {
+	if (contest->takes_long)
+		return which == KILN ? "kiln-long" : "own-long";
 	if (which == KILN)
 		return contest->queued ? "kiln-queued" : "kiln";
 	return contest->queued ? "own-queued" : "own";
@@ -79,9 +81,13 @@ static void measure(struct bench *bench, struct contest *contest, int which, str
 static void show_contest(struct bench *bench, const struct contest *contest)
 {
 	bool aimed = contest->processes == 8 && !contest->queued;
+	bool tiny = !contest->takes_long;
 	char name[64], who[32];
 	snprintf(who, sizeof(who), "%d process%s%s", contest->processes,
-			 contest->processes > 1 ? "es" : "", contest->queued ? ", 64 queued" : "");
+			 contest->processes > 1 ? "es" : "",
+			 contest->queued       ? ", 64 queued"
+			 : contest->takes_long ? ", long kernels"
+								   : "");
 	for (int i = 0; i < CREWS; i++) {
 		struct figure figure = {.name = name, .value = contest->rate[i], .unit = "launches/s"};
 		if (contest->rate[i] <= 0)
@@ -91,7 +97,7 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 			figure.ratio = figure.value / contest->rate[OWN];
 			figure.of = "own contexts";
 		}
-		if (i == KILN && aimed && figure.of) {
+		if (i == KILN && aimed && tiny && figure.of) {
 			figure.aim = AIM_AT_LEAST;
 			figure.target = 55;
 		}
@@ -101,7 +107,7 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 			figure.ratio = figure.value / contest->rate[MPS];
 			figure.of = "under MPS";
 			figure.aim = aimed ? AIM_AT_LEAST : AIM_NONE;
-			figure.target = 0.55;
+			figure.target = tiny ? 0.55 : 0.95;
 			table_row(bench, &figure);
 		}
 	}
@@ -112,11 +118,12 @@ void launch_many(struct bench *bench)
 	struct contest contests[] = {{.processes = 1},
 								 {.processes = 8},
 								 {.processes = 8, .queued = true},
+								 {.processes = 8, .takes_long = true},
 								 {.processes = 2},
 								 {.processes = 4}};
 	enum { CONTESTS = sizeof(contests) / sizeof(contests[0]) };
-	static const int order[CONTESTS] = {0, 3, 4, 1, 2};
-	int count = bench->options.quick ? 3 : CONTESTS;
+	static const int order[CONTESTS] = {0, 4, 5, 1, 2, 3};
+	int count = bench->options.quick ? 4 : CONTESTS;
 	struct mps mps = {0};
 	char why[LAUNCH_WHY] = "it needs a GPU";
 	table_section("processes at once, each waits for its launch, or for 64");

@@ -16,9 +16,6 @@
  */
 #define OWN_GIVES_WAY 500
 
-/* Naps of 20 us end 50 us late by default. */
-#define NAP_SLACK_NS 1000
-
 static void close_range_of(unsigned first, unsigned last)
 {
 	if (first > last)
@@ -52,7 +49,6 @@ void exec_discipline(const struct exec_options *options)
 	struct rlimit none = {0, 0}, files;
 	int sock = options->sock;
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	/* Each object that the cpu device has loaded keeps a descriptor. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

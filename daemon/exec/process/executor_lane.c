@@ -20,7 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAKER_CPUS 4 /* with fewer its thread would be in the way */
+/* A waker wakes some 200 000 clients a second: with many lanes a launcher has several. */
+#define LANES_OF_A_WAKER 24
+/* With fewer CPUs its thread would be in the way. */
+#define WAKER_CPUS 4
+#define MORE_WAKERS_CPUS 16
 #define LEAST_TIMES 4
 
 static void free_memory(struct exec *executor, void *what)
@@ -71,7 +75,7 @@ static void free_lane(struct launcher *launcher, struct exec_lane *lane)
 	map_free(&lane->calls);
 	/* The client has the eventfd open too, so close() alone would not end the watch. */
 	epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, lane->doorbell_fd, NULL);
-	waker_drain(launcher->waker);
+	waker_drain(lane->waker);
 	close(lane->doorbell_fd);
 	close(lane->client_wake_fd);
 	if (lane->close_id)
@@ -203,6 +207,16 @@ static int enter_table(struct launcher *launcher, struct exec_lane *lane,
 	return KILN_OK;
 }
 
+static struct waker *waker_of(struct launcher *launcher, uint32_t index)
+{
+	int cpus = launcher->executor->cpus;
+	uint32_t which = cpus < MORE_WAKERS_CPUS ? 0 : index / LANES_OF_A_WAKER % LAUNCHER_WAKERS;
+	struct waker **waker = &launcher->wakers[which];
+	if (!*waker && cpus >= WAKER_CPUS)
+		*waker = waker_start();
+	return *waker;
+}
+
 int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = request->stream;
@@ -224,10 +238,7 @@ int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 		return status;
 	}
 	launcher->lane_table[lane->index] = lane;
-	if (!launcher->waker_tried && launcher->executor->cpus >= WAKER_CPUS)
-		launcher->waker = waker_start();
-	launcher->waker_tried = true;
-	lane->waker = launcher->waker;
+	lane->waker = waker_of(launcher, lane->index);
 	lane->next = launcher->lanes;
 	launcher->lanes = lane;
 	atomic_fetch_add(&launcher->executor->lane_count, 1);

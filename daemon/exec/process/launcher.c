@@ -302,7 +302,8 @@ void launchers_close(struct exec *executor)
 		map_free(&launcher->lines);
 		map_free(&launcher->graphs);
 		free(launcher->lane_table);
-		waker_stop(launcher->waker);
+		for (int k = 0; k < LAUNCHER_WAKERS; k++)
+			waker_stop(launcher->wakers[k]);
 		exec_unmap_kept(launcher);
 		close(launcher->bell);
 		if (i > 0)

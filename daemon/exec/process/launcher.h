@@ -38,6 +38,7 @@ struct exec_mapping;
 struct exec_task;
 struct waker;
 
+#define LAUNCHER_WAKERS 4
 #define LAUNCHER_ENDS 64 /* that one look at the device takes */
 
 enum launcher_state { LAUNCHER_ABSENT, LAUNCHER_RUNS, LAUNCHER_RESTS, LAUNCHER_BROKEN };
@@ -59,8 +60,7 @@ struct launcher {
 	_Atomic size_t lane_flights, messages;    /* messages: flights.count */
 	uint32_t account_flights[TRAIL_ACCOUNTS]; /* of each account */
 	uint64_t settled_us;                      /* when shares were written last */
-	struct waker *waker;                      /* started with the first lane; NULL: there is none */
-	bool waker_tried;
+	struct waker *wakers[LAUNCHER_WAKERS];    /* started with lanes; NULL: there is none */
 	/* The time when the turn began, or when its wait ended.  To ask for the time of each launch
 	 * would cost as much as all else that this process does for a launch. */
 	uint64_t now_us;

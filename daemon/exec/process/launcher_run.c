@@ -71,7 +71,8 @@ static _Noreturn void leave_broken(struct launcher *failed, const struct device_
 						&culprit);
 		if (culprit.status != KILN_OK && (!any || (culprit.culprit && !named)))
 			flight = flight_of(launcher, culprit.ticket);
-		waker_drain(launcher->waker);
+		for (int k = 0; k < LAUNCHER_WAKERS; k++)
+			waker_drain(launcher->wakers[k]);
 	}
 	if (flight)
 		exec_trail_blame(executor, flight->trail);
