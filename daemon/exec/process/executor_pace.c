@@ -105,10 +105,13 @@ static const struct exec_flight *find_overdue(const struct launcher *launcher,
 
 bool exec_pace_overrun(struct launcher *launcher, struct device_done *culprit)
 {
-	uint64_t now = util_now_us(), due = NEVER;
+	uint64_t due = NEVER;
 	struct exec_line *line;
 	size_t cursor = 0;
-	if (!launcher->lines.count || now < launcher->lines_due_us)
+	if (!launcher->lines.count)
+		return false;
+	uint64_t now = util_now_us();
+	if (now < launcher->lines_due_us)
 		return false;
 	while ((line = map_next(&launcher->lines, &cursor))) {
 		const struct exec_flight *flight = find_overdue(launcher, line, now, &due);
@@ -133,9 +136,10 @@ void exec_pace_sentence(const struct launcher *launcher, uint64_t deadline_us,
 
 int exec_pace_patience(const struct launcher *launcher, int patience)
 {
-	uint64_t now = util_now_us(), due = launcher->lines_due_us;
+	uint64_t due = launcher->lines_due_us;
 	if (!launcher->lines.count || patience == 0 || due == NEVER)
 		return patience;
+	uint64_t now = util_now_us();
 	int left = due <= now ? 1 : due - now < 1000000 ? (int)((due - now) / 1000) + 1 : 1000;
 	return patience < 0 || left < patience ? left : patience;
 }
