@@ -40,6 +40,7 @@
 #define LANE_MAGIC 0x656e616cu /* "lane" */
 #define LANE_VERSION 2u
 #define LANE_ENTRIES 256u
+#define LANE_CALLS 4096 /* that may be bound to a lane */
 #define LANE_ERROR_MAX 480
 /* The broker hands out with a lane: its memory, an eventfd that wakes the device process, and an
  * end of a pipe.  The device process has the other end: it writes a byte there to wake the client,

@@ -90,7 +90,7 @@
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \
 	X("prepare", "", "op, tensors, attrs, run?, lane?, tail?",                                     \
 	  "call, key, origin, text, micros; or with run, where its kernel is there, when it has run: " \
-	  "call, ran, and what submit answers")                                                        \
+	  "call, ran, and what submit answers; or with lane, before it has run: the same, not ran")    \
 	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, overs, periods, widths, and "    \

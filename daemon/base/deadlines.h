@@ -85,6 +85,7 @@
 #define DEADLINE_BROKEN_US \
 	3000000                     /* a launcher has found the device broken; the main thread acts */
 #define DEADLINE_REST_US 100000 /* of the other launchers then, to tell of good ends */
+#define DEADLINE_BIND_US 100000 /* of the message that binds what an entry of a lane names */
 #define PAUSE_STOP_SPIN_US 50   /* a launcher and the main thread wait for each other by looking */
 #define PAUSE_STOP_LOOK_US 100000 /* then whether another launcher is broken */
 #define PAUSE_LAST_WORDS_US 1000

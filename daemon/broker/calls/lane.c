@@ -39,6 +39,7 @@ struct lane {
 	struct lane_counts *counts;
 	uint64_t generation;              /* of the device process that has it */
 	uint64_t taken, launched, failed; /* counted so far */
+	int calls;                        /* that are bound to it */
 };
 
 /* ---- Making and ending ---- */
@@ -361,7 +362,6 @@ void lane_put_bind(const struct work *work, struct wire_out *message)
 {
 	struct session *session = work->session;
 	const struct call *call = work->call;
-	wire_put_bool(message, "run", true);
 	wire_put_uint(message, "call", work->bound);
 	wire_put_str(message, "op", call->problem.op);
 	wire_put_uint(message, "of", call->id);
@@ -374,11 +374,58 @@ void lane_bound(const struct work *work)
 	const struct session *session = work->session;
 	work->call->bound[variant_number(work->call, work->variant)] =
 		(struct call_bound){work->bound, session->lane->generation, work->call->first};
+	session->lane->calls++;
 	struct handle_about *about = handle_note(session->executor, HANDLE_LANE, work->bound);
 	about->session = session->id;
 	about->pid = session->pid;
 	about->account = session->account;
 	kernel_describe(about, work->kernel, work->variant);
+}
+
+/* Whether the device process has all operands, with their contents. */
+static bool operands_are_there(const struct work *work)
+{
+	for (int i = 0; i < work->operand_count; i++) {
+		const struct buffer *buffer = work->operands[i].buffer;
+		if (buffer && (!buffer_is_in(buffer, BUFFER_HOME) || buffer->lost))
+			return false;
+	}
+	return true;
+}
+
+bool lane_offer(struct session *session, uint64_t ticket, struct call *call, struct kernel_ref *ref,
+				const struct work_operand *operands)
+{
+	struct device_handle *executor = session->executor;
+	struct work work = {.session = session,
+						.call = call,
+						.kernel = ref,
+						.variant = ref,
+						.order.wants_lane = true,
+						.extents = ref->plan.extents,
+						.operand_count = ref->plan.operand_count,
+						.fd = -1};
+	const uint64_t module = handle_is_ready(executor) ? handle_module(executor, ref->key) : 0;
+	struct wire_out message;
+	int fds[LANE_DESCRIPTORS];
+	memcpy(work.operands, operands, sizeof(*operands) * (size_t)work.operand_count);
+	/* Of the calls that the client has released, some are still known there. */
+	if (!session->lane || session->lane->calls >= LANE_CALLS / 2 || !module ||
+		!operands_are_there(&work) || !lane_bind(&work))
+		return false;
+	uint64_t id = handle_begin(executor, &message, "lane.bind");
+	lane_put_bind(&work, &message);
+	work_put_launch(&message, &work, module, false, true);
+	if (handle_send(executor, &message, id, NULL, 0,
+					(uint32_t)session->broker->options.launch_timeout_ms, on_lane_answer,
+					session) != KILN_OK)
+		return false;
+	lane_bound(&work);
+	reply_begin(&message, ticket);
+	wire_put_uint(&message, "call", call->id);
+	int count = lane_put(&work, &message, fds);
+	reply_send(session, &message, fds, count);
+	return true;
 }
 
 void lane_unbound(struct broker *broker, const struct device_handle *executor, uint64_t stream,
@@ -483,6 +530,7 @@ void lane_unbind(struct session *session, const struct call *call)
 		wire_put_uint(&message, "lane", session->stream);
 		wire_put_uint(&message, "tail", session->lane_tail);
 		handle_post(session->executor, &message, id);
+		session->lane->calls--;
 	}
 }
 

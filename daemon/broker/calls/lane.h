@@ -25,6 +25,11 @@ bool lanes_end(struct broker *broker);
 bool lane_busy(const struct session *session);
 /* The variant of this call has another kernel now, and so it has in the lane. */
 void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant);
+/* Binds the first call of a shape to a lane that is there, and answers at once: its client launches
+ * it through the lane.  False, and nothing is answered, where that cannot be: not all that it needs
+ * is in the device process. */
+bool lane_offer(struct session *session, uint64_t ticket, struct call *call, struct kernel_ref *ref,
+				const struct work_operand *operands);
 /* The device process has launched a call and could not bind it to the lane of this stream. */
 void lane_unbound(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 				  const char *why);

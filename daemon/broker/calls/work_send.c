@@ -277,8 +277,10 @@ static int send_launch(struct work *work, uint64_t module)
 		tier_used(session, work->variant, 1);
 	const bool binds = lane_bind(work);
 	uint64_t id = handle_begin(work_executor(work), &message, binds ? "lane.bind" : "launch");
-	if (binds)
+	if (binds) {
+		wire_put_bool(&message, "run", true);
 		lane_put_bind(work, &message);
+	}
 	work_put_launch(&message, work, module, true, binds);
 	wire_put_uint(&message, "sub", work->order.stream);
 	wire_put_uint(&message, "account", session->account);

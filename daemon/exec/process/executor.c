@@ -142,6 +142,8 @@ static void serve_socket(struct exec *executor)
 	for (int i = 0; i < count; i++)
 		if (!events[i].data.ptr)
 			ready = events[i].events;
+	if (!(ready & EPOLLIN) && count < EVENTS_PER_TURN && (executor->watched & EPOLLIN))
+		executor->empty++;
 	if (ready & EPOLLOUT) {
 		pthread_mutex_lock(&executor->saying);
 		int status = frame_queue_flush(&executor->queue, executor->sock);
@@ -209,8 +211,10 @@ static void serve(struct exec *executor)
 		}
 		launcher_take_ends(launcher, done, count, broken);
 		/* While this process spins on lanes, it makes these system calls only now and then. */
-		if (patience != 0 || launcher->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
+		if (patience != 0 || launcher->now_us - asked_us >= PAUSE_SOCKET_LOOK_US ||
+			atomic_load_explicit(&executor->looks, memory_order_relaxed)) {
 			asked_us = launcher->now_us;
+			atomic_store_explicit(&executor->looks, false, memory_order_relaxed);
 			exec_say_scratch(executor);
 			serve_socket(executor);
 		}

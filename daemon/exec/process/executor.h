@@ -98,9 +98,10 @@ struct exec {
 	void *(*launcher_body)(void *launcher); /* of their threads */
 	struct map homes;                       /* the launchers of the sessions, by their streams */
 	int stops; /* how often launchers_stop() was called, less launchers_go() */
-	/* The main thread has something to look at; it sleeps, and a bell wakes it; and it wants to
-	 * hear of ends. */
-	atomic_bool told, sleeps, wants_ends;
+	/* The main thread has something to look at; it sleeps, and a bell wakes it; it wants to hear of
+	 * ends; and an entry of a lane waits for a message. */
+	atomic_bool told, sleeps, wants_ends, looks;
+	_Atomic uint32_t empty; /* how often it found no message at the socket */
 	_Atomic int lane_count;
 	uint64_t scratch_told;         /* bytes of scratch memory that the broker knows of */
 	_Atomic uint64_t lane_told_us; /* when the broker was last told that lanes get on */

@@ -68,6 +68,10 @@ struct exec_lane {
 	int client_wake_fd; /* the end of a pipe by which this process wakes the client */
 	struct waker *waker;
 	uint64_t head; /* entries taken */
+	/* Since when the next one names a call that is not bound; 0: it does not.  And executor->empty
+	 * then. */
+	uint64_t unknown_us;
+	uint32_t unknown_empty;
 	int flights;
 	struct exec_slot slots[LANE_ENTRIES];
 	struct exec_lane_stream streams[KILN_STREAMS];

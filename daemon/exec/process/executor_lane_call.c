@@ -14,8 +14,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BOUND_MOST 4096 /* calls of a lane */
-
 void exec_lane_drop_call(struct launcher *launcher, struct exec_template *bound)
 {
 	if (bound->module)
@@ -49,10 +47,10 @@ static int bind_call(struct launcher *launcher, struct exec_request *request,
 						   "call %" PRIu64 " cannot be bound: there is no such lane, or it has the "
 						   "call",
 						   call);
-	if (lane->calls.count >= BOUND_MOST)
+	if (lane->calls.count >= LANE_CALLS)
 		return exec_refuse(request, KILN_ELIMIT,
 						   "its lane knows %d calls, the most there may be: release some",
-						   BOUND_MOST);
+						   LANE_CALLS);
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a bound call");

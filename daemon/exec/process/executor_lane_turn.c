@@ -6,6 +6,7 @@
 #include "daemon/base/util.h"
 #include "executor.h"
 #include "executor_flight.h"
+#include "executor_graph.h"
 #include "executor_lane.h"
 
 #include <time.h>
@@ -24,6 +25,30 @@ static enum next look_at_entry(const struct exec_lane *lane)
 	if (sequence == (uint32_t)(lane->head + 1))
 		return NEXT_HERE;
 	return sequence == before ? NEXT_NONE : NEXT_WRONG;
+}
+
+/* Whether the next entry names a call that is not bound yet.  The broker answers a client when it
+ * has sent what binds a call, and not when that has arrived here.  A main thread that waits for the
+ * device reads no messages meanwhile, so time alone tells nothing: the socket must have been found
+ * empty, too. */
+static bool awaits_call(struct launcher *launcher, struct exec_lane *lane)
+{
+	struct exec *executor = launcher->executor;
+	const uint64_t call = lane->memory->entries[lane->head % LANE_ENTRIES].call;
+	if (map_get_id(&lane->calls, call) || exec_graph_find(launcher, lane->id, call)) {
+		lane->unknown_us = 0;
+		return false;
+	}
+	const uint32_t empty = atomic_load_explicit(&executor->empty, memory_order_relaxed);
+	if (!lane->unknown_us) {
+		lane->unknown_us = launcher->now_us;
+		lane->unknown_empty = empty;
+	}
+	atomic_store_explicit(&executor->looks, true, memory_order_relaxed);
+	if (!launcher_is_main(launcher))
+		launcher_tell(launcher);
+	return launcher->now_us - lane->unknown_us < DEADLINE_BIND_US ||
+		   empty - lane->unknown_empty < 2;
 }
 
 /* Closes the lane and tells the broker, which ends the session. */
@@ -70,7 +95,7 @@ void exec_lanes_serve(struct launcher *launcher)
 		int taken = 0;
 		enum next there = look_at_entry(lane);
 		while (there == NEXT_HERE && taken < ENTRIES_PER_TURN &&
-			   exec_lane_has_room(launcher, lane)) {
+			   exec_lane_has_room(launcher, lane) && !awaits_call(launcher, lane)) {
 			exec_lane_take(launcher, lane);
 			taken++;
 			there = look_at_entry(lane);

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "daemon/broker/calls/lane.h"
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/handle.h"
 #include "kernel_request.h"
@@ -44,8 +45,22 @@ static struct call_request *open_call(struct session *session, uint64_t id, stru
 	return asking;
 }
 
-/* Launches the first call of a shape by its generic kernel, as answer_launch() does.  Nothing is
- * waited for, so no request is opened; the exact kernel is planned meanwhile. */
+static void note_offered(struct session *session, const struct kernel_ref *ref, uint64_t began_us)
+{
+	struct recent_parts parts = {.origin = job_origin_names[JOB_GENERIC]};
+	parts.us[RECENT_PLAN] = session->broker->planned_us;
+	recent_add(session,
+			   &(struct recent_about){.asked = session->asks,
+									  .op = ref->plan.op,
+									  .choice = ref->plan.choice,
+									  .manifest = ref->manifest,
+									  .began_us = began_us},
+			   &parts);
+}
+
+/* Has the generic kernel launch the first call of a shape: the client does so, through its lane, or
+ * else it is launched as answer_launch() does.  Nothing is waited for, so no request is opened; the
+ * exact kernel is planned meanwhile. */
 static void launch_first(struct session *session, uint64_t id, const struct planned *planned,
 						 bool wants_lane, uint64_t began_us)
 {
@@ -62,6 +77,12 @@ static void launch_first(struct session *session, uint64_t id, const struct plan
 	}
 	uint64_t number = call_id(call);
 	call_begin_first(call);
+	if (wants_lane && lane_offer(session, id, call, ref, planned->operands)) {
+		note_offered(session, ref, began_us);
+		call_plan_exact(session, call);
+		kernel_drop(ref);
+		return;
+	}
 	int status = work_launch(session, id, call, ref, planned->operands, &order, error);
 	if (status != KILN_OK) {
 		call_forget(session, number);

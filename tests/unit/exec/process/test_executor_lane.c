@@ -455,6 +455,24 @@ static void a_launch_is_bound_on_its_way(void **state)
 	close_scene(&scene);
 }
 
+/* A client may know of a call before the message that binds it has come. */
+static void an_entry_awaits_its_call(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane_entry entry = copy_on(1);
+	open_scene(&scene);
+	entry.call = CALL + 1;
+	uint64_t number = add(&scene, entry);
+	bind_copy(&scene, CALL + 1);
+	expect(&scene, number, KILN_OK, "");
+	entry.call = CALL + 2; /* which never comes */
+	expect(&scene, add(&scene, entry), KILN_EINVAL, "which is not bound to it");
+	entry.call = CALL + 1;
+	expect(&scene, add(&scene, entry), KILN_OK, "");
+	close_scene(&scene);
+}
+
 /* One too many is refused, and the lane serves those that it knows; where one goes is room. */
 static void a_lane_knows_so_many_calls(void **state)
 {
@@ -577,6 +595,7 @@ int main(void)
 		cmocka_unit_test(another_launch_takes_over),
 		cmocka_unit_test(launches_are_told_of),
 		cmocka_unit_test(a_launch_is_bound_on_its_way),
+		cmocka_unit_test(an_entry_awaits_its_call),
 		cmocka_unit_test(a_lane_knows_so_many_calls),
 		cmocka_unit_test(full_lanes_keep_no_request_waiting),
 		cmocka_unit_test(nonsense),
