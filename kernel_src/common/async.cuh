@@ -70,3 +70,36 @@ DEVICE void async_wait_but()
 }
 
 #endif
+
+/* Waits for all batches but the last `left`, 8 at most: a constant where loops are unrolled. */
+DEVICE void async_wait_left(int left)
+{
+	switch (left) {
+	case 0:
+		async_wait_all();
+		break;
+	case 1:
+		async_wait_but<1>();
+		break;
+	case 2:
+		async_wait_but<2>();
+		break;
+	case 3:
+		async_wait_but<3>();
+		break;
+	case 4:
+		async_wait_but<4>();
+		break;
+	case 5:
+		async_wait_but<5>();
+		break;
+	case 6:
+		async_wait_but<6>();
+		break;
+	case 7:
+		async_wait_but<7>();
+		break;
+	default:
+		async_wait_but<8>();
+	}
+}

@@ -168,9 +168,14 @@ struct RowWords {
 		if constexpr (SLOTS > 0) {
 #pragma unroll
 			for (int n = kept; n < ROW::held; n++)
-				if (row.has(n))
-					async_copy16(slot(n, stream), start + row.column(n));
+				fetch_slot(row, n, stream, start);
 		}
+	}
+	template <class PART>
+	DEVICE void fetch_slot(const PART &row, int n, int stream, const Element *start)
+	{
+		if (row.has(n))
+			async_copy16(slot(n, stream), start + row.column(n));
 	}
 	template <class PART>
 	DEVICE void fetch_kept(const PART &row, int stream, const Element *start, i64 step)

@@ -5,10 +5,10 @@
  * One pass finds the largest and the sum together: each thread takes its own largest first, and
  * partial sums are scaled down to the largest of all when they meet (Milakov and Gimelshein,
  * "Online normalizer calculation for softmax", 2018).  What is in registers is converted once, and
- * powers take the place of elements there.  In slots they do so only where that costs no accuracy;
- * halves are raised twice.
+ * powers take the place of elements there.
  *
- * Slots are gone through in rolled loops, or the compiler would bring all of them into registers.
+ * Slots are worked on as they come, and their elements are raised twice.  Loops over slots are
+ * rolled, or the compiler would bring all of them into registers.
  */
 #pragma once
 #include "common/row.cuh"
@@ -24,7 +24,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	typedef typename Vectors::Marks Marks;
 	static constexpr int V = Row::length;
 	static constexpr int held = Row::held, kept = Words::kept;
-	/* Are powers put into slots? */
+	/* Does sum() put powers into slots, where that costs no accuracy? */
 	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
 	/* Are addresses made from the first vector's?  Of many small ones each would take its time. */
 	static constexpr bool near = V <= 2;
@@ -42,7 +42,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	{
 	}
 
-	DEVICE void fetch(const T *x, i64 step)
+	/* Begins to bring in the row. */
+	DEVICE void begin(const T *x, i64 step)
 	{
 		if constexpr (MASK::partial)
 			fetch_part(softmax_part(row, mask), x, step);
@@ -54,8 +55,41 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 				if (row.has(n))
 					mask.fetch(marks[n], row.column(n));
 		}
+	}
+	DEVICE void fetch(const T *x, i64 step)
+	{
+		begin(x, step);
 		if constexpr (kept < held)
 			words.arrive();
+	}
+
+	/* The largest term of this thread and the sum of its powers, of a row that is still coming. */
+	DEVICE SoftmaxSum<Compute> gather()
+	{
+		SoftmaxSum<Compute> mine = {this->nothing(), 0};
+
+#pragma unroll 1
+		for (int n = kept; n < held; n++) {
+			async_wait_left(held - 1 - n);
+			gather_slot(n, mine);
+		}
+		Compute found = mine.largest;
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			this->terms(marks[n], n, words.word[n][0], value[n]);
+			this->raise(marks[n], n, value[n], found);
+		}
+		if constexpr (kept < held)
+			mine.sum *= mine.fading(found, mine.largest, scale.exponent);
+		const Compute finite = MASK::partial ? fmax(found, Vectors::Limits::lowest()) : found;
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				this->add(finite, value[n], mine.sum);
+		mine.largest = found;
+		return mine;
 	}
 
 	/* The largest term of this thread. */
@@ -111,7 +145,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 		return sum;
 	}
 
-	/* mine: the largest that sum() was given; all: of the row. */
+	/* mine: the largest of the powers in registers; all: of the row.  POWERS: slots have some. */
+	template <bool POWERS = put_back>
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
 		const Compute dead = this->dead(all), rest = this->rest(all);
@@ -131,11 +166,11 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 				if (!row.has(n))
 					continue;
 				open(at, n);
-				if constexpr (put_back)
+				if constexpr (POWERS)
 					element_unpack<T>(at.raw, at.value);
 				else
 					this->terms(at.mark, n, at.raw, at.value);
-				this->template finish<put_back>(all.largest, put_back ? kept_rest : rest, at.value);
+				this->template finish<POWERS>(all.largest, POWERS ? kept_rest : rest, at.value);
 				if constexpr (MASK::partial)
 					this->bury(at.mark, n, dead, at.value);
 				row_store(row, n, y, at.value, step);
@@ -171,13 +206,33 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	template <class PART>
 	DEVICE void fetch_part(const PART &part, const T *x, i64 step)
 	{
-		if constexpr (kept < held)
-			words.fetch_slots(part, 0, x);
+#pragma unroll
+		for (int n = kept; n < held; n++) {
+			words.fetch_slot(part, n, 0, x);
+			async_batch();
+		}
 		if constexpr (near)
 			words.fetch_kept(RowNear<Row, PART>{part, row}, 0,
 							 x + static_cast<i64>(row.column(0)) * step, step);
 		else
 			words.fetch_kept(part, 0, x, step);
+	}
+
+	/* A slot joins the sum. */
+	DEVICE void gather_slot(int n, SoftmaxSum<Compute> &mine) const
+	{
+		Compute found = mine.largest, more = 0;
+		Slot at;
+
+		if (!this->reads(n))
+			return;
+		open(at, n);
+		this->terms(at.mark, n, at.raw, at.value);
+		this->raise(at.mark, n, at.value, found);
+		const Compute finite = MASK::partial ? fmax(found, Vectors::Limits::lowest()) : found;
+		this->add(finite, at.value, more);
+		mine.sum = fma(mine.sum, mine.fading(found, mine.largest, scale.exponent), more);
+		mine.largest = found;
 	}
 
 	/* A vector that is in a slot. */
@@ -207,12 +262,11 @@ DEVICE void softmax_row_of(const typename SHAPE::row &row, const typename SHAPE:
 	DYN_SHARED(b128, slots);
 	SoftmaxRows<SHAPE, LOG, MASK> held(row, scale, mask, slots);
 
-	held.fetch(x, x_step);
-	const Compute mine = held.largest();
-	SoftmaxSum<Compute> all = {mine, held.sum(mine)};
-	all = SHAPE::group::template reduce<0>(all, scale.exponent);
+	held.begin(x, x_step);
+	const SoftmaxSum<Compute> mine = held.gather(),
+							  all = SHAPE::group::template reduce<0>(mine, scale.exponent);
 	if (here)
-		held.store(y, y_step, mine, all);
+		held.template store<false>(y, y_step, mine.largest, all);
 }
 
 template <class SHAPE, bool LOG, class MASK>

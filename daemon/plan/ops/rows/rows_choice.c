@@ -91,6 +91,7 @@ struct search {
 	const struct rows_need *need;
 	const struct kernel_limits *limits;
 	uint64_t vectors; /* that a row may touch */
+	bool timed;       /* the tables were made from rows of this length */
 	struct rows_shape base;
 	struct rows_shape *out;
 	int count, most;
@@ -256,6 +257,10 @@ static void offer_usual(struct search *search)
 		held *= 2;
 	size = rows_group(plan_divide_up(search->vectors, usual->cluster), held);
 	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
+	/* Rows of other lengths than were timed leave threads without work; those of a softmax that
+	 * hold many vectors do not wait for others then. */
+	if (!search->timed && search->need->drawn && !search->need->along && size >= 64 && held > 2)
+		rows = 1;
 	if (search->need->uneven && size * rows > 64 && size >= 32)
 		rows = size < 64 ? 64 / size : 1;
 	if (usual->cluster > 1 && !clusters_possible(search))
@@ -380,9 +385,8 @@ static void bring_first(struct rows_shape *shapes, int from, int count)
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most)
 {
-	struct search search = {form, need, limits, 0, {0}, out, 0, most};
+	struct search search = {form, need, limits, 0, false, {0}, out, 0, most};
 	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
-	bool timed;
 	int ordered, first = STAGED_FIRST;
 
 	search.base.vector = vector;
@@ -397,14 +401,15 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 		offer_streams(&search);
 		return search.count;
 	}
+	/* Lengths that the tables were made from, without a mask. */
+	search.timed =
+		!need->around && ((form->columns & (form->columns - 1)) == 0 || form->columns == 768);
 	offer_usual(&search);
 	offer_helds(&search);
 	offer_streams(&search);
 	offer_clusters(&search);
-	/* Lengths that the tables were made from, without a mask. */
-	timed = !need->around && ((form->columns & (form->columns - 1)) == 0 || form->columns == 768);
 	if (need->drawn && need->element < 8)
-		rows_order(form, need, limits, timed, out, search.count);
+		rows_order(form, need, limits, search.timed, out, search.count);
 	search.count = search.count < most - STAGED_SHAPES ? search.count : most - STAGED_SHAPES;
 	ordered = search.count;
 	offer_staged(&search);
