@@ -138,18 +138,31 @@ static uint32_t usual_cluster(const struct softmax_form *form, const struct kern
 /* Which one of the tries below comes first.  Columns that all find room in shared memory leave it
  * to three blocks, and many of them take registers as well.  Halves are more work a byte, for which
  * registers are better; if they move one by one or in pairs, more blocks are, and a cache beside
- * them. */
+ * them.  Narrow panels leave room for many blocks. */
 static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
 {
 	uint64_t held = plan_divide_up((uint64_t)form->rows.columns, cluster * 16);
 
-	if (form->need.streams > 1 || form->need.element > 4)
+	if (form->need.streams > 1)
 		return 0;
+	if (form->need.element > 4)
+		return 6; /* in registers they leave none */
+	if (softmax_is_narrow(form))
+		return 12;
 	if (held <= PANEL_FEW && softmax_tile_vector(form) * form->need.element == 16)
 		return held >= PANEL_FEW / 3 ? 2 : 3;
 	if (held <= PANEL_FEW && form->need.element == 2 && softmax_tile_vector(form) <= 2)
 		return held <= PANEL_FEW / 2 ? 7 : 3;
 	return form->need.element == 2;
+}
+
+bool softmax_is_narrow(const struct softmax_form *form)
+{
+	int64_t inner = form->rows.size[form->rows.rank - 1];
+
+	return form->need.streams == 1 && form->rows.columns >= PANEL_COLUMNS &&
+		   softmax_tile_vector(form) * form->need.element == 16 &&
+		   inner * form->need.element * 2 <= PANEL_BYTES;
 }
 
 /* Panels of two tensors whose rows begin anywhere. */
@@ -173,7 +186,8 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 	} tries[] = {{128, 16, 2, KEEP_MORE},  {128, 16, 2, KEEP_LEAST}, {128, 16, 3, KEEP_MOST},
 				 {128, 16, 3, KEEP_LEAST}, {128, 32, 1, KEEP_LEAST}, {128, 32, 2, KEEP_LEAST},
 				 {128, 16, 1, KEEP_LEAST}, {128, 16, 4, KEEP_MOST},  {128, 8, 2, KEEP_MORE},
-				 {128, 8, 4, KEEP_MOST},   {256, 8, 1, KEEP_MORE},   {256, 8, 2, KEEP_MOST}};
+				 {128, 8, 4, KEEP_MOST},   {256, 8, 1, KEEP_MORE},   {256, 8, 2, KEEP_MOST},
+				 {64, 16, 8, KEEP_MOST},   {128, 32, 3, KEEP_LEAST}};
 	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
 	size_t first = usual_try(form, usual);

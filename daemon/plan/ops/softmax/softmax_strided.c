@@ -115,6 +115,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
 	uint32_t vector = softmax_tile_vector(form), split, lanes;
 	int count = 0, panels, wholes;
+	bool idle;
 
 	split = plan_power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
 	lanes = plan_power_of_two(TILE_BYTES / (vector * form->need.element), 32);
@@ -132,12 +133,15 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	}
 	panels = count;
 	softmax_panels(form, limits, out, most, &count);
-	if (panels < count && (out[0].twice || out[panels].skewed))
+	if (panels < count && (out[0].twice || out[panels].skewed || softmax_is_narrow(form)))
 		first_is(out, panels);
 	wholes = count;
 	softmax_wholes(form, limits, out, most, &count);
-	/* Rows that no vector fits move in whole vectors nevertheless, where two blocks have room. */
-	for (int i = wholes; i < count && vector * form->need.element <= 4; i++) {
+	/* Where two blocks have room, rows that no vector fits move in whole vectors nevertheless, and
+	 * those that leave a third of a panel's lanes without work need no panel. */
+	idle = out[0].cluster > 0 && !out[0].whole &&
+		   (uint64_t)inner_of(form) * 3 <= (uint64_t)out[0].lanes * vector * 2;
+	for (int i = wholes; i < count && (idle || vector * form->need.element <= 4); i++) {
 		uint64_t bytes = softmax_whole_bytes(form, &out[i]) + RESERVED;
 		if (out[i].cluster <= WHOLE_USUAL && bytes * 2 <= limits->shared_optin + RESERVED) {
 			first_is(out, i);
