@@ -7,6 +7,7 @@
  * last adds that up, block after block by their numbers.  It does not matter which one that is.
  */
 #pragma once
+#include "common/element.cuh"
 #include "common/last.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
@@ -194,4 +195,130 @@ DEVICE void columns_meet(u32 *counter, u32 blocks, u32 strips, Body body)
 	}
 	if (threadIdx.x == 0 && atomicAdd(gone, 1u) == blocks - 1)
 		*begun = *come = *taken = *gone = 0;
+}
+
+/*
+ * Does so for strips that take equal time, in fewer trips to memory.  Block number i of those that
+ * stay takes strips i, i + blocks and so on, and the last to come what nobody stayed for.  The
+ * counters, the first at a multiple of 8, are used otherwise than by columns_meet: columns_begin()
+ * is given the third.
+ *
+ * begun: what the first thread found there some time before, so as not to wait for it now.
+ */
+DEVICE u32 columns_begun(const u32 *counter)
+{
+	return threadIdx.x == 0 ? static_cast<const volatile u32 *>(counter)[2] : 0;
+}
+
+template <typename Body>
+DEVICE void columns_share(u32 *counter, u32 begun, u32 blocks, u32 strips, Body body)
+{
+	__shared__ u32 first, end;
+	u32 before_me = 0;
+
+	__syncthreads();
+	if (threadIdx.x == 0) {
+#if KILN_CPU /* where blocks that wait are in the way of others */
+		const bool stay = false;
+#else
+		const bool stay = begun == blocks;
+#endif
+		columns_fence();
+		/* How many have come, and how many of them did not stay. */
+		const u64 before = atomicAdd(reinterpret_cast<unsigned long long *>(counter),
+									 stay ? 1ull : 1ull | 1ull << 32);
+		const u32 number = static_cast<u32>(before);
+		const u32 mine = number - static_cast<u32>(before >> 32);
+		const bool last = number == blocks - 1;
+		while (stay && !last && *static_cast<volatile u32 *>(counter) < blocks)
+			;
+		columns_fence();
+		first = stay || last ? mine : blocks;
+		end = last ? blocks : mine + 1;
+		before_me = atomicAdd(counter + 3, 1u);
+	}
+	__syncthreads();
+#pragma unroll 1
+	for (u32 round = 0; round < strips; round += blocks) {
+#pragma unroll 1
+		for (u32 strip = round + first; strip < round + end && strip < strips; strip++) {
+			body(strip);
+			__syncthreads();
+		}
+	}
+	if (threadIdx.x == 0 && before_me == blocks - 1)
+		counter[0] = counter[1] = counter[2] = counter[3] = 0;
+}
+
+/* Of strips that about as many blocks share as an H200 has multiprocessors, and from one sum of a
+ * block to the next. */
+constexpr u32 columns_width(u32 columns)
+{
+	return (columns + 8 * 120 - 1) / (8 * 120) * 8;
+}
+constexpr u32 columns_pitch(u32 columns)
+{
+	return (columns + 3) / 4 * 4;
+}
+
+/*
+ * Sums of what `count` blocks wrote, of WIDTH columns of each of SUMS sums, 16 bytes at a time:
+ * from[block * SUMS * pitch + sum * pitch + column].  Columns below `end` are there.  Calls
+ * body(sum, column, value), from one thread each.  All THREADS come; shared has 16 bytes for each.
+ */
+template <int THREADS, int WIDTH, int SUMS, typename Compute, typename Body>
+DEVICE void columns_total(const Compute *from, u32 pitch, u32 end, u32 count, Compute *shared,
+						  Body body)
+{
+	constexpr u32 each = 16 / static_cast<u32>(sizeof(Compute)), vectors = WIDTH / each * SUMS;
+	constexpr u32 room = THREADS / vectors > 0 ? THREADS / vectors : 1;
+	constexpr u32 parts = room < 16 ? room : 16,
+				  turn = parts * vectors < THREADS ? parts * vectors : THREADS;
+	constexpr u32 once = 8; /* loads under way */
+	static_assert(WIDTH % each == 0, "whole vectors");
+
+#pragma unroll 1
+	for (u32 base = 0; base < parts * vectors; base += turn) {
+		const u32 at = base + threadIdx.x, part = at / vectors, vector = at % vectors;
+		const u32 sum = vector / (WIDTH / each), column = vector % (WIDTH / each) * each;
+		Compute value[each] = {};
+		if (threadIdx.x < turn && part < parts && column < end) {
+#pragma unroll 1
+			for (u32 block = part; block < count; block += once * parts) {
+				u32 some[once][4] = {};
+#pragma unroll
+				for (u32 u = 0; u < once; u++)
+					if (block + u * parts < count)
+						vec_load<16>(from + (block + u * parts) * (SUMS * pitch) + sum * pitch +
+										 column,
+									 some[u]);
+#pragma unroll
+				for (u32 u = 0; u < once; u++) {
+					Compute more[each];
+					element_unpack<Compute>(some[u], more);
+#pragma unroll
+					for (u32 j = 0; j < each; j++)
+						value[j] += more[j];
+				}
+			}
+		}
+		__syncthreads(); /* what was there before was read */
+		if (threadIdx.x < turn) {
+			u32 words[4];
+			element_pack<Compute>(value, words);
+			vec_store<16>(shared + threadIdx.x * each, words);
+		}
+		__syncthreads();
+#pragma unroll 1
+		for (u32 i = threadIdx.x; i < turn / parts * each; i += THREADS) {
+			const u32 own = base + i / each, which = own / (WIDTH / each);
+			const u32 here = own % (WIDTH / each) * each + i % each;
+			Compute all = shared[i];
+#pragma unroll 1
+			for (u32 other = 1; other < parts; other++)
+				all += shared[other * vectors * each + i];
+			if (own < vectors && here < end)
+				body(which, here, all);
+		}
+	}
 }

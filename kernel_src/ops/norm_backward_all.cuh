@@ -372,7 +372,7 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	typedef typename All::Row Row;
 	typedef typename PLACE::Offset Offset;
 	constexpr u32 columns = static_cast<u32>(Row::columns), sums = WITH::sums;
-	constexpr u32 width = columns <= 4096 ? 32 : 64;
+	constexpr u32 width = columns_width(columns), pitch = columns_pitch(columns);
 	DYN_SHARED(b128, shared);
 	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
 	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows) / PERIOD * PERIOD;
@@ -387,25 +387,26 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
 	Compute *const parts = static_cast<Compute *>(static_cast<void *>(shared));
 
-	columns_begin(counters);
+	columns_begin(counters + 2);
 	if constexpr (PAIRS)
 		norm_backward_pairs<All, AHEAD>(at, row, first, step, mine, all, shared);
 	else if constexpr (AHEAD > 0)
 		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
 	else
 		norm_backward_turns<All>(at, row, first, step, mine, all);
+	const u32 begun = columns_begun(counters);
 	const auto leave = [&](u32 which, u32 i, Compute sum) {
 		if (i < columns)
-			partial[(blockIdx.x * sums + which) * columns + i] = sum;
+			partial[(blockIdx.x * sums + which) * pitch + i] = sum;
 	};
 	if constexpr (All::skewed)
 		row.merge(all.sum, parts, leave);
 	else
 		All::Block::merge(all.sum, parts, leave);
-	columns_meet(counters, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
+	columns_share(counters, begun, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
 		const u32 begin = strip * width;
-		columns_finish<SHAPE::threads, width, sums>(
-			partial + begin, sums * columns, columns, columns - begin, gridDim.x, parts,
+		columns_total<SHAPE::threads, width, sums>(
+			partial + begin, pitch, columns - begin, gridDim.x, parts,
 			[&](u32 which, u32 i, Compute value) {
 				norm_backward_store(at, which, begin + i, value);
 			});

@@ -270,6 +270,21 @@ static void add_widths(void)
 	}
 }
 
+/* Rows that come into shared memory, more of them than blocks or clusters have at once. */
+static void add_long(void)
+{
+	static const struct {
+		bool rms;
+		kiln_dtype dtype;
+		int64_t rows, columns;
+	} sizes[] = {{true, KILN_BF16, 137, 5632}, {true, KILN_F32, 265, 2688},
+				 {false, KILN_F16, 70, 12001}, {false, KILN_F32, 70, 9000},
+				 {true, KILN_F16, 61, 29568},  {false, KILN_F32, 31, 28672}};
+
+	for (int i = 0; i < MAKE_COUNT(sizes); i++)
+		add_rows(sizes[i].rms, sizes[i].dtype, sizes[i].rows, sizes[i].columns, ALL, 0);
+}
+
 /* Every choice of outputs, with and without gamma. */
 static void add_subsets(void)
 {
@@ -405,6 +420,7 @@ static void add_timed(void)
 static void add_all(void)
 {
 	add_widths();
+	add_long();
 	add_subsets();
 	add_mixed();
 	add_shapes();

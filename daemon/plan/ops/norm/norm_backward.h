@@ -44,6 +44,7 @@ enum norm_backward_kind {
 	NORM_BACKWARD_ROWS,    /* dx alone */
 	NORM_BACKWARD_COLUMNS, /* dgamma and dbeta alone */
 	NORM_BACKWARD_ALL,     /* all of them, by threads that hold rows and sums */
+	NORM_BACKWARD_RING,    /* all of them, by threads that hold sums, of rows in shared memory */
 	NORM_BACKWARD_BOTH,    /* all of them, rows and columns by different blocks */
 };
 
@@ -53,8 +54,9 @@ struct norm_backward_way {
 	struct rows_shape shape;            /* not COLUMNS */
 	struct norm_backward_strips strips; /* COLUMNS and BOTH */
 	uint32_t blocks;                    /* ALL: that a multiprocessor is meant to have */
-	uint32_t ahead; /* ALL: rows under way in shared memory; 0: one, to registers */
-	bool pairs;     /* ALL: a row is measured while dx of the one before is made */
+	uint32_t ahead;  /* ALL: rows under way in shared memory; 0: one, to registers */
+	bool pairs;      /* ALL: a row is measured while dx of the one before is made */
+	uint32_t stages; /* RING: rows in shared memory */
 };
 
 /* The ways for a problem, the best first; how many. */
@@ -92,6 +94,13 @@ uint32_t norm_backward_all_period(const struct norm_backward_problem *norm,
 void norm_backward_all_launch(const struct norm_backward_problem *norm,
 							  const struct norm_backward_way *way,
 							  const struct kernel_limits *limits, struct kernel_plan *out);
+/* The ways that rows come into shared memory (norm_backward_ring.c), and the launch of one. */
+int norm_backward_rings(const struct norm_backward_problem *norm,
+						const struct kernel_limits *limits, struct norm_backward_way *out,
+						int most);
+void norm_backward_ring_launch(const struct norm_backward_problem *norm,
+							   const struct norm_backward_way *way,
+							   const struct kernel_limits *limits, struct kernel_plan *out);
 /* Returns the number that the addresses of x, dy and dx must be multiples of. */
 uint32_t norm_backward_alignment(const struct norm_backward_problem *norm,
 								 const struct norm_backward_way *way);

@@ -52,13 +52,15 @@ static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_proble
 		sums = shape->rows * (uint32_t)norm->form.columns;
 		rows += norm->at.gamma < 0 ? 0 : threads * shape->held * shape->vector * wide * 4;
 	}
-	sums = (sums > threads ? sums : threads) * wide * 4;
+	sums *= wide * 4;
+	sums = sums > threads * 16 ? sums : threads * 16;
 	return sums > rows ? sums : rows;
 }
 
 static struct kernel_scratch scratch(const struct norm_backward_problem *norm, uint64_t blocks)
 {
-	uint64_t sums = (uint64_t)norm->sums * (uint64_t)norm->form.columns * compute_words(norm) * 4;
+	uint64_t pitch = plan_divide_up((uint64_t)norm->form.columns, 4) * 4;
+	uint64_t sums = (uint64_t)norm->sums * pitch * compute_words(norm) * 4;
 
 	return (struct kernel_scratch){.bytes = 256 + blocks * sums, .counters = 256};
 }

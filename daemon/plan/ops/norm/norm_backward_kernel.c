@@ -241,6 +241,30 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 		shape->rows, out->grid[0]);
 }
 
+/* All three, of rows that come into shared memory. */
+static void add_ring(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
+					 const struct kernel_limits *limits, struct plan_text *id,
+					 struct kernel_plan *out)
+{
+	const struct rows_shape *shape = &way->shape;
+
+	norm_backward_ring_launch(norm, way, limits, out);
+	snprintf(out->source, sizeof(out->source), "ops/norm_backward_ring.cuh");
+	plan_print(id, "norm_backward_ring<BackwardRingShape<%s, %lld, %u, %u, %u, %u, %u>",
+			   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
+			   shape->held, shape->size, shape->cluster, way->stages);
+	print_with(norm, false, id);
+	print_place(norm, id);
+	plan_print(id, ">");
+	norm_backward_pass_operands(norm, out);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; blocks a row: %u, of %u threads with %u vectors of %u bytes; "
+			 "%u rows in shared memory",
+			 (long long)norm->form.columns, shape->cluster, shape->size, shape->held,
+			 shape->vector * norm->need.element, way->stages);
+}
+
 int norm_backward_kernel(const struct norm_backward_problem *norm,
 						 const struct norm_backward_way *way, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
@@ -248,9 +272,8 @@ int norm_backward_kernel(const struct norm_backward_problem *norm,
 	static void (*const add[])(const struct norm_backward_problem *,
 							   const struct norm_backward_way *, const struct kernel_limits *,
 							   struct plan_text *, struct kernel_plan *) = {
-		[NORM_BACKWARD_ROWS] = add_rows,
-		[NORM_BACKWARD_COLUMNS] = add_columns,
-		[NORM_BACKWARD_ALL] = add_all,
+		[NORM_BACKWARD_ROWS] = add_rows, [NORM_BACKWARD_COLUMNS] = add_columns,
+		[NORM_BACKWARD_ALL] = add_all,   [NORM_BACKWARD_RING] = add_ring,
 		[NORM_BACKWARD_BOTH] = add_both,
 	};
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};

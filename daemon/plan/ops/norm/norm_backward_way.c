@@ -9,8 +9,9 @@
 
 /* 32-bit words of rows in the registers of a thread at most. */
 #define NORM_BACKWARD_REGISTERS 96
-/* Candidates of the kind BOTH, at most. */
+/* Candidates of the kinds BOTH and RING, at most. */
 #define BOTH_WAYS 16
+#define RING_WAYS 12
 
 struct rows_need norm_backward_need(const struct norm_backward_problem *norm)
 {
@@ -105,11 +106,48 @@ static int both_ways(const struct norm_backward_problem *norm, const struct kern
 	return count;
 }
 
+#define RING_SIZE 384 /* threads of a row that a block has alone, at most */
+
+/*
+ * Ways of rings stand behind `all`, which threads hold.  Where these have one row a block, and few
+ * threads for it, a ring of as many threads keeps more of memory busy.
+ */
+static void prefer_ring(struct norm_backward_way *ways, int all, int count)
+{
+	const struct rows_shape *first = &ways[0].shape;
+
+	if (all == 0 || first->rows > 1 || first->held != 2 || first->size > RING_SIZE)
+		return;
+	for (int i = all; i < count; i++)
+		if (ways[i].shape.cluster == 1 && ways[i].shape.size == first->size &&
+			ways[i].shape.held == first->held) {
+			struct norm_backward_way found = ways[i];
+			memmove(&ways[1], &ways[0], sizeof(found) * (size_t)i);
+			ways[0] = found;
+			return;
+		}
+}
+
+#define RING_LONG 16384 /* columns of halves */
+
+/*
+ * Do rings go before ways that read rows twice?  Two sums of halves are much work for a ring: it
+ * begins late, and has to be long; rows that no vector fits gain by it nevertheless, if few blocks
+ * share them.
+ */
+static bool are_rings_better(const struct norm_backward_problem *norm,
+							 const struct norm_backward_way *ring)
+{
+	if (norm->need.element > 2 || norm->sums == 1 || norm->form.columns > RING_LONG)
+		return true;
+	return ring->shape.vector * norm->need.element < 16 && ring->shape.cluster <= 2;
+}
+
 int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS])
 {
 	struct norm_backward_strips strips[NORM_BACKWARD_MAX_WAYS];
-	int count;
+	int count, all;
 
 	if (norm->at.dx < 0) {
 		count = norm_backward_columns(norm, limits, strips, NORM_BACKWARD_MAX_WAYS);
@@ -119,8 +157,13 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	}
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
-	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
-	return count + both_ways(norm, limits, out + count, BOTH_WAYS);
+	all = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS - RING_WAYS);
+	count = all + norm_backward_rings(norm, limits, out + all, RING_WAYS);
+	prefer_ring(out, all, count);
+	if (all > 0 || count == 0 || are_rings_better(norm, &out[0]))
+		return count + both_ways(norm, limits, out + count, BOTH_WAYS);
+	count = both_ways(norm, limits, out, BOTH_WAYS);
+	return count + norm_backward_rings(norm, limits, out + count, RING_WAYS);
 }
 
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX])
@@ -140,6 +183,10 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 		snprintf(name, KERNEL_CHOICE_MAX, "all %s%ux%u r%u b%u a%u%s",
 				 way->shape.skewed ? "skewed " : "", way->shape.size, way->shape.held,
 				 way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
+		break;
+	case NORM_BACKWARD_RING:
+		snprintf(name, KERNEL_CHOICE_MAX, "ring%u %ux%u s%u", way->shape.cluster, way->shape.size,
+				 way->shape.held, way->stages);
 		break;
 	case NORM_BACKWARD_BOTH:
 		rows_shape_name(&way->shape, rows);
