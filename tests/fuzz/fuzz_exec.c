@@ -49,7 +49,8 @@ const struct steps_message fuzz_messages[] = {
 	{"end", "stream"},
 	{"lane.close", "stream"},
 	{"lane.bind",
-	 "stream, call, mod, grid, block, shared, copy, args, ops, names, scratch, report"},
+	 "stream, call, of, notice, run, mod, grid, block, shared, copy, args, ops, names, scratch, "
+	 "report"},
 	{"lane.unbind", "stream, call"},
 	{"lane.cancel", "stream, number, count"},
 	{"ping", ""},
