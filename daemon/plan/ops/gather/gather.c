@@ -24,6 +24,7 @@
 struct gather_way {
 	bool stage, list;
 	uint32_t rows, threads;
+	uint32_t most; /* elements that a thread has at all; 0: several vectors of 16 bytes */
 	uint32_t vector, load, index_load; /* elements; bytes; bytes */
 	int64_t part;                      /* elements of dst */
 	char name[KERNEL_CHOICE_MAX];
@@ -77,8 +78,8 @@ static void find_vectors(const struct kernel_problem *problem, const struct gath
 	uint32_t v = 16 / gather->element, address = problem->tensors[2].alignment;
 	uint32_t bytes = gather->index_bytes, at;
 
-	while (v > 1 && (v * gather->element > address || v * bytes > 64 ||
-					 (uint64_t)gather->many * way->rows % v))
+	while (v > 1 && ((way->most && v > way->most) || v * gather->element > address ||
+					 v * bytes > 64 || (uint64_t)gather->many * way->rows % v))
 		v /= 2;
 	/* Halves that lie in one row are better than wholes that may lie in two. */
 	if (gather->many % v && gather->many % (v / 2) == 0)
@@ -112,7 +113,7 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 	find_vectors(problem, gather, way);
 	units = plan_divide_up(run, way->vector);
 	steps = (way->index_load ? MOST_PLACES : MOST_PLACES / 2) / way->vector;
-	steps = steps < 1 ? 1 : steps < 4 ? steps : 4;
+	steps = steps < 1 || way->most ? 1 : steps < 4 ? steps : 4;
 	while (way->threads > limits->max_threads)
 		way->threads /= 2;
 	while (2 * way->threads <= limits->max_threads && way->threads < 1024 &&
@@ -133,8 +134,8 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 			return false;
 		way->part = plan_divide_up(units, parts) * way->vector;
 	}
-	snprintf(way->name, sizeof(way->name), "%s %ux%u", way->stage ? "stage" : "direct", way->rows,
-			 way->threads);
+	snprintf(way->name, sizeof(way->name), way->most ? "%s %ux%ux%u" : "%s %ux%u",
+			 way->stage ? "stage" : "direct", way->rows, way->threads, way->most);
 	return true;
 }
 
@@ -159,6 +160,21 @@ static uint32_t gather_find_rows(const struct gather_problem *gather,
 	return rows;
 }
 
+static void gather_add(const struct kernel_problem *problem, const struct gather_problem *gather,
+					   const struct kernel_limits *limits, const struct gather_way *wanted,
+					   struct gather_way ways[MAX_WAYS], int *count)
+{
+	struct gather_way way = *wanted;
+
+	if (*count == MAX_WAYS || way.rows == 0 || way.rows > MOST_ROWS ||
+		(way.stage && !gather_fits(gather, way.rows, limits->shared_optin)))
+		return;
+	while (!make_way(problem, gather, limits, &way))
+		way.rows /= 2;
+	if (!is_way(ways, *count, way.name))
+		ways[(*count)++] = way;
+}
+
 static void gather_add_way(const struct kernel_problem *problem,
 						   const struct gather_problem *gather, const struct kernel_limits *limits,
 						   bool stage, uint32_t rows, uint32_t threads,
@@ -166,13 +182,18 @@ static void gather_add_way(const struct kernel_problem *problem,
 {
 	struct gather_way way = {.stage = stage, .rows = rows, .threads = threads};
 
-	if (*count == MAX_WAYS || rows == 0 || rows > MOST_ROWS ||
-		(stage && !gather_fits(gather, rows, limits->shared_optin)))
-		return;
-	while (!make_way(problem, gather, limits, &way))
-		way.rows /= 2;
-	if (!is_way(ways, *count, way.name))
-		ways[(*count)++] = way;
+	gather_add(problem, gather, limits, &way, ways, count);
+}
+
+/* Few elements of a thread: where each is a sector of its own, threads are what waits for them. */
+static void gather_add_spread(const struct kernel_problem *problem,
+							  const struct gather_problem *gather,
+							  const struct kernel_limits *limits, uint32_t rows, uint32_t most,
+							  struct gather_way ways[MAX_WAYS], int *count)
+{
+	struct gather_way way = {.rows = rows, .threads = 256, .most = most};
+
+	gather_add(problem, gather, limits, &way, ways, count);
 }
 
 /* GatherList in ops/gather_list.cuh computes the same. */
@@ -268,9 +289,13 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	if (shared)
 		gather_add_lists(gather, limits, ways, &count);
 	/* Few rows a block: what they read is far apart. */
-	if (little)
-		gather_add_way(problem, gather, limits, false, direct < 4 ? 1 : direct / 4, 256, ways,
-					   &count);
+	if (little) {
+		uint32_t few = direct < 4 ? 1 : direct / 4;
+		uint32_t most = gather->element <= 2 && gather->index_bytes >= 4 ? 1 : 2;
+		for (int i = 0; gather->element <= 4 && i < 2; i++)
+			gather_add_spread(problem, gather, limits, few, i ? 3 - most : most, ways, &count);
+		gather_add_way(problem, gather, limits, false, few, 256, ways, &count);
+	}
 	if (row < TINY_ROW && row % 8)
 		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
 	if (small)
