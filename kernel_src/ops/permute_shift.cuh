@@ -8,6 +8,7 @@
  * aligned vector, but for the ends of y's runs.
  */
 #pragma once
+#include "common/bands.cuh"
 #include "common/index.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
@@ -346,8 +347,8 @@ DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int col
  * rest as in permute_tile.
  */
 template <int ES, int TR, int TC, int KR, int LOAD, bool SKEW_X, bool SKEW_Y, bool RUN, int THREADS,
-		  int RESIDENT, i64 R, i64 C, class RD, class RX, class CD, class CY, class BD, class BX,
-		  class BY, typename Offset, bool LOOP, bool NEW = false>
+		  int RESIDENT, u32 BAND, i64 R, i64 C, class RD, class RX, class CD, class CY, class BD,
+		  class BX, class BY, typename Offset, bool LOOP, bool NEW = false>
 __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x, void *y,
 																   i64 batch_x, i64 batch_y,
 																   u64 blocks)
@@ -362,10 +363,9 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 	do {
 		using Number = typename index_choose<LOOP, u64, u32>::type;
 		const Number n = static_cast<Number>(block);
-		const Number strip = n / row_tiles, item = strip / column_tiles;
-		const u32 row0 = static_cast<u32>(n - strip * row_tiles) * TR;
-		const u32 column0 = static_cast<u32>(strip - item * column_tiles) * TC;
-		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
+		const BandPlace<Number> place = band_place<row_tiles, column_tiles, BAND>(n);
+		const u32 row0 = place.row * TR, column0 = place.column * TC;
+		const index_pair at = index_batch<BD, BX, BY, Offset>(place.item, batch_x, batch_y);
 		u8 *const to = static_cast<u8 *>(y) + at.y * ES;
 
 		permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, NEW, THREADS, R, RD, RX, Offset>(

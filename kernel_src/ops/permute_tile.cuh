@@ -3,6 +3,7 @@
  * and columns that begin at multiples of a vector.  Elements are bytes, as in permute.cuh.
  */
 #pragma once
+#include "common/bands.cuh"
 #include "common/index.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
@@ -134,8 +135,7 @@ DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
  * y.  RD, RX: the dimensions behind the rows and their strides in x; CD, CY: behind the columns,
  * strides in y.  BD, BX, BY: the other dimensions, with both strides; batch_x and batch_y are the
  * strides of the slowest of all, which is only in the grid.  Blocks walk through tiles in bands of
- * BAND tiles of rows, column by column: all rows: blocks that follow each other write next to each
- * other; 1: they read next to each other.
+ * BAND (common/bands.cuh).
  */
 template <int ES, int TR, int TC, int KR, int LOAD, int STORE, int THREADS, int BAND, i64 R, i64 C,
 		  i64 CS, class RD, class RX, class CD, class CY, class BD, class BX, class BY,
@@ -146,19 +146,15 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_tile(const void *x, void *y, i64 
 	using shape = permute_tile_shape<ES, TR, TC, KR, LOAD, STORE, THREADS, R, C>;
 	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);
 	constexpr u32 column_tiles = static_cast<u32>((C + TC - 1) / TC);
-	constexpr u32 bands = row_tiles / BAND;
-	static_assert(row_tiles % BAND == 0, "whole bands");
 	DYN_SHARED(b128, tile);
 
 	u64 block = blockIdx.x;
 	do {
 		using Number = typename index_choose<LOOP, u64, u32>::type;
 		const Number n = static_cast<Number>(block);
-		const Number strip = n / BAND, rest = strip / column_tiles, item = rest / bands;
-		const u32 band = static_cast<u32>(rest - item * bands);
-		const u32 row0 = (band * BAND + static_cast<u32>(n - strip * BAND)) * TR;
-		const u32 column0 = static_cast<u32>(strip - rest * column_tiles) * TC;
-		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
+		const BandPlace<Number> place = band_place<row_tiles, column_tiles, BAND>(n);
+		const u32 row0 = place.row * TR, column0 = place.column * TC;
+		const index_pair at = index_batch<BD, BX, BY, Offset>(place.item, batch_x, batch_y);
 
 		permute_tile_in<shape, ES, KR, LOAD, THREADS, R, C, CS, RD, RX, Offset>(
 			static_cast<const u8 *>(x) + at.x * ES, tile, row0, column0);

@@ -182,6 +182,9 @@ static void add_widths(void)
 	}
 	add(KILN_U8, &(struct problem){2, {2048, 2304}, {1, 0}}, 0);
 	add(KILN_U8, &(struct problem){2, {2064, 2100}, {1, 0}}, 0);
+	/* Strips of so many rows that tiles are walked through in bands; the last is narrow. */
+	add(KILN_F16, &(struct problem){2, {66001, 131}, {1, 0}}, 0);
+	add(KILN_F32, &(struct problem){2, {37000, 130}, {1, 0}}, 0);
 }
 
 /* Few elements next to each other, on either side: images and the like. */
@@ -247,6 +250,7 @@ static void add_sources(void)
 		{{1, {1}, {0}}, {99}},
 		{{3, {6, 10, 4}, {1, 0, 2}}, {44, 4, 1}},
 		{{3, {6, 10, 4}, {1, 0, 2}}, {41, 4, 1}},
+		{{3, {40, 60, 26}, {1, 0, 2}}, {2100, 35, 1}}, /* short rows with gaps, many */
 	};
 
 	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {

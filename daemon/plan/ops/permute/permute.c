@@ -169,6 +169,8 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 static bool is_wide_enough(const struct permute_form *form, const struct permute_variant *variant,
 						   const struct permute_choice *choice)
 {
+	if (variant == &permute_interleave)
+		return choice->load >= 4 && permute_interleave_many(form);
 	return variant == &permute_tile && form->element < 4 && choice->load >= 4 &&
 		   choice->store >= 4 && choice->load + choice->store >= 12;
 }
@@ -176,8 +178,7 @@ static bool is_wide_enough(const struct permute_form *form, const struct permute
 /* Are stores that step from column to column the better ones for the tiles of a shift? */
 static bool is_stepped(const struct permute_form *form, const struct permute_choice *choice)
 {
-	return choice->band == PERMUTE_BAND_ALL && (form->element == 2 || form->element == 4) &&
-		   !permute_shift_slim(form);
+	return choice->band != 1 && form->element <= 4 && !permute_shift_slim(form);
 }
 
 /* The first that takes the form; a box if that one's vectors are narrow. */

@@ -141,6 +141,8 @@ void permute_batch_args(struct kernel_plan *out, const struct permute_form *form
 bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,
 					   const char *variant, struct plan_text *why);
 
+/* Are there so many planes that words of them are better than a box? */
+bool permute_interleave_many(const struct permute_form *form);
 /* Is a transpose one of many rows that are one aligned vector each? */
 bool permute_shift_slim(const struct permute_form *form);
 /* Does a box have many runs of y, which a warp can take side by side? */
@@ -185,6 +187,13 @@ static inline uint32_t permute_tiles(int64_t size, uint32_t side)
 /* The side of tiles of equal size, whole units, whose number is nearest to that of tiles of `side`;
  * more: so many tiles more. */
 uint32_t permute_even_side(int64_t size, uint32_t side, uint32_t unit, int more);
+/* Tiles of rows in a band of a choice. */
+uint32_t permute_band(const struct permute_choice *c, const struct permute_matrix *matrix);
+/*
+ * The band for tiles of so many columns.  Rows of x that begin between two sectors share them with
+ * the next columns: where all rows of a strip are more than the cache keeps, these follow soon.
+ */
+uint32_t permute_near_band(const struct permute_matrix *matrix, uint32_t columns, uint32_t element);
 uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c);
 /* The dimensions behind the rows and their strides in x, those behind the columns and their strides
  * in y: four lists. */

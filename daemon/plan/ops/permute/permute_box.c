@@ -388,7 +388,7 @@ static bool add_notes(struct box *box, uint32_t *notes)
 	bytes = strcmp(permute_offset_type_bytes(box->form, batch.outer), "i32") == 0 ? 8 : 16;
 	*notes = box->shared;
 	box->shared += (count_runs(box, SIDE_X) + count_runs(box, SIDE_Y)) * bytes;
-	return box->shared <= *notes + *notes / 2;
+	return box->shared <= 2 * *notes;
 }
 
 static bool permute_box_make(const struct permute_form *form, const struct kernel_limits *limits,
@@ -453,6 +453,8 @@ static const struct permute_choice stepped = {
 #define MANY_RUNS 8
 #define CLOSE 6 /* bytes */
 #define NEAR 16
+#define FAR 256
+#define MANY_DIMS 5 /* whose boxes of bytes are full of short runs */
 
 bool permute_box_many(const struct permute_form *form)
 {
@@ -467,7 +469,9 @@ static const struct permute_choice *usual_box(const struct permute_form *form)
 {
 	int64_t step = form->dim[form->rank - 1].from * form->element;
 
-	if (form->element != 2)
+	if (form->element == 1 && form->rank >= MANY_DIMS)
+		return &few;
+	if (form->element != 2 || (step >= FAR && permute_box_many(form)))
 		return &words;
 	/* Neighbours in y that are close in x would meet in banks, were more of them stored at once, or
 	 * by more lanes side by side. */
@@ -486,6 +490,7 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	uint32_t narrow = load < store ? load : store, wide = load < store ? store : load;
+	int64_t run = wide == 1 ? LEAST_RUN : LONG_RUN; /* anything is better than byte by byte */
 	const struct permute_choice *usual = usual_box(form);
 	struct box box;
 	uint32_t notes;
@@ -493,9 +498,8 @@ bool permute_box_better(const struct permute_form *form, const struct kernel_lim
 	return (narrow == form->element || narrow <= 4) && narrow < 8 &&
 		   (form->element < 4 || wide < 16) && box_find(form, usual, &box, &unsaid) &&
 		   add_notes(&box, &notes) && box.shared <= limits->shared_optin &&
-		   limits->max_threads >= usual->threads &&
-		   box.length[SIDE_X] * form->element >= LONG_RUN &&
-		   box.length[SIDE_Y] * form->element >= LONG_RUN;
+		   limits->max_threads >= usual->threads && box.length[SIDE_X] * form->element >= run &&
+		   box.length[SIDE_Y] * form->element >= run;
 }
 
 static void permute_box_suggest(struct permute_list *list, struct plan_text *why)

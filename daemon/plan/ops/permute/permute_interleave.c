@@ -3,7 +3,8 @@
  */
 #include "permute.h"
 
-#define MOST 16        /* planes */
+#define MOST 16 /* planes */
+#define MANY_PLANES 12
 #define MOST_BYTES 128 /* of all planes, in the registers of a thread */
 #define LEAST 32       /* of the long dimension */
 #define THREADS 128u
@@ -122,6 +123,13 @@ static bool permute_interleave_make(const struct permute_form *form,
 			   (long long)found.count, (long long)found.length,
 			   found.split ? "are taken apart" : "are woven", c->load);
 	return !id.full;
+}
+
+bool permute_interleave_many(const struct permute_form *form)
+{
+	struct interleave found;
+
+	return find_pair(form, &found) && found.count >= MANY_PLANES;
 }
 
 static void permute_interleave_suggest(struct permute_list *list, struct plan_text *why)

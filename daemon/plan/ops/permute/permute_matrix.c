@@ -179,6 +179,24 @@ uint32_t permute_even_side(int64_t size, uint32_t side, uint32_t unit, int more)
 	return (uint32_t)((even + unit - 1) / unit * unit);
 }
 
+uint32_t permute_band(const struct permute_choice *c, const struct permute_matrix *matrix)
+{
+	uint32_t tiles = permute_tiles(matrix->rows, c->rows);
+
+	return c->band == PERMUTE_BAND_ALL || c->band > tiles ? tiles : c->band;
+}
+
+#define NEAR_BAND 8          /* tiles of rows, behind which the next columns follow */
+#define NEAR_BYTES (9 << 20) /* of a strip of columns, which the cache holds with what is written */
+
+uint32_t permute_near_band(const struct permute_matrix *matrix, uint32_t columns, uint32_t element)
+{
+	return element < 8 && matrix->load < 16 && matrix->columns > columns &&
+				   matrix->rows * columns * element > NEAR_BYTES
+			   ? NEAR_BAND
+			   : PERMUTE_BAND_ALL;
+}
+
 uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c)
 {
 	return (uint64_t)matrix->batch.items * permute_tiles(matrix->rows, c->rows) *

@@ -3,20 +3,28 @@
  */
 #include "permute.h"
 
+#define HIGH_COLUMNS 80 /* of a tile with twice the rows, at most */
+#define HIGH_ROWS 65536 /* of a column of y that has such tiles, and blocks, at least */
+#define HIGH_BLOCKS 3000
 #define SLIM_ROWS 512 /* of tiles whose columns are one vector */
-#define LEAST_ONCE 96 /* bytes of a row that are enough for a tile */
 #define ONE_PASS 288  /* threads that load a tile in one go, as many as suit four blocks */
+#define LEAST_ONCE 96 /* bytes of a row that are enough for a tile then */
+#define ONE_LARGE 384 /* as many as suit three blocks */
+#define LEAST_LARGE 64
+#define FAR_APART (1 << 18) /* bytes: so far apart, short pieces of rows cost more than they save */
 
 static uint32_t shift_side_of(uint32_t element)
 {
 	return element == 8 ? 32 : element == 4 ? 64 : 128;
 }
 
-/* Are the columns one vector that is aligned, and the rows many? */
+/* Are the columns one vector that is aligned, and the rows many?  Eight halves are better off in a
+ * box. */
 static bool is_slim(const struct permute_matrix *matrix, uint32_t element)
 {
 	return element <= 2 && matrix->columns * element == matrix->load && matrix->load >= 8 &&
-		   matrix->store < 8 && matrix->rows >= SLIM_ROWS / 2;
+		   (element == 1 || matrix->load == 8) && matrix->store < 8 &&
+		   matrix->rows >= SLIM_ROWS / 2;
 }
 
 static bool permute_shift_find(const struct permute_form *form, struct permute_matrix *matrix,
@@ -90,8 +98,6 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 		rule = "threads are whole warps, and whole columns of stores";
 	else if (!c->resident || c->resident * c->threads > 2048 || c->resident > 16)
 		rule = "a multiprocessor has 2048 threads and 16 blocks at most";
-	else if (c->band > 1)
-		rule = "orders are r and c";
 	if (rule)
 		plan_print(why, "%s", rule);
 	return !rule;
@@ -117,11 +123,11 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	blocks = permute_matrix_blocks(&matrix, c);
 	loop = plan_launch(out, limits, blocks, c->threads);
-	plan_print(&id, "permute_shift<%u, %u, %u, %u, %u, %s, %s, %s, %u, %u, %lld, %lld",
+	plan_print(&id, "permute_shift<%u, %u, %u, %u, %u, %s, %s, %s, %u, %u, %u, %lld, %lld",
 			   form->element, c->rows, c->columns, c->block, c->load,
 			   shape.skew_x ? "true" : "false", shape.skew_y ? "true" : "false",
-			   shape.run ? "true" : "false", c->threads, c->resident, (long long)matrix.rows,
-			   (long long)matrix.columns);
+			   shape.run ? "true" : "false", c->threads, c->resident, permute_band(c, &matrix),
+			   (long long)matrix.rows, (long long)matrix.columns);
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
 	plan_print(&id, ", %s, %s%s>", permute_offset_type_bytes(form, matrix.batch.outer),
@@ -227,6 +233,7 @@ static void suggest_even(struct permute_list *list, const struct permute_matrix 
 
 	for (int more = 0; more <= 1; more++) {
 		struct permute_choice c = {.rows = side, .columns = side};
+		c.band = permute_near_band(matrix, side, element);
 		c.columns = permute_even_side(matrix->columns, side, unit, more);
 		suggest_cut(list, matrix, false, &c, &cut);
 		c.rows = permute_even_side(matrix->rows, side, 4 * unit, more);
@@ -249,19 +256,23 @@ static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 
 #define SMALL_TILE 12288 /* bytes: a multiprocessor has many of them */
 
-/* All rows of as many columns as threads load in one go, if that is enough of each. */
+/* All rows, which lie `apart` bytes apart, of as many columns as threads load in one go, if that is
+ * enough of each. */
 static uint32_t run_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
-							const struct kernel_limits *limits, uint32_t element)
+							const struct kernel_limits *limits, int64_t apart, uint32_t element)
 {
 	uint32_t unit = 16 / element, whole = pick_columns(c, matrix, limits, true, element);
 	struct permute_choice one = {.rows = c->rows, .columns = unit, .load = 16, .block = 4};
-	uint32_t once = ONE_PASS / shape_of(&one, matrix, true, element).slots * unit;
+	uint32_t slots = shape_of(&one, matrix, true, element).slots;
+	uint32_t once = ONE_PASS / slots * unit, large = ONE_LARGE / slots * unit;
 
 	/* Loads of bytes would be too short; and there is little to wait for in a small tile. */
 	if (element == 1 || (whole >= matrix->columns && matrix->rows * whole * element <= SMALL_TILE))
 		return whole;
 	if (element == 2 && once * element >= LEAST_ONCE)
 		return once < whole ? once : whole;
+	if (element == 2 && large * element >= LEAST_LARGE && apart < FAR_APART)
+		return large < whole ? large : whole;
 	return permute_tiles(whole / 2, unit) * unit;
 }
 
@@ -276,12 +287,26 @@ static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t eleme
 	return shift_side(matrix->columns, side, 16 / element);
 }
 
+/* Are tiles of few columns to have twice the rows?  It pays where y's columns are long, and blocks
+ * are enough to fill the device many times. */
+static bool is_high(const struct permute_form *form, const struct permute_matrix *matrix,
+					uint32_t columns)
+{
+	struct permute_choice c = {.rows = 2 * shift_side_of(form->element), .columns = columns};
+
+	return (form->element == 2 || form->element == 4) && columns <= HIGH_COLUMNS &&
+		   form->dim[matrix->column[0]].to >= HIGH_ROWS &&
+		   8 * matrix->rows >= 7 * (int64_t)c.rows * permute_tiles(matrix->rows, c.rows) &&
+		   permute_matrix_blocks(matrix, &c) >= HIGH_BLOCKS;
+}
+
 static void suggest_slim(struct permute_list *list, const struct permute_matrix *matrix)
 {
 	const uint32_t element = list->form->element, unit = 64 / element;
 	const struct cut cut = {8, matrix->load, 1152};
 	struct permute_choice c = {.columns = (uint32_t)matrix->columns};
 
+	/* A tile has all columns: bands are the same. */
 	for (uint32_t rows = SLIM_ROWS; rows >= SLIM_ROWS / 2; rows /= 2) {
 		c.rows = permute_even_side(matrix->rows, rows, unit, 0);
 		suggest_cut(list, matrix, false, &c, &cut);
@@ -300,7 +325,8 @@ static void suggest_others(struct permute_list *list, const struct permute_matri
 		c.columns = permute_tiles(permute_tiles(c.columns, parts), 16 / element) * (16 / element);
 		suggest_cuts(list, matrix, true, &c);
 	}
-	c = (struct permute_choice){.rows = side, .columns = side};
+	c = (struct permute_choice){
+		.rows = side, .columns = side, .band = permute_near_band(matrix, side, element)};
 	suggest_cuts(list, matrix, false, &c);
 	if (!run) {
 		c.columns = 2 * side;
@@ -328,25 +354,37 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 		suggest_slim(list, &matrix);
 		return;
 	}
+	int64_t apart = list->form->dim[list->form->rank - 1].from * element;
 	c.rows = run ? (uint32_t)matrix.rows : shift_side_of(element);
-	c.columns =
-		run ? run_columns(&c, &matrix, list->limits, element) : tile_columns(&matrix, element);
+	c.columns = run ? run_columns(&c, &matrix, list->limits, apart, element)
+					: tile_columns(&matrix, element);
+	if (!run && is_high(list->form, &matrix, c.columns))
+		c.rows *= 2;
 	/* Runs of y are long enough by themselves. */
-	c.band = run ? 1 : PERMUTE_BAND_ALL;
+	c.band = run ? 1 : permute_near_band(&matrix, c.columns, element);
 	if (element == 1 && !run) {
 		/* Wide loads, and as many registers as they take, are better than many threads. */
 		const struct cut wide = {8, 16, 0};
-		const struct permute_choice high = {.rows = 256, .columns = 128};
+		const struct permute_choice high = {
+			.rows = 256, .columns = 128, .band = permute_near_band(&matrix, 128, 1)};
 		suggest_cut(list, &matrix, false, &high, &wide);
 	}
 	suggest_cuts(list, &matrix, run, &c);
 	if (list->count) {
+		static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 2, 4, 8, 16, 32};
 		struct permute_choice other = list->choice[0];
-		other.band = run ? PERMUTE_BAND_ALL : 1;
-		permute_suggest(list, &other);
+		for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
+			other.band = bands[i];
+			permute_suggest(list, &other);
+		}
 		other = list->choice[0];
 		other.resident = 1;
 		permute_suggest(list, &other);
+	}
+	if (!run) {
+		struct permute_choice other = c;
+		other.rows = is_high(list->form, &matrix, c.columns) ? c.rows / 2 : 2 * c.rows;
+		suggest_cuts(list, &matrix, false, &other);
 	}
 	suggest_others(list, &matrix, run, &c);
 	if (list->count == 0)

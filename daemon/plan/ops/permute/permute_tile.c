@@ -69,8 +69,6 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 		rule = "rows of a thread are 4, 8 or 16 bytes";
 	else if (c->threads < 32 || c->threads % 32 || c->threads % runs(c, element))
 		rule = "threads are whole warps, and whole columns of stores";
-	else if (c->band > 1 && permute_tiles(matrix->rows, c->rows) % c->band)
-		rule = "the tiles of rows are whole bands";
 	if (rule)
 		plan_print(why, "%s", rule);
 	return !rule;
@@ -110,8 +108,8 @@ static bool permute_tile_make(const struct permute_form *form, const struct kern
 	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, "permute_tile<%u, %u, %u, %u, %u, %u, %u, %u, %lld, %lld, %lld", form->element,
 			   c->rows, c->columns, c->block, c->load, c->store, c->threads,
-			   c->band == PERMUTE_BAND_ALL ? permute_tiles(matrix.rows, c->rows) : c->band,
-			   (long long)matrix.rows, (long long)matrix.columns, (long long)matrix.step);
+			   permute_band(c, &matrix), (long long)matrix.rows, (long long)matrix.columns,
+			   (long long)matrix.step);
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
 	plan_print(&id, ", %s, %s>", permute_offset_type(form, matrix.batch.outer),
@@ -245,6 +243,8 @@ static struct permute_choice pick(const struct permute_form *form,
 		tile_bytes(&c, element) / c.store >= 2 * c.threads)
 		c.threads *= 2;
 	c.band = pick_band(form);
+	if (c.band == PERMUTE_BAND_ALL)
+		c.band = permute_near_band(matrix, c.columns, element);
 	return c;
 }
 

@@ -1,0 +1,30 @@
+/*
+ * bands.cuh: the order in which blocks walk through the tiles of matrices: in bands of so many
+ * tiles of rows, column by column.  One band: blocks that follow each other have neighbouring rows;
+ * bands of 1: neighbouring columns; of a few: both are near, and what tiles share at their edges is
+ * in the cache still.
+ */
+#pragma once
+#include "common/types.cuh"
+
+template <typename Number>
+struct BandPlace {
+	Number item;     /* which matrix */
+	u32 row, column; /* numbers of tiles */
+};
+
+/* Where block n is.  The last band may be a narrower one. */
+template <u32 ROWS, u32 COLUMNS, u32 BAND, typename Number>
+DEVICE BandPlace<Number> band_place(Number n)
+{
+	constexpr Number tiles = static_cast<Number>(ROWS) * COLUMNS;
+	constexpr Number each = static_cast<Number>(BAND) * COLUMNS;
+	constexpr u32 last = ROWS % BAND == 0 ? BAND : ROWS % BAND;
+	const Number item = n / tiles, rest = n - item * tiles;
+	const u32 band = static_cast<u32>(rest / each);
+	const Number in = rest - band * each;
+	const bool whole = last == BAND || band < ROWS / BAND;
+	const u32 column = static_cast<u32>(whole ? in / BAND : in / last);
+
+	return {item, band * BAND + static_cast<u32>(in) - column * (whole ? BAND : last), column};
+}
