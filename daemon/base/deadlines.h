@@ -97,6 +97,7 @@
 #define PAUSE_TRACE_LAST_MS 20   /* after trace.end, for the last of them */
 #define PAUSE_ACCOUNT_MS 250     /* the time that work takes is counted while it goes on */
 #define PAUSE_SOCKET_LOOK_US 20  /* while lanes are looked at */
+#define PAUSE_ACTIVE_US 10000    /* between two looks how many lanes launch */
 #define PAUSE_OVERRUN_US 1000    /* between two looks whether entries of lanes are overdue */
 #define PAUSE_WAKER_SPIN_US 200  /* its thread looks for more, before it sleeps */
 #define PAUSE_NAP_LEAST_US 20    /* between two looks at what nobody tells of: an eighth of the */

@@ -167,6 +167,8 @@ static int look(struct exec *executor, int patience, struct device_done *done, b
 		if (atomic_load(&executor->told))
 			patience = 0;
 	}
+	if (patience != 0 && launcher_in_flight(launcher) == 0)
+		atomic_store_explicit(&launcher->active, 0, memory_order_relaxed);
 	if (patience != 0 && launcher_in_flight(launcher) == 0 && !executor->quiet.first &&
 		executor->queued == 0)
 		heart_busy(executor->heart, &launcher->busy, false);
@@ -255,9 +257,9 @@ static bool take_down(struct exec *executor)
 	return true;
 }
 
-/* On an H200 with 16 CPUs four threads made 1.03 to 1.7 times the launches of one for 8 programs,
- * and 1.4 to 1.9 times for 64; more than four gained nothing.  Programs that wait for their
- * launches, and the threads of other GPUs, need CPUs, too. */
+/* With few sessions there is one thread (launcher.c); for 64 of them, on an H200 with 16 CPUs, four
+ * threads make 1.04 to 1.4 times the launches of one.  Programs that wait for their launches, and
+ * the threads of other GPUs, need CPUs, too. */
 static int launchers_by_itself(const struct exec *executor)
 {
 	struct device_info seen[DEVICES_COUNTED];

@@ -101,8 +101,7 @@ struct exec {
 	/* The main thread has something to look at; it sleeps, and a bell wakes it; it wants to hear of
 	 * ends; and an entry of a lane waits for a message. */
 	atomic_bool told, sleeps, wants_ends, looks;
-	_Atomic uint32_t empty; /* how often it found no message at the socket */
-	_Atomic int lane_count;
+	_Atomic uint32_t empty;        /* how often it found no message at the socket */
 	uint64_t scratch_told;         /* bytes of scratch memory that the broker knows of */
 	_Atomic uint64_t lane_told_us; /* when the broker was last told that lanes get on */
 	int cpus;

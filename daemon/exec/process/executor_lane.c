@@ -20,12 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A waker wakes some 200 000 clients a second: with many lanes a launcher has several. */
-#define LANES_OF_A_WAKER 24
-/* With fewer CPUs its thread would be in the way. */
-#define WAKER_CPUS 4
-#define MORE_WAKERS_CPUS 16
+#define WAKER_CPUS 4 /* with fewer its thread would be in the way */
 #define LEAST_TIMES 4
+#define TURN_US 3 /* of one client among many, who launch all the time */
 
 static void free_memory(struct exec *executor, void *what)
 {
@@ -37,25 +34,46 @@ static void free_memory(struct exec *executor, void *what)
 	free(lane);
 }
 
-/*
- * Tells the clients how long to spin before they sleep.  With n clients of a launcher a turn comes
- * n launches after the last one: a client that spins for one launch would mostly sleep before its
- * turn and be late for the next.  A graph, or launches that are queued, take several times as long
- * as one launch.  Where there are too few CPUs, clients that spin take them from each other and
- * from this process: there each spins for one launch.
- */
-static void share_spin(struct launcher *launcher)
+/* Returns how long clients are to spin before they sleep, where so many launch at the time. */
+static uint32_t spin_among(const struct launcher *launcher, uint32_t count)
 {
-	uint32_t count = 0;
-	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
-		count++;
-	uint32_t all = (uint32_t)atomic_load(&launcher->executor->lane_count);
 	uint32_t times = count > LEAST_TIMES ? count : LEAST_TIMES;
-	if (2 * all > (uint32_t)launcher->executor->cpus)
-		times = 1;
+	if (2 * count <= (uint32_t)launcher->executor->cpus)
+		return times * launcher->spin_us;
+	return count * TURN_US > launcher->spin_us ? 0 : launcher->spin_us;
+}
+
+/*
+ * Tells the clients how long to spin before they sleep.  With n clients that launch a turn comes n
+ * launches after the last one, for the driver takes launches one by one: a client that spins for
+ * one launch would mostly sleep before its turn and be late for the next.  A graph, or launches
+ * that are queued, take several times as long as one launch.  Where there are too few CPUs, clients
+ * that spin take them from each other and from this process: there each spins for one launch, and
+ * not at all if its turn comes later.
+ */
+static void share_spin(struct launcher *launcher, bool always)
+{
+	struct exec *executor = launcher->executor;
+	uint32_t count = 0, all = 0;
+	for (const struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
+		count += launcher->now_us - lane->taken_us < PAUSE_ACTIVE_US;
+	atomic_store_explicit(&launcher->active, count, memory_order_relaxed);
+	for (int i = 0; i < executor->launcher_count; i++)
+		all += atomic_load_explicit(&executor->launchers[i].active, memory_order_relaxed);
+	uint32_t spin_us = spin_among(launcher, all);
+	if (spin_us == launcher->shared_spin_us && !always)
+		return;
+	launcher->shared_spin_us = spin_us;
 	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next)
-		atomic_store_explicit(&lane->memory->header.spin_us, times * launcher->spin_us,
-							  memory_order_relaxed);
+		atomic_store_explicit(&lane->memory->header.spin_us, spin_us, memory_order_relaxed);
+}
+
+void exec_lanes_share_spin(struct launcher *launcher)
+{
+	if (launcher->now_us - launcher->shared_us < PAUSE_ACTIVE_US)
+		return;
+	launcher->shared_us = launcher->now_us;
+	share_spin(launcher, false);
 }
 
 static void free_lane(struct launcher *launcher, struct exec_lane *lane)
@@ -68,14 +86,13 @@ static void free_lane(struct launcher *launcher, struct exec_lane *lane)
 		*link = lane->next;
 	launcher->lane_table[lane->index] = NULL;
 	lane->state = EXEC_LANE_GONE;
-	atomic_fetch_sub(&launcher->executor->lane_count, 1);
-	share_spin(launcher);
+	share_spin(launcher, false);
 	while ((bound = map_take(&lane->calls)))
 		exec_lane_drop_call(launcher, bound);
 	map_free(&lane->calls);
 	/* The client has the eventfd open too, so close() alone would not end the watch. */
 	epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, lane->doorbell_fd, NULL);
-	waker_drain(lane->waker);
+	waker_drain(launcher->waker);
 	close(lane->doorbell_fd);
 	close(lane->client_wake_fd);
 	if (lane->close_id)
@@ -207,16 +224,6 @@ static int enter_table(struct launcher *launcher, struct exec_lane *lane,
 	return KILN_OK;
 }
 
-static struct waker *waker_of(struct launcher *launcher, uint32_t index)
-{
-	int cpus = launcher->executor->cpus;
-	uint32_t which = cpus < MORE_WAKERS_CPUS ? 0 : index / LANES_OF_A_WAKER % LAUNCHER_WAKERS;
-	struct waker **waker = &launcher->wakers[which];
-	if (!*waker && cpus >= WAKER_CPUS)
-		*waker = waker_start();
-	return *waker;
-}
-
 int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = request->stream;
@@ -238,11 +245,13 @@ int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 		return status;
 	}
 	launcher->lane_table[lane->index] = lane;
-	lane->waker = waker_of(launcher, lane->index);
+	if (!launcher->waker_tried && launcher->executor->cpus >= WAKER_CPUS)
+		launcher->waker = waker_start();
+	launcher->waker_tried = true;
+	lane->waker = launcher->waker;
 	lane->next = launcher->lanes;
 	launcher->lanes = lane;
-	atomic_fetch_add(&launcher->executor->lane_count, 1);
-	share_spin(launcher);
+	share_spin(launcher, true);
 	status = watch_lane(launcher, lane, request);
 	if (status != KILN_OK)
 		free_lane(launcher, lane);

@@ -67,7 +67,8 @@ struct exec_lane {
 	int doorbell_fd;    /* the eventfd by which the client wakes this process */
 	int client_wake_fd; /* the end of a pipe by which this process wakes the client */
 	struct waker *waker;
-	uint64_t head; /* entries taken */
+	uint64_t head;     /* entries taken */
+	uint64_t taken_us; /* when the last one was */
 	/* Since when the next one names a call that is not bound; 0: it does not.  And executor->empty
 	 * then. */
 	uint64_t unknown_us;
@@ -127,6 +128,9 @@ exec_handler exec_lane_open;
 void exec_lane_close(struct launcher *launcher, uint64_t stream, uint64_t request);
 /* The device has ended an entry: tells its client, and frees a closing lane after its last one. */
 void exec_lane_finish(struct launcher *launcher, const struct device_done *done);
+
+/* Now and then tells clients how long to spin: that depends on how many launch. */
+void exec_lanes_share_spin(struct launcher *launcher);
 
 /* ---- executor_lane_call.c ---- */
 exec_handler exec_lane_bind, exec_lane_rebind, exec_lane_unbind;

@@ -243,6 +243,7 @@ bool exec_lanes_overrun(struct launcher *launcher, struct device_done *culprit)
 	if (now < launcher->overrun_us)
 		return false;
 	launcher->overrun_us = now + PAUSE_OVERRUN_US;
+	exec_lanes_share_spin(launcher);
 	for (struct exec_lane *lane = launcher->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us || now < lane->progress_us + lane->deadline_us)
 			continue;

@@ -244,7 +244,7 @@ void exec_lane_take(struct launcher *launcher, struct exec_lane *lane)
 	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;
 	exec_misdeed(launcher, "entry", 0);
-	launcher->lane_active_us = launcher->now_us;
+	launcher->lane_active_us = lane->taken_us = launcher->now_us;
 	if (lane->streams[exec_slot_stream(slot)].parked || must_wait(lane, slot))
 		park(launcher, lane, slot);
 	else

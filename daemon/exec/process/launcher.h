@@ -38,7 +38,6 @@ struct exec_mapping;
 struct exec_task;
 struct waker;
 
-#define LAUNCHER_WAKERS 4
 #define LAUNCHER_ENDS 64 /* that one look at the device takes */
 
 enum launcher_state { LAUNCHER_ABSENT, LAUNCHER_RUNS, LAUNCHER_RESTS, LAUNCHER_BROKEN };
@@ -60,13 +59,17 @@ struct launcher {
 	_Atomic size_t lane_flights, messages;    /* messages: flights.count */
 	uint32_t account_flights[TRAIL_ACCOUNTS]; /* of each account */
 	uint64_t settled_us;                      /* when shares were written last */
-	struct waker *wakers[LAUNCHER_WAKERS];    /* started with lanes; NULL: there is none */
+	struct waker *waker;                      /* started with the first lane; NULL: there is none */
+	bool waker_tried;
 	/* The time when the turn began, or when its wait ended.  To ask for the time of each launch
 	 * would cost as much as all else that this process does for a launch. */
 	uint64_t now_us;
 	uint64_t lane_active_us;   /* the last time that an entry was taken or ended */
 	uint64_t overrun_us;       /* until then nobody looks whether entries are overdue */
 	uint32_t spin_us;          /* to look for entries before sleeping */
+	uint32_t shared_spin_us;   /* as its clients are told */
+	uint64_t shared_us;        /* when it was last looked what they are to be told */
+	_Atomic uint32_t active;   /* lanes that have launched of late; all launchers read it */
 	struct exec_mapping *kept; /* the last mapping: clients use the same memory again and again */
 	bool busy;                 /* as its thread has told the heart */
 

@@ -71,8 +71,7 @@ static _Noreturn void leave_broken(struct launcher *failed, const struct device_
 						&culprit);
 		if (culprit.status != KILN_OK && (!any || (culprit.culprit && !named)))
 			flight = flight_of(launcher, culprit.ticket);
-		for (int k = 0; k < LAUNCHER_WAKERS; k++)
-			waker_drain(launcher->wakers[k]);
+		waker_drain(launcher->waker);
 	}
 	if (flight)
 		exec_trail_blame(executor, flight->trail);
@@ -140,6 +139,7 @@ static void take_turn(struct launcher *launcher)
 	if (patience != 0 && !exec_lanes_sleep(launcher))
 		patience = 0;
 	if (patience != 0 && launcher_in_flight(launcher) == 0) {
+		atomic_store_explicit(&launcher->active, 0, memory_order_relaxed);
 		heart_busy(executor->heart, &launcher->busy, false);
 		launcher_rest(launcher, NULL);
 		heart_busy(executor->heart, &launcher->busy, true);

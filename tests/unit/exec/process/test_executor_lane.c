@@ -15,6 +15,7 @@
 #define CALL 3
 #define BYTES 64
 #define DEADLINE_MS 100
+#define SPIN_US 50
 
 struct scene {
 	struct peer peer;
@@ -100,6 +101,7 @@ static void make_lane(struct scene *scene)
 	scene->lane->header.magic = LANE_MAGIC;
 	scene->lane->header.version = LANE_VERSION;
 	scene->lane->header.entries = LANE_ENTRIES;
+	scene->lane->header.spin_us = SPIN_US;
 }
 
 static void unmake_lane(struct scene *scene)
@@ -148,6 +150,13 @@ static struct lane_entry copy_on(uint32_t stream)
 {
 	return (struct lane_entry){
 		.call = CALL, .stream = stream, .operand_count = 2, .operands = {{1, 0}, {2, 0}}};
+}
+
+/* In the lane of another stream, which has buffers of its own. */
+static struct lane_entry copy_of(uint64_t owner)
+{
+	return (struct lane_entry){
+		.call = CALL, .operand_count = 2, .operands = {{10 + 2 * owner, 0}, {11 + 2 * owner, 0}}};
 }
 
 static struct lane_entry gated_on(uint32_t stream)
@@ -496,21 +505,20 @@ static void a_lane_knows_so_many_calls(void **state)
 	close_scene(&scene);
 }
 
-/* A lane whose entries all wait behind a launch that takes its time. */
-static void open_full(struct scene *scene, uint64_t owner)
+/* Another stream's lane, with buffers and a call of its own.  delay: of its first launch, in ms. */
+static void open_other(struct scene *scene, uint64_t owner, uint64_t delay)
 {
 	struct wire_out message;
-	const uint64_t buffers[] = {10 + 2 * owner, 11 + 2 * owner};
+	struct lane_entry entry = copy_of(owner);
 	struct launch copy = {.stream = owner,
 						  .copy = BYTES,
-						  .delay = 60000,
-						  .operands = {{buffers[0], 0, BYTES, 1}, {buffers[1], 0, BYTES, 1}},
+						  .delay = delay,
+						  .operands = {{entry.operands[0].buffer, 0, BYTES, 1},
+									   {entry.operands[1].buffer, 0, BYTES, 1}},
 						  .operand_count = 2};
-	struct lane_entry entry = {
-		.call = CALL, .operand_count = 2, .operands = {{buffers[0], 0}, {buffers[1], 0}}};
 	for (int i = 0; i < 2; i++) {
 		begin(&scene->peer, &message, "alloc");
-		wire_put_uint(&message, "buf", buffers[i]);
+		wire_put_uint(&message, "buf", entry.operands[i].buffer);
 		wire_put_uint(&message, "bytes", BYTES);
 		wire_put_uint(&message, "stream", owner);
 		assert_int_equal(ask_past_events(&scene->peer, &message), KILN_OK);
@@ -520,11 +528,18 @@ static void open_full(struct scene *scene, uint64_t owner)
 	wire_put_uint(&message, "stream", owner);
 	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_EXEC_DESCRIPTORS);
 	assert_int_equal(status_past_events(&scene->peer, id), KILN_OK);
-	post_launch(&scene->peer, &copy);
+	if (delay)
+		post_launch(&scene->peer, &copy);
 	copy.delay = 0;
 	assert_int_equal(tell(scene, "lane.bind", CALL, &copy, 0), KILN_OK);
+}
+
+/* A lane whose entries all wait behind a launch that takes its time. */
+static void open_full(struct scene *scene, uint64_t owner)
+{
+	open_other(scene, owner, 60000);
 	for (unsigned i = 0; i < LANE_ENTRIES; i++)
-		add(scene, entry);
+		add(scene, copy_of(owner));
 }
 
 /* However much goes through lanes, requests are heard. */
@@ -548,6 +563,42 @@ static void full_lanes_keep_no_request_waiting(void **state)
 		in_flight = wire_get_uint(&answer.root, "inflight", 0);
 	} while (in_flight < MOST + LANES);
 	assert_int_equal(in_flight, MOST + LANES);
+	assert_int_equal(end_peer(&scene.peer), 0);
+	for (int i = 0; i < LANES; i++)
+		unmake_lane(&lanes[i]);
+	unmake_lane(&scene);
+}
+
+/* Clients spin for several launches, and for all of a turn where there are CPUs for all who launch.
+ * Where there are not, those whose turn comes late do not spin, as long as so many launch. */
+static void spins_as_there_are_cpus(void **state)
+{
+	enum { LANES = 40 };
+	(void)state;
+	static struct scene lanes[LANES];
+	struct scene scene;
+	uint32_t crowded = 2 * LANES <= util_cpu_count() ? LANES * SPIN_US : 0;
+	uint64_t until = util_now_us() + WAIT_MS * 1000ull;
+	open_scene(&scene);
+	const _Atomic uint32_t *spin_us = &scene.lane->header.spin_us;
+	assert_int_equal(atomic_load(spin_us), 4 * SPIN_US);
+	for (uint64_t i = 0; i < LANES; i++) {
+		lanes[i].peer = scene.peer;
+		open_other(&lanes[i], 100 + i, 0);
+		scene.peer = lanes[i].peer;
+	}
+	while (atomic_load(spin_us) != crowded) {
+		assert_true(util_now_us() < until);
+		for (uint64_t i = 0; i < LANES; i++)
+			add(&lanes[i], copy_of(100 + i));
+		for (uint64_t i = 0; i < LANES; i++)
+			expect(&lanes[i], atomic_load(&lanes[i].lane->header.tail) - 1, KILN_OK, "");
+	}
+	uint32_t alone = util_cpu_count() > 1 ? 4 * SPIN_US : SPIN_US;
+	while (atomic_load(spin_us) != alone) {
+		assert_true(util_now_us() < until);
+		expect(&scene, add(&scene, copy_on(0)), KILN_OK, "");
+	}
 	assert_int_equal(end_peer(&scene.peer), 0);
 	for (int i = 0; i < LANES; i++)
 		unmake_lane(&lanes[i]);
@@ -598,6 +649,7 @@ int main(void)
 		cmocka_unit_test(an_entry_awaits_its_call),
 		cmocka_unit_test(a_lane_knows_so_many_calls),
 		cmocka_unit_test(full_lanes_keep_no_request_waiting),
+		cmocka_unit_test(spins_as_there_are_cpus),
 		cmocka_unit_test(nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
