@@ -71,6 +71,7 @@ struct broker {
 	struct lookup *lookups;
 	struct map lookups_by_key;
 	struct job_wait *waits; /* all that ask for kernels */
+	int distrusted;         /* kernels that the store has still to take out of the cache */
 	struct tiers *tiers;
 	struct raw_budget *raw_budgets; /* texts of users' kernels that are held, by session */
 	struct {

@@ -353,6 +353,36 @@ static void test_memory_waits_for_no_disk(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Memory still has a kernel that a device has refused, for the disk keeps the store's thread. */
+static void test_memory_does_not_give_what_is_distrusted(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 91);
+	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
+	kiln_attr perm = perm_attr(&problem);
+	struct wire_out message;
+	struct peer other;
+	kiln_reply *reply;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	debug_int(client, "cut-compile", "count", 1);
+	assert_ok(kiln_compile(client, "permute", tensors, 2, &perm, 1, "cpu", &reply));
+	kiln_reply_free(reply);
+	await_info(client, "cache.rows", 1);
+	peer_open(&other, daemon, "");
+	debug_int(client, "delay-store", "ms", 1000);
+	peer_begin(&other, &message, "cache.ls");
+	peer_send(&other, &message, -1);
+	await_wait(client, "store");
+	debug_int(client, "delay-store", "ms", 0);
+	assert_permutes(client, &problem, "compiled");
+	assert_counters_add_up(client);
+	peer_close(&other);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -364,6 +394,7 @@ int main(void)
 		HARNESS_TEST(test_upkeep_lets_others_between),
 		HARNESS_TEST(test_pins_and_uses_last),
 		HARNESS_TEST(test_memory_waits_for_no_disk),
+		HARNESS_TEST(test_memory_does_not_give_what_is_distrusted),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

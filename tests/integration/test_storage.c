@@ -216,6 +216,7 @@ static void test_slow(void **state)
 	other = client_open(daemon);
 	assert_permutes(client, &first, "compiled");
 	await_info(client, "cache.rows", 1);
+	debug_str(client, "expire", NULL, NULL);
 	set_deadline(client);
 	store_fault(client, "slow", 30000);
 	/* Its row is being written, for ever; the others go on. */

@@ -380,7 +380,7 @@ static void distrust_work(struct cache *cache, void *arg)
 
 static void distrust_done(struct broker *broker, void *arg)
 {
-	(void)broker;
+	broker->distrusted--;
 	free(arg);
 }
 
@@ -393,6 +393,8 @@ void job_distrust(struct broker *broker, const char *key, const char *why)
 	memcpy(distrusted->key, key, sizeof(distrusted->key));
 	if (store_run(broker, distrust_work, distrust_done, distrusted) != KILN_OK)
 		free(distrusted);
+	else
+		broker->distrusted++;
 }
 
 bool job_busy(const struct broker *broker)

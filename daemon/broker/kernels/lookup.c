@@ -205,7 +205,10 @@ static bool lookup_look(struct lookup *lookup, struct turn_owner owner)
 	read->beside = is_beside(lookup->purpose);
 	read->status = KILN_ETIMEDOUT; /* unless it is done */
 	memcpy(read->key, lookup->key, sizeof(read->key));
-	read->cache = read->beside ? NULL : store_memory(lookup->broker, read->key);
+	/* The store's thread takes what is distrusted out of the cache first. */
+	read->cache = read->beside || lookup->broker->distrusted > 0
+					  ? NULL
+					  : store_memory(lookup->broker, read->key);
 	if (read->cache &&
 		store_aside(lookup->broker, owner, read_kept, read_kept_done, read) == KILN_OK)
 		return true;
