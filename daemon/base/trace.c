@@ -150,14 +150,13 @@ bool trace_shows_key(const struct trace *trace, const char *key)
 	return trace && (!trace->only || map_get_id(&trace->keys, trace_flow(key)));
 }
 
-#define SHORTEST_NS 10
-
 /* Spans that begin together are told apart by some nanoseconds. */
 void trace_add(struct trace *trace, uint64_t track, const struct trace_span *span)
 {
 	struct message begin = {0}, end = {0}, about = {0};
 	uint64_t begin_ns = span->begin_ns > trace->began_ns ? span->begin_ns : trace->began_ns;
-	uint64_t end_ns = span->end_ns > begin_ns + SHORTEST_NS ? span->end_ns : begin_ns + SHORTEST_NS;
+	uint64_t end_ns =
+		span->end_ns > begin_ns + TRACE_SHORTEST_NS ? span->end_ns : begin_ns + TRACE_SHORTEST_NS;
 	put_number(&begin, EVENT_TYPE, SLICE_BEGIN);
 	put_number(&begin, EVENT_TRACK, track);
 	put_text(&begin, EVENT_NAME, span->name);

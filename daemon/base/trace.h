@@ -40,6 +40,8 @@ bool trace_shows_key(const struct trace *trace, const char *key);
 /* Returns the uuid of track `id` below the parent (0: none), and describes it the first time. */
 uint64_t trace_track(struct trace *trace, uint64_t parent, uint64_t id, const char *name);
 
+#define TRACE_SHORTEST_NS 10 /* a span is shown at least so long */
+
 struct trace_span {
 	const char *name;
 	uint64_t begin_ns, end_ns; /* of the monotonic clock */

@@ -118,18 +118,23 @@ static void trace_compile(const struct slot *slot, const struct pool_job *job,
 								   .end_ns = now_us * 1000,
 								   .flow = trace_flow(key),
 								   .about = job->job->target});
-	uint64_t from = job->since_us;
+	uint64_t from = job->since_us, shown_ns = 0;
 	for (int i = 0; i < COMPILE_PHASES; i++) {
 		const struct compile_span *span = &result->spans[i];
 		if (span->begin_us < from || span->end_us < span->begin_us || span->end_us > now_us)
 			continue;
 		from = span->end_us;
+		/* A phase of no microsecond is shown a little longer, and the next one behind it. */
+		uint64_t begin_ns = span->begin_us * 1000, end_ns = span->end_us * 1000;
+		begin_ns = begin_ns > shown_ns ? begin_ns : shown_ns;
+		end_ns = end_ns > begin_ns + TRACE_SHORTEST_NS ? end_ns : begin_ns + TRACE_SHORTEST_NS;
+		shown_ns = end_ns;
 		const bool is_nvrtc = i == COMPILE_COMPILER && !host;
 		trace_add(
 			trace, track,
 			&(struct trace_span){.name = is_nvrtc ? "nvrtcCompileProgram" : compile_phase_names[i],
-								 .begin_ns = span->begin_us * 1000,
-								 .end_ns = span->end_us * 1000,
+								 .begin_ns = begin_ns,
+								 .end_ns = end_ns,
 								 .depth = 1});
 	}
 }
