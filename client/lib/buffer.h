@@ -14,7 +14,7 @@ struct kiln_buffer {
 	void *map;           /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
 	size_t map_bytes, map_offset;
 	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
-	/* Of kiln_copy(): what connections to other GPUs have mapped of this buffer, one each. */
+	/* kiln_copy() keeps these: a connection to another GPU maps this buffer as one of them. */
 	struct kiln_buffer *peers;
 	struct kiln_buffer *next; /* of those, or of a client's orphans */
 	uint64_t shared;          /* of a peer: the number of the memory that it maps; 0: unknown */

@@ -47,7 +47,7 @@ struct cache_memory {
 	struct cache_memory_entry *newest, *oldest;
 	uint64_t cap, bytes, rows;
 	uint64_t unsaved; /* rows that the disk does not have */
-	/* What other threads have copied; more than these are not counted. */
+	/* Copies that other threads have taken; further ones are not counted. */
 	struct memory_use {
 		char key[KERNEL_KEY_HEX];
 		int64_t hits, used;

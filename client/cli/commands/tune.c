@@ -297,7 +297,7 @@ static int tune_read_options(struct cli *cli, struct tune *tune)
 	return status;
 }
 
-/* Of what was recorded, each class with several candidates is tuned once. */
+/* Passes over a recorded problem whose class has one candidate, or was tuned already. */
 static bool passed_over(const struct tune *tune, struct tune_classes *classes)
 {
 	if (tune->count < 2 || !tune_classes_add(classes, kiln_reply_str(tune->plan, "signature")))

@@ -409,7 +409,7 @@ bool lane_offer(struct session *session, uint64_t ticket, struct call *call, str
 	struct wire_out message;
 	int fds[LANE_DESCRIPTORS];
 	memcpy(work.operands, operands, sizeof(*operands) * (size_t)work.operand_count);
-	/* Of the calls that the client has released, some are still known there. */
+	/* The device process may still know calls that the client has released, so half stay free. */
 	if (!session->lane || session->lane->calls >= LANE_CALLS / 2 || !module ||
 		!operands_are_there(&work) || !lane_bind(&work))
 		return false;

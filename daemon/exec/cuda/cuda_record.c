@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a part.  Each takes some 200 KiB of the GPU's memory. */
+/* A part keeps so many; each takes some 200 KiB of the GPU's memory. */
 #define RECORDS_MOST 256
 #define RECORD_BUCKETS 256
 #define SEEN 1024
@@ -52,7 +52,7 @@ static const char teller[] = ".version 6.0\n"
 							 "	ret;\n"
 							 "}\n";
 
-/* What can be set before a launch. */
+/* A launch may differ in these from the one before. */
 struct setting {
 	uint32_t grid[3], block[3], shared_bytes;
 	int value_count;
@@ -77,8 +77,8 @@ struct cuda_record {
 	struct form alone, telling;
 };
 
-/* Of one part.  The mutex is for the thread that unloads modules; no other thread but the part's
- * own takes it. */
+/* The recordings of one part.  The part's own thread takes the mutex, and so does the thread that
+ * unloads modules. */
 struct cuda_records {
 	pthread_mutex_t mutex;
 	CUstream stream; /* only records; NULL: nothing was recorded yet */
@@ -255,7 +255,7 @@ static bool repeats(struct cuda_records *records, uint64_t hash)
 		records->seen[at].hash = hash;
 		records->seen[at].times = 0;
 	}
-	/* What cannot be recorded now is tried again after twice as many. */
+	/* A launch that cannot be recorded now is tried again after twice as many. */
 	uint32_t times = ++records->seen[at].times;
 	return times >= RECORD_AFTER && (times & (times - 1)) == 0;
 }

@@ -307,7 +307,7 @@ int exec_main(const struct exec_options *options)
 	exec_trail_open(executor, options->trail);
 	exec_discipline(options);
 	int status = start(executor, options, held, error);
-	/* Of this thread and of launchers, which are its children, and not of the driver's. */
+	/* This thread and its launchers, which inherit it, nap more exactly; the driver's do not. */
 	prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);
 	if (!misdeed_do((enum misdeed)options->test_misdeed, executor->sock, "ready", 0))
 		exec_say_ready(executor, status, error, held);

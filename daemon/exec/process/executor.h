@@ -58,7 +58,7 @@ struct exec_request {
 	const msgpack_object *root; /* of the message */
 	uint64_t id, stream;        /* stream: of the session that it is about; 0: of none */
 	struct frame *frame;        /* owns the descriptors that no handler takes */
-	/* Of a launch that is read already, because a lane has been bound to it; NULL: not yet. */
+	/* The launch, if a lane has been bound to it and it is read already; NULL: it is not. */
 	const struct exec_template *what;
 	struct exec_place *places;
 	char error[KERNEL_ERROR_MAX];
