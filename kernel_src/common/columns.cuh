@@ -250,8 +250,8 @@ DEVICE void columns_share(u32 *counter, u32 begun, u32 blocks, u32 strips, Body 
 		counter[0] = counter[1] = counter[2] = counter[3] = 0;
 }
 
-/* Of strips that about as many blocks share as an H200 has multiprocessors, and from one sum of a
- * block to the next. */
+/* The width of a strip, and the step from one sum of a block to the next.  About as many blocks
+ * share the strips as an H200 has multiprocessors. */
 constexpr u32 columns_width(u32 columns)
 {
 	return (columns + 8 * 120 - 1) / (8 * 120) * 8;

@@ -119,7 +119,7 @@ struct NormBackwardRing {
 	{
 		return at.dy + PLACE::template row<1>(number) + begin;
 	}
-	/* What comes before a row's part in its place. */
+	/* Returns what comes before a row's part in its place. */
 	static DEVICE int beyond(const T *row)
 	{
 		return SHAPE::bytes == 16 ? 0 : vec_beyond<16>(row);

@@ -326,7 +326,7 @@ static void test_pins_and_uses_last(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What memory has is given while the disk keeps the store's thread. */
+/* Memory gives what it has while the disk keeps the store's thread. */
 static void test_memory_waits_for_no_disk(void **state)
 {
 	struct kilnd *daemon = *state;

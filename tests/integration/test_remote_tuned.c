@@ -75,7 +75,7 @@ static void put(kiln_client *client, const struct scene_class *class, const char
 	await_info(client, "counters.remote_written", written + 1);
 }
 
-/* What a plan of the class is made with. */
+/* A plan of the class is made with this choice. */
 static void assert_planned(kiln_client *client, const struct scene_class *class, const char *choice)
 {
 	kiln_reply *reply = explain(client, &class->problem);
@@ -117,7 +117,7 @@ static void test_shared(void **state)
 	assert_planned(b, &class, own);
 	await_info(b, "counters.winner_hits", 1);
 	assert_planned(b, &class, better);
-	/* Whoever uses it keeps it there. */
+	/* Each use keeps it there. */
 	assert_true(redis_int(scene, "TTL %s", key) > 100);
 	assert_planned(b, &other, other.choices[0]);
 	await_info(b, "counters.winner_misses", 1);
@@ -170,8 +170,8 @@ static void test_newer_counts(void **state)
 	assert_planned(b, &class, better);
 	look(b, &class, "counters.winner_misses");
 
-	/* What is forgotten for a class is gone for all who have not got it; to forget all is a host's
-	 * own matter. */
+	/* A host that forgets one class takes it from all who have not got it; to forget all is its own
+	 * matter. */
 	int64_t written = info_int(a, "counters.remote_written");
 	kiln_reply *reply;
 	assert_ok(kiln_request(a, "tuned.rm", NULL, 0, &reply));
@@ -190,7 +190,7 @@ static void test_newer_counts(void **state)
 	kiln_close(a);
 }
 
-/* Whoever has no key gives nothing out; whoever compiles nothing takes nothing. */
+/* A host without a key gives nothing out; one that compiles nothing takes nothing. */
 static void test_who_may(void **state)
 {
 	struct remote_scene *scene = *state;
@@ -229,7 +229,7 @@ static void test_nobody_waits(void **state)
 	assert_int_equal(info_int(a, "busy.winner_looking"), 1);
 	assert_planned(a, &class, class.choices[0]);
 	assert_int_equal(info_int(a, "counters.winner_asks"), 2);
-	/* Who answers none of them is away; what is to be written is written when it is back. */
+	/* A Redis that answers none of them is away; the host writes when it is back. */
 	await_info(a, "counters.winner_failures", 1);
 	tuned(a, "tuned.put", &other, other.choices[1], 2000);
 	assert_counters_add_up(a);

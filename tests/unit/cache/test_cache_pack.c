@@ -206,7 +206,7 @@ static int winners_in(struct cache *cache)
 	return count;
 }
 
-/* Of the version of the file: older releases read only packs without winners. */
+/* Returns the version of the file: older releases read only packs without winners. */
 static int version_of_pack(void)
 {
 	size_t size;

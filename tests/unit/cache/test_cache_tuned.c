@@ -104,7 +104,7 @@ static void rows_are_replaced_and_removed(void **state)
 	cache_close(cache);
 }
 
-/* Of two winners from different hosts the newer one stays, whichever came first. */
+/* The newer of two winners from different hosts stays, whichever came first. */
 static void the_newer_one_is_taken(void **state)
 {
 	(void)state;
@@ -122,7 +122,7 @@ static void the_newer_one_is_taken(void **state)
 		assert_int_equal(list.count, 1);
 		assert_memory_equal(&list.rows[0], taken ? &row : &here, sizeof(row));
 	}
-	/* What is put here is not asked for its time. */
+	/* A put does not look at times. */
 	here.when = 1;
 	put_tuned(cache, &here);
 	struct list list = list_of(cache);

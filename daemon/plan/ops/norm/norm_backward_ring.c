@@ -19,8 +19,8 @@
 /* Threads that work, at least, and sizes of blocks for each cluster. */
 #define RING_THREADS 128
 #define RING_SIZES 3
-/* Of what was timed these did best: so many threads, and in a cluster with some that have less to
- * do than others; bytes of a block's part of a row, at most. */
+/* These did best when they were timed: so many threads, and in a cluster with some that have less
+ * to do than others; bytes of a block's part of a row, at most. */
 #define RING_FEW 256
 #define RING_MANY 384
 #define RING_PART 25200
@@ -61,7 +61,7 @@ static bool offer_ring(const struct norm_backward_problem *norm, const struct ke
 	part = 512 / (((uint32_t)size / 32 + 4) / 4);
 	kept = held * vector * ((uint32_t)norm->sums + 1) + 4 * vector + RING_REGISTERS;
 	wanted = kept + 2 * held * (uint32_t)plan_divide_up(vector * norm->need.element, 4);
-	/* What comes of halves is there twice. */
+	/* A thread has what it computes of halves twice. */
 	kept = norm->need.element == 2 ? wanted : kept;
 	way->stages = (uint32_t)((room - RING_BESIDE) / (2 * place_of(norm, way)));
 	if (way->stages > RING_STAGES)

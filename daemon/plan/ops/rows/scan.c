@@ -186,7 +186,7 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 	uint32_t most = form->heavy || !form->skewed ? 2 : warp_most(form);
 	int count = 0;
 
-	/* Of those that hold much, few share a block. */
+	/* Few warps share a block if each holds much. */
 	if (vectors <= 32 * most)
 		scan_keep(shapes, &count, warp_shape(form, vectors, vectors > 128 ? 2 : 0), limits);
 	/* Small blocks in steps, where there is much to compute for what is read. */

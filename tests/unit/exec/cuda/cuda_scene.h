@@ -110,24 +110,29 @@ static inline void transfer(struct device_memory *memory, uint64_t offset, void 
 	expect_done(77);
 }
 
-static inline int launch_fill(struct device_module *fill, struct device_memory *memory,
-							  uint32_t value, uint64_t stream, uint64_t ticket, uint32_t delay_ms)
+/* Launches the kernel on a part; `how` has what is not of the kernel: stream, ticket, words. */
+static inline int launch_fill_on(struct device *part, struct device_module *fill,
+								 struct device_operand where, uint32_t value,
+								 struct device_launch how)
 {
 	const struct kernel_arg args[] = {{KERNEL_ARG_POINTER, 0, 0, 0},
 									  {KERNEL_ARG_SCALAR, 0, 8, value},
 									  {KERNEL_ARG_SCALAR, 0, 4, 4}};
-	const struct device_operand operands[] = {{memory, 0}};
-	const struct device_launch launch = {.module = fill,
-										 .grid = {1, 1, 1},
-										 .block = {32, 1, 1},
-										 .args = args,
-										 .arg_count = 3,
-										 .operands = operands,
-										 .operand_count = 1,
-										 .delay_ms = delay_ms,
-										 .ticket = ticket,
-										 .stream = stream};
-	return device_cuda.launch(device, &launch, error);
+	how.module = fill;
+	how.grid[0] = how.grid[1] = how.grid[2] = how.block[1] = how.block[2] = 1;
+	how.block[0] = 32;
+	how.args = args;
+	how.arg_count = 3;
+	how.operands = &where;
+	how.operand_count = 1;
+	return device_cuda.launch(part, &how, error);
+}
+
+static inline int launch_fill(struct device_module *fill, struct device_memory *memory,
+							  uint32_t value, uint64_t stream, uint64_t ticket, uint32_t delay_ms)
+{
+	const struct device_launch how = {.delay_ms = delay_ms, .ticket = ticket, .stream = stream};
+	return launch_fill_on(device, fill, (struct device_operand){memory, 0}, value, how);
 }
 
 static inline int launch_fault(struct device_module *fault, uint64_t stream, uint64_t ticket)

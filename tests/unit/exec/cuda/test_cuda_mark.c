@@ -142,24 +142,14 @@ static void words_for_clients(void **state)
 	for (int last = 0; last < 2; last++) {
 		memset(words, 0, sizeof(words));
 		for (uint64_t i = 0; i < 3; i++) {
-			const struct kernel_arg args[] = {{KERNEL_ARG_POINTER, 0, 0, 0},
-											  {KERNEL_ARG_SCALAR, 0, 8, 1},
-											  {KERNEL_ARG_SCALAR, 0, 4, 4}};
-			const struct device_operand operands[] = {{y, 0}};
-			const struct device_launch what = {.module = fill,
-											   .grid = {1, 1, 1},
-											   .block = {32, 1, 1},
-											   .args = args,
-											   .arg_count = 3,
-											   .operands = operands,
-											   .operand_count = 1,
-											   .untimed = true,
-											   .done_word = &words[i],
-											   .done_value = (uint32_t)(100 + i),
-											   .done_last = last,
-											   .ticket = i,
-											   .stream = 1};
-			assert_int_equal(device_cuda.launch(device, &what, error), KILN_OK);
+			const struct device_launch how = {.untimed = true,
+											  .done_word = &words[i],
+											  .done_value = (uint32_t)(100 + i),
+											  .done_last = last,
+											  .ticket = i,
+											  .stream = 1};
+			assert_int_equal(launch_fill_on(device, fill, (struct device_operand){y, 0}, 1, how),
+							 KILN_OK);
 		}
 		for (uint64_t i = 0; i < 3; i++)
 			expect_untimed(i);

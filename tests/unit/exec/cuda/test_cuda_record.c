@@ -32,24 +32,13 @@ struct how {
 static int launch_on(struct device *part, uint32_t value, uint64_t stream, uint64_t ticket,
 					 struct how how)
 {
-	const struct kernel_arg args[] = {{KERNEL_ARG_POINTER, 0, 0, 0},
-									  {KERNEL_ARG_SCALAR, 0, 8, value},
-									  {KERNEL_ARG_SCALAR, 0, 4, 4}};
-	const struct device_operand operands[] = {{y, 16 * stream}};
-	const struct device_launch what = {.module = fill,
-									   .grid = {1, 1, 1},
-									   .block = {32, 1, 1},
-									   .args = args,
-									   .arg_count = 3,
-									   .operands = operands,
-									   .operand_count = 1,
-									   .untimed = !how.timed,
+	const struct device_launch what = {.untimed = !how.timed,
 									   .done_word = how.word,
 									   .done_value = how.value,
 									   .done_last = !how.now,
 									   .ticket = ticket,
 									   .stream = stream};
-	return device_cuda.launch(part, &what, error);
+	return launch_fill_on(part, fill, (struct device_operand){y, 16 * stream}, value, what);
 }
 
 static void launch(uint32_t value, uint64_t stream, uint64_t ticket)
@@ -99,7 +88,7 @@ static void finish(void)
 	assert_int_equal(fake->live(FAKE_LIVE_GRAPHS), 0);
 }
 
-/* Of launches that come together the last one tells for all. */
+/* The last of launches that come together tells for all. */
 static void one_tells_for_many(void **state)
 {
 	(void)state;
