@@ -118,6 +118,8 @@ bool place_open(struct me *me, struct place *place, const struct cases_operand *
 	runner_poison(&me->runner, place->sent + end, place->bytes - end, place->seed + 1);
 	if (!operand->output)
 		runner_fill_operand(&me->runner, operand, place->sent + place->begin, place->seed);
+	else if (operand->kept)
+		memset(place->sent + place->begin, CASES_KEPT, end - place->begin);
 	return open_memory(me, place, number) && put(me, place);
 }
 
