@@ -43,6 +43,7 @@
 	X(cuStreamIsCapturing)               \
 	X(cuStreamQuery)                     \
 	X(cuStreamGetCtx)                    \
+	X(cuStreamGetFlags)                  \
 	X(cuThreadExchangeStreamCaptureMode) \
 	X(cuMemHostRegister)                 \
 	X(cuMemHostGetDevicePointer)         \

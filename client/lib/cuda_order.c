@@ -8,6 +8,10 @@
  * If the stream cannot be told, the host waits for the stream, opens the gate itself, and waits for
  * the end.
  *
+ * A stream that has nothing to do keeps no entry waiting: the entry starts at once.  Then the host
+ * looks for its end as long as the stream would take to see it, and tells the stream to wait only
+ * if the end does not come.
+ *
  * The program's current context stays as it was, and no call is made that a capture elsewhere
  * forbids.
  */
@@ -18,7 +22,9 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
+#include "clock.h"
 #include "cuda_driver.h"
+#include "deadlines.h"
 #include "lane_state.h"
 #include "order.h"
 
@@ -129,6 +135,21 @@ static const struct order_place *find_place(struct order *order, CUcontext conte
 	return place->gates != 0 ? place : NULL;
 }
 
+/* True: all that the stream had has ended.  A stream that waits for the default stream may have to
+ * wait for work that it does not have itself, so it is taken for busy. */
+static bool is_idle(void *cuda_stream)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	unsigned flags = 0;
+	if (cuda.cuStreamGetFlags(cuda_stream, &flags) != CUDA_SUCCESS ||
+		!(flags & CU_STREAM_NON_BLOCKING))
+		return false;
+	(void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
+	bool idle = cuda.cuStreamQuery(cuda_stream) == CUDA_SUCCESS;
+	(void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
+	return idle;
+}
+
 /* ---- Entries ---- */
 
 static struct lane_gate *gate_of(const struct order *order, uint64_t number)
@@ -161,14 +182,13 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 	if (cuda.cuStreamGetCtx(cuda_stream, &context) != CUDA_SUCCESS ||
 		cuda_order_enter(context, &pushed) != CUDA_SUCCESS)
 		return false;
-	order->context = context;
-	order->place = find_place(order, context);
-	leave(pushed);
-	if (!order->place)
-		return false;
 	shut(&gate_of(order, first)->ready, first);
 	shut(&gate_of(order, last)->done, last);
-	return true;
+	order->context = context;
+	order->place = find_place(order, context);
+	order->idle = is_idle(cuda_stream);
+	leave(pushed);
+	return order->place != NULL;
 }
 
 static CUdeviceptr address_of(const struct order_place *place, uint64_t number, size_t offset)
@@ -181,6 +201,7 @@ static CUresult tell_stream(const struct order *order, void *cuda_stream, uint64
 {
 	CUstreamBatchMemOpParams operations[2] = {{0}};
 	const struct order_place *place = order->place;
+	const unsigned begin = order->idle ? 1 : 0;
 	bool pushed;
 	operations[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	operations[0].writeValue.address = address_of(place, first, offsetof(struct lane_gate, ready));
@@ -192,18 +213,34 @@ static CUresult tell_stream(const struct order *order, void *cuda_stream, uint64
 	operations[1].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
 	CUresult result = cuda_order_enter(order->context, &pushed);
 	if (result == CUDA_SUCCESS) {
-		result = cuda.batch_memory_operations(cuda_stream, 2, operations, 0);
+		result = cuda.batch_memory_operations(cuda_stream, 2 - begin, operations + begin, 0);
 		leave(pushed);
 	}
 	return result;
+}
+
+/* Looks for the end for a while, as the GPU would take as long to see it. */
+static bool see_end(const struct order *order, uint64_t last)
+{
+	const _Atomic uint32_t *done = &gate_of(order, last)->done;
+	int64_t until = time_now_us() + PAUSE_ORDER_SPIN_US;
+	while (!lane_gate_open(done, last)) {
+		if (time_now_us() >= until)
+			return false;
+		lane_pause();
+	}
+	return true;
 }
 
 int order_follow(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last)
 {
 	struct order *order = client->lane->order;
 	order_expect(order, last);
+	if (order->idle && !client->lane->alone && see_end(order, last))
+		return KILN_OK;
 	if (tell_stream(order, cuda_stream, first, last) == CUDA_SUCCESS) {
-		order->arriving[first % LANE_ENTRIES] = lane_gate_value(first);
+		if (!order->idle)
+			order->arriving[first % LANE_ENTRIES] = lane_gate_value(first);
 		order_recheck(order, last);
 		return KILN_OK;
 	}

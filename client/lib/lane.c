@@ -368,14 +368,14 @@ static bool is_held(const struct lane *lane, const struct submission *what)
 static void write_entries(struct lane *lane, const struct submission *what,
 						  const struct call_way *const *ways, uint64_t id, bool times)
 {
-	bool held = is_held(lane, what);
+	bool held = is_held(lane, what), gated = what->cuda && !lane->order->idle;
 	uint64_t follows = what->follows;
 	for (int i = 0; i < what->count; i++) {
 		uint64_t number = lane->next;
 		const struct lane_entry how = {
 			.after = follows,
 			.stream = what->stream,
-			.flags = (times ? LANE_TIMED : 0) | (what->cuda && i == 0 ? LANE_READY : 0) |
+			.flags = (times ? LANE_TIMED : 0) | (gated && i == 0 ? LANE_READY : 0) |
 					 (what->cuda && i == what->count - 1 ? LANE_DONE : 0),
 		};
 		write_entry(lane, ways[i], &what->works[i], &how);

@@ -53,6 +53,7 @@ struct order {
 	/* The context and gates of the stream whose submission is under way. */
 	void *context;
 	const struct order_place *place;
+	bool idle; /* that stream had nothing to do, so nothing keeps its calls from starting */
 };
 
 /* Watches the lane of this lifeline, which stays the caller's.  NULL: it cannot. */

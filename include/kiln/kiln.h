@@ -351,8 +351,11 @@ typedef struct kiln_submit_options {
 /*
  * The call begins after the work that the caller has queued on cuda_stream so far, and work that
  * the caller queues there later begins after the call.  The GPU waits by memory operations; the
- * host does not wait.  The context of cuda_stream need not be current, unless cuda_stream is NULL;
- * the current context stays as it is.  EINVAL for a stream that is being captured into a graph.
+ * host does not wait.  But where cuda_stream is idle and has CU_STREAM_NON_BLOCKING, the call
+ * begins at once, and the host looks for 12 us whether it ends: the GPU would take as long to see
+ * that.
+ * The context of cuda_stream need not be current, unless cuda_stream is NULL; the current context
+ * stays as it is.  EINVAL for a stream that is being captured into a graph.
  *
  * If the call does not succeed, cuda_stream goes on all the same: work behind the call then finds
  * in the outputs what they held before, and kiln_wait() returns the failure.  The stream also goes

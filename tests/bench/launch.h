@@ -75,7 +75,8 @@ struct service {
 struct way;
 struct way_kind {
 	const char *name;
-	bool own; /* needs CUDA in this process */
+	bool own;  /* needs CUDA in this process */
+	bool word; /* a word that the GPU writes tells the end, and not the driver's own wait */
 	/* false: way_why() says why */
 	bool (*open)(const struct bench *bench, struct way *way);
 	bool (*one)(struct way *way);  /* a launch, and a wait for its end; NULL: it is for many */
@@ -94,9 +95,11 @@ struct way {
 
 /* All, ended by NULL; the first is the launch by oneself. */
 extern const struct way_kind *const way_kinds[];
-extern const struct way_kind way_direct, way_ring;
+extern const struct way_kind way_direct, way_direct_word, way_ring;
 /* launch_long.c: another kernel, which takes longer. */
-extern const struct way_kind way_long, way_own_long;
+extern const struct way_kind way_long, way_own_long, way_own_long_word;
+/* Waits for all that the program has queued itself. */
+bool way_finish(const struct way *way);
 const char *way_why(const struct way *way);
 /* The results are right. */
 bool way_right(const struct bench *bench, const struct way *way);

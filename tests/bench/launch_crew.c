@@ -230,12 +230,19 @@ static int launch_as_told(struct bench *bench, struct way *way, bool queued)
 	return 0;
 }
 
+static const struct way_kind *kind_of(const char *role)
+{
+	bool takes_long = strstr(role, "-long") != NULL, word = strstr(role, "-word") != NULL;
+	if (strncmp(role, "own", 3) != 0)
+		return takes_long ? &way_long : &way_ring;
+	if (word)
+		return takes_long ? &way_own_long_word : &way_direct_word;
+	return takes_long ? &way_own_long : &way_direct;
+}
+
 int crew_child(struct bench *bench, const char *role, double begun)
 {
-	bool own = strncmp(role, "own", 3) == 0, takes_long = strstr(role, "-long") != NULL;
-	struct way way = {.kind = takes_long ? own ? &way_own_long : &way_long
-							  : own      ? &way_direct
-										 : &way_ring};
+	struct way way = {.kind = kind_of(role)};
 	int status = 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fcntl(CHILD_SOCKET, F_SETFD, FD_CLOEXEC);

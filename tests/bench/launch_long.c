@@ -72,10 +72,16 @@ static bool open_own(const struct bench *bench, struct way *way)
 static bool one_of_own(struct way *way)
 {
 	const kiln_place places[] = {{own[0], LONG_BYTES}, {own[1], LONG_BYTES}};
-	return !kiln_launch_local(way->service.call, places, 2, gpu_stream()) && gpu_finish();
+	return !kiln_launch_local(way->service.call, places, 2, gpu_stream()) && way_finish(way);
 }
 
 const struct way_kind way_long = {
 	.name = "long", .open = open_client, .one = one_of_client, .many = one_of_client};
 const struct way_kind way_own_long = {
 	.name = "long, direct", .own = true, .open = open_own, .one = one_of_own, .many = one_of_own};
+const struct way_kind way_own_long_word = {.name = "long, direct, memory operation",
+										   .own = true,
+										   .word = true,
+										   .open = open_own,
+										   .one = one_of_own,
+										   .many = one_of_own};

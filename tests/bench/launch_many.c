@@ -29,8 +29,10 @@ static bool ready(struct bench *bench, struct crew *crew, const char *role, int 
 
 /* ---- (b) ---- */
 
-enum { OWN, MPS, KILN, CREWS };
-static const char *const crew_names[CREWS] = {"own contexts", "under MPS", "Kiln"};
+/* A process under MPS waits by the driver, or for a word that the GPU writes. */
+enum { OWN, MPS, MPS_WORD, KILN, CREWS };
+static const char *const crew_names[CREWS] = {"own contexts", "under MPS", "MPS, memory operation",
+											  "Kiln"};
 
 struct contest {
 	int processes;
@@ -38,13 +40,11 @@ struct contest {
 	double rate[CREWS]; /* the median; 0: not there */
 };
 
-static const char *role_of(const struct contest *contest, int which)
+static void name_role(const struct contest *contest, int which, char role[32])
 {
-	if (contest->takes_long)
-		return which == KILN ? "kiln-long" : "own-long";
-	if (which == KILN)
-		return contest->queued ? "kiln-queued" : "kiln";
-	return contest->queued ? "own-queued" : "own";
+	snprintf(role, 32, "%s%s%s%s", which == KILN ? "kiln" : "own",
+			 contest->takes_long ? "-long" : "", contest->queued ? "-queued" : "",
+			 which == MPS_WORD ? "-word" : "");
 }
 
 /* Nobody else has the GPU open meanwhile: contexts that do nothing cost others their share, too. */
@@ -52,13 +52,13 @@ static void measure(struct bench *bench, struct contest *contest, int which, str
 {
 	int rounds = bench->options.quick ? 1 : MOST_ROUNDS;
 	double rates[MOST_ROUNDS];
-	char why[LAUNCH_WHY] = "";
+	char why[LAUNCH_WHY] = "", role[32];
 	struct crew crew = {0};
-	if (!ready(bench, &crew, role_of(contest, which), contest->processes,
-			   which == MPS ? mps->environment : NULL, why)) {
+	name_role(contest, which, role);
+	if (!ready(bench, &crew, role, contest->processes, mps ? mps->environment : NULL, why)) {
 		/* MPS that does not work here is no failure of anything else. */
-		if (which == MPS) {
-			table_left_out(crew_names[MPS], why);
+		if (mps) {
+			table_left_out(crew_names[which], why);
 			mps_end(mps);
 		} else {
 			runner_fail(crew_names[which], "%d at once: %s", contest->processes, why);
@@ -102,11 +102,13 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 			figure.target = 55;
 		}
 		table_row(bench, &figure);
-		if (i == KILN && contest->rate[MPS] > 0) {
+		for (int k = MPS; i == KILN && k <= MPS_WORD; k++) {
+			if (contest->rate[k] <= 0)
+				continue;
 			snprintf(name, sizeof(name), "%s, Kiln beside MPS", who);
-			figure.ratio = figure.value / contest->rate[MPS];
-			figure.of = "under MPS";
-			figure.aim = aimed ? AIM_AT_LEAST : AIM_NONE;
+			figure.ratio = figure.value / contest->rate[k];
+			figure.of = k == MPS ? "under MPS" : "by operation";
+			figure.aim = aimed && k == MPS ? AIM_AT_LEAST : AIM_NONE;
 			figure.target = tiny ? 0.55 : 0.95;
 			table_row(bench, &figure);
 		}
@@ -136,8 +138,9 @@ void launch_many(struct bench *bench)
 		table_left_out(crew_names[OWN], why);
 	if (bench->ordinal < 0 || !mps_start(&mps, why))
 		table_left_out(crew_names[MPS], why);
-	for (int i = 0; i < count && mps.running; i++)
-		measure(bench, &contests[i], MPS, &mps);
+	for (int which = MPS; which <= MPS_WORD; which++)
+		for (int i = 0; i < count && mps.running; i++)
+			measure(bench, &contests[i], which, &mps);
 	mps_end(&mps);
 	for (int i = 0; i < CONTESTS; i++)
 		if (order[i] < count)

@@ -50,19 +50,22 @@ static bool open_direct(const struct bench *bench, struct way *way)
 	return direct_open(bench->cubin);
 }
 
+bool way_finish(const struct way *way)
+{
+	return way->kind->word ? gpu_finish_by_word() : gpu_finish();
+}
+
 static bool one_direct(struct way *way)
 {
-	(void)way;
-	return direct_launch() && gpu_finish();
+	return direct_launch() && way_finish(way);
 }
 
 static bool many_direct(struct way *way)
 {
-	(void)way;
 	for (int i = 0; i < LAUNCH_DEPTH; i++)
 		if (!direct_launch())
 			return false;
-	return gpu_finish();
+	return way_finish(way);
 }
 
 /* The same queue, recorded once as a CUDA graph of one's own. */
@@ -218,6 +221,18 @@ static bool submit_in_stream(struct way *way, kiln_ticket *ticket)
 	return !kiln_submit_with(way->service.call, way->service.operands, 2, &options, ticket);
 }
 
+static bool many_in_a_stream_batch(struct way *way)
+{
+	struct service *service = &way->service;
+	const kiln_submit_options options = {
+		.size = sizeof(options), .flags = KILN_SUBMIT_CUDA, .cuda_stream = gpu_stream()};
+	kiln_work works[LAUNCH_DEPTH];
+	kiln_ticket ticket;
+	put_works(service, works);
+	return !kiln_submit_many(works, LAUNCH_DEPTH, &options, &ticket) && gpu_finish() &&
+		   !kiln_wait(service->client, ticket, LAUNCH_DEADLINE_MS);
+}
+
 /* The ticket of the launch before is given back: it ended long ago. */
 static bool one_in_stream(struct way *way)
 {
@@ -276,6 +291,12 @@ static bool open_locally(const struct bench *bench, struct way *way)
 
 const struct way_kind way_direct = {
 	.name = "direct", .own = true, .open = open_direct, .one = one_direct, .many = many_direct};
+const struct way_kind way_direct_word = {.name = "direct, memory operation",
+										 .own = true,
+										 .word = true,
+										 .open = open_direct,
+										 .one = one_direct,
+										 .many = many_direct};
 const struct way_kind way_ring = {.name = "ring",
 								  .open = open_ring,
 								  .one = one_submitted,
@@ -297,6 +318,10 @@ static const struct way_kind way_stream = {.name = "stream-ordered",
 										   .one = one_in_stream,
 										   .many = many_in_stream,
 										   .one_most = 2.0};
+static const struct way_kind way_stream_batch = {.name = "stream-ordered batch",
+												 .own = true,
+												 .open = open_with_gpu,
+												 .many = many_in_a_stream_batch};
 static const struct way_kind way_local = {.name = "local",
 										  .own = true,
 										  .open = open_locally,
@@ -305,9 +330,9 @@ static const struct way_kind way_local = {.name = "local",
 										  .one_most = 1.05,
 										  .many_most = 1.05};
 
-const struct way_kind *const way_kinds[] = {&way_direct, &way_recorded, &way_ring,
-											&way_socket, &way_batch,    &way_graph,
-											&way_stream, &way_local,    NULL};
+const struct way_kind *const way_kinds[] = {
+	&way_direct, &way_direct_word, &way_recorded,     &way_ring,  &way_socket, &way_batch,
+	&way_graph,  &way_stream,      &way_stream_batch, &way_local, NULL};
 
 const char *way_why(const struct way *way)
 {

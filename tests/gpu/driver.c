@@ -38,6 +38,8 @@
 	X(cuStreamCreate)              \
 	X(cuStreamSynchronize)         \
 	X(cuStreamQuery)               \
+	X(cuStreamWriteValue32)        \
+	X(cuMemHostAlloc)              \
 	X(cuMemPoolCreate)             \
 	X(cuDeviceGetDefaultMemPool)   \
 	X(cuMemAllocFromPoolAsync)     \
@@ -78,6 +80,9 @@ static CUdevice device;
 static CUmemoryPool pools[2];         /* that can be shared; made when they are needed, and kept */
 static CUstream stream, other_stream; /* of the pools' allocations, and of what is queued */
 static CUevent marks[GPU_MARKS];
+static volatile uint32_t *word; /* of host memory, which the GPU writes; NULL until it is needed */
+static uint32_t word_value;
+#define LOOKS 1000000                    /* at the word, before the driver is asked */
 static struct gpu_description described; /* name empty: not yet */
 
 static bool good(CUresult result, const char *what)
@@ -384,6 +389,30 @@ bool gpu_finish(void)
 	return open_stream() && good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
+bool gpu_finish_by_word(void)
+{
+	void *memory = NULL;
+	if (!word) {
+		if (!good(cu.cuMemHostAlloc(&memory, sizeof(*word), CU_MEMHOSTALLOC_DEVICEMAP),
+				  "cuMemHostAlloc"))
+			return false;
+		word = memory;
+		*word = word_value = 0;
+	}
+	/* With one address space the host's address is the GPU's, too. */
+	if (!open_stream() ||
+		!good(cu.cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)word, ++word_value, 0),
+			  "cuStreamWriteValue32"))
+		return false;
+	for (unsigned looks = 1; *word != word_value; looks++) {
+		/* A GPU that has failed writes nothing. */
+		CUresult result = looks % LOOKS == 0 ? cu.cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
+		if (result != CUDA_ERROR_NOT_READY)
+			return good(result, "cuStreamQuery") && *word == word_value;
+	}
+	return true;
+}
+
 bool gpu_finish_within(int milliseconds)
 {
 	CUresult result = open_stream() ? CUDA_ERROR_NOT_READY : CUDA_ERROR_NOT_INITIALIZED;
@@ -521,6 +550,11 @@ bool gpu_mark(int mark)
 }
 
 bool gpu_finish(void)
+{
+	return false;
+}
+
+bool gpu_finish_by_word(void)
 {
 	return false;
 }

@@ -62,6 +62,8 @@ void gpu_forget(void *graph);
 bool gpu_mark(int mark);
 /* Waits until the device has done all that was queued. */
 bool gpu_finish(void);
+/* The same: the device writes a word of host memory behind all of it, and this looks there. */
+bool gpu_finish_by_word(void);
 /* The same, but no longer than this. */
 bool gpu_finish_within(int milliseconds);
 /* Microseconds between two marks, after gpu_finish. */

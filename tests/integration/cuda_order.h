@@ -6,6 +6,7 @@
 #ifndef KILN_TESTS_CUDA_ORDER_H
 #define KILN_TESTS_CUDA_ORDER_H
 
+#include "client/wire/lane_memory.h"
 #include "harness.h"
 
 #include <stdatomic.h>
@@ -132,6 +133,12 @@ static inline int host_waits(const struct scene *scene)
 	return fake->calls("cuStreamSynchronize") - scene->host_waits;
 }
 
+/* Calls take the way of a stream that has something to do, whether it has or not. */
+static inline void streams_seem_busy(bool on)
+{
+	fake->inject("cuStreamGetFlags", on ? 801 : 0, on ? -1 : 0);
+}
+
 static inline void assert_finishes(void *stream)
 {
 	if (!streams->finish(stream, STREAM_MS))
@@ -147,6 +154,54 @@ static inline void scene_close(struct scene *scene)
 	if (scene->daemon->pid)
 		kilnd_stop(scene->daemon);
 	assert_int_equal(streams->faults(), 0);
+}
+
+/* The lanes that this process has mapped, by the inodes of their memory: pages of earlier ones stay
+ * mapped for good. */
+struct lanes {
+	unsigned long inodes[64];
+	struct lane_memory *at[64];
+	int count;
+};
+
+static inline struct lanes list_lanes(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	struct lanes lanes = {.count = 0};
+	char line[512];
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long at, inode;
+		if (!strstr(line, "memfd:kiln-lane"))
+			continue;
+		assert_int_equal(sscanf(line, "%lx-%*x %*s %*x %*s %lu", &at, &inode), 2);
+		assert_true(lanes.count < 64);
+		lanes.at[lanes.count] = (struct lane_memory *)at; /* NOLINT */
+		lanes.inodes[lanes.count++] = inode;
+	}
+	fclose(maps);
+	return lanes;
+}
+
+static inline bool knows(const struct lanes *lanes, unsigned long inode)
+{
+	for (int i = 0; i < lanes->count; i++)
+		if (lanes->inodes[i] == inode)
+			return true;
+	return false;
+}
+
+/* Opens the scene; the lane of its client. */
+static inline struct lane_memory *lane_open(struct scene *scene, void **state)
+{
+	const struct lanes before = list_lanes();
+	scene_open(scene, state, NULL);
+	const struct lanes now = list_lanes();
+	for (int i = 0; i < now.count; i++)
+		if (!knows(&before, now.inodes[i]))
+			return now.at[i];
+	fail_msg("the client has no lane");
+	return NULL;
 }
 
 /* ---- Steps of a stream ---- */

@@ -245,54 +245,6 @@ static void canceled_behind_a_gate(void **state)
 	scene_close(&scene);
 }
 
-/* The lanes that this process has mapped, by the inodes of their memory: pages of earlier ones stay
- * mapped for good. */
-struct lanes {
-	unsigned long inodes[64];
-	struct lane_memory *at[64];
-	int count;
-};
-
-static struct lanes list_lanes(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	struct lanes lanes = {.count = 0};
-	char line[512];
-	assert_non_null(maps);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long at, inode;
-		if (!strstr(line, "memfd:kiln-lane"))
-			continue;
-		assert_int_equal(sscanf(line, "%lx-%*x %*s %*x %*s %lu", &at, &inode), 2);
-		assert_true(lanes.count < 64);
-		lanes.at[lanes.count] = (struct lane_memory *)at; /* NOLINT */
-		lanes.inodes[lanes.count++] = inode;
-	}
-	fclose(maps);
-	return lanes;
-}
-
-static bool knows(const struct lanes *lanes, unsigned long inode)
-{
-	for (int i = 0; i < lanes->count; i++)
-		if (lanes->inodes[i] == inode)
-			return true;
-	return false;
-}
-
-/* Opens the scene; the lane of its client. */
-static struct lane_memory *lane_open(struct scene *scene, void **state)
-{
-	const struct lanes before = list_lanes();
-	scene_open(scene, state, NULL);
-	const struct lanes now = list_lanes();
-	for (int i = 0; i < now.count; i++)
-		if (!knows(&before, now.inodes[i]))
-			return now.at[i];
-	fail_msg("the client has no lane");
-	return NULL;
-}
-
 /* What was written 2^31 entries ago seems to be ahead of what is awaited: here each word is. */
 static void words_of_long_ago(void **state)
 {
@@ -471,6 +423,7 @@ static void without_the_driver(void **state)
 				   {"cuStreamBatchMemOp", 801}};
 	struct scene scene;
 	scene_open(&scene, state, NULL);
+	streams_seem_busy(true);
 	for (int i = 0; i < 4; i++) {
 		disconnect_scene(&scene);
 		connect_scene(&scene);
@@ -478,6 +431,7 @@ static void without_the_driver(void **state)
 		assert_on_host(&scene, 8);
 		fake->inject(missing[i].function, 0, 0);
 	}
+	streams_seem_busy(false);
 	scene_close(&scene);
 }
 
@@ -501,6 +455,7 @@ static void stream_fails(void **state)
 	struct round round;
 	kiln_ticket ticket = 0;
 	scene_open(&scene, state, NULL);
+	streams_seem_busy(true);
 	for (int i = 0; i < 3; i++) {
 		int64_t before = lane_launches(&scene);
 		fake->inject("cuStreamBatchMemOp", 700, 1);
@@ -516,6 +471,7 @@ static void stream_fails(void **state)
 		assert_ok(kiln_wait(scene.client, ticket, CALL_TIMEOUT_MS));
 		ticket = 0;
 	}
+	streams_seem_busy(false);
 	scene_close(&scene);
 }
 

@@ -63,7 +63,8 @@ static int kill_once(const struct scene *scene, int way)
 		queue_rounds(scene, rounds + CALLS, tickets + CALLS, CALLS);
 	open_gate(&gate);
 	assert_finishes(scene->stream);
-	assert_true(streams->waits() >= waits + CALLS);
+	/* A stream that has nothing to do may not hear of its calls. */
+	assert_true(way != 0 || streams->waits() >= waits + CALLS);
 	return count_failed(scene, tickets, way == 2 ? 2 * CALLS : CALLS);
 }
 
@@ -196,6 +197,7 @@ static void client_closed(void **state)
 	enum { TIMES = 20 };
 	struct scene scene;
 	scene_open(&scene, state, NULL);
+	streams_seem_busy(true);
 	for (int i = 0; i < TIMES; i++) {
 		kiln_ticket ticket;
 		struct hold gate = {0};
@@ -216,6 +218,7 @@ static void client_closed(void **state)
 		assert_int_equal(streams->waits(), waits + CALLS);
 		connect_scene(&scene);
 	}
+	streams_seem_busy(false);
 	assert_int_equal(host_waits(&scene), 0);
 	scene_close(&scene);
 }

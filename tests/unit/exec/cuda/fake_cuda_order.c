@@ -34,7 +34,7 @@ struct worker {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct worker *workers;
-static atomic_int waits_ended, faults;
+static atomic_int writes_ended, waits_ended, faults;
 
 /* ---- A stream's thread ---- */
 
@@ -76,6 +76,7 @@ static void run_step(struct worker *worker, const struct step *step)
 			atomic_store((_Atomic uint32_t *)step->to, step->value);
 		else
 			atomic_fetch_add(&faults, 1);
+		atomic_fetch_add(&writes_ended, 1);
 		break;
 	case STEP_WAIT:
 		run_wait(worker, step);
@@ -188,8 +189,31 @@ CUresult fake_synchronize_itself(CUstream stream)
 	return wait_for(stream, SYNCHRONIZE_MS) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
 }
 
+/* A thread's mode; GLOBAL forbids questions while any stream is captured. */
+static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static bool any_is_captured(void)
+{
+	pthread_mutex_lock(&lock);
+	const struct worker *worker = workers;
+	while (worker && !worker->capturing)
+		worker = worker->next;
+	pthread_mutex_unlock(&lock);
+	return worker;
+}
+
+static void (*query_call)(void *arg);
+static void *query_arg;
+
 CUresult fake_query_itself(CUstream stream)
 {
+	if (query_call)
+		query_call(query_arg);
+	if (is_capturing(stream) ||
+		(capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && any_is_captured())) {
+		atomic_fetch_add(&faults, 1);
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	return wait_for(stream, 0) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -238,9 +262,8 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out)
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
 	ENTER();
-	static _Thread_local CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
-	CUstreamCaptureMode before = now;
-	now = *mode;
+	CUstreamCaptureMode before = capture_mode;
+	capture_mode = *mode;
 	*mode = before;
 	return CUDA_SUCCESS;
 }
@@ -253,6 +276,13 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *out)
 	*out = worker ? worker->context : fake_current();
 	pthread_mutex_unlock(&lock);
 	return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned *out)
+{
+	ENTER();
+	*out = stream ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+	return CUDA_SUCCESS;
 }
 
 /* ---- The test's side ---- */
@@ -314,6 +344,17 @@ static void capture(void *stream, int on)
 	pthread_mutex_unlock(&lock);
 }
 
+static void before_query(void (*call)(void *arg), void *arg)
+{
+	query_call = call;
+	query_arg = arg;
+}
+
+static int count_writes(void)
+{
+	return atomic_load(&writes_ended);
+}
+
 static int count_waits(void)
 {
 	return atomic_load(&waits_ended);
@@ -326,5 +367,6 @@ static int count_faults(void)
 
 extern const struct fake_order_control fake_order_control;
 __attribute__((visibility("default"))) const struct fake_order_control fake_order_control = {
-	open_stream, close_stream, call_then, finish, capture, count_waits, count_faults,
+	open_stream,  close_stream, call_then,   finish,       capture,
+	before_query, count_writes, count_waits, count_faults,
 };
