@@ -49,20 +49,26 @@ DEVICE Place indices_place(T index)
 	return static_cast<Place>(bits < last ? bits : last);
 }
 
-/* Does so if END and the rule for indices out of range are known only at launch. */
+/* Does so if END, which is not 0, and the rule for indices out of range are known at launch. */
 template <typename Place, typename T>
-DEVICE Place indices_place_of(T index, Place end, u32 bounds)
+DEVICE Place indices_place_among(T index, Place end, u32 bounds)
 {
 	typedef typename index_choose<(sizeof(T) == 8 || sizeof(Place) == 8), u64, u32>::type Wide;
 	const Wide bits = static_cast<Wide>(index), last = static_cast<Wide>(end) - 1;
+	const Place most = static_cast<Place>(bits < last ? bits : last);
 
-	if (end == 0)
-		return indices_none<Place>;
-	if (bounds == INDICES_CLAMP && static_cast<T>(-1) < static_cast<T>(1) && index < 0)
-		return 0;
 	if (bounds == INDICES_CHECK)
 		return bits <= last ? static_cast<Place>(bits) : indices_none<Place>;
-	return static_cast<Place>(bits < last ? bits : last);
+	if constexpr (static_cast<T>(-1) < static_cast<T>(1))
+		return bounds == INDICES_CLAMP && index < 0 ? 0 : most;
+	return most;
+}
+
+/* Does so for any END. */
+template <typename Place, typename T>
+DEVICE Place indices_place_of(T index, Place end, u32 bounds)
+{
+	return end == 0 ? indices_none<Place> : indices_place_among(index, end, bounds);
 }
 
 /* V indices that lie next to each other, W bytes at a time. */

@@ -23,9 +23,17 @@ struct IndicesAny {
 };
 
 /* Finds the place among `end` that an index of type I names; false: none. */
-template <typename I, int BOUNDS, typename Place>
+template <typename I, int BOUNDS, typename PLACE>
 struct IndicesFind {
+	typedef PLACE Place;
 	i64 end;
+
+	/* Does so for a number of places that is not 0; indices_none: none. */
+	DEVICE Place place_of(i64 index) const
+	{
+		return indices_place_among(static_cast<I>(index), static_cast<Place>(end),
+								   static_cast<u32>(BOUNDS));
+	}
 
 	DEVICE bool operator()(i64 index, i64 &place) const
 	{
@@ -38,8 +46,14 @@ struct IndicesFind {
 
 /* Like IndicesFind, with the rule for indices out of range known at launch. */
 struct IndicesFindAny {
+	typedef u64 Place;
 	i64 end;
 	u32 bounds;
+
+	DEVICE u64 place_of(i64 index) const
+	{
+		return indices_place_among(index, static_cast<u64>(end), bounds);
+	}
 
 	DEVICE bool operator()(i64 index, i64 &place) const
 	{

@@ -36,6 +36,7 @@ template <typename T, int V, class Indices, class At, class Find, int ITEMS = 2>
 struct IndexAdd {
 	typedef typename summand<T>::Compute Compute;
 	typedef typename Indices::Index Index;
+	typedef typename Find::Place Place;
 	static constexpr int es = static_cast<int>(sizeof(T)), words = vec_words<es * V>;
 	static constexpr u16 none = 0xffff; /* the end of a chain */
 	/* Indices that a lane asks for at once; sums under way, and their entries whose elements are
@@ -78,56 +79,55 @@ struct IndexAdd {
 	}
 
 	/*
-	 * Notes the indices of a list, from `from` to `to`, that name the `n` places from `first` on:
-	 * each warp those of its part, by rising k.  Returns how many name nothing.
+	 * Notes the indices of a list that name the `n` places from `first` on: each warp those of its
+	 * part, by rising k.  Returns how many name nothing.
 	 */
-	DEVICE u32 note(i64 list, i64 from, i64 to, i64 first, u32 n) const
+	DEVICE u32 note(i64 list, Place first, u32 n) const
 	{
 		const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-		const i64 unit = static_cast<i64>(warps()) * 32;
-		const i64 part = (to - from + unit - 1) / unit * 32, begin = from + warp * part;
-		const i64 end = begin + part < to ? begin + part : to;
+		const u32 unit = warps() * 32, count = static_cast<u32>(size.count);
+		const u32 part = (count / unit + (count % unit != 0)) * 32;
+		const i64 begin = static_cast<i64>(warp) * part, rest = size.count - begin;
+		const u32 mine = rest < 0 ? 0 : rest < part ? static_cast<u32>(rest) : part;
 		u32 noted = 0, strays = 0;
 
 #pragma unroll 1
-		for (i64 k = begin; k < end; k += 32 * held) {
+		for (u32 k = lane; k - lane < mine; k += 32 * held) {
 			Index index[held];
-			const i64 mine = k + lane;
 			u32 mask = 0;
 #pragma unroll
 			for (int i = 0; i < held; i++)
-				index[i] = mine + i * 32 < end ? idx[list + (mine + i * 32) * size.idx_step] : 0;
+				index[i] = k + i * 32 < mine ? idx[list + (begin + k + i * 32) * size.idx_step] : 0;
 #pragma unroll
 			for (int i = 0; i < held; i++) {
-				const bool there = mine + i * 32 < end;
-				mask |= (placed(index[i], first, strays, there) < n && there ? 1u : 0u) << i;
+				const bool there = k + i * 32 < mine;
+				mask |= (placed(index[i], first, there, strays) < n && there ? 1u : 0u) << i;
 			}
 			if (__ballot_sync(0xffffffffu, mask != 0))
-				noted = add_entries(list, first, warp, noted, mine, mask);
+				noted = add_entries(list, first, warp, noted, begin + k, mask);
 		}
 		if (lane == 0)
 			found()[warp] = noted;
 		return strays;
 	}
 
-	/* The number of the place that an index names, counted from `first`; too large: another. */
-	DEVICE u32 placed(Index index, i64 first, u32 &strays, bool counted) const
+	/*
+	 * The number of the place that an index names, counted from `first`.  Where it names nothing,
+	 * or a place before, the number is larger than that of any place there is.  Has no branches,
+	 * of which the compiler would make copies of all around.
+	 */
+	DEVICE Place placed(Index index, Place first, bool counted, u32 &strays) const
 	{
-		i64 named;
+		const bool nothing = static_cast<i64>(index) == size.padding;
+		const Place named = find.place_of(static_cast<i64>(index));
 
-		if (static_cast<i64>(index) == size.padding)
-			return none;
-		if (!find(static_cast<i64>(index), named)) {
-			strays += counted;
-			return none;
-		}
-		named -= first;
-		return named < 0 || named >= none ? none : static_cast<u32>(named);
+		strays += counted & !nothing & (named == indices_none<Place>);
+		return (nothing ? indices_none<Place> : named) - first;
 	}
 
 	/* Adds the entries that the lanes of a warp found, in the order of indices; returns how many
 	 * there are then, with those for which there is no room. */
-	DEVICE u32 add_entries(i64 list, i64 first, u32 warp, u32 noted, i64 k, u32 mask) const
+	DEVICE u32 add_entries(i64 list, Place first, u32 warp, u32 noted, i64 k, u32 mask) const
 	{
 		const u32 below = (1u << threadIdx.x % 32) - 1;
 		u32 unseen = 0;
@@ -140,7 +140,7 @@ struct IndexAdd {
 			if (mine && to < size.room) {
 				keys()[warp * size.room + to] = static_cast<u32>(k);
 				places()[warp * size.room + to] = static_cast<u16>(placed(
-					static_cast<Index>(idx[list + k * size.idx_step]), first, unseen, false));
+					static_cast<Index>(idx[list + k * size.idx_step]), first, false, unseen));
 			}
 			noted += static_cast<u32>(__popc(vote));
 		}
@@ -251,14 +251,14 @@ struct IndexAdd {
 	}
 
 	/* Adds for a place what any index of the list names, without looking at entries. */
-	DEVICE void add_list(const u8 *from, i64 list, i64 place, Compute (&sum)[V]) const
+	DEVICE void add_list(const u8 *from, i64 list, Place place, Compute (&sum)[V]) const
 	{
 		u32 unseen = 0;
 
 #pragma unroll 1
 		for (i64 i = 0; i < size.count; i++) {
 			u32 more[words];
-			if (placed(static_cast<Index>(idx[list + i * size.idx_step]), place, unseen, false))
+			if (placed(static_cast<Index>(idx[list + i * size.idx_step]), place, false, unseen))
 				continue;
 			vec_load<es * V>(from + i * size.many_axis * es, more);
 			add(more, sum);
@@ -266,12 +266,14 @@ struct IndexAdd {
 	}
 
 	/* The sums of `n` places from `first` on, which are chained or, if `alone`, one. */
-	DEVICE void sums(i64 slice, u32 group, i64 list, i64 first, u32 n, u32 part, bool alone) const
+	DEVICE void sums(i64 slice, u32 group, i64 list, Place first, u32 n, u32 part, bool alone) const
 	{
-		const u32 all = group * n * size.vectors;
+		const u32 all = group * n * size.vectors, others = alone ? 0 : all;
+		/* Where sums take the place of what they begin with, those of nothing stay. */
+		const u32 stays = base == few && !alone ? none : none + 1;
 
 #pragma unroll 1
-		for (u32 i = threadIdx.x; i < all; i += items * blockDim.x) {
+		for (u32 i = threadIdx.x; i < all; i += (alone ? 1 : items) * blockDim.x) {
 			const u8 *from[items] = {};
 			IndexSlice offset[items];
 			i64 column[items];
@@ -282,10 +284,8 @@ struct IndexAdd {
 				const u32 here = i + j * blockDim.x, q = here / size.vectors, o = q / n;
 				place[j] = q - o * n;
 				column[j] = (static_cast<i64>(part) * size.vectors + (here - q * size.vectors)) * V;
-				if (here >= all || column[j] >= size.columns)
-					continue;
-				/* Where sums take the place of what they begin with, those of nothing stay. */
-				if (base == few && !alone && heads()[place[j]] == none)
+				if (here >= (j ? others : all) || column[j] >= size.columns ||
+					heads()[place[j]] == stays)
 					continue;
 				at(slice + o, offset[j]);
 				begin(offset[j], first + place[j], column[j], sum[j]);
@@ -293,14 +293,12 @@ struct IndexAdd {
 			}
 			if (!alone)
 				add_chains(from, place, sum);
+			else if (from[0])
+				add_list(from[0], list, first, sum[0]);
 #pragma unroll
-			for (int j = 0; j < items; j++) {
-				if (!from[j])
-					continue;
-				if (alone)
-					add_list(from[j], list, first, sum[j]);
-				store(offset[j], first + place[j], column[j], sum[j]);
-			}
+			for (int j = 0; j < items; j++)
+				if (from[j])
+					store(offset[j], first + place[j], column[j], sum[j]);
 		}
 	}
 
@@ -316,9 +314,9 @@ struct IndexAdd {
 	}
 
 	/* All places of a block from `first` on, for `group` slices and one part of the columns. */
-	DEVICE u32 block(i64 slice, u32 group, i64 first, u32 part) const
+	DEVICE u32 block(i64 slice, u32 group, Place first, u32 part) const
 	{
-		const i64 left = size.end - first;
+		const Place left = static_cast<Place>(size.end) - first;
 		const u32 all = left < size.rows ? static_cast<u32>(left) : size.rows;
 		u32 strays = 0, n = all, done = 0;
 		IndexSlice offset;
@@ -327,7 +325,7 @@ struct IndexAdd {
 #pragma unroll 1
 		while (done < all) {
 			__syncthreads(); /* the entries before are not used any more */
-			const u32 seen = note(offset[2], 0, size.count, first + done, n);
+			const u32 seen = note(offset[2], first + done, n);
 			if (done == 0 && n == all) /* it is the first look at the list */
 				strays = seen;
 			__syncthreads();
@@ -348,16 +346,17 @@ struct IndexAdd {
 	/* Blocks are numbered by parts, then by places, then by slices. */
 	DEVICE u32 all() const
 	{
-		const i64 chunks = (size.end + size.rows - 1) / size.rows;
-		const i64 groups = (size.slices + size.group - 1) / size.group;
+		const u64 chunks = (static_cast<Place>(size.end) + size.rows - 1) / size.rows;
 		u32 strays = 0;
 
 #pragma unroll 1
-		for (i64 item = blockIdx.x; item < groups * chunks * size.parts; item += gridDim.x) {
-			const i64 chunk = item / size.parts, group = chunk / chunks, slice = group * size.group;
-			const i64 left = size.slices - slice;
+		for (u64 item = blockIdx.x;; item += gridDim.x) {
+			const u64 chunk = item / size.parts, group = chunk / chunks;
+			const i64 slice = static_cast<i64>(group * size.group), left = size.slices - slice;
+			if (left <= 0)
+				break;
 			strays += block(slice, left < size.group ? static_cast<u32>(left) : size.group,
-							(chunk - group * chunks) * size.rows,
+							static_cast<Place>((chunk - group * chunks) * size.rows),
 							static_cast<u32>(item - chunk * size.parts));
 		}
 		return strays;
