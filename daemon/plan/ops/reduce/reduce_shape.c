@@ -16,6 +16,7 @@
 #define COLUMNS_THREADS 256u /* of a block */
 #define LEAF_COLUMNS 8       /* columns of a chunk, for each value of a row */
 #define COLUMNS_CHUNKS 1024
+#define LONG_CHUNKS 8      /* of a variance's columns, at least, if they are the longest */
 #define WHOLE_COLUMNS 1024 /* that one block takes */
 #define WHOLE_VECTORS 512  /* that eight threads of a generic kernel take */
 
@@ -140,10 +141,11 @@ bool reduce_is_long(const struct reduce_form *form, const struct reduce_shape *s
 static int row_shapes(const struct reduce_form *form, const struct kernel_limits *limits,
 					  struct reduce_shape shapes[REDUCE_SHAPES])
 {
-	static const uint32_t ways[][2] = {{256, 4}, {128, 4}, {512, 4}, {256, 8}, {1024, 4}};
+	static const uint32_t ways[][2] = {{256, 4}, {128, 4}, {512, 4}, {256, 8}, {256, 2}, {1024, 4}};
+	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	int64_t vectors = reduce_vectors(form, form->vector);
 	int64_t chunk = rows_chunk(vectors, form->vector * form->element);
-	int count = 0;
+	int count = 0, first;
 
 	if (!form->open)
 		short_shapes(form, limits, shapes, &count);
@@ -152,10 +154,15 @@ static int row_shapes(const struct reduce_form *form, const struct kernel_limits
 			 (struct reduce_shape){form->vector, (uint32_t)plan_divide_up(vectors, 128), 128, 1, 1,
 								   .chunk = 0},
 			 form, limits);
-	for (int i = 0; i < 5 && (vectors > 128 || form->open); i++)
+	/* Where a row is of several pieces, a vector's place takes a division: fewer registers leave
+	 * room for more threads. */
+	first = form->rank > 1 && (chunk || form->open) ? 4 : 0;
+	for (int i = 0; i < MOST && (vectors > 128 || form->open); i++) {
+		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
 		keep(shapes, &count,
-			 (struct reduce_shape){form->vector, ways[i][1], ways[i][0], 1, 1, .chunk = chunk},
-			 form, limits);
+			 (struct reduce_shape){form->vector, way[1], way[0], 1, 1, .chunk = chunk}, form,
+			 limits);
+	}
 	/* Blocks of 32 threads run on any device. */
 	if (count == 0)
 		keep(shapes, &count, (struct reduce_shape){form->vector, 4, 32, 1, 1, .chunk = 0}, form,
@@ -198,13 +205,12 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 									   {16, 256, 1, 8, 0},   {32, 256, 1, 8, 1024},
 									   {32, 256, 1, 8, 512}, {16, 256, 1, 8, 1024},
 									   {16, 256, 1, 8, 512}, {8, 256, 1, 8, 0}};
-	/* A variance has three numbers for each element, which take the registers of a thread; halves
-	 * need more loads on their way for all that. */
+	/* A variance has three numbers for each element, and the end of a chunk takes its time. */
 	static const uint32_t var_ways[][5] = {
-		{32, 256, 1, 4, 1024}, {16, 256, 1, 4, 0},    {32, 256, 1, 4, 2048}, {32, 256, 1, 4, 512},
-		{32, 256, 1, 8, 1024}, {16, 256, 1, 4, 1024}, {16, 256, 1, 8, 0},    {32, 256, 1, 2, 1024},
-		{16, 256, 1, 4, 2048}, {8, 256, 1, 4, 0}};
-	bool var = form->kind == REDUCE_VAR && form->element >= 4;
+		{32, 256, 1, 8, 2048}, {32, 128, 1, 8, 1024}, {16, 256, 1, 4, 0},    {32, 256, 1, 4, 1024},
+		{32, 256, 1, 4, 2048}, {32, 256, 1, 4, 512},  {32, 256, 1, 8, 1024}, {16, 256, 1, 4, 1024},
+		{16, 256, 1, 8, 0},    {32, 256, 1, 2, 1024}, {16, 256, 1, 4, 2048}, {8, 256, 1, 4, 0}};
+	bool var = form->kind == REDUCE_VAR;
 	size_t count_ways =
 		var ? sizeof(var_ways) / sizeof(var_ways[0]) : sizeof(ways) / sizeof(ways[0]);
 	/* Where others number rows besides those side by side, blocks are enough without chunks. */
@@ -214,12 +220,13 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 		const uint32_t *way = var ? var_ways[i] : ways[i];
 		struct reduce_shape shape = {.vector = form->vector, .held = way[2]};
 		int64_t leaves;
-		if (!way[4] && !many)
+		bool few = i == 0 && var && form->columns < LONG_CHUNKS * (int64_t)way[4];
+		if ((!way[4] && !many) || (few && !form->open))
 			continue;
 		shape.lanes = most < way[0] ? most : way[0];
 		shape.split = way[1] / shape.lanes;
 		shape.unroll = way[3];
-		shape.chunk = way[4];
+		shape.chunk = few ? way[4] / 2 : way[4];
 		leaves = shape.split * shape.held;
 		/* Where the columns are a batch, one kernel takes any number of them. */
 		if (!form->open &&

@@ -216,7 +216,8 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 {
 	static const uint32_t ways[][4] = {{64, 2, 4, 1}, {16, 16, 4, 1}, {8, 32, 4, 1}, {16, 8, 8, 1},
 									   {8, 16, 4, 1}, {64, 2, 8, 0},  {8, 16, 8, 1}, {64, 2, 8, 1},
-									   {32, 4, 8, 0}, {32, 8, 4, 1},  {8, 32, 2, 1}, {8, 64, 4, 1}};
+									   {16, 8, 4, 1}, {32, 4, 8, 0},  {32, 8, 4, 1}, {8, 32, 2, 1},
+									   {8, 64, 4, 1}};
 	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
 	int64_t enough = form->rows.rank > 1 ? 16 : limits->multiprocessors * 3 / 2;
@@ -228,6 +229,7 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 	else if (inner / 64 < enough)
 		first = form->heavy && form->inputs > 1                      ? 4
 				: form->element == 2 && !form->heavy && inner >= 512 ? 7
+				: form->element == 4                                 ? 8
 																	 : 3;
 	for (size_t i = 0; i < MOST; i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
