@@ -61,6 +61,7 @@ struct NormHeld {
 	static constexpr int V = Row::length, words = Row::words, inputs = WITH::inputs;
 	static constexpr int kept = Row::held - SHAPE::slots, elements = kept * V;
 	static constexpr bool wide = sizeof(T) >= 4 || TOGETHER * elements <= WIDENED;
+	static constexpr bool narrow = !wide || kept < Row::held; /* are some not widened? */
 
 	u32 word[inputs][kept ? kept * words : 1];
 	u8 *slots; /* of this thread */
@@ -100,47 +101,50 @@ struct NormHeld {
 	DEVICE Compute total(const Row &row)
 	{
 		Compute sum = 0;
-		each_wide(
-			row, [&](int e) { sum += live(row, e) ? s[e] : Compute(0); });
-		each_narrow(row, [&](int n, const Compute(&value)[V]) {
+		if constexpr (wide)
+			each_wide(row, [&](int e) { sum += live(row, e) ? s[e] : Compute(0); });
+		if constexpr (narrow)
+			each_narrow(row, [&](int n, const Compute(&value)[V]) {
 #pragma unroll
-			for (int j = 0; j < V; j++)
-				sum += row.live(n, j) ? value[j] : Compute(0);
-		});
+				for (int j = 0; j < V; j++)
+					sum += row.live(n, j) ? value[j] : Compute(0);
+			});
 		return sum;
 	}
 
 	/* Sums of all distances from the pivot, and of their squares. */
 	DEVICE void deviate(const Row &row, Compute &sum, Compute &squares)
 	{
-		each_wide(
-			row,
-			[&](int e) {
+		if constexpr (wide)
+			each_wide(row, [&](int e) {
 				s[e] = live(row, e) ? s[e] - pivot : Compute(0);
 				sum += s[e];
 				squares = fma(s[e], s[e], squares);
 			});
-		each_narrow(row, [&](int n, const Compute(&value)[V]) {
+		if constexpr (narrow)
+			each_narrow(row, [&](int n, const Compute(&value)[V]) {
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-				const Compute off = row.live(n, j) ? value[j] - pivot : Compute(0);
-				sum += off;
-				squares = fma(off, off, squares);
-			}
-		});
+				for (int j = 0; j < V; j++) {
+					const Compute off = row.live(n, j) ? value[j] - pivot : Compute(0);
+					sum += off;
+					squares = fma(off, off, squares);
+				}
+			});
 	}
 
 	/* The sum of all squares. */
 	DEVICE Compute square(const Row &row)
 	{
 		Compute squares = 0;
-		each_wide(
-			row, [&](int e) { squares = live(row, e) ? fma(s[e], s[e], squares) : squares; });
-		each_narrow(row, [&](int n, const Compute(&value)[V]) {
+		if constexpr (wide)
+			each_wide(row,
+					  [&](int e) { squares = live(row, e) ? fma(s[e], s[e], squares) : squares; });
+		if constexpr (narrow)
+			each_narrow(row, [&](int n, const Compute(&value)[V]) {
 #pragma unroll
-			for (int j = 0; j < V; j++)
-				squares = row.live(n, j) ? fma(value[j], value[j], squares) : squares;
-		});
+				for (int j = 0; j < V; j++)
+					squares = row.live(n, j) ? fma(value[j], value[j], squares) : squares;
+			});
 		return squares;
 	}
 

@@ -68,12 +68,14 @@ struct NormRows {
 				if (row.has(n))
 					norm_store(row, n, mine(at.sum, i), out);
 			}
+			if constexpr (kept < Row::held) {
 #pragma unroll 1
-			for (int n = kept; n < Row::held; n++) {
-				if (!row.has(n))
-					continue;
-				held[i].get_slot(n, out);
-				norm_store(row, n, mine(at.sum, i), out);
+				for (int n = kept; n < Row::held; n++) {
+					if (!row.has(n))
+						continue;
+					held[i].get_slot(n, out);
+					norm_store(row, n, mine(at.sum, i), out);
+				}
 			}
 		}
 	}
@@ -121,7 +123,7 @@ struct NormRows {
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++) {
 			Compute out[V];
-			if (SLOT)
+			if constexpr (SLOT)
 				held[i].get_slot(n, out);
 			else
 				held[i].get(n, out);

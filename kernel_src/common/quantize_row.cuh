@@ -26,11 +26,13 @@ struct QuantizeRow {
 template <typename OUT, class ROW, typename Number>
 DEVICE void quantize_store(const ROW &row, Number n, OUT *y, const float (&values)[ROW::length])
 {
-	if (ROW::length > 1 && row.inside(n)) {
+	if constexpr (ROW::length == 1) {
+		row_store(row, n, y, values);
+	} else if (row.inside(n)) {
 		u32 words[vec_words<ROW::length>];
 		element_pack<OUT>(values, words);
 		vec_store<ROW::length>(y + row.first + (row.column(n) - row.first), words);
-	} else {
+	} else if constexpr (ROW::skewed) {
 		row_store(row, n, y, values);
 	}
 }

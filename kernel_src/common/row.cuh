@@ -149,9 +149,11 @@ struct RowWords {
 					  const i64 (&step)[STREAMS])
 	{
 		/* The load that takes the longer way goes first. */
+		if constexpr (SLOTS > 0) {
 #pragma unroll
-		for (int s = 0; s < STREAMS; s++)
-			fetch_slots(row, s, start[s]);
+			for (int s = 0; s < STREAMS; s++)
+				fetch_slots(row, s, start[s]);
+		}
 #pragma unroll
 		for (int n = 0; n < kept; n++) {
 #pragma unroll
@@ -222,7 +224,8 @@ struct RowWords {
 				element_unpack<Element>(word[n][s], values[s]);
 			body(n, values);
 		}
-		each_slot(row, body);
+		if constexpr (SLOTS > 0)
+			each_slot(row, body);
 	}
 	/* Rolled, or the compiler would bring all slots into registers. */
 	template <class PART, typename Body>

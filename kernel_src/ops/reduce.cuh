@@ -81,10 +81,12 @@ DEVICE void reduce_take(const IN &in, const ReduceLine<Number> (&line)[TIMES], N
 				const Number first = number * length - line[t].past;
 				if (!FULL && (number >= line[t].end || (SKEWED && first >= columns)))
 					continue;
-				if (!SKEWED || (first >= 0 && first + length <= columns))
-					in.template take<R>(value[t], word[t][h], first, real[t]);
-				else
-					in.template take_part<R>(value[t], word[t][h], first, columns, real[t]);
+				if constexpr (SKEWED)
+					if (first < 0 || first + length > columns) {
+						in.template take_part<R>(value[t], word[t][h], first, columns, real[t]);
+						continue;
+					}
+				in.template take<R>(value[t], word[t][h], first, real[t]);
 			}
 		}
 	}
