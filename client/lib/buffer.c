@@ -110,6 +110,8 @@ static int buffer_make(kiln_client *client, struct request *request, uint64_t by
 	buffer->bytes = bytes;
 	buffer->phase = shared ? wire_get_uint(&answer.in.root, "offset", 0) : phase;
 	buffer->id = wire_get_uint(&answer.in.root, "buf", 0);
+	/* A daemon of an earlier version says nothing: then the first launch by message does. */
+	buffer->generation = wire_get_uint(&answer.in.root, "generation", 0);
 	if (name)
 		snprintf(buffer->name, sizeof(buffer->name), "buffer \"%.40s\"", name);
 	else

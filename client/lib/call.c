@@ -70,6 +70,27 @@ static void stop(kiln_client *client, uint64_t ticket)
 	error_set(KILN_ETIMEDOUT, "%s", text);
 }
 
+/* Has the device process plan the call, which is then to be launched; LANE_NOT: the request goes by
+ * message. */
+static int plan_call(kiln_client *client, struct request *request, const kiln_tensor *tensors,
+					 int count, int64_t deadline, kiln_call **out)
+{
+	kiln_call *call = calloc(1, sizeof(*call));
+	int status = call ? lane_plan(client, request, tensors, count, deadline, call) : LANE_NOT;
+	if (status != KILN_OK) {
+		free(call);
+		return status;
+	}
+	call->client = client;
+	atomic_fetch_add(&client->refs, 1);
+	if (!lane_note_planned(call, request)) {
+		call_release(call);
+		return error_set(KILN_ENOMEM, "no memory for a call");
+	}
+	*out = call;
+	return KILN_OK;
+}
+
 static int prepare_call(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
 						bool *ran, kiln_call **out)
@@ -92,9 +113,14 @@ static int prepare_call(kiln_client *client, const char *op, const kiln_tensor *
 		lane_ask_new(client, &request);
 		lane_put_tail(client, &request.out);
 	}
-	status = call_make(client, &request, deadline, ran ? &first : NULL, out);
-	if (status == KILN_ETIMEDOUT && ran)
-		stop(client, request.id);
+	status = ran ? plan_call(client, &request, tensors, tensor_count, deadline, out) : LANE_NOT;
+	if (status == LANE_NOT) {
+		status = call_make(client, &request, deadline, ran ? &first : NULL, out);
+		if (status == KILN_ETIMEDOUT && ran)
+			stop(client, request.id);
+	} else if (status != KILN_OK) {
+		wire_out_free(&request.out);
+	}
 	if (status != KILN_OK)
 		return status;
 	if (ran)
@@ -111,7 +137,8 @@ int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 {
 	int status =
 		prepare_call(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
-	if (status == KILN_ELIMIT && call_forget_oldest(client))
+	/* The daemon may have refused some of those that the device process planned. */
+	while (status == KILN_ELIMIT && call_forget_oldest(client))
 		status =
 			prepare_call(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
 	return status;
@@ -146,6 +173,7 @@ void call_drop(kiln_call *call)
 {
 	kiln_client *client = call->client;
 	local_forget(call, client->pid != getpid());
+	lane_forget_told(call);
 	free(call->plan);
 	free(call);
 	client_unref(client);

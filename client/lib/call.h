@@ -37,6 +37,9 @@ struct kiln_call {
 	int64_t params[KILN_MAX_RAW_ARGS];
 	char origin[16];
 	char *plan;
+	/* How the daemon is told of a call that the device process planned; NULL: it has been. */
+	struct call_told *told;
+	bool refused;             /* it has not taken that call */
 	struct local_ways *local; /* NULL until the first launch in the program's own context */
 };
 
@@ -45,6 +48,13 @@ struct call_first {
 	const kiln_tensor *tensors;
 	int count;
 	bool ran; /* whether the call has run, too */
+};
+
+/* The request that tells the daemon of a call, and waits for its answer once it is posted. */
+struct call_told {
+	struct question question; /* the first member */
+	struct request request;
+	bool posted;
 };
 
 /* Asks for a call; frees the request in any case.  first NULL: it was not asked to run. */

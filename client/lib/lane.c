@@ -76,6 +76,8 @@ static void shut(struct lane *lane)
 static void lane_reset(struct lane *lane)
 {
 	lane->oldest = lane->next = lane->others_until = 0;
+	lane->desk_asked = 0;
+	lane->desk_shut = false;
 	memset(lane->held_until, 0, sizeof(lane->held_until));
 	memset(lane->slots, 0, sizeof(lane->slots));
 }
@@ -321,8 +323,7 @@ static const struct call_way *find_way(const struct kiln_call *call, const kiln_
 	return NULL;
 }
 
-/* Wakes the device process.  It sleeps only after it has said so and looked once more. */
-static void ring(struct lane *lane)
+void lane_wake_device(struct lane *lane)
 {
 	static const uint64_t one = 1;
 	const struct lane_header *header = &lane->memory->header;
@@ -390,9 +391,7 @@ static void write_entries(struct lane *lane, const struct submission *what,
 	}
 }
 
-/* Whether `count` places are free.  The device process may hear of an end later than the client;
- * until then it takes nothing from that place, and a message would overtake the entry. */
-static bool has_room(const struct lane *lane, int count)
+bool lane_has_room(const struct lane *lane, int count)
 {
 	uint64_t until = lane->next + (uint64_t)count;
 	if (until - lane->oldest > LANE_ENTRIES)
@@ -419,7 +418,7 @@ static bool make_room(struct kiln_client *client, const struct submission *what)
 	while (lane->state == LANE_OPEN) {
 		if (lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES)
 			lane_collect(client);
-		if (has_room(lane, what->count))
+		if (lane_has_room(lane, what->count))
 			return true;
 		/* A call in order with a CUDA stream has no other way, so it waits. */
 		if (!what->cuda || time_left(deadline) == 0 ||
@@ -451,6 +450,6 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 	if (lane_is_watched(lane))
 		atomic_store(&lane->memory->header.waiting, 1);
 	write_entries(lane, what, ways, id, client->times);
-	ring(lane);
+	lane_wake_device(lane);
 	return what->cuda ? order_follow(client, what->cuda_stream, first, last) : KILN_OK;
 }

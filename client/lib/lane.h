@@ -48,6 +48,19 @@ void lane_ask_new(struct kiln_client *client, struct request *request);
 /* Learns from the answer to that. */
 void lane_answer_new(struct kiln_call *call, const kiln_tensor *tensors, int count,
 					 struct answer *answer);
+/* Has the device process plan the call that the request, which has not ended, would prepare.
+ * KILN_OK with the number and the way of *call, LANE_NOT, or KILN_ETIMEDOUT with a message. */
+int lane_plan(struct kiln_client *client, const struct request *request, const kiln_tensor *tensors,
+			  int count, int64_t deadline, struct kiln_call *call);
+/* Makes the request tell the daemon of that call, and takes it over; false without memory. */
+bool lane_note_planned(struct kiln_call *call, struct request *request);
+/* Tells the daemon of the call, if that has to be done.  Messages that name the call come later. */
+void lane_tell(struct kiln_call *call);
+/* Waits until the daemon has said whether it takes the call.  KILN_OK, KILN_ETIMEDOUT, KILN_ECONN.
+ */
+int lane_await_told(struct kiln_call *call, int64_t deadline);
+/* The call is about to be freed. */
+void lane_forget_told(struct kiln_call *call);
 /* Tells, in a request, which entries were written before it. */
 void lane_put_tail(struct kiln_client *client, struct wire_out *out);
 /* Learns from the answer to request id. */

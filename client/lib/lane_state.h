@@ -55,6 +55,8 @@ struct lane {
 	/* By stream, number + 1 of the last entry that the device process may take without launching
 	 * it; and number + 1 of the last entry on a stream but 0. */
 	uint64_t held_until[KILN_STREAMS], others_until;
+	uint32_t desk_asked; /* problems that were laid on the desk */
+	bool desk_shut;      /* the daemon has refused a call that was planned there */
 	bool alone; /* there is one CPU, so a spinning client would keep it from the device process */
 	struct lane_question questions[LANE_QUESTIONS];
 };
@@ -72,6 +74,13 @@ bool lane_has_ended(const struct lane *lane, uint64_t number);
 bool lane_is_told(const struct lane *lane, uint64_t number);
 /* Like lane_wait(), but until lane_is_told() holds for all of them. */
 int lane_wait_told(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline);
+/* Waits until the device process has answered at the desk, or the lane is closed. */
+int lane_wait_desk(struct kiln_client *client, int64_t deadline);
+/* Whether `count` places are free.  The device process may hear of an end later than the client;
+ * until then it takes nothing from that place, and a message would overtake the entry. */
+bool lane_has_room(const struct lane *lane, int count);
+/* Wakes the device process.  It sleeps only after it has said so and looked once more. */
+void lane_wake_device(struct lane *lane);
 /* Unmaps the memory and forgets all entries. */
 void lane_close(struct lane *lane);
 

@@ -259,6 +259,21 @@ int lane_wait_told(struct kiln_client *client, uint64_t first, uint64_t last, in
 	return lane_wait_look(client->lane, what) ? KILN_OK : sleep_until(client, what, deadline);
 }
 
+static bool desk_has_answered(const struct lane *lane, uint64_t number)
+{
+	return atomic_load_explicit(&lane->memory->desk.answered, memory_order_acquire) == number;
+}
+
+int lane_wait_desk(struct kiln_client *client, int64_t deadline)
+{
+	struct lane *lane = client->lane;
+	const struct awaited what = {lane->desk_asked, lane->desk_asked, desk_has_answered};
+	int status = lane_wait_look(lane, what) ? KILN_OK : sleep_until(client, what, deadline);
+	while (status == KILN_OK && lane->memory && !desk_has_answered(lane, lane->desk_asked))
+		status = sleep_until(client, what, deadline);
+	return status;
+}
+
 /* Waits until all entries below `until` have ended. */
 static int wait_below(struct kiln_client *client, uint64_t until, int64_t deadline)
 {

@@ -41,27 +41,56 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	return status == KILN_ETIMEDOUT && left ? call_overdue(client, left) : status;
 }
 
+/* Runs the call that is kept for the current signature.  CALL_REFUSED: there is none, or none any
+ * more. */
+static int run_kept(kiln_client *client, const kiln_tensor *tensors, int count, int64_t deadline)
+{
+	kiln_call *call = signature_find(client->signatures);
+	int status = call ? submit_and_wait(call, tensors, count, true, deadline) : CALL_REFUSED;
+	if (call && status == CALL_REFUSED) {
+		signature_forget_newest(client->signatures);
+		call_release(call);
+	}
+	return status;
+}
+
+/* Prepares and runs the call.  After the daemon has refused one that the device process planned,
+ * the next one is its own. */
+static int run_new(kiln_client *client, const char *op, const kiln_tensor *tensors,
+				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
+				   kiln_call **out)
+{
+	int status;
+	do {
+		bool ran = false;
+		status =
+			call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &ran, out);
+		if (status != KILN_OK) {
+			*out = NULL;
+			return status;
+		}
+		if (!ran)
+			status = submit_and_wait(*out, tensors, tensor_count, false, deadline);
+		if (status == CALL_REFUSED)
+			call_release(*out);
+	} while (status == CALL_REFUSED);
+	return status;
+}
+
 static int run_run(kiln_client *client, const char *op, const kiln_tensor *tensors,
 				   int tensor_count, const kiln_attr *attrs, int attr_count)
 {
 	int64_t deadline = client_deadline(client);
 	kiln_call *call = NULL;
-	bool ran = false;
 	bool keyed =
 		signature_ask(client->signatures, client, op, tensors, tensor_count, attrs, attr_count);
-	if (keyed)
-		call = signature_find(client->signatures);
-	if (call)
-		return submit_and_wait(call, tensors, tensor_count, true, deadline);
-	int status =
-		call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &ran, &call);
-	if (status != KILN_OK)
+	int status = keyed ? run_kept(client, tensors, tensor_count, deadline) : CALL_REFUSED;
+	if (status != CALL_REFUSED)
 		return status;
-	if (!ran)
-		status = submit_and_wait(call, tensors, tensor_count, false, deadline);
-	if (keyed)
+	status = run_new(client, op, tensors, tensor_count, attrs, attr_count, deadline, &call);
+	if (call && keyed)
 		run_keep(client, call);
-	else
+	else if (call)
 		call_release(call);
 	return status;
 }

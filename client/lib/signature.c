@@ -215,11 +215,8 @@ bool signature_remember(struct signatures *table, struct kiln_call *call)
 	return true;
 }
 
-struct kiln_call *signature_forget_oldest(struct signatures *table)
+static struct kiln_call *forget_entry(struct signatures *table, struct remembered *entry)
 {
-	struct remembered *entry = table->oldest;
-	if (!entry)
-		return NULL;
 	struct remembered **at = bucket_of(table, entry->hash);
 	while (*at != entry)
 		at = &(*at)->next;
@@ -230,4 +227,14 @@ struct kiln_call *signature_forget_oldest(struct signatures *table)
 	struct kiln_call *call = entry->call;
 	free(entry);
 	return call;
+}
+
+void signature_forget_newest(struct signatures *table)
+{
+	(void)forget_entry(table, table->newest);
+}
+
+struct kiln_call *signature_forget_oldest(struct signatures *table)
+{
+	return table->oldest ? forget_entry(table, table->oldest) : NULL;
 }

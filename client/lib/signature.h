@@ -49,6 +49,8 @@ struct kiln_call *signature_find(struct signatures *table);
 bool signature_remember(struct signatures *table, struct kiln_call *call);
 /* Whether adding one more needs a call to be forgotten first. */
 bool signature_is_full(const struct signatures *table);
+/* Removes the call that signature_find() has found, which is the caller's to release. */
+void signature_forget_newest(struct signatures *table);
 /* Removes the oldest call, which is the caller's to release; NULL: there is none. */
 struct kiln_call *signature_forget_oldest(struct signatures *table);
 

@@ -233,6 +233,22 @@ static int submit_on_host(kiln_client *client, const struct submission *what, ki
 
 /* ---- Either way ---- */
 
+/* The lane does not take the calls.  One that the daemon has to be told of comes alone. */
+static int submit_elsewhere(kiln_client *client, const struct submission *what, kiln_ticket *out)
+{
+	struct kiln_call *call = what->works[0].call;
+	lane_tell(call);
+	int status = lane_await_told(call, client_deadline(client));
+	if (status == KILN_ETIMEDOUT)
+		return error_set(status, "kilnd at %s did not take the call before the deadline",
+						 client->path);
+	if (status != KILN_OK)
+		return link_dead(client);
+	if (call->refused)
+		return CALL_REFUSED;
+	return what->cuda ? submit_on_host(client, what, out) : submit_message(client, what, out);
+}
+
 static int submit(kiln_client *client, struct submission *what, kiln_ticket *out)
 {
 	int status = call_check_after(client, what->after);
@@ -254,8 +270,9 @@ static int submit(kiln_client *client, struct submission *what, kiln_ticket *out
 		what->follows = earlier->first + (uint64_t)earlier->parts;
 	status = lane_submit(client, what, client->next_id + 1);
 	if (status == LANE_NOT)
-		return what->cuda ? submit_on_host(client, what, out) : submit_message(client, what, out);
+		return submit_elsewhere(client, what, out);
 	kiln_ticket id = ++client->next_id;
+	lane_tell(what->works[0].call);
 	if (status < 0) {
 		call_give_up(client, ticket_find(&client->tickets, id));
 		return status;

@@ -6,6 +6,8 @@
 
 #include "call.h"
 
+/* The daemon does not take the call, which is to be prepared anew: call_submit() did nothing. */
+#define CALL_REFUSED 3
 /* again: the program may submit the call again, which should then need no message. */
 int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
 				bool again, kiln_ticket *out);

@@ -24,6 +24,13 @@
  * wait for a client's word: it looks at `ready` itself, and launches when the word is there.  If
  * the device process dies, the client's library writes `done`, with a value that no entry has.
  *
+ * The desk is for the first call of a shape.  The client lays a problem there, as it stands in a
+ * "prepare" request, writes asked, and then lane_desk_value() as the sequence of the entry that it
+ * will write next, where the device process looks anyway.  That copies the problem, plans the
+ * generic kernel and binds the call to the lane, or does nothing of that; it answers, and then
+ * writes answered.  The entry that launches the call is one like any other.  The client tells the
+ * broker of the call after that.
+ *
  * A side that finds nothing to do for a while sleeps: it sets its word (sleeping, waiting), looks
  * once more, and then waits for its descriptor.  The other side writes something to do, and then
  * reads that word.  Each has a full fence between the two steps, so one of the sides always sees
@@ -90,12 +97,38 @@ struct lane_gate {
 
 #define LANE_GATES_BYTES 4096
 
+#define LANE_PROBLEM_BYTES 3072
+/* Calls that are bound at a desk have numbers from the desk's own on, which no other lane has, in a
+ * life of a device process or another.  The broker gives all else numbers without this bit. */
+#define LANE_DESK ((uint64_t)1 << 62)
+#define LANE_DESK_CALLS (1u << 20)
+
+/* An operand of a call that is bound at the desk, as in struct kernel_extent. */
+struct lane_extent {
+	uint64_t bytes, period, width;
+	uint32_t alignment, over;
+};
+
+struct lane_desk {
+	/* The client writes these: */
+	_Atomic uint32_t asked; /* problems laid here, this one too */
+	_Atomic uint32_t bytes;
+	unsigned char problem[LANE_PROBLEM_BYTES];
+	/* The device process writes these: */
+	_Alignas(64) _Atomic uint32_t answered; /* problems, this one too */
+	uint32_t operand_count;
+	uint64_t call; /* the number by which entries name it; 0: it has to go by message */
+	uint32_t reports, unused;
+	struct lane_extent extents[KILN_MAX_OPERANDS];
+};
+
 struct lane_header {
 	uint32_t magic, version, entries;
 	/* How long either side looks for work before it sleeps.  To wake it takes some 10 us, so to
 	 * look for longer than a few times that gains little.  Where many clients have their turn one
 	 * after another, the device process has them look for longer. */
 	_Atomic uint32_t spin_us;
+	uint32_t desk; /* the broker's: 1 where there is a desk */
 	/* Each is in a cache line of its own, so that writes of one word do not disturb readers of
 	 * another.  The client writes these: */
 	_Alignas(64) _Atomic uint64_t tail;    /* entries written, for those who look */
@@ -117,11 +150,13 @@ struct lane_memory {
 	_Alignas(64) struct lane_header header;
 	_Alignas(64) struct lane_entry entries[LANE_ENTRIES];
 	_Alignas(64) struct lane_cell cells[LANE_ENTRIES];
+	_Alignas(64) struct lane_desk desk; /* where earlier versions have nothing */
 	_Alignas(LANE_GATES_BYTES) struct lane_gate gates[LANE_GATES_BYTES / sizeof(struct lane_gate)];
 };
 
 _Static_assert(sizeof(struct lane_entry) == 320, "entries are whole cache lines");
 _Static_assert(sizeof(struct lane_cell) == 512, "cells are whole cache lines");
+_Static_assert(sizeof(struct lane_memory) == 221184, "a lane of version 2 has so many bytes");
 _Static_assert(sizeof(struct lane_gate) == 8 && LANE_ENTRIES * 8 <= LANE_GATES_BYTES,
 			   "a gate for each place");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics that processes share need no lock");
@@ -132,6 +167,20 @@ static inline void lane_publish(struct lane_memory *memory, uint64_t number)
 	atomic_store_explicit(&memory->entries[number % LANE_ENTRIES].sequence, (uint32_t)(number + 1),
 						  memory_order_release);
 	atomic_store_explicit(&memory->header.tail, number + 1, memory_order_relaxed);
+}
+
+/* The sequence of a place whose entry is not written, and before which the desk is asked. */
+static inline uint32_t lane_desk_value(uint64_t number)
+{
+	return ~(uint32_t)(number + 1);
+}
+
+/* Asks at the desk: the problem lies there, and the place of entry `number` is free. */
+static inline void lane_ask_desk(struct lane_memory *memory, uint32_t asked, uint64_t number)
+{
+	atomic_store_explicit(&memory->desk.asked, asked, memory_order_relaxed);
+	atomic_store_explicit(&memory->entries[number % LANE_ENTRIES].sequence, lane_desk_value(number),
+						  memory_order_release);
 }
 
 static inline uint32_t lane_gate_value(uint64_t number)

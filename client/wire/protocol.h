@@ -79,18 +79,20 @@
 	  "status?, error?, near: [{key, target, instantiation, failed, used, distance, left_out, "    \
 	  "differences: [{what, text}]}]")                                                             \
 	X("compile", "", "op, tensors, attrs, target?", "key, origin, text, micros, bytes")            \
-	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
+	X("alloc", "", "bytes, flags, name",                                                           \
+	  "buf, offset, bytes, generation; flags SHARED: with the memfd")                              \
 	X("lend", "F",                                                                                 \
 	  "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name, gpu? (its "      \
 	  "UUID), peer? (kind fd: it is another GPU's)",                                               \
-	  "buf")                                                                                       \
+	  "buf, generation")                                                                           \
 	X("share", "", "buf: of alloc", "span, offset, memory: its number; a descriptor for lend")     \
 	X("free", "", "buf, tail?", "")                                                                \
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \
-	X("prepare", "", "op, tensors, attrs, run?, lane?, tail?",                                     \
+	X("prepare", "", "op, tensors, attrs, run?, lane?, tail?, bound?",                             \
 	  "call, key, origin, text, micros; or with run, where its kernel is there, when it has run: " \
-	  "call, ran, and what submit answers; or with lane, before it has run: the same, not ran")    \
+	  "call, ran, and what submit answers; or with lane, before it has run: the same, not ran; "   \
+	  "or with bound, the number of a call that is bound at the lane's desk: nothing")             \
 	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, overs, periods, widths, and "    \

@@ -59,6 +59,9 @@ void wire_list_end(struct wire_out *out);
 /* Ends the message: out->buffer has its data and size until wire_out_free().  KILN_OK, KILN_ENOMEM
  * or KILN_EINTERNAL. */
 int wire_end(struct wire_out *out);
+/* Copies the message as if it ended here, while no list or map in it is open.  Its bytes; 0: it has
+ * more, or cannot be built. */
+size_t wire_copy(const struct wire_out *out, void *to, size_t most);
 /* Frees the bytes, at any time after wire_begin(); twice is fine. */
 void wire_out_free(struct wire_out *out);
 

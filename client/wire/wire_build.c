@@ -101,6 +101,12 @@ static void open_container(struct wire_out *out, bool is_map)
 	out->depth++;
 }
 
+static void put_count(char *at, uint32_t count)
+{
+	for (int i = 0; i < 4; i++)
+		at[i] = (char)(count >> (24 - 8 * i));
+}
+
 static void close_container(struct wire_out *out, bool is_map)
 {
 	if (out->error != KILN_OK)
@@ -110,10 +116,7 @@ static void close_container(struct wire_out *out, bool is_map)
 		return;
 	}
 	out->depth--;
-	uint32_t count = out->open[out->depth].count;
-	char *at = out->buffer.data + out->open[out->depth].at;
-	for (int i = 0; i < 4; i++)
-		at[i] = (char)(count >> (24 - 8 * i));
+	put_count(out->buffer.data + out->open[out->depth].at, out->open[out->depth].count);
 }
 
 void wire_begin(struct wire_out *out, const char *type, uint64_t id)
@@ -253,6 +256,15 @@ int wire_end(struct wire_out *out)
 		stick(out, KILN_EINTERNAL);
 	close_container(out, true);
 	return out->error;
+}
+
+size_t wire_copy(const struct wire_out *out, void *to, size_t most)
+{
+	if (out->error != KILN_OK || out->depth != 1 || out->buffer.size > most)
+		return 0;
+	memcpy(to, out->buffer.data, out->buffer.size);
+	put_count((char *)to + out->open[0].at, out->open[0].count);
+	return out->buffer.size;
 }
 
 void wire_out_free(struct wire_out *out)

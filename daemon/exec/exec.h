@@ -11,9 +11,12 @@
  *            "grid": [x, y, z], "mps", "warp"; "seen": [the same from "name" on, of each device
  *            that the driver shows]; "sandbox": what holds it, "launchers": threads that may
  *            launch.  st < 0: the device cannot be opened; the process then exits with 3
- *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known),
- *            quiet: since when it waited for a quiet point, and when that was there (absent: not)
+ *   load     mod, entry, shared, object: bin; source, instantiation: of a generic kernel, which is
+ *            found at desks by them  -> params: bytes of each (absent: not known), quiet: since
+ *            when it waited for a quiet point, and when that was there (absent: not)
  *   unload   mod
+ *   shape    shape: plan_problem_hash() of problems that have an exact kernel here: they are not
+ *            planned at desks
  *   alloc    buf, bytes, stream: of the session that may name it
  *   import   buf, kind: "ipc" | "fd" | "pool", handle: bin, bufid, pool, pid, span, offset, bytes,
  *            stream, origin: which allocation (absent: one of its own); a descriptor
@@ -37,7 +40,8 @@
  *   end      stream: its session is gone
  *   lane.open    stream, deadline: ms, ready: ms, of ready words; a memfd
  *                (client/wire/lane_memory.h), the eventfd that wakes this process, and the end of
- *                a pipe that wakes the client.  It ends with the stream
+ *                a pipe that wakes the client; desk: the number of the first call that is bound at
+ *                its desk (absent: there is none), notice: of those.  It ends with the stream
  *   lane.close   stream; answered when what was taken from it has ended
  *   lane.bind    stream, call, of, notice, run, and what launch has: entries may name the call.
  *                With run it is launched at once, and answered as launch is; else ops have no
@@ -46,7 +50,8 @@
  *   lane.cancel  stream, number: of an entry
  *   ping     -> inflight
  *   misdeed  what, at: test-only: an enum misdeed, once, in place of a step: a request by its name,
- *            "answer" (to a launch or copy), "entry" (of a lane: taken), "told" (its end)
+ *            "answer" (to a launch or copy), "entry" (of a lane: taken), "told" (its end), "desk"
+ *            (of a lane: a problem lies there)
  *   Of launch, copy, graph.launch and lane.open also account: below TRAIL_ACCOUNTS (trail.h), to
  *   whom the time on the device counts (absent: 0)
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?, "st"?, and it leaves

@@ -209,6 +209,20 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 	return 1;
 }
 
+int plan_as_generic(struct kernel_problem *problem, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_attr *attr = &problem->attrs[problem->attr_count];
+
+	if (problem->attr_count >= KERNEL_MAX_ATTRS)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "the call has no attribute left to name the generic kernel");
+	*attr = (struct kernel_attr){.name = PLAN_CHOICE};
+	kernel_attr_set_text(problem, attr, PLAN_GENERIC, strlen(PLAN_GENERIC));
+	problem->attr_count++;
+	return plan_problem(problem, limits, out, error);
+}
+
 int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
 					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {

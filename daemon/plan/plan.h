@@ -29,12 +29,24 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
  * plan_problem's refusal. */
 int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX]);
+/* Plans the generic kernel of a problem, in which it names that kernel: the caller's copy.
+ * KILN_ENOTSUP, where the problem has no attribute left for the name. */
+int plan_as_generic(struct kernel_problem *problem, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 /* The plan of an operator's generic kernel number index; KILN_ENOENT past the last. */
 int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
 					struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 /* KILN_EINVAL names a required operand that is left out, also one that plan_infer() would complete.
  * Otherwise problem->tensor_count is the operator's operand count, as after plan_infer(). */
 int plan_required(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+/* A hash of the problem, which is never 0. */
+uint64_t plan_problem_hash(const struct kernel_problem *problem);
+/* Tables of shapes: newer ones displace older ones.  Returns where this one would be. */
+#define PLAN_HASHES 4096
+static inline uint64_t *plan_hash_place(uint64_t shapes[PLAN_HASHES], uint64_t shape)
+{
+	return &shapes[shape >> 32 & (PLAN_HASHES - 1)];
+}
 /* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count.
  * Optional operands that the caller left out stay so. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);

@@ -32,25 +32,6 @@ static void only_the_first_waits(void **state)
 	lazy_finish(daemon, client);
 }
 
-static int turn_once(kiln_client *client, kiln_buffer *const buffers[2], int64_t side)
-{
-	struct permute problem = cube_problem(side);
-	kiln_attr perm = perm_attr(&problem);
-	kiln_tensor tensors[2] = {permute_input(&problem, buffers[0]),
-							  permute_output(&problem, buffers[1])};
-	return kiln_run(client, "permute", tensors, 2, &perm, 1);
-}
-
-static void assert_turned_once(kiln_buffer *buffer, int side)
-{
-	static float now[CUBE];
-	assert_ok(kiln_read(buffer, 0, now, sizeof(float) * (size_t)(side * side * side)));
-	for (int i = 0; i < side * side * side; i++) {
-		int at[3] = {i / side / side, i / side % side, i % side};
-		assert_true(now[i] == (float)((at[2] * side + at[0]) * side + at[1]));
-	}
-}
-
 /* A shape never seen, whose generic kernel is there, is prepared and launched at once; that this is
  * one message, unit/test_client_run says. */
 static void a_first_call_is_one_launch(void **state)

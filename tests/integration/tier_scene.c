@@ -88,6 +88,25 @@ void assert_turned(const struct cube *cube)
 	}
 }
 
+int turn_once(kiln_client *client, kiln_buffer *const buffers[2], int64_t side)
+{
+	struct permute problem = cube_problem(side);
+	kiln_attr perm = perm_attr(&problem);
+	kiln_tensor tensors[2] = {permute_input(&problem, buffers[0]),
+							  permute_output(&problem, buffers[1])};
+	return kiln_run(client, "permute", tensors, 2, &perm, 1);
+}
+
+void assert_turned_once(kiln_buffer *buffer, int side)
+{
+	static float now[CUBE];
+	assert_ok(kiln_read(buffer, 0, now, sizeof(float) * (size_t)(side * side * side)));
+	for (int i = 0; i < side * side * side; i++) {
+		int at[3] = {i / side / side, i / side % side, i % side};
+		assert_true(now[i] == (float)((at[2] * side + at[0]) * side + at[1]));
+	}
+}
+
 int64_t tier_counter(kiln_client *client, const char *name)
 {
 	char path[64];

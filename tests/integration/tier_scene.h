@@ -34,6 +34,10 @@ void cube_finish(struct kilnd *daemon, struct cube *cube);
 void cube_turn(struct cube *cube, int turns);
 /* The buffer holds what so many turns make of the start: one more or less would be another. */
 void assert_turned(const struct cube *cube);
+/* Turns a cube of this side with kiln_run(), from the first buffer to the second; its status. */
+int turn_once(kiln_client *client, kiln_buffer *const buffers[2], int64_t side);
+/* The buffer holds what that makes of 0, 1, 2 ... */
+void assert_turned_once(kiln_buffer *buffer, int side);
 int64_t tier_counter(kiln_client *client, const char *name);
 
 #endif

@@ -58,7 +58,7 @@
 		own("^daemon/cache/", "^(" nouns "|daemon/(cache|seal)/)")
 		own("^daemon/sandbox/", "^(" nouns "|daemon/sandbox/)")
 		own("^daemon/compile/", "^(" nouns "|daemon/(compile|sandbox)/)")
-		own("^daemon/exec/", "^(" nouns "|daemon/(exec|sandbox)/|kernel_src/cpu/abi\\.cuh$)")
+		own("^daemon/exec/", "^(" nouns "|daemon/(exec|plan|sandbox)/|kernel_src/cpu/abi\\.cuh$)")
 		below = nouns "|daemon/(plan|seal|cache|sandbox|compile|exec|options)/"
 		own("^daemon/options/", "^(" below ")")
 		own("^daemon/", "^(" below "|include/kiln/|daemon/broker/)")

@@ -76,6 +76,7 @@ static void making_step(struct making *making)
 	wire_put_uint(&out, "buf", buffer->id);
 	wire_put_uint(&out, "offset", shared ? buffer->memory.offset : 0);
 	wire_put_uint(&out, "bytes", buffer->bytes);
+	wire_put_uint(&out, "generation", buffer->at[BUFFER_HOME].generation);
 	reply_send(session, &out, &buffer->memory.fd, shared ? 1 : 0);
 	making_end(making);
 }

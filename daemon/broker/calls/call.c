@@ -50,14 +50,14 @@ int call_given(const struct call *call)
 	return call->given;
 }
 
-struct call *call_new(struct session *session, const struct kernel_problem *problem, int given,
-					  uint64_t device, struct kernel_ref *ref)
+struct call *call_new(struct session *session, uint64_t id, const struct kernel_problem *problem,
+					  int given, uint64_t device, struct kernel_ref *ref)
 {
 	struct call *call = malloc(sizeof(*call));
 	if (!call)
 		return NULL;
 	memset(call, 0, offsetof(struct call, problem));
-	call->id = broker_id(session->broker);
+	call->id = id ? id : broker_id(session->broker);
 	call->holders = 1;
 	kernel_problem_copy(&call->problem, problem);
 	call->given = given;

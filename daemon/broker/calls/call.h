@@ -15,10 +15,10 @@ struct call;
  * makes one piece of work. */
 enum call_kind { CALL_PLANNED, CALL_RAW, CALL_GRAPH };
 
-/* A new call in the session's table, which holds it; given: the tensors that the client named.
- * Takes a hold of ref.  NULL without memory. */
-struct call *call_new(struct session *session, const struct kernel_problem *problem, int given,
-					  uint64_t device, struct kernel_ref *ref);
+/* A new call in the session's table, which holds it; id: its number there, which is free; 0: a new
+ * one.  given: the tensors that the client named.  Takes a hold of ref.  NULL without memory. */
+struct call *call_new(struct session *session, uint64_t id, const struct kernel_problem *problem,
+					  int given, uint64_t device, struct kernel_ref *ref);
 /* Makes a call with a graph of so many launches, which the session counts; the caller holds it.
  * NULL without memory. */
 struct call *graph_new(struct session *session, int count);

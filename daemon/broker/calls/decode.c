@@ -1,142 +1,26 @@
-/* decode.c: reads a problem from a message's op, tensors and attrs.  Checks their form; the planner
- * checks their meaning. */
+/* decode.c: reads a problem from a message, and finds the buffers that it names. */
 #include "decode.h"
 
-#include <string.h>
-
-#include "daemon/plan/plan.h"
 #include "buffer_state.h"
 #include "daemon/base/util.h"
-
-#define TENSOR_MEMBERS_MOST 32 /* unknown ones count, for each search walks over all */
-
-#define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
-
-static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
-					   struct kernel_problem *problem, struct kernel_attr *attr,
-					   char error[KERNEL_ERROR_MAX])
-{
-	const msgpack_object *value = &pair->val;
-	memset(attr, 0, sizeof(*attr));
-	if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof(attr->name))
-		return ERROR(KILN_EINVAL, "an attribute's name is not a text of less than %zu bytes",
-					 sizeof(attr->name));
-	memcpy(attr->name, pair->key.via.str.ptr, pair->key.via.str.size);
-	switch (value->type) {
-	case MSGPACK_OBJECT_POSITIVE_INTEGER:
-		if (value->via.u64 > INT64_MAX)
-			return ERROR(KILN_EINVAL, "attribute %s is larger than %lld", attr->name,
-						 (long long)INT64_MAX);
-		attr->kind = KILN_ATTR_INT;
-		attr->i = (int64_t)value->via.u64;
-		return KILN_OK;
-	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
-		attr->kind = KILN_ATTR_INT;
-		attr->i = value->via.i64;
-		return KILN_OK;
-	case MSGPACK_OBJECT_FLOAT32:
-	case MSGPACK_OBJECT_FLOAT64:
-		attr->kind = KILN_ATTR_REAL;
-		attr->f = value->via.f64;
-		return KILN_OK;
-	case MSGPACK_OBJECT_STR:
-		if (!kernel_attr_set_text(problem, attr, value->via.str.ptr, value->via.str.size))
-			return ERROR(KILN_EINVAL, "attribute %s is a text of %u bytes; the most is %d for all",
-						 attr->name, value->via.str.size, KERNEL_TEXT_MAX - 1);
-		return KILN_OK;
-	default:
-		attr->kind = KILN_ATTR_INTS;
-	}
-	const msgpack_object *map = wire_get(&message->root, "attrs");
-	attr->count = wire_get_ints(map, attr->name, attr->ints, KILN_MAX_RANK);
-	if (attr->count < 0)
-		return ERROR(KILN_EINVAL,
-					 "attribute %s is neither an integer, a real, a text nor a list of integers",
-					 attr->name);
-	if (attr->count > KILN_MAX_RANK)
-		return ERROR(KILN_EINVAL, "attribute %s has %d integers; the most is %d", attr->name,
-					 attr->count, KILN_MAX_RANK);
-	return KILN_OK;
-}
-
-static int decode_tensor(struct session *session, const msgpack_object *map,
-						 const struct plan_op *op, int index, struct kernel_problem *problem,
-						 struct buffer **buffer, uint64_t *offset, char error[KERNEL_ERROR_MAX])
-{
-	struct kernel_tensor *tensor = &problem->tensors[index];
-	char number[24];
-	const char *name = op->names || index >= OP_OPERANDS ? NULL : op->operands[index].name;
-	/* Missing names end the row's list, and an index beyond the list is one of them. */
-	if (!name) {
-		snprintf(number, sizeof(number), "operand %d", index);
-		name = number;
-	}
-	if (wire_count(map) > TENSOR_MEMBERS_MOST)
-		return ERROR(KILN_EINVAL, "%s has %u members; the most is %d", name, wire_count(map),
-					 TENSOR_MEMBERS_MOST);
-	*offset = 0;
-	*buffer = NULL;
-	memset(tensor, 0, sizeof(*tensor));
-	int64_t dtype = wire_get_int(map, "d", -1);
-	if (dtype == KILN_DTYPE_NONE && wire_get_uint(map, "b", 0))
-		return ERROR(KILN_EINVAL, "%s is left out and names buffer %llu; it can have none", name,
-					 (unsigned long long)wire_get_uint(map, "b", 0));
-	if (dtype == KILN_DTYPE_NONE)
-		return KILN_OK;
-	if (!kernel_dtype_bytes(dtype))
-		return ERROR(KILN_EINVAL,
-					 "%s has element type %lld, which a daemon of version %s does not have", name,
-					 (long long)dtype, KILN_VERSION_STRING);
-	tensor->dtype = (kiln_dtype)dtype;
-	tensor->rank = wire_get_ints(map, "s", tensor->shape, KILN_MAX_RANK);
-	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK)
-		return ERROR(KILN_EINVAL, "%s has rank %d; ranks 0 to %d are possible", name, tensor->rank,
-					 KILN_MAX_RANK);
-	if (wire_get(map, "t")) {
-		int strides = wire_get_ints(map, "t", tensor->stride, KILN_MAX_RANK);
-		if (strides != tensor->rank)
-			return ERROR(KILN_EINVAL, "%s has rank %d and %d strides", name, tensor->rank, strides);
-	} else {
-		plan_contiguous(tensor);
-	}
-	*offset = wire_get_uint(map, "o", 0);
-	uint64_t id = wire_get_uint(map, "b", 0);
-	if (id && !(*buffer = buffer_find(session, id)))
-		return ERROR(KILN_ENOENT, "%s names buffer %llu, which this session does not have", name,
-					 (unsigned long long)id);
-	tensor->alignment = buffer_alignment(*buffer, *offset);
-	return KILN_OK;
-}
+#include "daemon/plan/decode.h"
 
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
 				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
 {
-	const msgpack_object *tensors = wire_get(&message->root, "tensors");
-	const msgpack_object *attrs = wire_get(&message->root, "attrs");
-	const char *name = wire_get_str(message, &message->root, "op");
-	const struct plan_op *op = name ? plan_find(name) : NULL;
-	int status = KILN_OK;
-	/* Nobody reads the rest, which stays: a problem uses a tenth of its memory at most. */
-	memset(problem->op, 0, sizeof(problem->op));
-	problem->operands = NULL;
-	problem->attributes = NULL;
-	problem->tensor_count = problem->attr_count = 0;
-	problem->texts_used = 0;
-	if (!op)
-		return ERROR(KILN_EINVAL, "there is no operator %.*s; `kiln ops` lists them",
-					 PLAIN_CUT(name ? name : "without a name", 40));
-	memcpy(problem->op, op->name, strlen(op->name) + 1);
-	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
-		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",
-					 wire_count(tensors), wire_count(attrs), KERNEL_MAX_OPERANDS, KERNEL_MAX_ATTRS);
-	problem->tensor_count = (int)wire_count(tensors);
-	for (int i = 0; i < problem->tensor_count && status == KILN_OK; i++)
-		status = decode_tensor(session, wire_at(tensors, (uint32_t)i), op, i, problem, &buffers[i],
-							   &offsets[i], error);
-	if (attrs && attrs->type == MSGPACK_OBJECT_MAP)
-		problem->attr_count = (int)wire_count(attrs);
-	for (int i = 0; i < problem->attr_count && status == KILN_OK; i++)
-		status = decode_attr(message, &attrs->via.map.ptr[i], problem, &problem->attrs[i], error);
+	uint64_t numbers[KERNEL_MAX_OPERANDS];
+	char number[24];
+	int status = plan_decode(message, problem, numbers, offsets, error);
+	for (int i = 0; status == KILN_OK && i < problem->tensor_count; i++) {
+		buffers[i] = numbers[i] ? buffer_find(session, numbers[i]) : NULL;
+		if (numbers[i] && !buffers[i])
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+							 "%s names buffer %llu, which this session does not have",
+							 plan_decode_name(plan_find(problem->op), i, number),
+							 (unsigned long long)numbers[i]);
+		if (problem->tensors[i].dtype != KILN_DTYPE_NONE)
+			problem->tensors[i].alignment = buffer_alignment(buffers[i], offsets[i]);
+	}
 	return status;
 }

@@ -38,6 +38,7 @@ struct lane {
 	struct lane_memory *map;
 	struct lane_counts *counts;
 	uint64_t generation;              /* of the device process that has it */
+	uint64_t desk;                    /* number of the first call that is bound at its desk; or 0 */
 	uint64_t taken, launched, failed; /* counted so far */
 	int calls;                        /* that are bound to it */
 };
@@ -174,7 +175,8 @@ bool lane_works(const struct session *session)
 	const struct lane *lane = session->lane;
 	uint64_t taken = atomic_load(&lane->counts->taken);
 	uint64_t ended = atomic_load(&lane->counts->launched) + atomic_load(&lane->counts->failed);
-	return taken != ended || atomic_load(&lane->map->header.tail) != taken;
+	return taken != ended || atomic_load(&lane->map->header.tail) != taken ||
+		   atomic_load(&lane->map->desk.asked) != atomic_load(&lane->map->desk.answered);
 }
 
 void lane_drop(struct session *session)
@@ -284,6 +286,12 @@ static void on_lane_answer(void *arg, int status, const char *error, struct wire
 			 (unsigned long long)session->id, error);
 }
 
+/* Whether the device process may plan for the session: what it plans is what tier_first() has. */
+static bool may_plan(const struct session *session)
+{
+	return tier_policy(session) != OPTIONS_EAGER && !session->on_miss;
+}
+
 static bool open_lane(struct session *session)
 {
 	struct device_handle *executor = session->executor;
@@ -300,6 +308,12 @@ static bool open_lane(struct session *session)
 	wire_put_uint(&message, "account", session->account);
 	wire_put_uint(&message, "deadline", deadline * handle_patience(executor));
 	wire_put_uint(&message, "ready", session->broker->options.ready_timeout_ms);
+	if (may_plan(session)) {
+		lane->map->header.desk = 1;
+		lane->desk = LANE_DESK + broker_id(session->broker) * LANE_DESK_CALLS;
+		wire_put_uint(&message, "desk", lane->desk);
+		wire_put_uint(&message, "notice", tier_first_notice(session));
+	}
 	int status = handle_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS, (uint32_t)deadline,
 							 on_lane_answer, session);
 	close(others[0]);
@@ -369,17 +383,41 @@ void lane_put_bind(const struct work *work, struct wire_out *message)
 				  call->first ? tier_first_notice(session) : tier_notice(session, work->variant));
 }
 
-void lane_bound(const struct work *work)
+/* Notes that a variant of the call has this number in the lane, and this kernel there. */
+static void note_bound(struct session *session, struct call *call, struct kernel_ref *variant,
+					   const struct kernel_ref *kernel, uint64_t number)
 {
-	const struct session *session = work->session;
-	work->call->bound[variant_number(work->call, work->variant)] =
-		(struct call_bound){work->bound, session->lane->generation, work->call->first};
+	call->bound[variant_number(call, variant)] =
+		(struct call_bound){number, session->lane->generation, call->first};
 	session->lane->calls++;
-	struct handle_about *about = handle_note(session->executor, HANDLE_LANE, work->bound);
+	struct handle_about *about = handle_note(session->executor, HANDLE_LANE, number);
 	about->session = session->id;
 	about->pid = session->pid;
 	about->account = session->account;
-	kernel_describe(about, work->kernel, work->variant);
+	kernel_describe(about, kernel, variant);
+}
+
+void lane_bound(const struct work *work)
+{
+	note_bound(work->session, work->call, work->variant, work->kernel, work->bound);
+}
+
+static bool is_of_desk(const struct lane *lane, uint64_t number)
+{
+	return lane && lane->state != LANE_ENDING && lane->desk && number >= lane->desk &&
+		   number - lane->desk < LANE_DESK_CALLS;
+}
+
+void lane_bound_itself(struct session *session, struct call *call)
+{
+	struct kernel_ref *variant = call->variants[0];
+	const struct tier *tier = variant->tier;
+	if (!is_of_desk(session->lane, call->id))
+		return;
+	note_bound(session, call, variant, tier ? tier->generic : variant, call->id);
+	call->bound[0].early = true;
+	if (tier && tier->state == TIER_PROMOTED)
+		lane_promote(session, call->id, variant);
 }
 
 /* Whether the device process has all operands, with their contents. */
@@ -512,9 +550,26 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	return LANE_DESCRIPTORS;
 }
 
-void lane_unbind(struct session *session, const struct call *call)
+static void send_unbind(struct session *session, uint64_t number)
 {
 	struct wire_out message;
+	uint64_t id = handle_begin(session->executor, &message, "lane.unbind");
+	wire_put_uint(&message, "stream", session->stream);
+	wire_put_uint(&message, "call", number);
+	/* Entries that the client wrote before it released the call still name it. */
+	wire_put_uint(&message, "lane", session->stream);
+	wire_put_uint(&message, "tail", session->lane_tail);
+	handle_post(session->executor, &message, id);
+}
+
+void lane_unbind_number(struct session *session, uint64_t number)
+{
+	if (is_of_desk(session->lane, number) && handle_is_ready(session->executor))
+		send_unbind(session, number);
+}
+
+void lane_unbind(struct session *session, const struct call *call)
+{
 	if (call->graph)
 		call->graph->lane_tail = session->lane_tail;
 	if (!session->lane || session->lane->state == LANE_ENDING ||
@@ -523,13 +578,7 @@ void lane_unbind(struct session *session, const struct call *call)
 	for (int i = 0; i < call->variant_count; i++) {
 		if (call->bound[i].generation != session->lane->generation)
 			continue;
-		uint64_t id = handle_begin(session->executor, &message, "lane.unbind");
-		wire_put_uint(&message, "stream", session->stream);
-		wire_put_uint(&message, "call", call->bound[i].id);
-		/* Entries that the client wrote before it released the call still name it. */
-		wire_put_uint(&message, "lane", session->stream);
-		wire_put_uint(&message, "tail", session->lane_tail);
-		handle_post(session->executor, &message, id);
+		send_unbind(session, call->bound[i].id);
 		session->lane->calls--;
 	}
 }

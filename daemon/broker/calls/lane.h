@@ -30,6 +30,11 @@ void lane_promote(struct session *session, uint64_t call, const struct kernel_re
  * is in the device process. */
 bool lane_offer(struct session *session, uint64_t ticket, struct call *call, struct kernel_ref *ref,
 				const struct work_operand *operands);
+/* The client's first call, which has the number that the device process has bound it by at the
+ * lane's desk. */
+void lane_bound_itself(struct session *session, struct call *call);
+/* The same for a number that was bound so and is no call here. */
+void lane_unbind_number(struct session *session, uint64_t number);
 /* The device process has launched a call and could not bind it to the lane of this stream. */
 void lane_unbound(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 				  const char *why);

@@ -87,8 +87,8 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 		if (work->variant->tier)
 			tier_know(session->broker, work->kernel, (int64_t)answer->row->object_bytes);
 		work->load_us = util_now_us();
-		int status = handle_load(executor, answer->row->key, answer->row,
-								 work->kernel->plan.shared_bytes, on_work_send_loaded, work);
+		int status = handle_load(executor, answer->row->key, answer->row, &work->kernel->plan,
+								 on_work_send_loaded, work);
 		/* work_pump() notices a process that is gone; other failures are this work's. */
 		if (status != KILN_OK)
 			work->state = WORK_QUEUED;

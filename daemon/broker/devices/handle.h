@@ -109,15 +109,18 @@ void handle_look_after(struct device_handle *handle);
 uint64_t handle_module(struct device_handle *handle, const char *key);
 /* Puts member "params", the sizes of a kernel's parameters, if the process has told them. */
 void handle_put_params(struct device_handle *handle, const char *key, struct wire_out *out);
-/* Loads a kernel, or joins the load of its key that is under way.  Returns a failure to ask, and
- * then never calls done. */
+/* Loads the kernel of a plan, or joins the load of its key that is under way.  Returns a failure to
+ * ask, and then never calls done. */
 int handle_load(struct device_handle *handle, const char *key, const struct cache_row *row,
-				uint32_t shared_bytes, handle_done done, void *arg);
+				const struct kernel_plan *plan, handle_done done, void *arg);
 
 /* Like handle_load(), when no client waits: loads once the device is quiet by itself, or much
  * later. */
 int handle_load_lazily(struct device_handle *handle, const char *key, const struct cache_row *row,
-					   uint32_t shared_bytes, handle_done done, void *arg);
+					   const struct kernel_plan *plan, handle_done done, void *arg);
+/* An exact kernel for problems of this plan_problem_hash() is loaded there, which their first calls
+ * take. */
+void handle_note_shape(struct device_handle *handle, uint64_t shape);
 /* Keeps a loaded kernel: it never makes room for others. */
 void handle_keep(struct device_handle *handle, const char *key);
 

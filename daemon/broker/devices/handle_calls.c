@@ -8,6 +8,7 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/base/list.h"
 #include "daemon/broker/devices/events.h"
+#include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */
@@ -383,20 +384,25 @@ static void unload_oldest(struct device_handle *handle)
 }
 
 static int send_load(struct device_handle *handle, struct handle_module *module,
-					 const struct cache_row *row, uint32_t shared_bytes, bool lazy)
+					 const struct cache_row *row, const struct kernel_plan *plan, bool lazy)
 {
 	struct wire_out message;
 	uint64_t id = handle_begin(handle, &message, "load");
 	wire_put_uint(&message, "mod", module->id);
 	wire_put_str(&message, "entry", row->entry);
-	wire_put_uint(&message, "shared", shared_bytes);
+	wire_put_uint(&message, "shared", plan->shared_bytes);
 	wire_put_bool(&message, "lazy", lazy);
+	/* By these two a device process finds what it has planned itself. */
+	if (!strcmp(plan->variant, PLAN_GENERIC) && !plan->generated[0]) {
+		wire_put_str(&message, "source", plan->source);
+		wire_put_str(&message, "instantiation", plan->instantiation);
+	}
 	wire_put_bin(&message, "object", row->object, row->object_bytes);
 	return handle_send_waiting(handle, &message, id, on_handle_calls_loaded, module);
 }
 
 static int handle_calls_load(struct device_handle *handle, const char *key,
-							 const struct cache_row *row, uint32_t shared_bytes, bool lazy,
+							 const struct cache_row *row, const struct kernel_plan *plan, bool lazy,
 							 handle_done done, void *arg)
 {
 	struct handle_module *module = map_get(&handle->modules, key, KERNEL_KEY_HEX - 1);
@@ -428,7 +434,7 @@ static int handle_calls_load(struct device_handle *handle, const char *key,
 	module->used = ++handle->next_use;
 	module->handle = handle;
 	module->waiters = waiter;
-	int status = send_load(handle, module, row, shared_bytes, lazy);
+	int status = send_load(handle, module, row, plan, lazy);
 	if (status != KILN_OK) {
 		map_remove(&handle->modules, key, KERNEL_KEY_HEX - 1);
 		free(waiter);
@@ -438,15 +444,15 @@ static int handle_calls_load(struct device_handle *handle, const char *key,
 }
 
 int handle_load(struct device_handle *handle, const char *key, const struct cache_row *row,
-				uint32_t shared_bytes, handle_done done, void *arg)
+				const struct kernel_plan *plan, handle_done done, void *arg)
 {
-	return handle_calls_load(handle, key, row, shared_bytes, false, done, arg);
+	return handle_calls_load(handle, key, row, plan, false, done, arg);
 }
 
 int handle_load_lazily(struct device_handle *handle, const char *key, const struct cache_row *row,
-					   uint32_t shared_bytes, handle_done done, void *arg)
+					   const struct kernel_plan *plan, handle_done done, void *arg)
 {
-	return handle_calls_load(handle, key, row, shared_bytes, true, done, arg);
+	return handle_calls_load(handle, key, row, plan, true, done, arg);
 }
 
 void handle_keep(struct device_handle *handle, const char *key)
@@ -454,4 +460,14 @@ void handle_keep(struct device_handle *handle, const char *key)
 	struct handle_module *module = map_get(&handle->modules, key, KERNEL_KEY_HEX - 1);
 	if (module)
 		module->kept = true;
+}
+
+void handle_note_shape(struct device_handle *handle, uint64_t shape)
+{
+	struct wire_out message;
+	if (handle->state != HANDLE_READY)
+		return;
+	uint64_t id = handle_begin(handle, &message, "shape");
+	wire_put_uint(&message, "shape", shape);
+	handle_post(handle, &message, id);
 }

@@ -130,20 +130,6 @@ static bool may_compile(const struct session *session)
 		   session->on_miss < OPTIONS_MISS_FALLBACK;
 }
 
-/* Names the generic kernel in a problem, and plans it. */
-static int tier_plan_generic(struct kernel_problem *problem, const struct kernel_limits *limits,
-							 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
-{
-	struct kernel_attr *attr = &problem->attrs[problem->attr_count];
-	if (problem->attr_count >= KERNEL_MAX_ATTRS)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "the call has no attribute left to name the generic kernel");
-	*attr = (struct kernel_attr){.name = PLAN_CHOICE};
-	kernel_attr_set_text(problem, attr, PLAN_GENERIC, strlen(PLAN_GENERIC));
-	problem->attr_count++;
-	return plan_problem(problem, limits, out, error);
-}
-
 /* A client cannot tell which of the two kernels runs: each gets the stricter demands of both on
  * addresses, and both report indices alike. */
 static bool agree(struct kernel_plan *exact, struct kernel_plan *generic)
@@ -177,7 +163,7 @@ static struct kernel_ref *open_generic(struct session *session,
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
 	kernel_problem_copy(&named, problem);
-	if (tier_plan_generic(&named, limits, &plan, error) != KILN_OK)
+	if (plan_as_generic(&named, limits, &plan, error) != KILN_OK)
 		return NULL;
 	if (is_same(&plan, &ref->plan) || !agree(&ref->plan, &plan) ||
 		job_open_plan(session->broker, &plan, limits, &generic, error) != KILN_OK)
@@ -227,55 +213,20 @@ static void close_tier(struct tier *tier)
 
 /* ---- Shapes whose exact kernel is there ---- */
 
-static uint64_t mix(uint64_t hash, const int64_t *values, int count)
+/* Each device process learns once of a shape, which its desks leave to the broker. */
+static void note_promoted(struct session *session, const struct tier *tier, bool took_over)
 {
-	for (int i = 0; i < count; i++)
-		hash = (hash ^ (hash >> 29) ^ (uint64_t)values[i]) * 0x9e3779b97f4a7c15u;
-	return hash;
+	uint64_t *place = plan_hash_place(session->broker->tiers->promoted, tier->shape);
+	const bool known = *place == tier->shape;
+	*place = tier->shape;
+	if (took_over || !known)
+		handle_note_shape(session->executor, tier->shape);
 }
 
-static uint64_t hash_text(uint64_t hash, const char *text)
+static bool was_promoted(struct tiers *tiers, const struct kernel_problem *problem)
 {
-	for (; *text; text++)
-		hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-	return hash;
-}
-
-static uint64_t hash_problem(const struct kernel_problem *problem)
-{
-	uint64_t hash = hash_text(14695981039346656037u, problem->op);
-	for (int i = 0; i < problem->tensor_count; i++) {
-		const struct kernel_tensor *tensor = &problem->tensors[i];
-		const int64_t kind[] = {tensor->dtype, tensor->rank, tensor->alignment};
-		if (tensor->dtype == KILN_DTYPE_NONE)
-			continue;
-		hash = mix(hash, kind, 3);
-		hash = mix(hash, tensor->shape, tensor->rank);
-		hash = mix(hash, tensor->stride, tensor->rank);
-	}
-	for (int i = 0; i < problem->attr_count; i++) {
-		const struct kernel_attr *attr = &problem->attrs[i];
-		int64_t real;
-		hash = hash_text(hash, attr->name);
-		memcpy(&real, &attr->f, sizeof(real));
-		if (attr->kind == KILN_ATTR_STRING)
-			hash = hash_text(hash, kernel_attr_text(problem, attr));
-		else
-			hash = mix(hash, attr->kind == KILN_ATTR_REAL ? &real : &attr->i, 1);
-		hash = mix(hash, attr->ints, attr->kind == KILN_ATTR_INTS ? attr->count : 0);
-	}
-	return hash | 1; /* zero is no shape */
-}
-
-static void note_promoted(struct tiers *tiers, const struct tier *tier)
-{
-	tiers->promoted[tier->shape >> 32 & (TIER_PROMOTED_SHAPES - 1)] = tier->shape;
-}
-
-static bool was_promoted(const struct tiers *tiers, const struct kernel_problem *problem)
-{
-	uint64_t shape = hash_problem(problem);
-	return tiers->promoted[shape >> 32 & (TIER_PROMOTED_SHAPES - 1)] == shape;
+	const uint64_t shape = plan_problem_hash(problem);
+	return *plan_hash_place(tiers->promoted, shape) == shape;
 }
 
 /* ---- Opening ---- */
@@ -293,7 +244,7 @@ struct kernel_ref *tier_first(struct session *session, const struct kernel_probl
 		return NULL;
 	kernel_problem_copy(&named, problem);
 	const struct kernel_limits *limits = &session->device->info.limits;
-	if (tier_plan_generic(&named, limits, &plan, error) != KILN_OK || plan.kind != KERNEL_LAUNCH ||
+	if (plan_as_generic(&named, limits, &plan, error) != KILN_OK || plan.kind != KERNEL_LAUNCH ||
 		job_open_generic(broker, problem, &plan, limits, &generic, error) != KILN_OK)
 		return NULL;
 	const struct tier_kernel *kernel = tier_find(broker, generic);
@@ -329,14 +280,14 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	double us;
 	tier->ratio = plan_gain(&ref->plan, &session->device->info.limits, &us);
 	tier->saving_us = tier->ratio > 1 ? us * (tier->ratio - 1) : 0;
-	tier->shape = hash_problem(problem);
+	tier->shape = plan_problem_hash(problem);
 	ref->tier = tier;
 	ref->close_tier = close_tier;
 	shapes_note(session, problem, ref);
 	if (policy != OPTIONS_NEVER && tier_module(broker, session->executor, exact)) {
 		tier_take_key(ref, exact);
 		tier->state = TIER_PROMOTED;
-		note_promoted(broker->tiers, tier);
+		note_promoted(session, tier, false);
 		broker->counters.promoted += given != NULL;
 		return TIER_EXACT;
 	}
@@ -393,7 +344,7 @@ void tier_take_over(struct session *session, struct tier *tier)
 	unlink_tier(tier);
 	tier->state = TIER_PROMOTED;
 	tier_take_key(tier->ref, tier->exact);
-	note_promoted(broker->tiers, tier);
+	note_promoted(session, tier, true);
 	broker->counters.promoted++;
 	util_debug("session %llu: a call of %s takes the exact kernel, key %.12s, from now on",
 			   (unsigned long long)session->id, tier->exact->op, tier->exact->key);
@@ -507,7 +458,7 @@ void tier_explain(struct session *session, const struct kernel_problem *problem,
 	char why[KERNEL_ERROR_MAX] = "";
 	double us, ratio = plan_gain(&ref->plan, limits, &us);
 	double saving = ratio > 1 ? us * (ratio - 1) : 0, cost = tier_compile_cost(broker, ref->target);
-	int status = tier_plan_generic(&named, limits, &generic, why);
+	int status = plan_as_generic(&named, limits, &generic, why);
 	uint64_t after = saving > 0 ? (uint64_t)(cost / saving) + 1 : 0;
 	after = after && after < TIER_MIN_USES ? TIER_MIN_USES : after;
 	wire_map_begin(out, "tiers");

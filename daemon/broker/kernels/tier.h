@@ -42,6 +42,7 @@
 
 #include "daemon/broker/kernels/job.h"
 #include "daemon/broker/requests/session.h"
+#include "daemon/plan/plan.h"
 
 enum tier_stage { TIER_NEW, TIER_MISSING, TIER_READY, TIER_FAILED };
 
@@ -193,7 +194,6 @@ void shapes_free(struct session *session);
 
 #define TIER_FETCHES 4   /* under way at a time */
 #define TIER_MIN_USES 16 /* launches before a compile may pay */
-#define TIER_PROMOTED_SHAPES 4096
 #define TIER_SELDOM \
 	1000000000 /* launches until a program asks again where an exact kernel gains nothing */
 
@@ -205,9 +205,9 @@ struct tiers {
 	uv_timer_t timer;
 	struct warming *warming;
 	uint64_t kept_bytes; /* of objects that kernels keep */
-	/* Hashes of problems whose exact kernel was loaded: a first call of those looks for it before
-	 * it takes the generic one.  Newer ones displace older ones. */
-	uint64_t promoted[TIER_PROMOTED_SHAPES];
+	/* Problems whose exact kernel was loaded: a first call of those looks for it before it takes
+	 * the generic one. */
+	uint64_t promoted[PLAN_HASHES];
 	bool stopped;
 };
 

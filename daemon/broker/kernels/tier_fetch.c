@@ -75,15 +75,14 @@ static void on_tier_fetch_loaded(void *arg, int status, const char *error, struc
 
 static void load_in(struct broker *broker, struct tier_kernel *kernel,
 					struct device_handle *executor, const struct cache_row *row,
-					uint32_t shared_bytes)
+					const struct kernel_plan *plan)
 {
 	struct loading *loading = calloc(1, sizeof(*loading));
 	if (!loading)
 		return;
 	*loading = (struct loading){broker, kernel, executor};
 	kernel->loads++;
-	if (handle_load_lazily(executor, row->key, row, shared_bytes, on_tier_fetch_loaded, loading) ==
-		KILN_OK)
+	if (handle_load_lazily(executor, row->key, row, plan, on_tier_fetch_loaded, loading) == KILN_OK)
 		return;
 	kernel->loads--;
 	free(loading);
@@ -91,7 +90,7 @@ static void load_in(struct broker *broker, struct tier_kernel *kernel,
 
 /* Loads it in each device process that has a call for it. */
 static void tier_fetch_load(struct broker *broker, struct tier_kernel *kernel,
-							const struct cache_row *row, uint32_t shared_bytes)
+							const struct cache_row *row, const struct kernel_plan *plan)
 {
 	struct device_handle *found[EXECUTORS_MOST];
 	int count = 0;
@@ -105,7 +104,7 @@ static void tier_fetch_load(struct broker *broker, struct tier_kernel *kernel,
 	}
 	/* A load that ends at once takes tiers off the list: so they were collected first. */
 	for (int i = 0; i < count; i++)
-		load_in(broker, kernel, found[i], row, shared_bytes);
+		load_in(broker, kernel, found[i], row, plan);
 }
 
 /* ---- Looking and compiling ---- */
@@ -124,7 +123,7 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 {
 	if (answer->status == KILN_OK) {
 		tier_know(broker, kernel->fetching, (int64_t)answer->row->object_bytes);
-		tier_fetch_load(broker, kernel, answer->row, kernel->fetching->plan.shared_bytes);
+		tier_fetch_load(broker, kernel, answer->row, &kernel->fetching->plan);
 	} else if (answer->status == KILN_ENOENT && kernel->purpose == JOB_LOOK) {
 		kernel->stage = TIER_MISSING;
 	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {

@@ -84,8 +84,8 @@ static void on_tier_warm_answer(void *arg, const struct job_answer *answer)
 	bool fits = !strcmp(ref->target, handle_device(warming->executor)->info.limits.target);
 	if (status == KILN_OK && fits) {
 		tier_know(warming->broker, ref, (int64_t)answer->row->object_bytes);
-		status = handle_load_lazily(warming->executor, ref->key, answer->row,
-									ref->plan.shared_bytes, on_tier_warm_loaded, item);
+		status = handle_load_lazily(warming->executor, ref->key, answer->row, &ref->plan,
+									on_tier_warm_loaded, item);
 		if (status == KILN_OK)
 			return;
 	} else if (status != KILN_OK) {

@@ -164,7 +164,7 @@ static int look(struct exec *executor, int patience, struct device_done *done, b
 	struct launcher *launcher = &executor->launchers[0];
 	if (patience != 0) {
 		atomic_store(&executor->sleeps, true);
-		if (atomic_load(&executor->told))
+		if (atomic_load(&executor->told) || atomic_load(&executor->looks))
 			patience = 0;
 	}
 	if (patience != 0 && launcher_in_flight(launcher) == 0)
@@ -251,6 +251,7 @@ static bool take_down(struct exec *executor)
 	}
 	map_free(&executor->buffers);
 	map_free(&executor->modules);
+	map_free(&executor->generics);
 	launchers_close(executor);
 	exec_trail_close(executor);
 	executor->ops->close(executor->device);

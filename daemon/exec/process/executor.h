@@ -18,6 +18,7 @@
  *   executor_lane.c      lanes: opens and closes them
  *   executor_lane_call.c the calls that are bound to them
  *   executor_lane_turn.c when they are looked at
+ *   executor_desk.c      plans the first call of a shape, and binds it
  *   executor_park.c      takes their entries, parks those that may not start
  *   executor_entry.c     launches an entry and tells its end
  *   executor_mapping.c   the clients' memory that copies go through
@@ -34,6 +35,7 @@
 #include "daemon/base/map.h"
 #include "daemon/base/misdeed.h"
 #include "daemon/exec/exec.h"
+#include "daemon/plan/plan.h"
 #include "executor_quiet.h"
 #include "launcher.h"
 
@@ -92,6 +94,8 @@ struct exec {
 	_Atomic size_t queued; /* queue.count */
 	atomic_bool ended;     /* the socket has ended, or is of no use: the process leaves */
 	struct map buffers, modules;
+	struct map generics;          /* of the modules, by their names */
+	uint64_t shapes[PLAN_HASHES]; /* that have exact kernels here */
 	struct exec_quiet quiet;
 	struct launcher launchers[DEVICE_PARTS_MOST]; /* the first one is the main thread's */
 	int launcher_count;

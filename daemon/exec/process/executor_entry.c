@@ -31,7 +31,7 @@ static void doom_parked(struct exec_lane *lane, uint64_t failed)
 			slot->doomed = slot->doomed || slot->entry.after == failed + 1;
 }
 
-static void wake_client(struct exec_lane *lane)
+void exec_lane_wake_client(struct exec_lane *lane)
 {
 	_Atomic uint32_t *waiting = &lane->memory->header.waiting;
 	atomic_thread_fence(memory_order_seq_cst);
@@ -66,7 +66,7 @@ void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const c
 	 * many turns of the ring would have the value of a later entry. */
 	if ((slot->entry.flags & LANE_DONE) || number / LANE_ENTRIES % GATE_TURNS == 0)
 		atomic_store_explicit(&gate->done, lane_gate_value(number), memory_order_release);
-	wake_client(lane);
+	exec_lane_wake_client(lane);
 }
 
 /* If the device has written the done word, the client knows of the end, and the cell only tells
@@ -85,7 +85,7 @@ static void tell_good(struct exec_lane *lane, struct exec_slot *slot, uint64_t m
 	lane->memory->cells[place].micros = micros;
 	slot->cell_is_good = micros == 0;
 	atomic_store_explicit(&lane->memory->cells[place].done, slot->number + 1, memory_order_release);
-	wake_client(lane);
+	exec_lane_wake_client(lane);
 }
 
 /* Tells the broker that launches of lanes end.  It sees nothing of them, and would take requests
@@ -261,11 +261,13 @@ static void begin_flight(struct launcher *launcher, struct exec_lane *lane, stru
 /* Gives the entry to the device: a launch of the call that it names, at the entry's places; or a
  * graph, which names its operands itself. */
 static int run_entry(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot,
-					 char error[KERNEL_ERROR_MAX])
+					 struct exec_template *found, char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_entry *entry = &slot->entry;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	struct exec_template *bound = map_get_id(&lane->calls, entry->call);
+	/* The client may have written another number meanwhile. */
+	struct exec_template *bound =
+		found && found->id == entry->call ? found : map_get_id(&lane->calls, entry->call);
 	struct exec_graph *graph = NULL;
 	int status = KILN_OK;
 	if (entry->stream >= KILN_STREAMS)
@@ -305,7 +307,8 @@ static int run_entry(struct launcher *launcher, struct exec_lane *lane, struct e
 	return status;
 }
 
-void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot)
+void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot,
+					  struct exec_template *found)
 {
 	char error[KERNEL_ERROR_MAX] = "";
 	struct exec_lane_stream *stream = &lane->streams[exec_slot_stream(slot)];
@@ -318,7 +321,7 @@ void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct 
 		lane->progress_us = launcher->lane_active_us;
 		tell_progress(launcher, lane);
 	}
-	int status = run_entry(launcher, lane, slot, error);
+	int status = run_entry(launcher, lane, slot, found, error);
 	if (status == KILN_OK) {
 		exec_account_begin(launcher, lane->account);
 	} else {

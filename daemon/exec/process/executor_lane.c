@@ -237,6 +237,8 @@ int exec_lane_open(struct launcher *launcher, struct exec_request *request)
 	lane->account = exec_account_read(request->root);
 	lane->deadline_us = wire_get_uint(request->root, "deadline", 0) * 1000;
 	lane->ready_us = wire_get_uint(request->root, "ready", 0) * 1000;
+	lane->desk = wire_get_uint(request->root, "desk", 0);
+	lane->desk_notice = wire_get_uint(request->root, "notice", 0);
 	int status = enter_table(launcher, lane, request);
 	if (status == KILN_OK)
 		status = map_lane(launcher, lane, request);

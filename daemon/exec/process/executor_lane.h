@@ -85,7 +85,11 @@ struct exec_lane {
 	uint64_t ready_us;    /* how long an entry waits for its ready word; 0: for ever */
 	uint64_t progress_us; /* not later than the progress_us of any stream with flights */
 	struct map calls;     /* struct exec_template, by the broker's number */
-	uint64_t close_id;    /* the request that waits for its end; 0: none */
+	/* The number of the first call that is bound at the desk (0: there is no desk), how many were,
+	 * after how many launches the broker is told, and the client's last asked. */
+	uint64_t desk, desk_notice;
+	uint32_t desk_calls, desk_asked;
+	uint64_t close_id; /* the request that waits for its end; 0: none */
 	struct exec_task task;
 	struct exec_lane *next;
 };
@@ -160,9 +164,15 @@ void exec_lanes_nap(struct launcher *launcher);
 /* True if an entry is overdue: *culprit says which, for the last words. */
 bool exec_lanes_overrun(struct launcher *launcher, struct device_done *culprit);
 
+/* ---- executor_desk.c ---- */
+/* True: the client has laid a problem on the desk. */
+bool exec_desk_asked(const struct exec_lane *lane);
+void exec_desk_serve(struct launcher *launcher, struct exec_lane *lane);
+
 /* ---- executor_park.c ---- */
-/* Takes the next entry: launches it, parks it, or ends it with the reason. */
-void exec_lane_take(struct launcher *launcher, struct exec_lane *lane);
+/* Takes the next entry: launches it, parks it, or ends it with the reason.  found: the call that it
+ * named a moment ago, or NULL. */
+void exec_lane_take(struct launcher *launcher, struct exec_lane *lane, struct exec_template *found);
 /* False: the next place still holds a PARKED or FLYING entry, so its client has broken the rules.
  */
 bool exec_lane_has_place(const struct exec_lane *lane);
@@ -179,8 +189,9 @@ exec_handler exec_lane_cancel;
 void exec_lane_drop_parked(struct exec_lane *lane);
 
 /* ---- executor_entry.c ---- */
-/* Gives the entry to the device, or ends it with the reason. */
-void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot);
+/* Gives the entry to the device, or ends it with the reason.  found: as for exec_lane_take(). */
+void exec_entry_start(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot,
+					  struct exec_template *found);
 /* The device has ended the entry: tells the client. */
 void exec_entry_finish(struct launcher *launcher, struct exec_lane *lane,
 					   const struct device_done *done);
@@ -190,6 +201,8 @@ const struct exec_flight *exec_lane_flight(const struct launcher *launcher, uint
  * failure. */
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
 					uint64_t micros);
+/* Wakes the client, if it sleeps. */
+void exec_lane_wake_client(struct exec_lane *lane);
 /* False also if the slot has another entry meanwhile. */
 bool exec_lane_failed(const struct exec_lane *lane, uint64_t number);
 

@@ -13,9 +13,9 @@
 
 #define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
 
-/* How much of the next entry its client has written: NONE, all of it (HERE), or nonsense
- * (WRONG). */
-enum next { NEXT_NONE, NEXT_HERE, NEXT_WRONG };
+/* How much of the next entry its client has written: NONE, all of it (HERE), none while it asks at
+ * the desk (DESK), or nonsense (WRONG). */
+enum next { NEXT_NONE, NEXT_HERE, NEXT_DESK, NEXT_WRONG };
 
 static enum next look_at_entry(const struct exec_lane *lane)
 {
@@ -24,18 +24,23 @@ static enum next look_at_entry(const struct exec_lane *lane)
 	uint32_t before = lane->head < LANE_ENTRIES ? 0 : (uint32_t)(lane->head + 1 - LANE_ENTRIES);
 	if (sequence == (uint32_t)(lane->head + 1))
 		return NEXT_HERE;
+	if (lane->desk && sequence == lane_desk_value(lane->head))
+		return exec_desk_asked(lane) ? NEXT_DESK : NEXT_NONE;
 	return sequence == before ? NEXT_NONE : NEXT_WRONG;
 }
 
-/* Whether the next entry names a call that is not bound yet.  The broker answers a client when it
- * has sent what binds a call, and not when that has arrived here.  A main thread that waits for the
+/* Whether the next entry names a call that is not bound yet; *found is the call, if it is bound.
+ * The broker answers a client when it has sent what binds a call, and not when that has arrived
+ * here.  A main thread that waits for the
  * device reads no messages meanwhile, so time alone tells nothing: the socket must have been found
  * empty, too. */
-static bool awaits_call(struct launcher *launcher, struct exec_lane *lane)
+static bool awaits_call(struct launcher *launcher, struct exec_lane *lane,
+						struct exec_template **found)
 {
 	struct exec *executor = launcher->executor;
 	const uint64_t call = lane->memory->entries[lane->head % LANE_ENTRIES].call;
-	if (map_get_id(&lane->calls, call) || exec_graph_find(launcher, lane->id, call)) {
+	*found = map_get_id(&lane->calls, call);
+	if (*found || exec_graph_find(launcher, lane->id, call)) {
 		lane->unknown_us = 0;
 		return false;
 	}
@@ -44,9 +49,11 @@ static bool awaits_call(struct launcher *launcher, struct exec_lane *lane)
 		lane->unknown_us = launcher->now_us;
 		lane->unknown_empty = empty;
 	}
-	atomic_store_explicit(&executor->looks, true, memory_order_relaxed);
-	if (!launcher_is_main(launcher))
-		launcher_tell(launcher);
+	if (!atomic_load_explicit(&executor->looks, memory_order_relaxed)) {
+		atomic_store(&executor->looks, true);
+		if (!launcher_is_main(launcher))
+			launcher_tell(launcher);
+	}
 	return launcher->now_us - lane->unknown_us < DEADLINE_BIND_US ||
 		   empty - lane->unknown_empty < 2;
 }
@@ -82,6 +89,7 @@ static void rotate(struct launcher *launcher, struct exec_lane *last)
 void exec_lanes_serve(struct launcher *launcher)
 {
 	struct exec_lane *next, *last = NULL;
+	struct exec_template *found;
 	for (struct exec_lane *lane = launcher->lanes; lane && !launcher_wanted(launcher);
 		 lane = next) {
 		next = lane->next;
@@ -95,8 +103,8 @@ void exec_lanes_serve(struct launcher *launcher)
 		int taken = 0;
 		enum next there = look_at_entry(lane);
 		while (there == NEXT_HERE && taken < ENTRIES_PER_TURN &&
-			   exec_lane_has_room(launcher, lane) && !awaits_call(launcher, lane)) {
-			exec_lane_take(launcher, lane);
+			   exec_lane_has_room(launcher, lane) && !awaits_call(launcher, lane, &found)) {
+			exec_lane_take(launcher, lane, found);
 			taken++;
 			there = look_at_entry(lane);
 		}
@@ -107,6 +115,8 @@ void exec_lanes_serve(struct launcher *launcher)
 		}
 		if (taken > 0 && launcher->ops->flush)
 			launcher->ops->flush(launcher->device);
+		if (there == NEXT_DESK)
+			exec_desk_serve(launcher, lane);
 	}
 	rotate(launcher, last);
 }
@@ -126,7 +136,7 @@ int exec_lane_catch_up(struct launcher *launcher, struct exec_request *request)
 	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until &&
 						 look_at_entry(lane) == NEXT_HERE && exec_lane_has_place(lane);
 		 i++)
-		exec_lane_take(launcher, lane);
+		exec_lane_take(launcher, lane, NULL);
 	if (follows && exec_lane_failed(lane, follows - 1))
 		return exec_refuse(request, KILN_ECANCELED,
 						   "the call that this one follows did not succeed");

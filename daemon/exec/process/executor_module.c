@@ -17,6 +17,16 @@ static void module_assert_valid(const struct exec_module *module)
 	(void)module;
 }
 
+/* Of one device and one kilnd, source file and template-id say all. */
+static void name_generic(const char *source, const char *instantiation, unsigned char name[32])
+{
+	struct util_hash hash;
+	util_hash_begin(&hash);
+	util_hash_add(&hash, source, strlen(source) + 1);
+	util_hash_add(&hash, instantiation, strlen(instantiation) + 1);
+	util_hash_end(&hash, name);
+}
+
 /* A module that waits to be loaded.  Its entry and object follow this struct in memory. */
 struct exec_load {
 	uint64_t request, id;
@@ -59,6 +69,10 @@ static int load_now(struct exec *executor, const struct exec_load *load,
 									 load->shared, &load->module->module, error);
 	if (status == KILN_OK) {
 		load->module->state = MODULE_LOADED;
+		/* Without memory its calls are planned by the broker. */
+		if (load->module->named)
+			(void)map_put(&executor->generics, load->module->name, sizeof(load->module->name),
+						  load->module);
 		module_assert_valid(load->module);
 		answer_load(executor, load);
 	} else {
@@ -127,6 +141,11 @@ int exec_load(struct launcher *launcher, struct exec_request *request)
 		free(module);
 		return exec_refuse(request, KILN_ENOMEM, "out of memory for a kernel's record");
 	}
+	const char *source = wire_get_str(request->message, root, "source");
+	const char *instantiation = wire_get_str(request->message, root, "instantiation");
+	module->named = source && instantiation;
+	if (module->named)
+		name_generic(source, instantiation, module->name);
 	const struct exec_load load = {.request = request->id,
 								   .id = id,
 								   .shared = (uint32_t)shared,
@@ -164,6 +183,14 @@ struct exec_module *exec_find_module(const struct launcher *launcher, uint64_t i
 	return module && module->state == MODULE_LOADED ? module : NULL;
 }
 
+struct exec_module *exec_find_generic(const struct launcher *launcher,
+									  const struct kernel_plan *plan)
+{
+	unsigned char name[32];
+	name_generic(plan->source, plan->instantiation, name);
+	return map_get(&launcher->executor->generics, name, sizeof(name));
+}
+
 int exec_unload(struct launcher *launcher, struct exec_request *request)
 {
 	uint64_t id = wire_get_uint(request->root, "mod", 0);
@@ -171,6 +198,9 @@ int exec_unload(struct launcher *launcher, struct exec_request *request)
 	if (!module)
 		return exec_refuse(request, KILN_ENOENT, "there is no module %" PRIu64, id);
 	map_remove_id(&launcher->executor->modules, id);
+	if (module->named &&
+		map_get(&launcher->executor->generics, module->name, sizeof(module->name)) == module)
+		map_remove(&launcher->executor->generics, module->name, sizeof(module->name));
 	exec_hold_module(module);
 	module->state = MODULE_LEAVING;
 	module->unload_id = request->id;

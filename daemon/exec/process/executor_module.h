@@ -20,13 +20,18 @@ struct exec_module {
 	enum exec_module_state state;
 	struct device_module *module; /* NULL: LOADING */
 	_Atomic int uses;
-	uint64_t unload_id; /* LEAVING: the request unload */
+	uint64_t unload_id;     /* LEAVING: the request unload */
+	unsigned char name[32]; /* of a generic kernel */
+	bool named;
 	struct exec_task task;
 };
 
 exec_handler exec_load, exec_unload;
 /* NULL: no loaded kernel has that number. */
 struct exec_module *exec_find_module(const struct launcher *launcher, uint64_t id);
+/* The loaded generic kernel of a plan; NULL: there is none. */
+struct exec_module *exec_find_generic(const struct launcher *launcher,
+									  const struct kernel_plan *plan);
 static inline void exec_hold_module(struct exec_module *module)
 {
 	module->uses++;

@@ -130,7 +130,7 @@ void exec_lane_unpark(struct launcher *launcher, struct exec_lane *lane)
 		while ((slot = lane->streams[i].parked) && exec_lanes_may_launch(launcher) &&
 			   !must_wait(lane, slot)) {
 			unpark(lane, slot);
-			exec_entry_start(launcher, lane, slot);
+			exec_entry_start(launcher, lane, slot, NULL);
 		}
 	}
 }
@@ -232,7 +232,7 @@ static void fetch_ahead(const struct exec_lane *lane, uint64_t number)
 	__builtin_prefetch(&lane->memory->gates[exec_lane_place(number)], 1);
 }
 
-void exec_lane_take(struct launcher *launcher, struct exec_lane *lane)
+void exec_lane_take(struct launcher *launcher, struct exec_lane *lane, struct exec_template *found)
 {
 	uint64_t number = lane->head++;
 	struct exec_slot *slot = exec_lane_slot(lane, number);
@@ -248,5 +248,5 @@ void exec_lane_take(struct launcher *launcher, struct exec_lane *lane)
 	if (lane->streams[exec_slot_stream(slot)].parked || must_wait(lane, slot))
 		park(launcher, lane, slot);
 	else
-		exec_entry_start(launcher, lane, slot);
+		exec_entry_start(launcher, lane, slot, found);
 }

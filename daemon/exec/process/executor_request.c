@@ -39,6 +39,13 @@ static int on_lane_close(struct launcher *launcher, struct exec_request *request
 	return KILN_OK;
 }
 
+static int on_shape(struct launcher *launcher, struct exec_request *request)
+{
+	const uint64_t shape = wire_get_uint(request->root, "shape", 0);
+	*plan_hash_place(launcher->executor->shapes, shape) = shape;
+	return KILN_OK;
+}
+
 static int on_cancel(struct launcher *launcher, struct exec_request *request)
 {
 	struct exec *executor = launcher->executor;
@@ -77,6 +84,7 @@ static const struct {
 	{"load", exec_load, true},
 	{"unload", exec_unload, true},
 	{"end", on_end, false},
+	{"shape", on_shape, false},
 	{"ping", on_ping, true},
 #ifdef KILN_TEST_HOOKS
 	{"misdeed", exec_misdeed_arm, false},

@@ -319,13 +319,40 @@ static void test_print(void **state)
 	wire_out_free(&out);
 }
 
+/* A copy of an unfinished message is a message, and the message goes on. */
+static void test_copies(void **state)
+{
+	struct wire_out out;
+	struct wire_in in;
+	char bytes[64], whole[64];
+	(void)state;
+	wire_begin(&out, "prepare", 7);
+	wire_put_uint(&out, "a", 300);
+	size_t size = wire_copy(&out, bytes, sizeof(bytes));
+	assert_true(size > 0 && size == out.buffer.size);
+	assert_int_equal(wire_copy(&out, whole, size - 1), 0);
+	wire_list_begin(&out, "open");
+	assert_int_equal(wire_copy(&out, whole, sizeof(whole)), 0);
+	wire_list_end(&out);
+	assert_int_equal(wire_parse(&in, bytes, size), KILN_OK);
+	assert_int_equal(wire_count(&in.root), 3);
+	assert_int_equal(wire_get_uint(&in.root, "a", 0), 300);
+	wire_in_free(&in);
+	assert_int_equal(wire_end(&out), KILN_OK);
+	assert_int_equal(wire_parse(&in, out.buffer.data, out.buffer.size), KILN_OK);
+	assert_int_equal(wire_count(&in.root), 4);
+	wire_in_free(&in);
+	wire_out_free(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_values),     cmocka_unit_test(test_nesting),
-		cmocka_unit_test(test_misuse),     cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_truncation), cmocka_unit_test(test_too_many),
-		cmocka_unit_test(test_odd_keys),   cmocka_unit_test(test_print),
+		cmocka_unit_test(test_values),   cmocka_unit_test(test_nesting),
+		cmocka_unit_test(test_copies),   cmocka_unit_test(test_misuse),
+		cmocka_unit_test(test_hostile),  cmocka_unit_test(test_truncation),
+		cmocka_unit_test(test_too_many), cmocka_unit_test(test_odd_keys),
+		cmocka_unit_test(test_print),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

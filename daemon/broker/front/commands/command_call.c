@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "client/wire/lane_memory.h"
 #include "daemon/broker/calls/lane.h"
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/handle.h"
@@ -69,7 +70,7 @@ static void launch_first(struct session *session, uint64_t id, const struct plan
 	char error[KERNEL_ERROR_MAX];
 	job_count_resident(session->broker, ref, session, JOB_GENERIC, util_now_us() - began_us);
 	struct call *call =
-		call_new(session, &planned->problem, planned->given, session->device->kind, ref);
+		call_new(session, 0, &planned->problem, planned->given, session->device->kind, ref);
 	if (!call) {
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a prepared call");
 		kernel_drop(ref);
@@ -91,6 +92,43 @@ static void launch_first(struct session *session, uint64_t id, const struct plan
 		call_plan_exact(session, call);
 	}
 	kernel_drop(ref);
+}
+
+/* The device process has planned the first call of a shape and bound it, and maybe launched it. */
+static void take_bound(struct session *session, struct wire_in *message, uint64_t number)
+{
+	const uint64_t id = wire_id(message), began_us = util_now_us();
+	char error[KERNEL_ERROR_MAX];
+	struct planned planned;
+	if (!(number & LANE_DESK) || call_find(session, number)) {
+		reply_error(session, id, KILN_EINVAL, "no desk gives a new call the number %llu",
+					(unsigned long long)number);
+		return;
+	}
+	int status = planned_open(session, message, NULL, true, &planned, error);
+	if (status != KILN_OK) {
+		reply_error(session, id, status, "%s", error);
+		return;
+	}
+	if (!planned.first)
+		(void)tier_open(session, &planned.problem, planned.ref, NULL);
+	struct call *call = call_new(session, number, &planned.problem, planned.given,
+								 session->device->kind, planned.ref);
+	if (!call) {
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a prepared call");
+		kernel_drop(planned.ref);
+		return;
+	}
+	job_count_resident(session->broker, planned.ref, session, JOB_GENERIC,
+					   util_now_us() - began_us);
+	note_offered(session, planned.ref, began_us);
+	if (planned.first)
+		call_begin_first(call);
+	lane_bound_itself(session, call);
+	if (planned.first)
+		call_plan_exact(session, call);
+	kernel_drop(planned.ref);
+	reply_ok(session, id);
 }
 
 /* NULL: the session has been answered, or the call is launched. */
@@ -126,8 +164,8 @@ static struct call_request *plan_call(struct session *session, struct wire_in *m
 
 static struct call *new_call(struct call_request *asking)
 {
-	return call_new(asking->base.request.session, &asking->problem, asking->given, asking->device,
-					asking->base.ref);
+	return call_new(asking->base.request.session, 0, &asking->problem, asking->given,
+					asking->device, asking->base.ref);
 }
 
 static void answer_success(struct call_request *asking, const char *origin)
@@ -216,8 +254,8 @@ static void on_call_answer(void *arg, const struct job_answer *answer)
 		tier_know(asking->base.broker, asking->kernel, asking->object_bytes);
 	if (executor && handle_is_ready(executor)) {
 		asking->load_us = util_now_us();
-		if (kernel_request_load(&asking->base, executor, answer->row,
-								asking->kernel->plan.shared_bytes, on_call_loaded))
+		if (kernel_request_load(&asking->base, executor, answer->row, &asking->kernel->plan,
+								on_call_loaded))
 			return;
 	}
 	answer_success(asking, job_origin_names[asking->origin]);
@@ -309,8 +347,13 @@ static void ask_tiers(struct call_request *asking)
 
 void serve_prepare(struct session *session, struct wire_in *message)
 {
+	const uint64_t number = wire_get_uint(&message->root, "bound", 0);
 	if (!planned_may_be_kept(session, wire_id(message)))
 		return;
+	if (number) {
+		take_bound(session, message, number);
+		return;
+	}
 	struct call_request *asking = plan_call(session, message, NULL, true);
 	if (!asking)
 		return;

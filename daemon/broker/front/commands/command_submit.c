@@ -72,6 +72,7 @@ void serve_release(struct session *session, struct wire_in *message)
 	uint64_t number = wire_get_uint(&message->root, "call", 0);
 	struct call *call = call_find(session, number);
 	if (!call) {
+		lane_unbind_number(session, number);
 		reply_error(session, wire_id(message), KILN_ENOENT,
 					"this session has no prepared call %llu", (unsigned long long)number);
 		return;

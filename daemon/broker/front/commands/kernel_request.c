@@ -118,13 +118,14 @@ void kernel_request_resolve(struct kernel_request *asked, struct kernel_ref *ker
 }
 
 bool kernel_request_load(struct kernel_request *asked, struct device_handle *executor,
-						 const struct cache_row *row, uint32_t shared_bytes, handle_done loaded)
+						 const struct cache_row *row, const struct kernel_plan *plan,
+						 handle_done loaded)
 {
 	kernel_request_assert_valid(asked);
 	/* A load that ends at once frees the request inside handle_load(). */
 	asked->state = KERNEL_REQUEST_LOADING;
 	asked->executor = executor;
-	if (handle_load(executor, row->key, row, shared_bytes, loaded, asked) == KILN_OK)
+	if (handle_load(executor, row->key, row, plan, loaded, asked) == KILN_OK)
 		return true;
 	kernel_request_arrived(asked);
 	return false;

@@ -65,7 +65,8 @@ void kernel_request_resolve(struct kernel_request *asked, struct kernel_ref *ker
 							const struct job_terms *terms, job_done done);
 /* False: the device process cannot be reached, and the request is IDLE again. */
 bool kernel_request_load(struct kernel_request *asked, struct device_handle *executor,
-						 const struct cache_row *row, uint32_t shared_bytes, handle_done loaded);
+						 const struct cache_row *row, const struct kernel_plan *plan,
+						 handle_done loaded);
 /* A request for a kernel that the cache has. */
 struct row_request {
 	struct kernel_request asked;

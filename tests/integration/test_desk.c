@@ -1,0 +1,348 @@
+/*
+ * test_desk: first calls that the device process plans at the desk of a lane, and of which the
+ * daemon is told: that nobody waits for the daemon, what the daemon knows of them in the end, calls
+ * that it refuses, nonsense on the desk, and processes that die at it.
+ */
+#include "lane_scene.h"
+#include "tier_scene.h"
+
+#include <kiln/ops.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A lane whose buffers are known, and in which the generic kernel of these cubes is loaded. */
+static kiln_client *open_desk(struct kilnd *daemon, struct cube *cube, const char *const *options)
+{
+	kilnd_start(daemon, options);
+	kiln_client *client = client_open(daemon);
+	cube_open(client, cube);
+	cube_turn(cube, 6);
+	return client;
+}
+
+static kiln_client *open_lazy_desk(struct kilnd *daemon, struct cube *cube)
+{
+	return open_desk(daemon, cube, OPTIONS("--specialize", "lazy"));
+}
+
+static void turn(struct cube *cube, int side)
+{
+	assert_ok(turn_once(cube->client, cube->buffers, side));
+	assert_turned_once(cube->buffers[1], side);
+}
+
+/* The daemon stands still meanwhile.  Smaller cubes have another generic kernel. */
+static void nobody_waits_for_the_daemon(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = open_lazy_desk(daemon, &cube);
+	int64_t messages = tier_counter(client, "message_launches");
+	int64_t requests = tier_counter(client, "requests"), generic = tier_counter(client, "generic");
+
+	assert_int_equal(kill(daemon->pid, SIGSTOP), 0);
+	for (int round = 0; round < 2; round++)
+		for (int side = 15; side > 12; side--)
+			assert_ok(turn_once(client, cube.buffers, side));
+	assert_int_equal(kill(daemon->pid, SIGCONT), 0);
+	assert_turned_once(cube.buffers[1], 13);
+	assert_int_equal(tier_counter(client, "requests"), requests + 3);
+	assert_int_equal(tier_counter(client, "generic"), generic + 3);
+	assert_int_equal(tier_counter(client, "message_launches"), messages);
+	assert_int_equal(info_int(client, "session.calls"), 4);
+	cube_finish(daemon, &cube);
+}
+
+/* A program that makes a buffer hears which device process has it: no launch with it needs a
+ * message. */
+static void new_buffers_are_known(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_buffer *buffers[2];
+	kiln_client *client = open_lazy_desk(daemon, &cube);
+	for (int i = 0; i < 2; i++)
+		assert_ok(kiln_alloc(client, sizeof(cube.start), 0, NULL, &buffers[i]));
+	assert_ok(kiln_write(buffers[0], 0, cube.start, sizeof(cube.start)));
+
+	assert_int_equal(kill(daemon->pid, SIGSTOP), 0);
+	for (int i = 0; i < 2; i++) {
+		const kiln_operand operands[2] = {{buffers[0], 0}, {buffers[1], 0}};
+		kiln_ticket ticket;
+		assert_ok(turn_once(client, buffers, 15));
+		assert_ok(kiln_submit(cube.call, operands, 2, 0, &ticket));
+		assert_ok(kiln_wait(client, ticket, CALL_TIMEOUT_MS));
+	}
+	assert_int_equal(kill(daemon->pid, SIGCONT), 0);
+	assert_turned_once(buffers[1], SIDE);
+	for (int i = 0; i < 2; i++)
+		kiln_free(buffers[i]);
+	cube_finish(daemon, &cube);
+}
+
+/* A call of the desk is a call like any other: its exact kernel takes over, and another session's
+ * first call of that shape has the exact kernel. */
+static void exact_kernels_take_over(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = open_lazy_desk(daemon, &cube);
+	int64_t messages = tier_counter(client, "message_launches");
+
+	debug_int(client, "gain", "ms", 1000);
+	while (tier_counter(client, "promoted") == 0)
+		turn(&cube, 15);
+	assert_int_equal(tier_counter(client, "specialized"), 1);
+	assert_int_equal(tier_counter(client, "message_launches"), messages);
+	turn(&cube, 15);
+
+	struct cube other;
+	kiln_client *second = client_open(daemon);
+	cube_open(second, &other);
+	cube_turn(&other, 6);
+	int64_t generic = tier_counter(client, "generic"), promoted = tier_counter(client, "promoted");
+	turn(&other, 15);
+	assert_int_equal(tier_counter(client, "generic"), generic);
+	assert_int_equal(tier_counter(client, "promoted"), promoted);
+	turn(&other, 14);
+	assert_int_equal(tier_counter(client, "generic"), generic + 1);
+	cube_close(&other);
+	kiln_close(second);
+	cube_finish(daemon, &cube);
+}
+
+/* The call has run when the daemon refuses it; from then on all goes by message. */
+static void the_daemon_takes_so_many(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client =
+		open_desk(daemon, &cube, OPTIONS("--specialize", "lazy", "--max-calls", "3"));
+
+	for (int round = 0; round < 3; round++)
+		for (int side = 15; side > 9; side--) {
+			turn(&cube, side);
+			assert_true(info_int(client, "session.calls") <= 3);
+		}
+	cube_finish(daemon, &cube);
+}
+
+static void none_where_kernels_are_exact(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = open_desk(daemon, &cube, OPTIONS("--specialize", "eager"));
+	const struct lane_memory *lane = lane_find(NULL);
+	turn(&cube, 15);
+	assert_int_equal(lane->header.desk, 0);
+	assert_int_equal(atomic_load(&lane->desk.asked), 0);
+	assert_int_equal(tier_counter(client, "generic"), 0);
+	cube_finish(daemon, &cube);
+}
+
+/* Lays these bytes on the desk behind the library's back; the number in the answer. */
+static uint64_t lay(struct lane_memory *lane, const void *bytes, uint32_t size)
+{
+	struct lane_desk *desk = &lane->desk;
+	uint32_t asked = atomic_load(&desk->asked) + 1;
+	memcpy(desk->problem, bytes, size < sizeof(desk->problem) ? size : sizeof(desk->problem));
+	atomic_store(&desk->bytes, size);
+	lane_ask_desk(lane, asked, atomic_load(&lane->header.tail));
+	lane_ring();
+	for (int64_t until = now_ms() + CALL_TIMEOUT_MS; atomic_load(&desk->answered) != asked;) {
+		assert_true(now_ms() < until);
+		usleep(100);
+	}
+	return desk->call;
+}
+
+/* What the library has laid there last, changed at one place; the process goes on, and no number is
+ * given twice. */
+static void nonsense(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = open_lazy_desk(daemon, &cube);
+	struct lane_memory *lane = lane_find(NULL);
+	unsigned char problem[LANE_PROBLEM_BYTES];
+	turn(&cube, 15);
+	uint32_t size = atomic_load(&lane->desk.bytes);
+	uint64_t last = lane->desk.call, first = last;
+	memcpy(problem, lane->desk.problem, sizeof(problem));
+	assert_true(last & LANE_DESK);
+
+	assert_int_equal(lay(lane, problem, 0), 0);
+	assert_int_equal(lay(lane, problem, UINT32_MAX), 0);
+	assert_int_equal(lay(lane, problem, size - 1), 0);
+	assert_int_equal(lay(lane, problem, sizeof(problem)), 0);
+	for (uint32_t at = 0; at < size; at++) {
+		static const unsigned char others[] = {0, 0x7f, 0x80, 0xc0, 0xdf, 0xff};
+		for (size_t i = 0; i < sizeof(others); i++) {
+			unsigned char was = problem[at];
+			problem[at] = others[i];
+			uint64_t call = lay(lane, problem, size);
+			assert_true(call == 0 || call > last);
+			last = call ? call : last;
+			problem[at] = was;
+		}
+	}
+	/* Half of a lane's calls, and not one more, and the daemon still binds its own. */
+	while (lay(lane, problem, size))
+		last++;
+	assert_true(last - first >= LANE_CALLS / 2 - 16 && last - first <= LANE_CALLS / 2);
+	kiln_close(client);
+	client = client_open(daemon);
+	assert_int_equal(info_int(client, "executors[0].restarts"), 0);
+	lazy_finish(daemon, client);
+}
+
+/* The buffers that a problem names are its session's, or it goes by message. */
+static void buffers_of_others(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube, other;
+	kiln_client *client = open_lazy_desk(daemon, &cube), *second = client_open(daemon);
+	struct lane_memory *lane = lane_find(NULL);
+	unsigned char problem[LANE_PROBLEM_BYTES];
+	turn(&cube, 15);
+	uint32_t size = atomic_load(&lane->desk.bytes);
+	memcpy(problem, lane->desk.problem, sizeof(problem));
+	cube_open(second, &other);
+	cube_turn(&other, 6);
+	assert_true(lay(lane, problem, size) != 0);
+	assert_int_equal(lay(lane_find(lane), problem, size), 0);
+	cube_close(&other);
+	kiln_close(second);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* A device process that dies, or hangs, before it has answered. */
+static void dies_at_the_desk(void **state)
+{
+	static const char *const misdeeds[] = {"kill", "crash", "hang"};
+	struct kilnd *daemon = *state;
+	for (size_t i = 0; i < sizeof(misdeeds) / sizeof(misdeeds[0]); i++) {
+		struct cube cube;
+		kiln_client *client =
+			open_desk(daemon, &cube, OPTIONS("--specialize", "lazy", "--launch-timeout", "2000"));
+		kiln_client *watch = client_open(daemon);
+		debug_fail_device(watch, misdeeds[i], "desk", false);
+		int status = turn_once(client, cube.buffers, 15);
+		if (status != KILN_ELOST && status != KILN_EDEVICE)
+			fail_msg("%s at the desk: %s", misdeeds[i], kiln_errmsg());
+		await_info(watch, "executors[0].restarts", 1);
+		for (int k = 0; k < 2; k++)
+			assert_ok(kiln_write(cube.buffers[k], 0, cube.start, sizeof(cube.start)));
+		turn(&cube, 15);
+		turn(&cube, 14);
+		cube_close(&cube);
+		kiln_close(client);
+		lazy_finish(daemon, watch);
+	}
+}
+
+/* A client that dies between the launch and the telling leaves nothing behind. */
+static void a_client_that_dies(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client = open_lazy_desk(daemon, &cube);
+	fflush(NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		struct cube own;
+		kiln_client *dying = client_open(daemon);
+		cube_open(dying, &own);
+		cube_turn(&own, 6);
+		kill(daemon->pid, SIGSTOP);
+		turn_once(dying, own.buffers, 15);
+		kill(getpid(), SIGKILL);
+	}
+	assert_true(child > 0 && waitpid(child, NULL, 0) == child);
+	assert_int_equal(kill(daemon->pid, SIGCONT), 0);
+	await_info(client, "server.sessions", 1);
+	turn(&cube, 14);
+	assert_counters_add_up(client);
+	cube_finish(daemon, &cube);
+}
+
+#define CLIENTS 4
+#define LEAST 13
+
+/* Turns boxes of all sides from LEAST to SIDE, each a shape of its own. */
+static int turn_boxes(const struct kilnd *daemon)
+{
+	static float now[CUBE];
+	struct cube cube;
+	kiln_client *client = client_open(daemon);
+	cube_open(client, &cube);
+	cube_turn(&cube, 6);
+	for (int n = 0; n < 64; n++) {
+		const int a = LEAST + n / 16, b = LEAST + n / 4 % 4, c = LEAST + n % 4;
+		struct permute problem = {
+			.dtype = KILN_F32, .rank = 3, .shape = {a, b, c}, .perm = {1, 2, 0}};
+		kiln_attr perm = perm_attr(&problem);
+		kiln_tensor tensors[2] = {permute_input(&problem, cube.buffers[0]),
+								  permute_output(&problem, cube.buffers[1])};
+		assert_ok(kiln_run(client, "permute", tensors, 2, &perm, 1));
+		assert_ok(kiln_read(cube.buffers[1], 0, now, sizeof(float) * (size_t)(a * b * c)));
+		for (int i = 0; i < a * b * c; i++)
+			assert_true(now[i] == (float)((i % a * b + i / a / c) * c + i / a % c));
+	}
+	cube_close(&cube);
+	kiln_close(client);
+	return 0;
+}
+
+/* Several threads plan at once; ThreadSanitizer looks at them. */
+static void threads_that_plan(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	pid_t children[CLIENTS];
+	kiln_client *client =
+		open_desk(daemon, &cube, OPTIONS("--specialize", "lazy", "--launchers", "4"));
+	turn(&cube, 15);
+	int64_t messages = tier_counter(client, "message_launches");
+	fflush(NULL);
+	for (int i = 0; i < CLIENTS; i++) {
+		children[i] = fork();
+		assert_true(children[i] >= 0);
+		if (children[i] == 0)
+			_exit(turn_boxes(daemon));
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		int status;
+		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+	await_info(client, "server.sessions", 1);
+	/* A launch that opens the lane, and maybe the next, are by message; no first call is. */
+	assert_true(tier_counter(client, "message_launches") <= messages + CLIENTS * 6);
+	assert_counters_add_up(client);
+	cube_finish(daemon, &cube);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(nobody_waits_for_the_daemon),
+		HARNESS_TEST(new_buffers_are_known),
+		HARNESS_TEST(exact_kernels_take_over),
+		HARNESS_TEST(the_daemon_takes_so_many),
+		HARNESS_TEST(none_where_kernels_are_exact),
+		HARNESS_TEST(nonsense),
+		HARNESS_TEST(buffers_of_others),
+		HARNESS_TEST(dies_at_the_desk),
+		HARNESS_TEST(a_client_that_dies),
+		HARNESS_TEST(threads_that_plan),
+	};
+
+	harness_begin(240);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
