@@ -36,6 +36,14 @@ static void load_driver(void)
 	memcpy(&cuda.f, &symbol, sizeof(symbol));
 	CUDA_DRIVER_LIST(LOAD)
 #undef LOAD
+	cuda.has_graphs = true;
+#define LOAD(f)                           \
+	symbol = dlsym(library, EXPANDED(f)); \
+	if (!symbol)                          \
+		cuda.has_graphs = false;          \
+	memcpy(&cuda.f, &symbol, sizeof(symbol));
+	CUDA_GRAPH_LIST(LOAD)
+#undef LOAD
 	symbol = dlsym(library, "cuCtxGetId");
 	memcpy(&cuda.context_id, &symbol, sizeof(symbol));
 	symbol = dlsym(library, "cuStreamBatchMemOp_v2");

@@ -8,6 +8,7 @@
 #define KILN_CLIENT_CUDA_DRIVER_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 #define CUDA_DRIVER_LIST(X)              \
 	X(cuGetErrorName)                    \
@@ -49,10 +50,22 @@
 	X(cuMemHostGetDevicePointer)         \
 	X(cuLaunchKernel)
 
+/* Drivers before 12.0 lack some of these. */
+#define CUDA_GRAPH_LIST(X)            \
+	X(cuGraphCreate)                  \
+	X(cuGraphAddKernelNode)           \
+	X(cuGraphInstantiateWithFlags)    \
+	X(cuGraphExecKernelNodeSetParams) \
+	X(cuGraphLaunch)                  \
+	X(cuGraphExecDestroy)             \
+	X(cuGraphDestroy)
+
 struct cuda_driver {
 #define CUDA_DRIVER_FIELD(name) __typeof__(name) *name;
 	CUDA_DRIVER_LIST(CUDA_DRIVER_FIELD)
+	CUDA_GRAPH_LIST(CUDA_DRIVER_FIELD)
 #undef CUDA_DRIVER_FIELD
+	bool has_graphs; /* all of CUDA_GRAPH_LIST are there */
 	/* cuCtxGetId, of drivers since 12.0; else NULL. */
 	CUresult (*context_id)(CUcontext context, unsigned long long *id);
 	/* cuStreamBatchMemOp_v2, of drivers since 11.7; else NULL. */

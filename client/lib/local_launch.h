@@ -4,6 +4,7 @@
  *   local_object.c   asks the daemon what a launch is, and for the compiled kernel
  *   local_shared.c   loads kernels into contexts, each once for the whole process
  *   local_module.c   finds the module of a way in a context, and launches
+ *   local_record.c   launches a kernel that was launched often as a graph of it alone
  *   local_launch.c   checks the operands, and finds the way that fits
  *   local_tier.c     swaps a generic kernel for the exact one, once the daemon has that
  *   local_raw.c      does the same as local_launch.c for kernels of the program's own

@@ -53,6 +53,7 @@ void local_unload(struct local_way *way, bool forked)
 
 #else
 
+#include "local_record.h"
 #include "local_shared.h"
 
 #include <assert.h>
@@ -65,6 +66,7 @@ struct local_use {
 	CUmemoryPool pool;     /* the module's; NULL until a launch needs it */
 	uint32_t shared_bytes; /* of a kernel of the program's own: what it was granted */
 	bool kept;             /* the module is KEPT: nobody need look whether a stream captures */
+	struct local_record record;
 };
 
 /* ---- Contexts ---- */
@@ -150,6 +152,21 @@ static int local_use_add(struct local_way *way, const struct local_context *curr
 	return KILN_OK;
 }
 
+/* A recording goes before its kernel. */
+static void drop_use(struct local_use *use, bool forked)
+{
+	CUcontext popped;
+	if (use->record.exec) {
+		bool gone = forked || cuda_context_id(use->of.context) != use->of.id ||
+					cuda.cuCtxPushCurrent(use->of.context) != CUDA_SUCCESS;
+		local_record_drop(&use->record, gone);
+		if (!gone)
+			(void)cuda.cuCtxPopCurrent(&popped);
+	}
+	local_module_drop(use->module, forked);
+	free(use);
+}
+
 static int find_use(struct local_way *way, const struct local_context *current,
 					struct local_use **out)
 {
@@ -164,8 +181,7 @@ static int find_use(struct local_way *way, const struct local_context *current,
 		}
 		/* A new context has the address of one that is gone, and whose modules went with it. */
 		*link = use->next;
-		local_module_drop(use->module, false);
-		free(use);
+		drop_use(use, false);
 		if (!way->uses)
 			way->state = LOCAL_WAY_ASKED;
 		break;
@@ -180,8 +196,7 @@ void local_unload(struct local_way *way, bool forked)
 	while (way->uses) {
 		struct local_use *use = way->uses;
 		way->uses = use->next;
-		local_module_drop(use->module, forked);
-		free(use);
+		drop_use(use, forked);
 	}
 }
 
@@ -219,12 +234,9 @@ static int take_scratch(struct local_use *use, const struct local_template *is, 
 
 /* ---- Launching ---- */
 
-static CUresult local_module_launch(const struct local_template *is, CUfunction function,
-									const kiln_place *operands, int count, CUdeviceptr scratch,
-									CUstream stream)
+static void put_values(const struct local_template *is, const kiln_place *operands, int count,
+					   CUdeviceptr scratch, uint64_t values[KILN_MAX_RAW_ARGS])
 {
-	uint64_t values[KILN_MAX_RAW_ARGS];
-	void *parameters[KILN_MAX_RAW_ARGS];
 	for (int i = 0; i < is->argument_count; i++) {
 		const struct local_argument *argument = &is->arguments[i];
 		values[i] = argument->kind == LOCAL_SCALAR    ? argument->value
@@ -232,39 +244,64 @@ static CUresult local_module_launch(const struct local_template *is, CUfunction 
 					: argument->value < (uint64_t)(unsigned)count
 						? operands[argument->value].address
 						: 0;
-		parameters[i] = &values[i];
 	}
-	return cuda.cuLaunchKernel(function, is->grid[0], is->grid[1], is->grid[2], is->block[0],
+}
+
+/* A launch of a recorded kernel has no scratch memory, which is allocated anew each time. */
+static CUresult local_module_launch(struct local_use *use, const struct local_template *is,
+									const uint64_t *values, bool captured, CUstream stream)
+{
+	void *parameters[KILN_MAX_RAW_ARGS];
+	const CUDA_KERNEL_NODE_PARAMS params = {.func = use->module->function,
+											.gridDimX = is->grid[0],
+											.gridDimY = is->grid[1],
+											.gridDimZ = is->grid[2],
+											.blockDimX = is->block[0],
+											.blockDimY = is->block[1],
+											.blockDimZ = is->block[2],
+											.sharedMemBytes = is->shared_bytes,
+											.kernelParams = parameters};
+	for (int i = 0; i < is->argument_count; i++)
+		parameters[i] = (void *)(uintptr_t)&values[i];
+	if (!captured && is->scratch_bytes == 0 &&
+		local_record_launch(&use->record, &params, values, is->argument_count, stream))
+		return CUDA_SUCCESS;
+	return cuda.cuLaunchKernel(params.func, is->grid[0], is->grid[1], is->grid[2], is->block[0],
 							   is->block[1], is->block[2], is->shared_bytes, stream, parameters,
 							   NULL);
 }
 
-/* A launch on a stream that captures goes into a graph.  Where the driver answers with an
+/* True: the stream captures, so the launch goes into a graph.  Where the driver answers with an
  * error, the launch has the same one. */
-static void mark_captured(struct local_use *use, CUstream stream)
+static bool is_captured(struct local_use *use, CUstream stream)
 {
 	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-	if (cuda.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
-		capture == CU_STREAM_CAPTURE_STATUS_NONE)
-		return;
-	local_module_keep(use->module);
+	if (cuda.cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS)
+		return true;
+	if (capture == CU_STREAM_CAPTURE_STATUS_NONE)
+		return false;
+	if (!use->kept)
+		local_module_keep(use->module);
 	use->kept = true;
+	return true;
 }
 
 static int launch_kernel(struct local_way *way, const struct local_context *current,
 						 const kiln_place *operands, int count, CUstream stream)
 {
+	uint64_t values[KILN_MAX_RAW_ARGS];
 	struct local_use *use = NULL;
 	CUdeviceptr scratch = 0;
 	int status = find_use(way, current, &use);
-	if (status == KILN_OK && !use->kept)
-		mark_captured(use, stream);
-	if (status == KILN_OK && way->is.scratch_bytes > 0)
+	if (status != KILN_OK)
+		return status;
+	bool captured = is_captured(use, stream);
+	if (way->is.scratch_bytes > 0)
 		status = take_scratch(use, &way->is, stream, &scratch);
 	if (status != KILN_OK)
 		return status;
-	CUresult result =
-		local_module_launch(&way->is, use->module->function, operands, count, scratch, stream);
+	put_values(&way->is, operands, count, scratch, values);
+	CUresult result = local_module_launch(use, &way->is, values, captured, stream);
 	if (scratch != 0)
 		(void)cuda.cuMemFreeAsync(scratch, stream);
 	return result == CUDA_SUCCESS
@@ -325,7 +362,7 @@ int local_start_raw(struct local_use *use, const kiln_launch *launch, void **val
 		use->shared_bytes = launch->shared_bytes;
 	}
 	if (!use->kept)
-		mark_captured(use, stream);
+		(void)is_captured(use, stream);
 	CUresult result = cuda.cuLaunchKernel(
 		use->module->function, extent(grid, 0), extent(grid, 1), extent(grid, 2), extent(block, 0),
 		extent(block, 1), extent(block, 2), launch->shared_bytes, stream, values, NULL);

@@ -15,8 +15,11 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
 	struct op *head;
-	const struct CUgraph_st *graph; /* that it was made of */
+	struct CUgraph_st *graph;    /* that it was made of */
+	struct CUgraphExec_st *next; /* of all: those of a context that is gone stay here */
 };
+
+static struct CUgraphExec_st *execs;
 
 void fake_graph_add(struct CUgraph_st *graph, struct op *op)
 {
@@ -71,6 +74,30 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 	return result;
 }
 
+CUresult cuGraphCreate(CUgraph *out, unsigned flags)
+{
+	ENTER();
+	if (flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = calloc(1, sizeof(**out));
+	(*out)->tail = &(*out)->head;
+	fake_live[FAKE_LIVE_GRAPHS]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *before,
+							  size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	ENTER();
+	struct op *op = before || count || params->extra ? NULL : calloc(1, sizeof(*op));
+	if (!op)
+		return CUDA_ERROR_INVALID_VALUE;
+	op->kind = OP_KERNEL;
+	fake_graph_add(graph, op);
+	*out = (CUgraphNode)op;
+	return fake_set_kernel(op, params);
+}
+
 CUresult cuGraphDestroy(CUgraph graph)
 {
 	LOCKED;
@@ -87,6 +114,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
 		return CUDA_ERROR_INVALID_VALUE;
 	*out = calloc(1, sizeof(**out));
 	(*out)->graph = graph;
+	(*out)->next = execs;
+	execs = *out;
 	struct op **tail = &(*out)->head;
 	for (const struct op *op = graph->head; op; op = op->next) {
 		*tail = calloc(1, sizeof(**tail));
@@ -139,6 +168,10 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
 	LOCKED;
+	struct CUgraphExec_st **link = &execs;
+	while (*link != exec)
+		link = &(*link)->next;
+	*link = exec->next;
 	free_ops(exec->head);
 	free(exec);
 	fake_live[FAKE_LIVE_GRAPHS]--;
