@@ -6,11 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A slot has room for the map's longest key.  Most maps have ids, and their slots take a third of
+ * what the longest possible key would take. */
 struct map_slot {
-	unsigned char key[MAP_KEY_MAX];
 	size_t bytes; /* 0: never used */
 	void *value;  /* NULL with bytes > 0: removed */
+	unsigned char key[];
 };
+
+static size_t stride_of(const struct map *map)
+{
+	return sizeof(struct map_slot) + map->width;
+}
+
+static struct map_slot *slot_at(const struct map *map, size_t i)
+{
+	return (struct map_slot *)((char *)map->slots + i * stride_of(map));
+}
 
 /* A product for each eight bytes.  Keys are our own ids and digests, so nobody chooses
  * collisions. */
@@ -33,8 +45,8 @@ static struct map_slot *map_find(const struct map *map, const void *key, size_t 
 	if (!map->capacity)
 		return NULL;
 	size_t i = hash_of(key, bytes) & (map->capacity - 1);
-	while (map->slots[i].bytes) {
-		struct map_slot *slot = &map->slots[i];
+	struct map_slot *slot;
+	while ((slot = slot_at(map, i))->bytes) {
 		/* A comparison of constant size, as that of ids, takes no call. */
 		if (slot->bytes == bytes &&
 			(bytes == sizeof(uint64_t) ? !memcmp(slot->key, key, sizeof(uint64_t))
@@ -42,22 +54,24 @@ static struct map_slot *map_find(const struct map *map, const void *key, size_t 
 			return slot;
 		i = (i + 1) & (map->capacity - 1);
 	}
-	return &map->slots[i];
+	return slot;
 }
 
-static int map_grow(struct map *map)
+/* Makes room for one more, and for keys of so many bytes. */
+static int map_grow(struct map *map, size_t bytes)
 {
-	struct map bigger = {0};
-	bigger.capacity = 16;
+	struct map bigger = {.capacity = 16, .width = (bytes + 7) / 8 * 8};
+	if (bigger.width < map->width)
+		bigger.width = map->width;
 	while (bigger.capacity < map->count * 4)
 		bigger.capacity *= 2;
-	bigger.slots = calloc(bigger.capacity, sizeof(*bigger.slots));
+	bigger.slots = calloc(bigger.capacity, stride_of(&bigger));
 	if (!bigger.slots)
 		return -1;
 	for (size_t i = 0; i < map->capacity; i++) {
-		const struct map_slot *slot = &map->slots[i];
+		const struct map_slot *slot = slot_at(map, i);
 		if (slot->bytes && slot->value) {
-			*map_find(&bigger, slot->key, slot->bytes) = *slot;
+			memcpy(map_find(&bigger, slot->key, slot->bytes), slot, sizeof(*slot) + slot->bytes);
 			bigger.count++;
 		}
 	}
@@ -77,7 +91,7 @@ int map_put(struct map *map, const void *key, size_t bytes, void *value)
 {
 	if (!bytes || bytes > MAP_KEY_MAX || !value)
 		return -1;
-	if (map->used * 4 >= map->capacity * 3 && map_grow(map) < 0)
+	if ((map->used * 4 >= map->capacity * 3 || bytes > map->width) && map_grow(map, bytes) < 0)
 		return -1;
 	struct map_slot *slot = map_find(map, key, bytes);
 	if (!slot->bytes) {
@@ -100,9 +114,11 @@ void *map_remove(struct map *map, const void *key, size_t bytes)
 	slot->value = NULL;
 	map->count--;
 	/* Nothing stands behind a slot that was never used, so no search has to go on to it. */
-	size_t i = (size_t)(slot - map->slots), mask = map->capacity - 1;
-	while (!map->slots[(i + 1) & mask].bytes && map->slots[i].bytes && !map->slots[i].value) {
-		map->slots[i].bytes = 0;
+	size_t mask = map->capacity - 1;
+	size_t i = (size_t)((char *)slot - (char *)map->slots) / stride_of(map);
+	while (!slot_at(map, (i + 1) & mask)->bytes && slot_at(map, i)->bytes &&
+		   !slot_at(map, i)->value) {
+		slot_at(map, i)->bytes = 0;
 		map->used--;
 		i = (i - 1) & mask;
 	}
@@ -112,7 +128,7 @@ void *map_remove(struct map *map, const void *key, size_t bytes)
 void *map_next(const struct map *map, size_t *cursor)
 {
 	while (*cursor < map->capacity) {
-		const struct map_slot *slot = &map->slots[(*cursor)++];
+		const struct map_slot *slot = slot_at(map, (*cursor)++);
 		if (slot->bytes && slot->value)
 			return slot->value;
 	}
@@ -122,7 +138,7 @@ void *map_next(const struct map *map, size_t *cursor)
 void *map_take(struct map *map)
 {
 	for (size_t i = 0; i < map->capacity; i++) {
-		struct map_slot *slot = &map->slots[map->taken++ & (map->capacity - 1)];
+		struct map_slot *slot = slot_at(map, map->taken++ & (map->capacity - 1));
 		if (slot->bytes && slot->value)
 			return map_remove(map, slot->key, slot->bytes);
 	}

@@ -14,6 +14,7 @@ struct map_slot;
 struct map {
 	struct map_slot *slots;
 	size_t count, used, capacity; /* used: count, and the slots that map_remove() left behind */
+	size_t width;                 /* bytes of the longest key so far, in whole words */
 	size_t taken;                 /* map_take() goes on there, so taking all values is one walk */
 };
 
