@@ -87,8 +87,17 @@ struct NormRows {
 			if (row.has(n))
 				store_vector<false>(n);
 		if constexpr (kept < Row::held) {
-#pragma unroll(TURN)
-			for (int n = kept; n < Row::held; n++)
+			/* NVCC and NVRTC 13.0 leave out vectors when they unroll such a loop themselves. */
+			constexpr int whole = kept + (Row::held - kept) / TURN * TURN;
+#pragma unroll 1
+			for (int n = kept; n < whole; n += TURN) {
+#pragma unroll
+				for (int u = 0; u < TURN; u++)
+					if (row.has(n + u))
+						store_vector<true>(n + u);
+			}
+#pragma unroll
+			for (int n = whole; n < Row::held; n++)
 				if (row.has(n))
 					store_vector<true>(n);
 		}

@@ -176,7 +176,7 @@ struct NormRing {
 	template <typename Body>
 	DEVICE void each(int stage, Body body) const
 	{
-#pragma unroll(NV > 4 ? 2 : 1)
+#pragma unroll(NV > 4 && NV % 2 == 0 ? 2 : 1)
 		for (int n = 0; n < NV; n++) {
 			u32 x[words];
 			if (!row.has(n))
