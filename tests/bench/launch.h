@@ -135,7 +135,7 @@ struct crew {
 	int64_t launches[CREW_MOST]; /* of the last round */
 };
 
-/* Starts count processes of this program that play a role; environment (may be NULL): two more
+/* Starts count processes of this program that play a role; environment (may be NULL): more
  * variables, NULL.  false after a sentence in why, and nothing is left. */
 bool crew_start(const struct bench *bench, struct crew *crew, const char *role, int count,
 				const char *const *environment, char why[LAUNCH_WHY]);
@@ -156,8 +156,9 @@ bool crew_tell(const struct crew_word *word);
 struct mps {
 	char directory[64];
 	char program[128];
-	char pipe[128], log[128];   /* NAME=value, for its clients */
-	const char *environment[3]; /* both */
+	/* NAME=value, for its clients; the control daemon has the first two alone. */
+	char pipe[128], log[128], devices[64];
+	const char *environment[4];
 	bool running;
 };
 

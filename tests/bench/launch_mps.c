@@ -119,6 +119,20 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 	return remove(path);
 }
 
+/* The server sees the devices that its control daemon was given, and its clients number them from
+ * 0: to name them as this program does would leave a client without any. */
+static void number_devices(struct mps *mps)
+{
+	const char *named = getenv("CUDA_VISIBLE_DEVICES");
+	size_t used = 0;
+	if (!named || !*named)
+		return;
+	used += (size_t)snprintf(mps->devices, sizeof(mps->devices), "CUDA_VISIBLE_DEVICES=0");
+	for (int i = 1; (named = strchr(named, ',')) && used < sizeof(mps->devices) - 4; i++, named++)
+		used += (size_t)snprintf(mps->devices + used, sizeof(mps->devices) - used, ",%d", i);
+	mps->environment[2] = mps->devices;
+}
+
 bool mps_start(struct mps *mps, char why[LAUNCH_WHY])
 {
 	*mps = (struct mps){0};
@@ -135,6 +149,7 @@ bool mps_start(struct mps *mps, char why[LAUNCH_WHY])
 	snprintf(mps->log, sizeof(mps->log), "CUDA_MPS_LOG_DIRECTORY=%s", mps->directory);
 	mps->environment[0] = mps->pipe;
 	mps->environment[1] = mps->log;
+	mps->environment[2] = NULL;
 	mps->running = true;
 	int status = run_control(mps, "-d", "", START_MS);
 	if (status != 0) {
@@ -142,6 +157,7 @@ bool mps_start(struct mps *mps, char why[LAUNCH_WHY])
 		mps_end(mps);
 		return false;
 	}
+	number_devices(mps);
 	control_running = control_pid(mps);
 	signal(SIGTERM, on_end);
 	signal(SIGINT, on_end);
