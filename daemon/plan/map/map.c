@@ -198,7 +198,10 @@ static int map_plan_way(const struct map *map, const struct map_loops *loops,
 		return plan_refuse(map->error, KILN_ENOTSUP,
 						   "map: the kernel of the statement would have more than %d characters",
 						   KERNEL_GENERATED_MAX - 1);
-	snprintf(out->source, sizeof(out->source), "ops/map.cuh");
+	snprintf(out->source, sizeof(out->source), "ops/map%s.cuh",
+			 map_has_rows(map)          ? "_rows"
+			 : map->reduce != MAP_PLAIN ? "_reduce"
+										: "");
 	loop = set_grid(map, loops, way, limits, out);
 	snprintf(out->instantiation, sizeof(out->instantiation),
 			 "map_statement<0x%016llxull, %u, %u, %s>",

@@ -8,7 +8,7 @@
 
 #define MOST_WORDS 64 /* of loads that a thread has in flight */
 #define GENERIC_THREADS 256
-#define HELD_WORDS 64 /* of a row that a thread holds; map_most_words of ops/map.cuh */
+#define HELD_WORDS 64 /* of a row that a thread holds; map_most_words of ops/map_rows.cuh */
 
 /* Words that a thread holds of one vector. */
 static int words_held(const struct map *map, const struct map_loops *loops)

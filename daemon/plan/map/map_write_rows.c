@@ -1,6 +1,6 @@
 /*
  * map_write_rows.c: the file that is generated for a statement of rows: a structure with a type for
- * each stage, and a kernel that hands both to map_rows of ops/map.cuh.
+ * each stage, and a kernel that hands both to map_rows of ops/map_rows.cuh.
  */
 #include "map_write.h"
 
