@@ -5,7 +5,8 @@
  * (Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26).
  */
 #pragma once
-#include "common/softmax.cuh"
+#include "common/inverse.cuh"
+#include "common/softmax_exp.cuh"
 #include "common/types.cuh"
 
 enum { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU };

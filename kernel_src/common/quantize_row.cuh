@@ -7,6 +7,7 @@
  */
 #pragma once
 #include "common/quantize.cuh"
+#include "common/quantize_most.cuh"
 #include "common/row.cuh"
 #include "common/row_any.cuh"
 #include "common/row_stream.cuh"

@@ -18,8 +18,9 @@
  *   finish(value, real)                   the result, before it is rounded
  */
 #pragma once
+#include "common/inverse.cuh"
 #include "common/reduce_input.cuh"
-#include "common/softmax.cuh"
+#include "common/softmax_exp.cuh"
 
 DEVICE float reduce_infinity(float)
 {
