@@ -93,22 +93,33 @@ DEVICE Compute box_limited(Compute area)
 }
 
 /* 1 / an area that is limited.  Of f32 to the last bit but one: a division would take as long as
- * all the rest of a pair. */
-template <typename Compute>
+ * all the rest of a pair.  SMALL: the inverse of no area is subnormal; nothing has to be scaled. */
+template <bool SMALL, typename Compute>
 DEVICE Compute box_over(Compute area)
 {
 #if !KILN_CPU
 	if constexpr (sizeof(Compute) == 4) {
 		f32 over;
-		asm("rcp.approx.f32 %0, %1;" : "=f"(over) : "f"(box_limited(area)));
+		if constexpr (SMALL)
+			asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(over) : "f"(box_limited(area)));
+		else
+			asm("rcp.approx.f32 %0, %1;" : "=f"(over) : "f"(box_limited(area)));
 		return over;
 	}
 #endif
 	return static_cast<Compute>(1) / box_limited(area);
 }
 
+/* Halves and bytes make areas of less than 2^36. */
+template <typename PRED, typename TARGET>
+constexpr bool box_small = false;
+template <>
+constexpr bool box_small<f16, f16> = true;
+template <>
+constexpr bool box_small<f16, u8> = true;
+
 /* Two boxes and what they make. */
-template <typename Compute, bool CLAMP>
+template <typename Compute, bool CLAMP, bool SMALL = false>
 struct BoxPair {
 	Compute wide, high;             /* sides of the first */
 	Compute inner_wide, inner_high; /* of the intersection, before they are cut off */
@@ -136,7 +147,7 @@ struct BoxPair {
 	/* A NaN in either box makes `joined` a NaN. */
 	DEVICE Compute giou() const
 	{
-		return inter * box_over(joined) - (enclosing - joined) * box_over(enclosing);
+		return inter * box_over<SMALL>(joined) - (enclosing - joined) * box_over<SMALL>(enclosing);
 	}
 
 	/*
@@ -146,8 +157,8 @@ struct BoxPair {
 	DEVICE void gradient(const Compute (&a)[4], const Compute (&b)[4], Compute factor,
 						 Compute (&out)[4]) const
 	{
-		const Compute zero = 0, one = 1, half = static_cast<Compute>(0.5);
-		const Compute over = box_over(joined), around = box_over(enclosing);
+		const Compute zero = 0, half = static_cast<Compute>(0.5);
+		const Compute over = box_over<SMALL>(joined), around = box_over<SMALL>(enclosing);
 		const Compute of_joined = joined < box_least<Compute> ? zero : inter * over * over;
 		const Compute of_enclosing =
 			enclosing < box_least<Compute> ? zero : (enclosing - joined) * around * around;
@@ -160,11 +171,15 @@ struct BoxPair {
 								  CLAMP && inner_high < zero ? zero : by_inter * side(inner_wide)};
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
-			/* Returns how much of the larger of two corners is the first box's; and of two more. */
-			const Compute low = a[i] > b[i] ? one : a[i] < b[i] ? zero : half;
-			const Compute top = a[i + 2] > b[i + 2] ? one : a[i + 2] < b[i + 2] ? zero : half;
-			out[i] = -own[i] - low * inner[i] - (one - low) * outer[i];
-			out[i + 2] = own[i] + (one - top) * inner[i] + top * outer[i];
+			/* The larger of two low corners is the intersection's, that of two high ones the
+			 * enclosing box's. */
+			const Compute middle = half * (inner[i] + outer[i]);
+			const Compute low = a[i] > b[i] ? inner[i] : a[i] < b[i] ? outer[i] : middle;
+			const Compute top = a[i + 2] > b[i + 2]   ? outer[i]
+								: a[i + 2] < b[i + 2] ? inner[i]
+													  : middle;
+			out[i] = -own[i] - low;
+			out[i + 2] = own[i] + top;
 		}
 	}
 };
@@ -179,6 +194,8 @@ struct BoxPairs {
 	typedef typename PRED::Element Pred;
 	typedef typename TARGET::Element Target;
 	typedef typename element<Pred>::compute Compute;
+	template <bool CLAMP>
+	using Pair = BoxPair<Compute, CLAMP, box_small<Pred, Target>>;
 
 	const Pred *pred;
 	const Target *target;

@@ -21,7 +21,7 @@ __global__ __launch_bounds__(THREADS) void giou_pairs(const typename PRED::Eleme
 	while (pair < static_cast<Number>(pairs)) {
 		Compute a[4], b[4], value = 0;
 		if (all.load(pair, a, b))
-			value = BoxPair<Compute, CLAMP>(a, b).giou();
+			value = typename Pairs::template Pair<CLAMP>(a, b).giou();
 		element_store(y + pair, value);
 		if constexpr (!LOOP)
 			break;

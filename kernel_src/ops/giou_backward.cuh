@@ -34,7 +34,7 @@ DEVICE void giou_pair_backward(const PAIRS &all, Number pair, typename PAIRS::Co
 	Compute a[4], b[4], out[4] = {};
 
 	if (all.load(pair, a, b))
-		BoxPair<Compute, CLAMP>(a, b).gradient(a, b, factor, out);
+		typename PAIRS::template Pair<CLAMP>(a, b).gradient(a, b, factor, out);
 	giou_store<W>(dpred + static_cast<i64>(pair) * 4, out);
 }
 
@@ -68,9 +68,11 @@ __global__ __launch_bounds__(THREADS) void giou_loss_backward(
 	const i64 *count, const Compute *dloss, typename PRED::Element *dpred, i64 pairs, i64 boxes)
 {
 	static_assert(BOTH || EACH == 1, "a pair that waits for its target is alone");
-	const BoxPairs<PRED, TARGET, RAGGED, MOST> all{pred, target, offsets, boxes};
+	typedef BoxPairs<PRED, TARGET, RAGGED, MOST> Pairs;
+	const Pairs all{pred, target, offsets, boxes};
 	const i64 valid = *count;
-	const Compute factor = *dloss / static_cast<Compute>(valid > 1 ? valid : 1);
+	/* A division would take as long as a pair. */
+	const Compute factor = *dloss * box_over<true>(static_cast<Compute>(valid > 1 ? valid : 1));
 	const Number end = static_cast<Number>(pairs);
 	Number pair =
 		static_cast<Number>(blockIdx.x) * (EACH * THREADS) + static_cast<Number>(threadIdx.x);
@@ -88,7 +90,7 @@ __global__ __launch_bounds__(THREADS) void giou_loss_backward(
 			for (int j = 0; j < EACH; j++) {
 				const Number mine = pair + static_cast<Number>(j * THREADS);
 				Compute out[4];
-				BoxPair<Compute, CLAMP>(a[j], b[j]).gradient(a[j], b[j], factor, out);
+				typename Pairs::template Pair<CLAMP>(a[j], b[j]).gradient(a[j], b[j], factor, out);
 #pragma unroll
 				for (int i = 0; i < 4; i++)
 					out[i] = here[j] ? out[i] : 0;

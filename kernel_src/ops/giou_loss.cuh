@@ -20,7 +20,8 @@ __global__ __launch_bounds__(THREADS) void giou_loss(const typename PRED::Elemen
 													 u8 *scratch, i64 pairs, i64 boxes)
 {
 	static_assert(BOTH || EACH == 1, "a pair that waits for its target is alone");
-	const BoxPairs<PRED, TARGET, RAGGED, MOST> all{pred, target, offsets, boxes};
+	typedef BoxPairs<PRED, TARGET, RAGGED, MOST> Pairs;
+	const Pairs all{pred, target, offsets, boxes};
 	const Number end = static_cast<Number>(pairs);
 	Number pair =
 		static_cast<Number>(blockIdx.x) * (EACH * THREADS) + static_cast<Number>(threadIdx.x);
@@ -38,14 +39,14 @@ __global__ __launch_bounds__(THREADS) void giou_loss(const typename PRED::Elemen
 			}
 #pragma unroll
 			for (int j = 0; j < EACH; j++) {
-				const Compute value = BoxPair<Compute, CLAMP>(a[j], b[j]).giou();
+				const Compute value = typename Pairs::template Pair<CLAMP>(a[j], b[j]).giou();
 				sum += here[j] ? value : 0;
 				valid += here[j];
 			}
 		} else {
 			Compute a[4], b[4];
 			if (all.load(pair, a, b)) {
-				sum += BoxPair<Compute, CLAMP>(a, b).giou();
+				sum += typename Pairs::template Pair<CLAMP>(a, b).giou();
 				valid++;
 			}
 		}

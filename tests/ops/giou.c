@@ -274,7 +274,8 @@ static struct value factor_of(const struct reference *r, int64_t pair)
 							   reference_at(&operand[2], 0, operand[2].rank, pair)));
 	count = cases_get(KILN_I64, r->memory[3], 0);
 	value = cases_get(operand[4].dtype, r->memory[4], 0) / (count > 1 ? count : 1);
-	return (struct value){value, 2 * unit * fabs(value)};
+	/* The count is rounded, its reciprocal is off by two units, and the product is rounded. */
+	return (struct value){value, 4 * unit * fabs(value)};
 }
 
 static void reference(const struct reference *r, int64_t first, int64_t last)
