@@ -3,9 +3,10 @@
  * idx[o, k, i] = p, one after another by rising k, where i runs along the lines of memory.
  *
  * A block has a panel: some columns i that lie side by side, of one slice o.  Shared memory holds
- * the sums of all places of its columns.  One thread adds up each column: it asks for its next
- * indices and elements while it adds those before.  The other threads have brought them near by
- * then.  All threads begin the sums and store them.
+ * the sums of all places of its columns, and two stages: elements of the next k, each with where
+ * its sum is.  One thread adds up each column, some elements of a stage at once.  The other threads
+ * fill the other stage meanwhile, and have the elements of two more under way.  All threads begin
+ * the sums and store them.
  */
 #pragma once
 #include "common/index.cuh"
@@ -15,7 +16,7 @@
 #include "common/vec.cuh"
 
 /* PLACES places and COUNT indices of COLUMNS columns, of which WIDE are a panel; V of them are
- * loaded and stored at once as sums.  NEAR: indices of a column that are brought near at a time. */
+ * loaded and stored at once as sums.  NEAR: elements of a column in a stage. */
 template <typename T, typename I, int BOUNDS, i64 PLACES, i64 COUNT, i64 COLUMNS, int WIDE,
 		  int THREADS, int V, int NEAR>
 struct IndexAddPanel {
@@ -26,10 +27,13 @@ struct IndexAddPanel {
 	static constexpr int threads = THREADS, vector = V, near = NEAR;
 	static constexpr i64 places = PLACES, count = COUNT, columns = COLUMNS;
 	static constexpr u32 panels = static_cast<u32>((COLUMNS + WIDE - 1) / WIDE);
-	static constexpr int held = 16; /* indices that a thread asks for at once */
-	static constexpr int ahead = 4; /* sums that it takes up at once */
-	static_assert(WIDE <= THREADS && THREADS % WIDE == 0, "a thread for each column");
-	static_assert(WIDE % V == 0 && NEAR % held == 0, "whole vectors, whole turns");
+	static constexpr int adders = WIDE < 32 ? 32 : WIDE, bringers = THREADS - adders;
+	static constexpr int each =
+		NEAR * WIDE / bringers;     /* elements of a stage that a thread brings */
+	static constexpr int ahead = 4; /* sums that a thread takes up at once */
+	static_assert(bringers % WIDE == 0 && each * bringers == NEAR * WIDE && NEAR % ahead == 0,
+				  "whole turns");
+	static_assert(WIDE % V == 0, "whole vectors");
 };
 
 /* Slices are numbered by DIMS, all but the slowest; AXIS elements from one place to the next, STEP
@@ -44,98 +48,108 @@ struct IndexAddSide {
 	}
 };
 
-/* A thread holds some indices and elements of its column. */
-template <class PANEL>
-struct IndexAddHeld {
-	typename PANEL::Index index[PANEL::held];
-	u32 words[PANEL::held][vec_words<PANEL::element>];
+/* An element that is to be added, and which sum it is added to. */
+template <typename Compute>
+struct alignas(2 * sizeof(Compute)) IndexAddEntry {
+	Compute value;
+	u32 sum;
+};
 
-	/* Asks for those from k on. */
+/* Elements and indices that a thread has asked for, of one stage. */
+template <class PANEL>
+struct IndexAddBrought {
+	typedef IndexAddEntry<typename PANEL::Compute> Entry;
+	static constexpr int rows = PANEL::bringers / PANEL::wide; /* that all threads bring at once */
+
+	typename PANEL::Index index[PANEL::each];
+	u32 words[PANEL::each][vec_words<PANEL::element>];
+
+	/* Asks for those from k on, of the column at `many` and `idx`; thread: of those that bring. */
 	template <class MANY, class IDX>
-	DEVICE void read(const u8 *many, const typename PANEL::Index *idx, i64 k)
+	DEVICE void ask(const u8 *many, const typename PANEL::Index *idx, i64 k, bool there, int thread)
 	{
+		k += thread / PANEL::wide;
 #pragma unroll
-		for (int i = 0; i < PANEL::held; i++) {
-			index[i] = 0;
-			if (k + i >= PANEL::count)
+		for (int i = 0; i < PANEL::each; i++) {
+			const i64 row = k + i * rows;
+			if (!there || row >= PANEL::count)
 				continue;
-			index[i] = idx[(k + i) * IDX::axis];
-			vec_load<PANEL::element>(many + (k + i) * (MANY::axis * PANEL::element), words[i]);
+			index[i] = idx[row * IDX::axis];
+			vec_load<PANEL::element>(many + row * (MANY::axis * PANEL::element), words[i]);
 		}
 	}
 
-	/*
-	 * Adds those that read() got to the sums of a column, some at once: of equal places each takes
-	 * the sum that the last one before has made.  Returns how many indices name nothing.
-	 */
-	DEVICE u32 add(typename PANEL::Compute *sums, i64 k) const
+	/* Puts them where the stage that begins with k is.  What names nothing is added to a row of its
+	 * own, behind those of places.  Returns how many these are. */
+	DEVICE u32 put(Entry *stage, i64 k, bool there, int thread) const
 	{
-		constexpr int ahead = PANEL::ahead;
+		const u32 column = static_cast<u32>(thread % PANEL::wide);
 		u32 strays = 0;
 
+		k += thread / PANEL::wide;
 #pragma unroll
-		for (int n = 0; n < PANEL::held; n += ahead) {
-			typename PANEL::Compute sum[ahead];
-			u32 place[ahead];
-#pragma unroll
-			for (int i = 0; i < ahead; i++) {
-				const bool there = k + n + i < PANEL::count;
-				place[i] = indices_place<PANEL::bounds, PANEL::places, u32>(index[n + i]);
-				strays += there && place[i] == indices_none<u32>;
-				place[i] = there ? place[i] : indices_none<u32>;
-				sum[i] = 0;
-				if (place[i] != indices_none<u32>)
-					sum[i] = sums[place[i] * PANEL::wide];
+		for (int i = 0; i < PANEL::each; i++) {
+			typename PANEL::Compute one[1] = {0};
+			u32 place = static_cast<u32>(PANEL::places);
+			if (there && k + i * rows < PANEL::count) {
+				const u32 named = indices_place<PANEL::bounds, PANEL::places, u32>(index[i]);
+				summand<typename PANEL::Element>::unpack(words[i], one);
+				strays += named == indices_none<u32>;
+				place = named == indices_none<u32> ? place : named;
 			}
-#pragma unroll
-			for (int i = 0; i < ahead; i++) {
-				typename PANEL::Compute one[1];
-				if (place[i] == indices_none<u32>)
-					continue;
-				summand<typename PANEL::Element>::unpack(words[n + i], one);
-#pragma unroll
-				for (int before = 0; before < i; before++)
-					sum[i] = place[before] == place[i] ? sum[before] : sum[i];
-				sum[i] += one[0];
-				sums[place[i] * PANEL::wide] = sum[i];
-			}
+			stage[i * PANEL::bringers + thread] = Entry{one[0], place * PANEL::wide + column};
 		}
 		return strays;
 	}
 };
 
-/* Asks for a line of memory that a thread will load soon. */
-DEVICE void index_add_near(const void *at)
+/* Adds a stage to the sums of a column, some at once: of equal places each takes the sum that the
+ * last one before has made. */
+template <class PANEL>
+DEVICE void index_add_stage(const IndexAddEntry<typename PANEL::Compute> *stage,
+							typename PANEL::Compute *sums, u32 warp)
 {
-#if !KILN_CPU
-	asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-#else
-	(void)at;
-#endif
-}
+	constexpr int ahead = PANEL::ahead, near = PANEL::near, wide = PANEL::wide;
+	IndexAddEntry<typename PANEL::Compute> next[ahead];
 
-/* Brings near what `left` columns of a panel add from k on: the threads that add up no column do.
- * It takes half a line of memory at a time. */
-template <class PANEL, class MANY, class IDX>
-DEVICE void index_add_bring(const u8 *many, const typename PANEL::Index *idx, i64 k, int left)
-{
-	constexpr int each = PANEL::threads - PANEL::wide, half = 64;
-	constexpr int index = static_cast<int>(sizeof(typename PANEL::Index));
-	constexpr int elements = (PANEL::wide * PANEL::element + half - 1) / half;
-	constexpr int parts = elements + (PANEL::wide * index + half - 1) / half;
-
-	if constexpr (each > 0 && MANY::step == 1 && IDX::step == 1) {
-		const i64 rest = PANEL::count - k;
-		const int rows = rest < PANEL::near ? static_cast<int>(rest) : PANEL::near;
-#pragma unroll 1
-		for (int i = static_cast<int>(threadIdx.x) - PANEL::wide; i < rows * parts; i += each) {
-			const i64 row = k + i / parts;
-			const int part = i % parts, own = part - elements;
-			if (i >= 0 && own < 0 && part * half < left * PANEL::element)
-				index_add_near(many + row * (MANY::axis * PANEL::element) + part * half);
-			if (own >= 0 && own * half < left * index)
-				index_add_near(reinterpret_cast<const u8 *>(idx + row * IDX::axis) + own * half);
+#pragma unroll
+	for (int i = 0; i < ahead; i++)
+		next[i] = stage[i * wide];
+#pragma unroll 2
+	for (int k = ahead; k <= near; k += ahead) {
+		IndexAddEntry<typename PANEL::Compute> here[ahead];
+		typename PANEL::Compute sum[ahead];
+		bool equal = false;
+#pragma unroll
+		for (int i = 0; i < ahead; i++) {
+			here[i] = next[i];
+			sum[i] = sums[here[i].sum];
 		}
+#pragma unroll
+		for (int i = 0; i < ahead; i++)
+			next[i] = stage[(k < near ? k + i : i) * wide];
+#pragma unroll
+		for (int i = 1; i < ahead; i++) {
+#pragma unroll
+			for (int before = 0; before < i; before++)
+				equal = equal || here[before].sum == here[i].sum;
+		}
+		if (__any_sync(warp, equal)) {
+#pragma unroll
+			for (int i = 0; i < ahead; i++) {
+#pragma unroll
+				for (int before = 0; before < i; before++)
+					sum[i] = here[before].sum == here[i].sum ? sum[before] : sum[i];
+				sum[i] += here[i].value;
+			}
+		} else {
+#pragma unroll
+			for (int i = 0; i < ahead; i++)
+				sum[i] += here[i].value;
+		}
+#pragma unroll
+		for (int i = 0; i < ahead; i++)
+			sums[here[i].sum] = sum[i];
 	}
 }
 
@@ -200,10 +214,16 @@ __global__ __launch_bounds__(PANEL::threads) void index_add_panel(const void *ma
 																  const void *base, void *few,
 																  i64 items, u64 *report)
 {
-	constexpr int es = PANEL::element, wide = PANEL::wide, turn = PANEL::held;
+	typedef IndexAddEntry<typename PANEL::Compute> Entry;
+	constexpr int es = PANEL::element, wide = PANEL::wide, near = PANEL::near;
+	constexpr int whole = near * wide;
 	DYN_SHARED(b128, memory);
-	typename PANEL::Compute *const sums = reinterpret_cast<typename PANEL::Compute *>(memory);
-	const int column = static_cast<int>(threadIdx.x) % wide;
+	Entry *const stages = reinterpret_cast<Entry *>(memory);
+	typename PANEL::Compute *const sums =
+		reinterpret_cast<typename PANEL::Compute *>(stages + 2 * whole);
+	const int thread = static_cast<int>(threadIdx.x), bringer = thread - PANEL::adders;
+	const bool adds = thread < wide, brings = bringer >= 0;
+	const int column = (brings ? bringer : thread) % wide;
 	i64 item = blockIdx.x;
 	u32 strays = 0;
 
@@ -211,31 +231,39 @@ __global__ __launch_bounds__(PANEL::threads) void index_add_panel(const void *ma
 		const i64 slice = item / PANEL::panels, first = (item - slice * PANEL::panels) * wide;
 		const i64 below = PANEL::columns - first;
 		const int left = below < wide ? static_cast<int>(below) : wide;
-		const bool adds = static_cast<int>(threadIdx.x) < left;
-		const u8 *const panel = static_cast<const u8 *>(many) + MANY::at(slice, first) * es;
-		const u8 *const from = panel + (adds ? column : 0) * (MANY::step * es);
-		const typename PANEL::Index *const lists = idx + IDX::at(slice, first);
-		const typename PANEL::Index *const list = lists + (adds ? column : 0) * IDX::step;
-		IndexAddHeld<PANEL> held;
+		const bool there = column < left;
+		const u8 *const from =
+			static_cast<const u8 *>(many) + MANY::at(slice, first + (there ? column : 0)) * es;
+		const typename PANEL::Index *const list =
+			idx + IDX::at(slice, first + (there ? column : 0));
+		IndexAddBrought<PANEL> brought[2];
 
-		if (adds)
-			held.template read<MANY, IDX>(from, list, 0);
-		else
-			index_add_bring<PANEL, MANY, IDX>(panel, lists, 0, left);
+		if (brings) {
+			brought[0].template ask<MANY, IDX>(from, list, 0, there, bringer);
+			brought[1].template ask<MANY, IDX>(from, list, near, there, bringer);
+		}
 		index_add_begin<PANEL, BASE>(
 			sums, static_cast<const u8 *>(base) + BASE::at(slice, first) * es, left);
+		if (brings) {
+			strays += brought[0].put(stages, 0, there, bringer);
+			brought[0].template ask<MANY, IDX>(from, list, 2 * near, there, bringer);
+		}
 		__syncthreads();
 #pragma unroll 1
-		for (i64 k = 0; k < PANEL::count; k += PANEL::near) {
-			if (!adds)
-				index_add_bring<PANEL, MANY, IDX>(panel, lists, k + PANEL::near, left);
-#pragma unroll 1
-			for (i64 n = k; adds && n < k + PANEL::near && n < PANEL::count; n += turn) {
-				const IndexAddHeld<PANEL> here = held;
-				held.template read<MANY, IDX>(from, list, n + turn);
-				strays += here.add(sums + column, n);
+		for (i64 k = 0; k < PANEL::count; k += 2 * near) {
+#pragma unroll
+			for (int s = 0; s < 2; s++) {
+				const i64 next = k + (s + 1) * near;
+				if (brings) {
+					strays += brought[1 - s].put(stages + (1 - s) * whole, next, there, bringer);
+					brought[1 - s].template ask<MANY, IDX>(from, list, next + 2 * near, there,
+														   bringer);
+				} else if (adds) {
+					index_add_stage<PANEL>(stages + s * whole + column, sums,
+										   wide < 32 ? (1u << wide % 32) - 1 : 0xffffffffu);
+				}
+				__syncthreads();
 			}
-			__syncthreads();
 		}
 		index_add_end<PANEL>(
 			sums, static_cast<u8 *>(few) + (slice * (PANEL::places * PANEL::columns) + first) * es,

@@ -6,10 +6,12 @@
 
 #include <stdio.h>
 
-#define USUAL_BYTES 73728 /* of shared memory: a multiprocessor has three blocks */
-#define THREADS 128u
-#define LEAST_WIDE 4 /* columns */
-#define NEAR 64      /* indices of a column that are brought near at a time */
+#define USUAL_BYTES 75776 /* of shared memory: a multiprocessor has three blocks */
+#define MOST_WIDE 128u    /* columns */
+#define LEAST_WIDE 4
+#define BRINGERS 256u /* threads that fill stages */
+#define EACH 2u       /* elements of a stage for each of these */
+#define WARP 32u
 
 enum { MANY, BASE, IDX };
 
@@ -35,6 +37,19 @@ static bool form_of(const struct index_problem *index, struct rows_form *out)
 		   out->columns > 1;
 }
 
+/* Elements of a column in a stage. */
+static uint32_t panel_near(uint32_t wide)
+{
+	return BRINGERS * EACH / wide;
+}
+
+/* Bytes of two stages, of the sums, and of those of what names nothing; ops/index_add_panel.cuh
+ * computes the same. */
+static uint64_t panel_bytes(int64_t places, uint32_t wide, uint32_t compute)
+{
+	return 4ull * BRINGERS * EACH * compute + ((uint64_t)places + 1) * wide * compute;
+}
+
 bool index_add_panel(const struct index_problem *index, const struct kernel_limits *limits,
 					 struct index_panel *out)
 {
@@ -42,16 +57,18 @@ bool index_add_panel(const struct index_problem *index, const struct kernel_limi
 	int64_t places = index->few.shape[index->axis];
 	struct rows_form form;
 
-	if (!index->op.each || index->op.base < 0 || THREADS > limits->max_threads ||
-		!form_of(index, &form) || places < 1)
+	if (!index->op.each || index->op.base < 0 || !form_of(index, &form) || places < 1 ||
+		places > INT32_MAX)
 		return false;
-	*out = (struct index_panel){.wide = THREADS, .threads = THREADS, .load = index->element};
+	*out = (struct index_panel){.wide = MOST_WIDE, .load = index->element};
 	while (out->wide > LEAST_WIDE &&
-		   (places > USUAL_BYTES / (out->wide * compute) || out->wide / 2 >= form.columns))
+		   (panel_bytes(places, out->wide, compute) > USUAL_BYTES || out->wide / 2 >= form.columns))
 		out->wide /= 2;
-	if (places > limits->shared_optin / (out->wide * compute))
+	out->threads = BRINGERS + (out->wide < WARP ? WARP : out->wide);
+	if (panel_bytes(places, out->wide, compute) > limits->shared_optin ||
+		out->threads > limits->max_threads)
 		return false;
-	out->shared = (uint32_t)places * out->wide * compute;
+	out->shared = (uint32_t)panel_bytes(places, out->wide, compute);
 	/* Fewer blocks than multiprocessors leave some without work. */
 	out->usual = out->shared <= USUAL_BYTES &&
 				 form.rows >= plan_divide_up(2 * (int64_t)limits->multiprocessors,
@@ -110,7 +127,8 @@ int index_add_panel_plan(const struct kernel_problem *problem, const struct inde
 	plan_print(&id, "index_add_panel<IndexAddPanel<%s, %s, %s, %lld, %lld, %lld, %u, %u, %u, %u>",
 			   element, plan_dtype_name(index->index), plan_bounds_name(index->bounds),
 			   (long long)index->few.shape[axis], (long long)index->many.shape[axis],
-			   (long long)form.columns, panel->wide, panel->threads, vector, NEAR);
+			   (long long)form.columns, panel->wide, panel->threads, vector,
+			   panel_near(panel->wide));
 	print_side(&form, MANY, index->many.stride[axis], &id);
 	print_side(&form, BASE, index->base.stride[axis], &id);
 	print_side(&form, IDX, index->idx_stride[axis], &id);
