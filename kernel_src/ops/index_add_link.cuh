@@ -9,14 +9,10 @@
  * more than ROOM indices reads the list instead.
  *
  * BUCKETS: each place has a bucket of ROOM indices in the place of links, which a block reads at
- * once rather than one after another: for places that many indices name.  DEEP: a block has one
- * place and puts its bucket in order by a map of bits; its threads have short vectors, many loads
- * under way: for so few sums that nothing else keeps memory busy.
- *
- * A block waits for those that are numbered before it and wait for nobody.  Devices begin blocks by
- * their numbers; on the cpu device blocks are numbered when they begin.
+ * once rather than one after another: for places that many indices name.
  */
 #pragma once
+#include "common/earlier.cuh"
 #include "common/index.cuh"
 #include "common/index_add.cuh"
 #include "common/indices.cuh"
@@ -26,93 +22,39 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* The planner knows these. */
-#define INDEX_ADD_LINK_STATE 128 /* words before the heads */
-#define INDEX_ADD_LINK_HELD 4    /* indices that a thread links */
-#define INDEX_ADD_MAP 4096       /* words of a map */
-
-enum { INDEX_ADD_LINKED, INDEX_ADD_BUCKETS, INDEX_ADD_DEEP };
+#define INDEX_ADD_LINK_HELD 4 /* indices that a thread links; the planner knows */
 
 /* A block has ROWS places, WIDE vectors of V elements of each; a thread has EACH of these at a
  * time. */
 template <typename T, typename I, int BOUNDS, int V, u32 WIDE, u32 ROWS, u32 ROOM, u32 THREADS,
-		  int EACH, int WAY>
+		  int EACH, bool BUCKETS>
 struct IndexAddLinkShape {
 	typedef T Element;
 	typedef I Index;
 	static constexpr int bounds = BOUNDS, vector = V, each = EACH;
 	static constexpr u32 wide = WIDE, rows = ROWS, room = ROOM, threads = THREADS;
 	static constexpr u32 step = THREADS * EACH;
-	static constexpr bool bucket = WAY != INDEX_ADD_LINKED, deep = WAY == INDEX_ADD_DEEP;
-	static constexpr u32 pitch = deep ? 32 : 1; /* words: counters that many blocks ask for */
+	static constexpr bool bucket = BUCKETS;
 	/* So many are on a multiprocessor at once: most of a thread's registers are for rare lists. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
-	static constexpr int blocks = (WAY == INDEX_ADD_DEEP ? 512
-								   : EACH == 1           ? 1280
-														 : 1024) /
-								  static_cast<int>(THREADS);
+	static constexpr int blocks = (EACH == 1 ? 1280 : 1024) / static_cast<int>(THREADS);
 #endif
 	static_assert(ROWS <= THREADS, "a thread for each");
-	static_assert(!deep || (ROWS == 1 && EACH == 1), "one place");
 };
 
 /* Scratch memory.  All of it but `next` is 0 between launches. */
 struct IndexAddLinks {
-	u32 *linked, *passed, *begun; /* blocks that have linked; that have seen so; that run */
+	Earlier linkers;
 	/* Of each place: 1 + an index, or how many are in its bucket; blocks that have read it. */
 	u32 *heads, *used;
 	u32 *next; /* of each index: 1 + the next; or the buckets */
 
-	DEVICE IndexAddLinks(void *scratch, i64 end, bool counted, u32 pitch)
-		: linked(static_cast<u32 *>(scratch)), passed(linked + 32), begun(linked + 64),
-		  heads(linked + INDEX_ADD_LINK_STATE), used(heads + end * pitch),
+	DEVICE IndexAddLinks(void *scratch, i64 end, bool counted)
+		: linkers(scratch), heads(linkers.ended + EARLIER_STATE), used(heads + end),
 		  next(counted ? used + end : used)
 	{
-	}
-
-	DEVICE u32 block() const
-	{
-#if KILN_CPU
-		__shared__ u32 number;
-		if (threadIdx.x == 0)
-			number = atomicAdd(begun, 1u);
-		__syncthreads();
-		return number;
-#else
-		return blockIdx.x;
-#endif
-	}
-
-	/* All threads of a block have linked. */
-	DEVICE void done() const
-	{
-		__syncthreads();
-		if (threadIdx.x == 0) {
-			__threadfence();
-			atomicAdd(linked, 1u);
-		}
-	}
-
-	DEVICE void wait(u32 blocks) const
-	{
-#if KILN_CPU
-		while (atomicAdd(linked, 0u) < blocks)
-			;
-		__threadfence();
-#else
-		u32 seen;
-		do
-			asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(linked) : "memory");
-		while (seen < blocks);
-#endif
-	}
-
-	/* Nobody will look any more. */
-	DEVICE void clear() const
-	{
-		*linked = *passed = *begun = 0;
 	}
 };
 
@@ -128,7 +70,7 @@ struct IndexAddLink {
 	static constexpr u32 looked = 4; /* indices of the list that a thread looks at, at a time */
 	static constexpr u32 warps = SHAPE::threads / 32, votes = looked * warps;
 	/* Elements of a sum that are loaded at once: as many as registers hold. */
-	static constexpr int ahead = SHAPE::deep ? 32 / words : each > 1 ? 2 : es == 2 ? 3 : 4;
+	static constexpr int ahead = each > 1 ? 2 : es == 2 ? 3 : 4;
 
 	const u8 *many, *base;
 	u8 *few;
@@ -181,10 +123,9 @@ struct IndexAddLink {
 			const i64 k = first + i * SHAPE::threads;
 			there[i] = k < count && named(index[i], place[i], strays);
 			if (there[i] && SHAPE::bucket)
-				before[i] = atomicAdd(links.heads + place[i] * SHAPE::pitch, 1u);
+				before[i] = atomicAdd(links.heads + place[i], 1u);
 			else if (there[i])
-				before[i] =
-					atomicExch(links.heads + place[i] * SHAPE::pitch, static_cast<u32>(k) + 1);
+				before[i] = atomicExch(links.heads + place[i], static_cast<u32>(k) + 1);
 		}
 #pragma unroll
 		for (int i = 0; i < held; i++) {
@@ -253,67 +194,6 @@ struct IndexAddLink {
 			keys[to] = key;
 		}
 		return n;
-	}
-
-	/* Does so for the one place of a block that is deep: marks its indices in a map of one part of
-	 * the list after another, of which each thread reads some words.  All threads come. */
-	DEVICE void sort(const IndexAddLinks &links, u32 *keys, u32 *map, u32 n, i64 place) const
-	{
-		constexpr u32 held = INDEX_ADD_MAP / SHAPE::threads; /* words of a thread */
-		const u32 *const from = links.next + place * SHAPE::room;
-		const u32 thread = threadIdx.x, lane = thread % 32;
-		__shared__ u32 sums[warps];
-		u32 listed = 0;
-
-		n = n <= SHAPE::room ? n : 0;
-#pragma unroll 1
-		for (i64 first = 0; first < count && listed < n; first += INDEX_ADD_MAP * 32) {
-			u32 mine = 0, before, all = 0;
-#pragma unroll
-			for (u32 i = 0; i < held; i++)
-				map[i * (SHAPE::threads + 1) + thread] = 0;
-			__syncthreads();
-#pragma unroll 4
-			for (u32 i = thread; i < n; i += SHAPE::threads) {
-				const i64 bit = static_cast<i64>(__ldcg(from + i)) - first;
-				const u32 word = static_cast<u32>(bit) / 32;
-				/* Word w of a thread is in column w, as no two lanes then share a bank. */
-				if (bit >= 0 && bit < INDEX_ADD_MAP * 32)
-					atomicOr(map + word % held * (SHAPE::threads + 1) + word / held,
-							 1u << static_cast<u32>(bit) % 32);
-			}
-			__syncthreads();
-#pragma unroll
-			for (u32 i = 0; i < held; i++)
-				mine += static_cast<u32>(
-					__popc(static_cast<int>(map[i * (SHAPE::threads + 1) + thread])));
-			before = mine;
-#pragma unroll
-			for (u32 lanes = 1; lanes < 32; lanes *= 2) {
-				const u32 other = __shfl_up_sync(0xffffffffu, before, lanes);
-				before += lane >= lanes ? other : 0;
-			}
-			if (lane == 31)
-				sums[thread / 32] = before;
-			__syncthreads();
-			before += listed - mine;
-#pragma unroll
-			for (u32 warp = 0; warp < warps; warp++) {
-				before += warp < thread / 32 ? sums[warp] : 0;
-				all += sums[warp];
-			}
-			listed += all;
-#pragma unroll 1
-			for (u32 i = 0; i < held; i++) {
-				u32 marks = map[i * (SHAPE::threads + 1) + thread];
-				const u32 begin = static_cast<u32>(first) + (thread * held + i) * 32;
-#pragma unroll 1
-				for (; marks != 0; marks &= marks - 1)
-					keys[n - 1 - before++] =
-						begin + static_cast<u32>(__ffs(static_cast<int>(marks))) - 1;
-			}
-			__syncthreads();
-		}
 	}
 
 	/* Asks for what the sums from number i to `last` begin with, of places with few indices, or
@@ -476,7 +356,7 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 	const u32 thread = threadIdx.x,
 			  chunks = static_cast<u32>((end + SHAPE::rows - 1) / SHAPE::rows);
 	const u32 uses = static_cast<u32>(slices) * Add::parts;
-	const IndexAddLinks links(scratch, end, uses > 1, SHAPE::pitch);
+	const IndexAddLinks links(scratch, end, uses > 1);
 	const Add add{static_cast<const u8 *>(many),
 				  static_cast<const u8 *>(base),
 				  static_cast<u8 *>(few),
@@ -485,7 +365,7 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 				  padding,
 				  alpha,
 				  Find{end}};
-	const u32 block = links.block();
+	const u32 block = links.linkers.block();
 	const PLACES at{end};
 	u32 strays = 0;
 
@@ -493,7 +373,7 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 		IndexSlice offset;
 		at(0, offset);
 		strays = add.link(links, offset[2], block);
-		links.done();
+		links.linkers.end();
 	} else {
 		constexpr u32 all = SHAPE::rows * SHAPE::wide;
 		const u32 item = block - linkers, chunk = item / Add::parts, slice = chunk / chunks;
@@ -503,27 +383,24 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 		const bool walks = thread < SHAPE::rows && place < end;
 		typename Add::Sums sums;
 		IndexSlice offset;
-		u32 passed = 0;
+		bool last = false;
 
 		at(slice, offset);
 		if (walks) {
-			links.wait(linkers);
+			links.linkers.wait(linkers);
 			if constexpr (SHAPE::bucket)
-				counts[thread] = __ldcg(links.heads + place * SHAPE::pitch);
+				counts[thread] = __ldcg(links.heads + place);
 			else
 				counts[thread] = add.walk(links, keys + thread * SHAPE::room, place);
 			if (uses == 1)
-				links.heads[place * SHAPE::pitch] = 0;
+				links.heads[place] = 0;
 		}
 		if (thread < SHAPE::rows && !walks)
 			counts[thread] = 0;
 		if (thread == 0) /* it has waited */
-			passed = atomicAdd(links.passed, 1u) + 1;
+			last = links.linkers.pass(gridDim.x - linkers);
 		const bool full = __syncthreads_or(walks && counts[thread] > SHAPE::room);
-		if constexpr (SHAPE::deep) {
-			__shared__ u32 map[INDEX_ADD_MAP / SHAPE::threads * (SHAPE::threads + 1)];
-			add.sort(links, keys, map, counts[0], first);
-		} else if constexpr (SHAPE::bucket) {
+		if constexpr (SHAPE::bucket) {
 			add.empty(links, keys, counts, first);
 			__syncthreads();
 		}
@@ -546,9 +423,9 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_link(
 			}
 		}
 		if (walks && uses > 1 && last_of(links.used + place, uses))
-			links.heads[place * SHAPE::pitch] = 0;
-		if (passed == gridDim.x - linkers)
-			links.clear();
+			links.heads[place] = 0;
+		if (last)
+			links.linkers.clear();
 	}
 	if constexpr (SHAPE::bounds == INDICES_CHECK)
 		indices_report(report, strays);

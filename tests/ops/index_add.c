@@ -261,6 +261,44 @@ static void add_types(void)
 		}
 }
 
+/* Few places, to one, of which each has many elements: of all types, for several slices, of columns
+ * that are no whole warps; some or all of the indices name one place, padding, or nothing. */
+static void add_many_each(void)
+{
+	static const struct {
+		struct make_shape shape;
+		int axis;
+		int64_t count;
+	} shapes[] = {{{2, {5, 33}}, 0, 2000},    {{2, {64, 160}}, 0, 5000}, {{3, {3, 2, 72}}, 1, 700},
+				  {{2, {1, 264}}, 0, 9001},   {{3, {2, 7, 20}}, 1, 600}, {{2, {100, 48}}, 0, 9000},
+				  {{3, {5, 3, 130}}, 0, 999}, {{2, {9, 1024}}, 0, 640}};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(shapes); i++) {
+		int shape = i % MAKE_COUNT(shapes);
+		const struct cases_op *op =
+			i % 3 == 1 && shapes[shape].axis == 0 && shapes[shape].shape.rank == 2 ? &embedding_op
+																				   : ops[i % 2 * 2];
+		struct cases_case *c = add(op, summands[i % 8], indices[i % 4], &shapes[shape].shape,
+								   shapes[shape].axis, shapes[shape].count, 0);
+		struct sides sides = sides_of(c);
+		if (op == &add_op)
+			make_real(c, "alpha", is_real(summands[i % 8]) ? 0.75 : 3);
+		if (op == &embedding_op)
+			make_int(c, "padding_idx", 0);
+		if (i % 5 == 3)
+			c->operand[1].fill = CASES_STRAY;
+		if (i % 5 == 2)
+			c->operand[1].most = 1;
+		if (i == 8)
+			c->operand[sides.many].fill = CASES_UNUSUAL;
+		if (i % 7 == 6)
+			make_word(c, "bounds", "clamp");
+		if (i == 9)
+			make_int(c, "deterministic", 0);
+		name(c);
+	}
+}
+
 static void add_sizes(void)
 {
 	static const struct {
@@ -289,6 +327,7 @@ static void add_sizes(void)
 		c->operand[1].most = 1 + 2 * i;
 		name(c);
 	}
+	add_many_each();
 	/* Indices of any rank, with and without padding. */
 	for (int i = 0; i < 2 * MAKE_COUNT(lists); i++) {
 		struct make_shape ddst = lists[i % 3], table = {2, {5 + i, 24}};
@@ -407,6 +446,7 @@ static void add_timed(void)
 			make_int(c, "deterministic", 0);
 		name(c);
 	}
+	add(&add_op, KILN_BF16, KILN_I64, &(struct make_shape){2, {512, 1024}}, 0, 131072, flags);
 }
 
 static void add_all(void)

@@ -109,8 +109,7 @@ int index_add_atomic_generic(const struct kernel_problem *problem, const struct 
 /* Blocks for which the list is linked (index_add_link.c). */
 #define INDEX_ADD_LINK "link " /* of candidates */
 #define INDEX_ADD_BUCKET "bucket "
-#define INDEX_ADD_DEEP "deep "
-#define INDEX_ADD_LINKS 5
+#define INDEX_ADD_LINKS 4
 /* The names of the candidates, the likely best first; how many. */
 int index_add_links(const struct index_add *add, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX]);
@@ -119,6 +118,18 @@ bool index_add_link_pays(const struct index_add *add, const struct kernel_limits
 int index_add_link_plan(const struct kernel_problem *problem, const struct index_add *add,
 						const char *choice, const struct kernel_limits *limits,
 						struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
+/* Chunks of the list, whose sums are added up in their order (index_add_split.c). */
+#define INDEX_ADD_SPLIT "split " /* of candidates, before their threads */
+#define INDEX_ADD_SPLITS 3
+/* The names of the candidates, the likely best first; how many: none but for few places. */
+int index_add_splits(const struct index_add *add, const struct kernel_limits *limits,
+					 char names[][KERNEL_CHOICE_MAX]);
+/* Is one of them, if there is one, the likely best of all? */
+bool index_add_split_pays(const struct index_add *add);
+int index_add_split_plan(const struct kernel_problem *problem, const struct index_add *add,
+						 const char *choice, const struct kernel_limits *limits,
+						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
 /* Rows with an index for each element, each in a block (index_add_row.c). */
 #define INDEX_ADD_ROW "row " /* of candidates, before their threads */

@@ -8,28 +8,24 @@
 #include <string.h>
 
 #define HELD 4u         /* indices that a thread links; ops/index_add_link.cuh has it, too */
-#define STATE_BYTES 512 /* before the heads; likewise */
+#define STATE_BYTES 512 /* before the heads: EARLIER_STATE words */
 #define MOST_SCRATCH (64 << 20)
-#define MOST_LINKED 15     /* indices of a place, on average, that are worth linking */
-#define MOST_SORTED 32     /* that are worth sorting in buckets */
-#define LEAST_COUNT 512    /* indices, likewise */
-#define LEAST_ROW 64       /* bytes, likewise */
-#define TURNS 16u          /* of the threads of a block, about */
-#define BLOCKS 16          /* of a multiprocessor, at least, where there are places for them */
-#define ENTRIES 8192u      /* of the places of a block, at most */
-#define ROOM 48u           /* entries of a place: few have more, if MOST_LINKED is the average */
-#define DEEP_ENTRIES 4608u /* of a bucket */
-#define DEEP_LEAST 64      /* indices of a place, on average */
-#define DEEP_PITCH 128     /* bytes from counter to counter */
-#define BUCKET_ENTRIES 8u  /* of the buckets of a block, those of a thread, at most */
+#define MOST_LINKED 15    /* indices of a place, on average, that are worth linking */
+#define MOST_SORTED 32    /* that are worth sorting in buckets */
+#define LEAST_COUNT 512   /* indices, likewise */
+#define LEAST_ROW 64      /* bytes, likewise */
+#define TURNS 16u         /* of the threads of a block, about */
+#define BLOCKS 16         /* of a multiprocessor, at least, where there are places for them */
+#define ENTRIES 8192u     /* of the places of a block, at most */
+#define ROOM 48u          /* entries of a place: few have more, if MOST_LINKED is the average */
+#define BUCKET_ENTRIES 8u /* of the buckets of a block, those of a thread, at most */
+#define MOST_VECTOR 8u
 #define MAX_WAYS INDEX_ADD_LINKS
-
-enum link_kind { LINKED, BUCKETS, DEEP }; /* ops/index_add_link.cuh has them, too */
 
 struct link_way {
 	uint32_t threads, each;
-	enum link_kind kind;
-	uint32_t vector;           /* elements */
+	bool buckets;
+	uint32_t vector;           /* elements: registers hold no more than eight sums */
 	uint32_t wide, rows, room; /* vectors of a row; places; entries of each */
 	int64_t linkers, blocks, uses;
 	char name[KERNEL_CHOICE_MAX];
@@ -37,14 +33,13 @@ struct link_way {
 
 static uint64_t counter_bytes(const struct index_add *add, const struct link_way *way)
 {
-	return STATE_BYTES +
-		   (uint64_t)add->end * ((way->kind == DEEP ? DEEP_PITCH : 4) + (way->uses > 1 ? 4 : 0));
+	return STATE_BYTES + (uint64_t)add->end * (way->uses > 1 ? 8 : 4);
 }
 
 /* Behind the counters. */
 static uint64_t link_bytes(const struct index_add *add, const struct link_way *way)
 {
-	return way->kind != LINKED ? (uint64_t)add->end * way->room * 4 : (uint64_t)add->count * 4;
+	return way->buckets ? (uint64_t)add->end * way->room * 4 : (uint64_t)add->count * 4;
 }
 
 /* Indices of a place. */
@@ -67,36 +62,23 @@ static uint32_t bucket_room(const struct index_add *add)
 	return room;
 }
 
-/* Elements that a thread of a way has at once: those of a word where sums are few. */
-static uint32_t link_vector(const struct index_add *add, enum link_kind kind)
-{
-	uint32_t vector = add->vector;
-
-	while (kind == DEEP && vector > 1 && vector * add->index.element > 4)
-		vector /= 2;
-	return vector;
-}
-
 static bool make_way(const struct index_add *add, const struct kernel_limits *limits,
-					 uint32_t threads, uint32_t each, enum link_kind kind, struct link_way *way)
+					 uint32_t threads, uint32_t each, bool buckets, struct link_way *way)
 {
-	static const char *const names[] = {INDEX_ADD_LINK, INDEX_ADD_BUCKET, INDEX_ADD_DEEP};
-	static const uint32_t turns[] = {TURNS, TURNS, 1};
-	uint32_t turn = threads * each * turns[kind];
-	int64_t vectors, parts, chunks, most, entries = ENTRIES;
+	uint32_t turn = threads * each * TURNS;
+	uint32_t vector = add->vector < MOST_VECTOR ? add->vector : MOST_VECTOR;
+	int64_t vectors = add->form.columns / vector, parts, chunks, most;
+	int64_t entries = buckets ? BUCKET_ENTRIES * threads : ENTRIES;
 
-	*way = (struct link_way){.threads = threads, .each = each, .kind = kind};
-	way->vector = link_vector(add, kind);
-	vectors = add->form.columns / way->vector;
+	*way =
+		(struct link_way){.threads = threads, .each = each, .buckets = buckets, .vector = vector};
 	way->wide = vectors < turn ? (uint32_t)vectors : turn;
 	parts = plan_divide_up(vectors, way->wide);
 	most = add->end / (BLOCKS * (int64_t)limits->multiprocessors);
-	way->rows = kind == DEEP ? 1 : turn / way->wide;
+	way->rows = turn / way->wide;
 	way->rows = way->rows < most ? way->rows : most > 1 ? (uint32_t)most : 1;
-	way->room = kind == LINKED ? ROOM : bucket_room(add);
-	if (kind != LINKED)
-		entries = kind == DEEP ? DEEP_ENTRIES : BUCKET_ENTRIES * threads;
-	if (way->room > entries || (kind == DEEP && add->count / DEEP_LEAST < add->end))
+	way->room = buckets ? bucket_room(add) : ROOM;
+	if (way->room > entries)
 		return false;
 	most = entries / way->room < threads ? entries / way->room : threads;
 	way->rows = way->rows < most ? way->rows : (uint32_t)most;
@@ -107,18 +89,17 @@ static bool make_way(const struct index_add *add, const struct kernel_limits *li
 		__builtin_mul_overflow(way->uses, chunks, &way->blocks) || way->uses > UINT32_MAX ||
 		way->blocks + way->linkers > INT32_MAX || way->blocks + way->linkers > limits->grid_x)
 		return false;
-	snprintf(way->name, sizeof(way->name), "%s%ux%u", names[kind], threads, each);
+	snprintf(way->name, sizeof(way->name), "%s%ux%u", buckets ? INDEX_ADD_BUCKET : INDEX_ADD_LINK,
+			 threads, each);
 	return counter_bytes(add, way) + link_bytes(add, way) <= MOST_SCRATCH;
 }
 
-/* The kind of the likely best one.  Chains do well where there are places for many blocks. */
-static enum link_kind usual_kind(const struct index_add *add, const struct kernel_limits *limits)
+/* Are buckets likely better than links? */
+static bool buckets_pay(const struct index_add *add)
 {
 	double average = average_of(add);
 
-	if (average >= DEEP_LEAST && add->end <= limits->multiprocessors)
-		return DEEP;
-	return average > MOST_LINKED && average <= MOST_SORTED ? BUCKETS : LINKED;
+	return average > MOST_LINKED && average <= MOST_SORTED;
 }
 
 /* The likely best one first. */
@@ -127,10 +108,9 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 {
 	static const struct {
 		uint32_t threads, each;
-		enum link_kind kind;
-	} shapes[MAX_WAYS] = {
-		{256, 1, LINKED}, {256, 2, LINKED}, {512, 1, LINKED}, {256, 1, BUCKETS}, {256, 1, DEEP}};
-	enum link_kind usual = usual_kind(add, limits);
+		bool buckets;
+	} shapes[MAX_WAYS] = {{256, 1, false}, {256, 2, false}, {512, 1, false}, {256, 1, true}};
+	bool usual = buckets_pay(add);
 	struct link_way way;
 	int count = 0;
 	bool swap;
@@ -142,8 +122,8 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 	for (int i = 0; i < 2 * MAX_WAYS; i++) {
 		int shape = i % MAX_WAYS;
 		shape = swap && shape < 2 ? 1 - shape : shape;
-		if ((shapes[shape].kind == usual) == (i < MAX_WAYS) &&
-			make_way(add, limits, shapes[shape].threads, shapes[shape].each, shapes[shape].kind,
+		if ((shapes[shape].buckets == usual) == (i < MAX_WAYS) &&
+			make_way(add, limits, shapes[shape].threads, shapes[shape].each, shapes[shape].buckets,
 					 &way))
 			ways[count++] = way;
 	}
@@ -170,10 +150,8 @@ bool index_add_link_pays(const struct index_add *add, const struct kernel_limits
 	if (link_ways(add, limits, ways) == 0 || (!add->any_order && add->count < LEAST_COUNT) ||
 		add->form.columns * add->index.element < LEAST_ROW)
 		return false;
-	/* Additions in memory beat a place's own block; chains beat links of many indices. */
-	if (ways->kind == DEEP)
-		return !add->any_order;
-	return average_of(add) <= (ways->kind == BUCKETS ? MOST_SORTED : MOST_LINKED + 1);
+	/* Chains beat links of many indices. */
+	return average_of(add) <= (ways->buckets ? MOST_SORTED : MOST_LINKED + 1);
 }
 
 int index_add_link_plan(const struct kernel_problem *problem, const struct index_add *add,
@@ -191,10 +169,10 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 	plan_launch(out, limits, (uint64_t)(way->blocks + way->linkers), way->threads);
 	snprintf(out->source, sizeof(out->source), "ops/index_add_link.cuh");
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %u, %u, %u, %u, %u, %u>",
+	plan_print(&id, "index_add_link<IndexAddLinkShape<%s, %s, %s, %u, %u, %u, %u, %u, %u, %s>",
 			   index_add_element(index->dtype), plan_dtype_name(index->index),
 			   plan_bounds_name(index->bounds), way->vector, way->wide, way->rows, way->room,
-			   way->threads, way->each, way->kind);
+			   way->threads, way->each, way->buckets ? "true" : "false");
 	index_add_print_places(add, &id);
 	plan_print(&id, ">");
 	index_add_pass_operands(add, out);
@@ -207,7 +185,7 @@ int index_add_link_plan(const struct kernel_problem *problem, const struct index
 	snprintf(out->note, sizeof(out->note),
 			 "some blocks %s the list of indices; others have %u of %lld places, %u vector%s of %u "
 			 "elements of each",
-			 way->kind == LINKED ? "link" : "sort", way->rows, (long long)add->end, way->wide,
+			 way->buckets ? "sort" : "link", way->rows, (long long)add->end, way->wide,
 			 way->wide == 1 ? "" : "s", way->vector);
 	return plan_check_name(&id, out, error);
 }

@@ -1,0 +1,68 @@
+/*
+ * earlier.cuh: the later blocks of a launch wait for the earlier ones, which wait for nobody.
+ *
+ * Devices begin blocks by their numbers; on the cpu device blocks are numbered when they begin.
+ */
+#pragma once
+#include "common/types.cuh"
+
+/* Words of scratch memory that are 0 between launches; planners know this. */
+#define EARLIER_STATE 128
+
+struct Earlier {
+	u32 *ended, *passed, *begun; /* earlier blocks; later ones that have seen so; that run */
+
+	explicit DEVICE Earlier(void *scratch)
+		: ended(static_cast<u32 *>(scratch)), passed(ended + 32), begun(ended + 64)
+	{
+	}
+
+	DEVICE u32 block() const
+	{
+#if KILN_CPU
+		__shared__ u32 number;
+		if (threadIdx.x == 0)
+			number = atomicAdd(begun, 1u);
+		__syncthreads();
+		return number;
+#else
+		return blockIdx.x;
+#endif
+	}
+
+	/* All threads of an earlier block come when they have written what others wait for. */
+	DEVICE void end() const
+	{
+		__syncthreads();
+		if (threadIdx.x == 0) {
+			__threadfence();
+			atomicAdd(ended, 1u);
+		}
+	}
+
+	DEVICE void wait(u32 blocks) const
+	{
+#if KILN_CPU
+		while (atomicAdd(ended, 0u) < blocks)
+			;
+		__threadfence();
+#else
+		u32 seen;
+		do
+			asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(ended) : "memory");
+		while (seen < blocks);
+#endif
+	}
+
+	/* One thread of each later block comes when it has waited.  True in the last: nobody will wait
+	 * any more when that block's threads have. */
+	DEVICE bool pass(u32 blocks) const
+	{
+		return atomicAdd(passed, 1u) + 1 == blocks;
+	}
+
+	DEVICE void clear() const
+	{
+		*ended = *passed = *begun = 0;
+	}
+};
