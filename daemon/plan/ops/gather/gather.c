@@ -19,7 +19,10 @@
 #define LIST_MOST 65534 /* elements of a row, and indices */
 #define LIST_TURNS 16
 #define LIST_THREADS 512
-#define TINY_ROW 128 /* bytes of dst, which its ends are most of */
+#define SHORT_ROW 512    /* bytes of dst */
+#define MOSTLY_ROW 16384 /* of src */
+#define SECTOR_PART 20   /* of 32 bytes of src: five indices for eight sectors touch most */
+#define TINY_ROW 128     /* bytes of dst, which its ends are most of */
 
 struct gather_way {
 	bool stage, list;
@@ -155,7 +158,7 @@ static uint32_t gather_find_rows(const struct gather_problem *gather,
 	uint32_t rows = 1;
 
 	while (rows < MOST_ROWS && (!stage || gather_fits(gather, 2 * rows, limits->shared_default)) &&
-		   (rows * bytes < BLOCK_BYTES || (rows * row % 16 && rows * bytes < 4 * BLOCK_BYTES)))
+		   (rows * bytes < BLOCK_BYTES || (rows * row % 16 && rows * bytes < 2 * BLOCK_BYTES)))
 		rows *= 2;
 	return rows;
 }
@@ -276,22 +279,33 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 	uint32_t staged = gather_find_rows(gather, limits, true),
 			 direct = gather_find_rows(gather, limits, false);
 	int64_t row = gather->many * gather->element;
-	bool little = gather->many < gather->few / 8, whole = row % 16 == 0;
+	/* So few that most sectors of a row are not touched. */
+	bool little = gather->many < gather->few / 8 &&
+				  gather->many < gather->few * gather->element / SECTOR_PART;
+	bool whole = row % 16 == 0;
 	/* Where indices are most of what a block loads, small blocks are the best. */
 	bool small = staged > 1 && whole && gather->index_bytes >= gather->element &&
 				 staged / 2 * gather->few * gather->element % 16 == 0;
+	/* Src is most of what is read, in whole vectors, and stored in such or in words. */
+	bool mostly = 2 * gather->many <= gather->few &&
+				  (gather->element >= 4 || (whole && gather->few * gather->element % 16 == 0 &&
+											gather->few * gather->element <= MOSTLY_ROW));
 	/* Rows share what is read of long indices, or what it takes to store between vectors. */
-	bool shared = !little && row >= TINY_ROW &&
+	bool shared = !little && !mostly && row >= TINY_ROW &&
 				  (row % 8 || (gather->element <= 2 && gather->index_bytes == 8));
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	if (shared && row <= SHORT_ROW)
+		gather_add_list(gather, limits, 1, 128, ways, &count);
 	if (shared)
 		gather_add_lists(gather, limits, ways, &count);
 	/* Few rows a block: what they read is far apart. */
 	if (little) {
 		uint32_t few = direct < 4 ? 1 : direct / 4;
-		uint32_t most = gather->element <= 2 && gather->index_bytes >= 4 ? 1 : 2;
+		/* Two of a thread share sectors where these are no more than the indices. */
+		bool apart = gather->many * 32 < gather->few * gather->element;
+		uint32_t most = gather->element <= 2 && gather->index_bytes >= 4 && apart ? 1 : 2;
 		for (int i = 0; gather->element <= 4 && i < 2; i++)
 			gather_add_spread(problem, gather, limits, few, i ? 3 - most : most, ways, &count);
 		gather_add_way(problem, gather, limits, false, few, 256, ways, &count);
@@ -300,6 +314,9 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
 	if (small)
 		gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
+	/* Two long rows that share the one list are worth a larger block. */
+	if (gather->lists == 1 && whole && gather->few * gather->element >= 2 * BLOCK_BYTES)
+		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
 	gather_add_way(problem, gather, limits, true, 2 * staged, 128, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SMALL_ROW 512    /* bytes of dst */
+#define SMALL_FEW 128    /* elements of src */
 #define PAYS_TIMES 8     /* short indices of words for each element of src that make it pay */
 #define PAYS_BYTES 65536 /* of shared memory, likewise: a multiprocessor has three blocks */
 #define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
@@ -163,11 +165,16 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 
 bool gather_group_pays(const struct gather_problem *gather, const struct gather_group *group)
 {
+	uint32_t element = gather->element, stored = group->vector * element;
+	bool small = element == 2 && gather->many * element <= SMALL_ROW;
+	/* Few bytes of indices are worth no second look at src. */
+	bool bytes = gather->index_bytes == 1 && gather->few > SMALL_FEW && stored == 16;
+
 	/* An index is read once for several rows, and a small element once with its neighbours. */
-	return 2 * gather->many >= 3 * gather->few && group->shared <= PAYS_BYTES &&
-		   group->vector * gather->element >= 8 &&
-		   (gather->element <= 2 || gather->index_bytes >= gather->element ||
-			gather->many / PAYS_TIMES >= gather->few);
+	return (small ? 3 : 2) * gather->many >= 3 * gather->few && group->shared <= PAYS_BYTES &&
+		   stored >= (small ? 4 : 8) &&
+		   (element <= 2 || gather->index_bytes >= element ||
+			(!bytes && gather->many / PAYS_TIMES >= gather->few));
 }
 
 int gather_group_plan(const struct kernel_problem *problem, const struct gather_problem *gather,

@@ -22,7 +22,7 @@
 #define BAND 16u              /* vectors of a row that blocks go over all rows for */
 #define BAND_ROWS (160 << 10) /* of src, at most */
 #define BAND_LEAST (32 << 20) /* bytes of src, at least */
-#define BAND_ONCE (8 << 20)   /* bytes of all rows of a band */
+#define BAND_ONCE (6 << 20)   /* bytes of all rows of a band */
 
 enum select_kind { SELECT_GATHER, SELECT_ROWS, SELECT_ELEMENTS };
 
