@@ -13,29 +13,29 @@ DEVICE void network_order(u32 &first, u32 &second)
 	second = a < b ? b : a;
 }
 
-/* Merges the words from LOW on that are STEP apart: those at even places with those at odd ones. */
-template <int LOW, int COUNT, int STEP>
+/* Merges COUNT words that are STEP apart: those at even places with those at odd ones. */
+template <int COUNT, int STEP>
 DEVICE void network_merge(u32 *words)
 {
 	if constexpr (2 * STEP < COUNT) {
-		network_merge<LOW, COUNT, 2 * STEP>(words);
-		network_merge<LOW + STEP, COUNT, 2 * STEP>(words);
+		network_merge<COUNT, 2 * STEP>(words);
+		network_merge<COUNT, 2 * STEP>(words + STEP);
 #pragma unroll
-		for (int i = LOW + STEP; i + STEP < LOW + COUNT; i += 2 * STEP)
+		for (int i = STEP; i + STEP < COUNT; i += 2 * STEP)
 			network_order(words[i], words[i + STEP]);
 	} else {
-		network_order(words[LOW], words[LOW + STEP]);
+		network_order(words[0], words[STEP]);
 	}
 }
 
 /* Any words. */
-template <int LOW, int COUNT>
+template <int COUNT>
 DEVICE void network_sort(u32 *words)
 {
 	if constexpr (COUNT > 1) {
-		network_sort<LOW, COUNT / 2>(words);
-		network_sort<LOW + COUNT / 2, COUNT / 2>(words);
-		network_merge<LOW, COUNT, 1>(words);
+		network_sort<COUNT / 2>(words);
+		network_sort<COUNT / 2>(words + COUNT / 2);
+		network_merge<COUNT, 1>(words);
 	}
 }
 
@@ -72,7 +72,7 @@ DEVICE void network_list(const u32 (&words)[EACH], u32 (&list)[COUNT])
 #pragma unroll
 		for (int i = 0; i < COUNT; i++)
 			part[i] = begin + i < EACH ? words[begin + i < EACH ? begin + i : 0] : ~0u;
-		network_sort<0, COUNT>(part);
+		network_sort<COUNT>(part);
 		if (begin > 0) {
 			network_first(list, part);
 		} else {
@@ -111,7 +111,7 @@ DEVICE u32 network_pick(u32 mine, u32 other, bool greater)
 template <int LANES, int EACH>
 DEVICE void network_sort_lanes(u32 (&words)[EACH], int lane)
 {
-	network_sort<0, EACH>(words);
+	network_sort<EACH>(words);
 #pragma unroll 1
 	for (int run = 1; run < LANES; run *= 2) {
 		/* Two sorted runs: the second is taken backwards. */
