@@ -214,15 +214,10 @@ struct IndexAdd {
 		vec_store<es * V>(few + (slice[3] + place * size.few_axis + column) * es, out);
 	}
 
-	/* Adds what is chained for some places: for each in the order of indices. */
-	DEVICE void add_chains(const u8 *const (&from)[items], const u32 (&place)[items],
+	/* Adds what is chained from some entries on: for each place in the order of indices. */
+	DEVICE void add_chains(const u8 *const (&from)[items], u32 (&entry)[items],
 						   Compute (&sum)[items][V]) const
 	{
-		u32 entry[items];
-
-#pragma unroll
-		for (int j = 0; j < items; j++)
-			entry[j] = from[j] ? heads()[place[j]] : none;
 #pragma unroll 1
 		while (entry[0] != none || entry[items - 1] != none) {
 			u32 more[items][ahead][words];
@@ -277,22 +272,25 @@ struct IndexAdd {
 			const u8 *from[items] = {};
 			IndexSlice offset[items];
 			i64 column[items];
-			u32 place[items];
+			u32 place[items], entry[items];
 			Compute sum[items][V];
 #pragma unroll
 			for (int j = 0; j < items; j++) {
 				const u32 here = i + j * blockDim.x, q = here / size.vectors, o = q / n;
 				place[j] = q - o * n;
 				column[j] = (static_cast<i64>(part) * size.vectors + (here - q * size.vectors)) * V;
-				if (here >= (j ? others : all) || column[j] >= size.columns ||
-					heads()[place[j]] == stays)
+				entry[j] = none;
+				if (here >= (j ? others : all) || column[j] >= size.columns)
+					continue;
+				entry[j] = heads()[place[j]];
+				if (entry[j] == stays)
 					continue;
 				at(slice + o, offset[j]);
 				begin(offset[j], first + place[j], column[j], sum[j]);
 				from[j] = many + (offset[j][0] + column[j]) * es;
 			}
 			if (!alone)
-				add_chains(from, place, sum);
+				add_chains(from, entry, sum);
 			else if (from[0])
 				add_list(from[0], list, first, sum[0]);
 #pragma unroll
