@@ -16,6 +16,8 @@
 #define READ_VECTORS 1024      /* from here on rows are read in steps, or wait */
 #define READ_THREADS 256u
 #define READ_HELD 4u
+#define READ_BLOCKS \
+	8u /* of these a multiprocessor has room for, if a thread has one vector at a time */
 
 #define BOUNDED_CAP 64.0     /* up to that, sums of powers under a soft cap need no largest term */
 #define BOUNDED_COLUMNS 4096 /* longer rows bear approximations */
@@ -36,24 +38,29 @@ static void find_need(const struct cross_entropy *call, struct rows_need *need)
 	need->slots = need->clusters = !cap;
 }
 
+/* held: of rows that are only read. */
 static bool is_usual(const struct cross_entropy *call, const struct rows_shape *shape,
-					 const struct rows_shape *first)
+					 const struct rows_shape *first, uint32_t held)
 {
 	if (!call->grad)
-		return shape->stream && shape->size == READ_THREADS && shape->held == READ_HELD;
+		return shape->stream && shape->size == READ_THREADS && shape->held == held;
 	return first->slots && !shape->stream && shape->size * 2 == first->size &&
 		   shape->held == first->held * 2 && shape->slots * 2 == shape->held &&
 		   shape->cluster == first->cluster;
 }
 
 /* Puts first the shape that is better than softmax's for long rows, if it is there: where nothing
- * is stored steps of a small block; where rows wait for the count half as many threads, each with
+ * is stored steps of a small block, short ones if all rows find room at once with them; where rows wait for the count half as many threads, each with
  * twice as much, half of it in slots. */
-static void prefer(const struct cross_entropy *call, struct rows_shape *shapes, int count)
+static void prefer(const struct cross_entropy *call, const struct kernel_limits *limits,
+				   struct rows_shape *shapes, int count)
 {
+	uint64_t room = (uint64_t)limits->multiprocessors * READ_BLOCKS;
+	uint32_t held = call->cap == 0 && (uint64_t)call->rows <= room ? 1 : READ_HELD;
+
 	for (int i = 0; i < count; i++) {
 		struct rows_shape found = shapes[i];
-		if (!is_usual(call, &found, &shapes[0]))
+		if (!is_usual(call, &found, &shapes[0], held))
 			continue;
 		memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)i);
 		shapes[0] = found;
@@ -77,7 +84,7 @@ static int find_shapes(const struct cross_entropy *call, const struct kernel_lim
 	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
 	count = rows_shapes(&call->form, &need, &fewer, shapes, PLAN_MAX_CHOICES);
 	if (count && call->columns / shapes[0].vector >= READ_VECTORS)
-		prefer(call, shapes, count);
+		prefer(call, limits, shapes, count);
 	return count;
 }
 
