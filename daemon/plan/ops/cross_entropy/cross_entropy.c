@@ -50,8 +50,8 @@ static bool is_usual(const struct cross_entropy *call, const struct rows_shape *
 }
 
 /* Puts first the shape that is better than softmax's for long rows, if it is there: where nothing
- * is stored steps of a small block, short ones if all rows find room at once with them; where rows wait for the count half as many threads, each with
- * twice as much, half of it in slots. */
+ * is stored steps of a small block, short ones if all rows find room at once with them; where rows
+ * wait for the count half as many threads, each with twice as much, half of it in slots. */
 static void prefer(const struct cross_entropy *call, const struct kernel_limits *limits,
 				   struct rows_shape *shapes, int count)
 {
