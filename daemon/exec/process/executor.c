@@ -120,9 +120,7 @@ static void receive_frames(struct exec *executor)
 		if (status == KILN_EAGAIN)
 			return;
 		if (status == KILN_OK) {
-			launchers_stop(executor);
 			receive_one(executor, &frame);
-			launchers_go(executor);
 		} else {
 			if (status != KILN_ECONN)
 				util_log(UTIL_ERROR, "an executor cannot receive from the broker: %s", frame.why);

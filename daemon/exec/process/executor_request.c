@@ -67,13 +67,13 @@ static int on_ping(struct launcher *launcher, struct exec_request *request)
 }
 
 /* later: the handler, or the end of what it began, answers a success.  begins: it begins what the
- * session's launcher does. */
-static const struct {
+ * session's launcher does.  alone: it touches nothing of other launchers. */
+static const struct request_row {
 	const char *name;
 	exec_handler *handler;
-	bool later, begins;
+	bool later, begins, alone;
 } requests[] = {
-	{"launch", exec_launch, true, true},
+	{"launch", exec_launch, true, true, true},
 	{"copy", exec_copy, true, true},
 	{"graph", exec_graph_new, false, true},
 	{"graph.launch", exec_launch_graph, true, true},
@@ -93,11 +93,42 @@ static const struct {
 	{"share", exec_share, true},
 	{"lane.open", exec_lane_open, false, true},
 	{"lane.close", on_lane_close, true},
-	{"lane.bind", exec_lane_bind, true, true},
-	{"lane.rebind", exec_lane_rebind, false},
-	{"lane.unbind", exec_lane_unbind, false},
-	{"lane.cancel", exec_lane_cancel, false},
+	{"lane.bind", exec_lane_bind, true, true, true},
+	{"lane.rebind", exec_lane_rebind, false, false, true},
+	{"lane.unbind", exec_lane_unbind, false, false, true},
+	{"lane.cancel", exec_lane_cancel, false, false, true},
 };
+
+/* The launchers that have to be, are stopped. */
+static void serve_row(struct exec *executor, const struct request_row *row,
+					  struct exec_request *request)
+{
+	if (exec_misdeed(&executor->launchers[0], row->name, request->id))
+		return;
+	struct launcher *launcher = launchers_of(executor, request->stream, row->begins);
+	int status = launcher ? exec_lane_catch_up(launcher, request)
+						  : exec_refuse(request, KILN_ENOMEM, "out of memory for a session");
+	if (status == KILN_OK)
+		status = row->handler(launcher, request);
+	if (status != KILN_OK || !row->later)
+		exec_reply(executor, request->id, status, request->error);
+}
+
+static void stop_and_serve(struct exec *executor, const struct request_row *row,
+						   struct exec_request *request)
+{
+	struct launcher *home = launchers_home(executor, request->stream);
+	if (row->alone && home &&
+		wire_get_uint(request->root, "lane", request->stream) == request->stream) {
+		launcher_stop_alone(home);
+		serve_row(executor, row, request);
+		launcher_go_alone(home);
+	} else {
+		launchers_stop(executor);
+		serve_row(executor, row, request);
+		launchers_go(executor);
+	}
+}
 
 void exec_request_serve(struct exec *executor, struct wire_in *message, struct frame *frame)
 {
@@ -107,18 +138,10 @@ void exec_request_serve(struct exec *executor, struct wire_in *message, struct f
 								   .id = wire_id(message),
 								   .stream = wire_get_uint(&message->root, "stream", 0),
 								   .frame = frame};
-	if (exec_misdeed(&executor->launchers[0], type, request.id))
-		return;
 	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
 		if (strcmp(type, requests[i].name) != 0)
 			continue;
-		struct launcher *launcher = launchers_of(executor, request.stream, requests[i].begins);
-		int status = launcher ? exec_lane_catch_up(launcher, &request)
-							  : exec_refuse(&request, KILN_ENOMEM, "out of memory for a session");
-		if (status == KILN_OK)
-			status = requests[i].handler(launcher, &request);
-		if (status != KILN_OK || !requests[i].later)
-			exec_reply(executor, request.id, status, request.error);
+		stop_and_serve(executor, &requests[i], &request);
 		return;
 	}
 	exec_refuse(&request, KILN_EPROTO, "an executor does not know the request \"%.40s\"", type);

@@ -141,37 +141,63 @@ bool launcher_await_rest(struct launcher *launcher, uint64_t patience_us)
 	return rests;
 }
 
+static void await_stop(struct launcher *launcher)
+{
+	uint64_t until = launcher->executor->cpus < SPIN_CPUS ? 0 : util_now_us() + PAUSE_STOP_SPIN_US;
+	while (launcher_state(launcher) == LAUNCHER_RUNS && util_now_us() < until)
+		lane_pause();
+	/* A call of the driver may keep it for long: who asked for something has a deadline. */
+	while (!launcher_await_rest(launcher, PAUSE_STOP_LOOK_US))
+		;
+}
+
+static void let_go(struct launcher *launcher)
+{
+	launcher_assert_valid(launcher);
+	pthread_mutex_lock(&launcher->mutex);
+	atomic_store(&launcher->wanted, false);
+	pthread_cond_signal(&launcher->goes);
+	pthread_mutex_unlock(&launcher->mutex);
+	if (launcher->touched && launcher_state(launcher) == LAUNCHER_RESTS)
+		ring(launcher);
+	launcher->touched = false;
+}
+
 void launchers_stop(struct exec *executor)
 {
 	if (executor->stops++ > 0)
 		return;
 	launchers_want(executor);
-	for (int i = 1; i < executor->launcher_count; i++) {
-		struct launcher *launcher = &executor->launchers[i];
-		uint64_t until = executor->cpus < SPIN_CPUS ? 0 : util_now_us() + PAUSE_STOP_SPIN_US;
-		while (launcher_state(launcher) == LAUNCHER_RUNS && util_now_us() < until)
-			lane_pause();
-		/* A call of the driver may keep it for long: who asked for something has a deadline. */
-		while (!launcher_await_rest(launcher, PAUSE_STOP_LOOK_US))
-			;
-	}
+	for (int i = 1; i < executor->launcher_count; i++)
+		await_stop(&executor->launchers[i]);
 }
 
 void launchers_go(struct exec *executor)
 {
 	if (--executor->stops > 0)
 		return;
-	for (int i = 1; i < executor->launcher_count; i++) {
-		struct launcher *launcher = &executor->launchers[i];
-		launcher_assert_valid(launcher);
-		pthread_mutex_lock(&launcher->mutex);
-		atomic_store(&launcher->wanted, false);
-		pthread_cond_signal(&launcher->goes);
-		pthread_mutex_unlock(&launcher->mutex);
-		if (launcher->touched && launcher_state(launcher) == LAUNCHER_RESTS)
-			ring(launcher);
-		launcher->touched = false;
-	}
+	for (int i = 1; i < executor->launcher_count; i++)
+		if (!executor->launchers[i].alone)
+			let_go(&executor->launchers[i]);
+}
+
+void launcher_stop_alone(struct launcher *launcher)
+{
+	if (launcher_is_main(launcher))
+		return;
+	launcher->alone = true;
+	atomic_store(&launcher->wanted, true);
+	if (atomic_load(&launcher->blocks))
+		ring(launcher);
+	await_stop(launcher);
+}
+
+void launcher_go_alone(struct launcher *launcher)
+{
+	if (launcher_is_main(launcher))
+		return;
+	launcher->alone = false;
+	let_go(launcher);
 }
 
 void launchers_touch(struct exec *executor)
@@ -230,9 +256,14 @@ static struct launcher *next_launcher(struct exec *executor)
 	return best;
 }
 
+struct launcher *launchers_home(const struct exec *executor, uint64_t stream)
+{
+	return stream ? map_get_id(&executor->homes, stream) : NULL;
+}
+
 struct launcher *launchers_of(struct exec *executor, uint64_t stream, bool begins)
 {
-	struct launcher *launcher = stream ? map_get_id(&executor->homes, stream) : NULL;
+	struct launcher *launcher = launchers_home(executor, stream);
 	if (!launcher && stream && begins) {
 		launcher = next_launcher(executor);
 		if (map_put_id(&executor->homes, stream, launcher) < 0)

@@ -17,7 +17,9 @@
  * - BROKEN: the thread does nothing more; the main thread tells the broker and leaves.
  *
  * The main thread serves all requests, and does all tasks that wait for a quiet moment, while it
- * has stopped the others.  So handlers see a process of one thread.  Between stops, a launcher may
+ * has stopped the others.  So handlers see a process of one thread.  A request that is about the
+ * calls of one session stops that session's launcher alone: its handler sees that launcher, and of
+ * all else what a launcher sees between stops.  Between stops, a launcher may
  * read the tables of buffers and kernels, count their uses, and send messages.  It hands the rest
  * to the main thread (exec_quiet_hand_over(), launcher_tell()).
  */
@@ -76,6 +78,7 @@ struct launcher {
 	/* The main thread's: */
 	int sessions; /* that belong to this launcher */
 	bool touched; /* it has given this launcher something to do, so the thread has to wake */
+	bool alone;   /* it has stopped this launcher alone */
 
 	/* Of a launcher that has a thread of its own: */
 	pthread_t thread;
@@ -140,10 +143,15 @@ void launchers_end(struct exec *executor);
 /* Returns when no other launcher runs.  Calls nest; launchers_go() ends the outermost. */
 void launchers_stop(struct exec *executor);
 void launchers_go(struct exec *executor);
+/* The same for this launcher alone, while nothing is stopped. */
+void launcher_stop_alone(struct launcher *launcher);
+void launcher_go_alone(struct launcher *launcher);
 /* The first half of a stop: asks all to rest. */
 void launchers_want(struct exec *executor);
 /* The second half.  False: the launcher has run on for so long. */
 bool launcher_await_rest(struct launcher *launcher, uint64_t patience_us);
+/* NULL: the session has none yet. */
+struct launcher *launchers_home(const struct exec *executor, uint64_t stream);
 /* Returns the session's launcher, for a request: the launchers are stopped.  begins: the request
  * launches something, so a session that has no launcher yet gets one.  stream 0: the main thread's.
  */
