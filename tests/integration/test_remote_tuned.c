@@ -409,16 +409,31 @@ static const struct {
 };
 #define FORGERIES (sizeof(forgeries) / sizeof(forgeries[0]))
 
+/* The log, when a thread of the daemon has written so many lines about winners that are not used, or
+ * after two seconds; last: where it says so last. */
+static char *log_with(const struct kilnd *daemon, size_t wanted, size_t *lines, char **last)
+{
+	for (int turn = 0;; turn++) {
+		char *log = kilnd_log(daemon);
+		*lines = 0;
+		*last = log;
+		for (char *at = log; (at = strstr(at, "not used")); at++, (*lines)++)
+			*last = at;
+		if (*lines >= wanted || turn == 200)
+			return log;
+		free(log);
+		pause_ms(10);
+	}
+}
+
 /* One line for each, which has the sentence, and the planner's own choice goes on. */
 static void forge(const struct forging *forging, kiln_client *b, size_t i)
 {
 	forgeries[i].forge(forging);
 	look(b, forging->class, "counters.winner_refused");
 	assert_planned(b, forging->class, forging->class->choices[0]);
-	char *log = kilnd_log(forging->scene->b.daemon), *last = NULL;
-	size_t lines = 0;
-	for (char *at = log; (at = strstr(at, "not used")); at++, lines++)
-		last = at;
+	size_t lines;
+	char *last, *log = log_with(forging->scene->b.daemon, i + 1, &lines, &last);
 	assert_int_equal(lines, i + 1);
 	while (last > log && last[-1] != '\n')
 		last--;
