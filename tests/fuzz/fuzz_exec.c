@@ -30,9 +30,9 @@
 #define LANES 4
 #define LAST_TURNS 40 /* for what is still under way */
 
-const unsigned fuzz_kinds = 6, fuzz_message_kinds = 1;
+const unsigned fuzz_kinds = 7, fuzz_message_kinds = 1u | 1u << 6;
 const struct steps_message fuzz_messages[] = {
-	{"load", "mod, entry, shared, object"},
+	{"load", "mod, entry, shared, object, source, instantiation"},
 	{"unload", "mod"},
 	{"alloc", "buf, bytes, stream"},
 	{"import", "buf, kind, handle, bufid, pool, pid, span, offset, bytes, stream, origin"},
@@ -53,17 +53,21 @@ const struct steps_message fuzz_messages[] = {
 	 "report"},
 	{"lane.unbind", "stream, call"},
 	{"lane.cancel", "stream, number, count"},
+	{"shape", "shape"},
+	{"prepare", "op, tensors, attrs"}, /* for desks; as a request there is none */
 	{"ping", ""},
 	{NULL, NULL}};
-const char *const fuzz_words[] = {"buf",    "mod", "stream", "ops",  "args", "parts", "graph",
-								  "kernel", "x",   "ipc",    "fd",   "pool", "cpu",   "bytes",
-								  "op",     "n",   "lane",   "tail", NULL};
+const char *const fuzz_words[] = {"buf",   "mod",    "stream", "ops", "args",    "parts",
+								  "graph", "kernel", "x",      "ipc", "fd",      "pool",
+								  "cpu",   "bytes",  "op",     "n",   "lane",    "tail",
+								  "d",     "s",      "b",      "o",   "softmax", NULL};
 
 struct lane {
 	struct lane_memory *memory;
 	struct lane_counts *counts;
 	int told; /* the end that the client reads */
 	uint64_t next;
+	uint32_t asked; /* at its desk */
 };
 
 static struct scene {
@@ -151,12 +155,13 @@ static void open_lane(unsigned number)
 	lane->memory = map(fds[0], sizeof(*lane->memory));
 	lane->counts = map(fds[3], sizeof(*lane->counts));
 	lane->told = pipes[0];
-	lane->next = 0;
+	lane->next = lane->asked = 0;
 	lane->memory->header.magic = LANE_MAGIC;
 	lane->memory->header.version = LANE_VERSION;
 	lane->memory->header.entries = LANE_ENTRIES;
 	wire_begin(&out, "lane.open", 1);
 	wire_put_uint(&out, "stream", number % LANES + 1);
+	wire_put_uint(&out, "desk", LANE_DESK + number % LANES * LANE_DESK_CALLS);
 	if (wire_end(&out) == KILN_OK)
 		send_message(out.buffer.data, out.buffer.size, fds, 4);
 	wire_out_free(&out);
@@ -176,6 +181,18 @@ static void write_entry(const struct step *step)
 	memcpy(to, &entry, sizeof(entry));
 	to->sequence = before;
 	lane_publish(lane->memory, lane->next++);
+}
+
+static void lay_problem(const struct step *step)
+{
+	struct lane *lane = &scene.lanes[step->number % LANES];
+	if (!lane->memory)
+		return;
+	struct lane_desk *desk = &lane->memory->desk;
+	size_t bytes = step->size < sizeof(desk->problem) ? step->size : sizeof(desk->problem);
+	memcpy(desk->problem, step->bytes, bytes);
+	atomic_store(&desk->bytes, (uint32_t)bytes);
+	lane_ask_desk(lane->memory, ++lane->asked, lane->next);
 }
 
 static void poke(const struct step *step)
@@ -225,6 +242,9 @@ static void perform(const struct step *step)
 		break;
 	case 4:
 		null_end(step->number, step->size && step->bytes[0] & 1 ? KILN_EINDEX : KILN_OK);
+		break;
+	case 6:
+		lay_problem(step);
 		break;
 	default:
 		scene.idle = step->number % 8;
