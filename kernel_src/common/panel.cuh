@@ -8,8 +8,10 @@
  * so that they need no barrier.  What is left it reads twice, the second time from the end: the L2
  * cache has much of that still.
  *
- * Skewed panels have rows that begin anywhere, column by column: vectors are put together out of
- * the two around them as they come, and results go by way of the slots, which hold all columns.
+ * Skewed panels have rows that begin anywhere, column by column.  All columns of a thread begin
+ * equally far beyond an aligned address, for they are whole vectors apart.  So each thread has
+ * whole vectors of memory, which begin up to V - 1 rows before its lane's, and knows which rows
+ * they are.
  *
  * Parts of a row meet in pairs of neighbours, then pairs of such pairs: the same bits however many
  * lanes there are.
@@ -26,10 +28,11 @@ template <typename T, i64 COLUMNS, int V, int LANES, int SPLIT, int CLUSTER, int
 struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> {
 	typedef StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> strided;
 	static constexpr int cluster = CLUSTER, blocks = BLOCKS;
-	static constexpr bool skewed = SKEWED;
 	static constexpr int parts = SPLIT * CLUSTER;
 	static constexpr int rows = LANES * V;
 	static constexpr int warps = strided::threads / 32;
+	/* Threads that merge what the parts of a skewed row have. */
+	static constexpr int team = SPLIT >= 32 * V ? 32 : SPLIT >= V ? SPLIT / V : 1;
 	static constexpr int kept = KEPT, room = KEPT + SLOTS;
 	/* Is there more than a thread can hold? */
 	static constexpr bool more = static_cast<i64>(room) * parts < COLUMNS;
@@ -37,7 +40,7 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	static constexpr int turn = V == 1 ? 8 : 16 / V;
 	static_assert(strided::threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
 	static_assert(static_cast<i64>(KEPT) * parts <= COLUMNS, "all threads have what they keep");
-	static_assert(!SKEWED || (KEPT == 0 && !more), "results go by way of slots");
+	static_assert(!SKEWED || parts % V == 0, "columns of a thread are whole vectors apart");
 
 	static DEVICE u32 block()
 	{
@@ -69,24 +72,42 @@ struct PanelHeld {
 	typedef u32 Batch[batch][STREAMS][SHAPE::words];
 
 	u8 *const own;
-	const Element *const *const start;
 	const i64 *const apart;
-	const int count, held, left; /* rows from this thread's first on, two vectors at most */
+	const Element *start[STREAMS];
+	/* The row of the panel that the thread's vectors begin with, and their elements begin ..
+	 * end - 1 that are rows of it. */
+	int first, begin, end;
+	int count, held;
 	u32 word[kept ? kept : 1][STREAMS][SHAPE::words];
 
-	/* Columns begin at start[s], and `apart` elements further on, column by column. */
-	DEVICE PanelHeld(void *shared, const Element *const (&start)[STREAMS],
-					 const i64 (&apart)[STREAMS], int count, i64 left)
-		: own(static_cast<u8 *>(shared) + threadIdx.x * bytes), start(start), apart(apart),
-		  count(count), held(SHAPE::more && count > SHAPE::room ? SHAPE::room : count),
-		  left(left < 2 * length ? static_cast<int>(left) : 2 * length)
+	/* Columns begin at from[s], and `apart` elements further on, column by column.  left: rows from
+	 * the lane's first on. */
+	DEVICE PanelHeld(void *shared, const Element *const (&from)[STREAMS],
+					 const i64 (&apart)[STREAMS], bool here, i64 left)
+		: own(static_cast<u8 *>(shared) + threadIdx.x * bytes), apart(apart),
+		  first(SHAPE::lane() * length), begin(0), end(length), count(here ? SHAPE::count() : 0)
 	{
+		const int past = SHAPE::skewed ? vec_beyond<bytes>(from[0] + SHAPE::first() * apart[0]) /
+											 static_cast<int>(sizeof(Element))
+									   : 0;
+#pragma unroll
+		for (int s = 0; s < STREAMS; s++)
+			start[s] = from[s] - past;
+		if constexpr (SHAPE::skewed) {
+			const i64 rows = left + first < SHAPE::width ? left + first : SHAPE::width;
+			first -= past;
+			begin = first < 0 ? -first : 0;
+			end = static_cast<int>(rows) - first;
+			end = end < length ? end : length;
+			count = end > 0 ? count : 0;
+		}
+		held = SHAPE::more && count > SHAPE::room ? SHAPE::room : count;
 	}
 
 	/* Starts to bring in what is held. */
 	DEVICE void fetch()
 	{
-		if constexpr (bytes == 16 && !SHAPE::skewed) {
+		if constexpr (bytes == 16) {
 #pragma unroll 4
 			for (int i = kept; i < held; i++) {
 #pragma unroll
@@ -94,7 +115,7 @@ struct PanelHeld {
 					async_copy16(slot(i, s), at(i, s));
 			}
 		} else {
-			constexpr int once = (SHAPE::skewed ? 4 : 8) / STREAMS;
+			constexpr int once = 8 / STREAMS;
 #pragma unroll 1
 			for (int i = kept; i < held; i += once) {
 				u32 raw[once][STREAMS][SHAPE::words];
@@ -103,7 +124,7 @@ struct PanelHeld {
 #pragma unroll
 					for (int s = 0; s < STREAMS; s++)
 						if (i + b < held)
-							load(at(i + b, s), raw[b][s]);
+							vec_load<bytes>(at(i + b, s), raw[b][s]);
 				}
 #pragma unroll
 				for (int b = 0; b < once; b++) {
@@ -125,7 +146,7 @@ struct PanelHeld {
 	/* Waits for what comes to slots. */
 	DEVICE void arrive() const
 	{
-		if constexpr (bytes == 16 && !SHAPE::skewed)
+		if constexpr (bytes == 16)
 			async_wait_all();
 	}
 	/* Calls body(i, raw) for each column that is held; put(i, raw) changes it. */
@@ -193,44 +214,19 @@ struct PanelHeld {
 		}
 	}
 
-	/* Writes results that were put into slots of stream 0.  All threads of the block come. */
-	DEVICE void store_skewed(Element *to, i64 step) const
+	/* Writes results of column i of the thread; columns begin at `to`. */
+	DEVICE void write(int i, Element *to, i64 step,
+					  const typename SHAPE::Compute (&values)[length]) const
 	{
-		constexpr int each = static_cast<int>(sizeof(Element)), words = SHAPE::words;
-		const int lane = SHAPE::lane();
+		constexpr int each = static_cast<int>(sizeof(Element));
+		u32 words[SHAPE::words];
+		Element *const here = to + column(i) * step - (SHAPE::lane() * length - first);
 
-		__syncthreads(); /* the neighbour's results are there */
-#pragma unroll 2
-		for (int i = 0; i < held; i++) {
-			Element *const here = to + column(i) * step;
-			const int beyond = vec_beyond<bytes>(here), head = length - beyond / each;
-			/* A vector that has all of its elements goes out whole, and others by elements. */
-			const bool whole = lane > 0 ? left >= head : beyond == 0 && left >= length;
-			const bool next = lane + 1 < SHAPE::lanes && left - length >= head;
-			u32 pair[2 * words], mine[words], out[words];
-			vec_load<bytes>(slot(i, 0), mine);
-			vec_load<bytes>(slot(i, 0) - (beyond && lane > 0 ? bytes : 0), pair);
-#pragma unroll
-			for (int w = 0; w < words; w++)
-				pair[words + w] = mine[w];
-			vec_window<each, bytes>(pair, (bytes - beyond) % bytes, out);
-			if (whole)
-				vec_store<bytes>(reinterpret_cast<u8 *>(here) - beyond, out);
-			if (whole && (next || beyond == 0))
-				continue;
-#pragma unroll
-			for (int j = 0; j < length; j++) {
-				u32 one[vec_words<each>];
-				if (each == 8) {
-					one[0] = mine[j * each / 4];
-					one[vec_words<each> - 1] = mine[j * each / 4 + (each == 8)];
-				} else {
-					one[0] = mine[j * each / 4] >> j * each % 4 * 8;
-				}
-				if (j < left && (j < head ? !whole : !next))
-					vec_store<each>(here + j, one);
-			}
-		}
+		element_pack<Element>(values, words);
+		if constexpr (SHAPE::skewed)
+			vec_store_some<each, length>(here, words, begin, end);
+		else
+			vec_store<bytes>(here, words);
 	}
 
 	static DEVICE int column(int i)
@@ -239,17 +235,6 @@ struct PanelHeld {
 	}
 
   private:
-	DEVICE void load(const Element *from, u32 (&words)[SHAPE::words]) const
-	{
-		if constexpr (SHAPE::skewed) {
-			constexpr int each = static_cast<int>(sizeof(Element));
-			const int beyond = vec_beyond<bytes>(from);
-			vec_load_skewed<each, bytes>(reinterpret_cast<const u8 *>(from) - beyond, beyond,
-										 left * each, words);
-		} else {
-			vec_load<bytes>(from, words);
-		}
-	}
 	DEVICE const Element *at(int i, int stream) const
 	{
 		return start[stream] + column(i) * apart[stream];
@@ -260,18 +245,6 @@ struct PanelHeld {
 	}
 };
 
-/* Column i of the results, of which raw goes back into its slot. */
-template <class SHAPE, int STREAMS>
-DEVICE void panel_result(const PanelHeld<SHAPE, STREAMS> &, int i, u32 (&raw)[SHAPE::words],
-						 typename SHAPE::Element *to, i64 step,
-						 const typename SHAPE::Compute (&values)[SHAPE::length])
-{
-	if constexpr (SHAPE::skewed)
-		element_pack<typename SHAPE::Element>(values, raw);
-	else
-		strided_store<SHAPE>(to, step, PanelHeld<SHAPE, STREAMS>::column(i), values);
-}
-
 /* Blocks of a cluster begin: later, their neighbours will write to them. */
 template <class SHAPE>
 DEVICE void panel_begin()
@@ -280,18 +253,87 @@ DEVICE void panel_begin()
 		cluster_arrive();
 }
 
+/* merge(a, b) of COUNT values, `apart` from one another, as a binary tree. */
+template <int COUNT, class Value, typename Merge>
+DEVICE Value panel_tree(const Value *values, int apart, Merge merge)
+{
+	if constexpr (COUNT == 1)
+		return values[0];
+	else
+		return merge(panel_tree<COUNT / 2>(values, apart, merge),
+					 panel_tree<COUNT / 2>(values + COUNT / 2 * apart, apart, merge));
+}
+
+/* Like panel_meet(), for threads whose first rows are any.  Row r is in place r / V of those with
+ * its r % V: lanes beside one another are in other banks. */
+template <class SHAPE, int TURN, class Value, typename Merge>
+DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], int first, Merge merge)
+{
+	constexpr int V = SHAPE::length, lanes = SHAPE::lanes, rows = SHAPE::rows;
+	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads, team = SHAPE::team;
+	constexpr int parts = SHAPE::split / team; /* that each thread of a team merges */
+	__shared__ Value partial[SHAPE::split][rows + 1];
+	__shared__ Value total[cluster][rows];
+	const auto place = [&](int v) { return (first + v + V) % V * lanes + (first + v + V) / V - 1; };
+
+#pragma unroll
+	for (int v = 0; v < V; v++)
+		if (first + v >= 0)
+			partial[SHAPE::part()][place(v)] = mine[v];
+	__syncthreads();
+	if constexpr (cluster > 1 && TURN == 0)
+		cluster_wait(); /* for panel_begin(): the neighbours are there */
+#pragma unroll
+	for (int base = 0; base < rows * team; base += threads) {
+		const int at = base + static_cast<int>(threadIdx.x), member = at % team, to = at / team;
+		const bool here = to < rows && to % lanes * V + to / lanes < SHAPE::width;
+		Value all = panel_tree<parts>(&partial[member * parts][here ? to : 0], rows + 1, merge);
+#pragma unroll
+		for (int far = 1; far < team; far *= 2)
+			all = merge(all, group_from(all, far));
+		if (here && member == 0) {
+			if constexpr (cluster == 1) {
+				total[0][to] = all;
+			} else {
+#pragma unroll
+				for (int rank = 0; rank < cluster; rank++)
+					cluster_put(&total[SHAPE::rank()][to], all, static_cast<u32>(rank));
+			}
+		}
+	}
+	if constexpr (cluster > 1) {
+		cluster_arrive();
+		cluster_wait();
+	} else {
+		__syncthreads();
+	}
+#pragma unroll
+	for (int v = 0; v < V; v++) {
+		if (first + v < 0)
+			continue;
+		mine[v] = total[0][place(v)];
+#pragma unroll
+		for (int rank = 1; rank < cluster; rank++)
+			mine[v] = merge(mine[v], total[rank][place(v)]);
+	}
+}
+
 /*
- * All threads that share rows get merge(a, b) of all their values.  TURN: 0, 1, ... in the order of
- * the calls, which all threads make.
+ * All threads that share rows get merge(a, b) of all their values.  first: the thread's first row,
+ * before row 0 if below 0.  TURN: 0, 1, ... in the order of the calls, which all threads make.
  */
 template <class SHAPE, int TURN, class Value, typename Merge>
-DEVICE void panel_meet(Value (&mine)[SHAPE::length], Merge merge)
+DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, Merge merge)
 {
+	if constexpr (SHAPE::skewed) {
+		panel_meet_skewed<SHAPE, TURN>(mine, first, merge);
+		return;
+	}
 	constexpr int V = SHAPE::length, rows = SHAPE::rows, warps = SHAPE::warps;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads;
 	__shared__ Value partial[warps][rows + 1]; /* warps beside one another in other banks */
 	__shared__ Value total[cluster][rows];
-	const int thread = static_cast<int>(threadIdx.x), first = SHAPE::lane() * V;
+	const int thread = static_cast<int>(threadIdx.x);
 
 #pragma unroll
 	for (int v = 0; v < V; v++) {

@@ -91,7 +91,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	typedef PanelHeld<SHAPE, 1> Held;
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
-	Held held(shared, from, apart, here ? SHAPE::count() : 0, left);
+	Held held(shared, from, apart, here, left);
 	typename Held::Batch next;
 	SoftmaxSum<Compute> all[V];
 	Compute mine[V], rest[V];
@@ -171,9 +171,10 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0>(all, [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
-		return softmax_merge(a, b, scale.exponent);
-	});
+	panel_meet<SHAPE, 0>(all, held.first,
+						 [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
+							 return softmax_merge(a, b, scale.exponent);
+						 });
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		rest[v] = softmax_rest<T, LOG>(all[v].sum);
@@ -184,7 +185,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		for (int v = 0; v < V; v++)
 			value[v] =
 				softmax_result<T, LOG>(value[v] * scale.before - all[v].largest, rest[v], scale);
-		panel_result(held, i, raw[0], y, y_step, value);
+		held.write(i, y, y_step, value);
 	};
 	if constexpr (SHAPE::more)
 		held.template each_batch<true>(next, [&](int i, typename Held::Batch &raw) {
@@ -203,18 +204,16 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 #pragma unroll
 			for (int v = 0; v < V; v++)
 				value[v] *= rest[v];
-			panel_result(held, i, raw[0], y, y_step, value);
+			held.write(i, y, y_step, value);
 		};
 		if (held.count > 0)
 			held.each_kept(scaled);
-		held.template each_slot<SHAPE::skewed>(scaled);
+		held.template each_slot<false>(scaled);
 	} else {
 		if (held.count > 0)
 			held.each_kept(finish);
-		held.template each_slot<SHAPE::skewed>(finish);
+		held.template each_slot<false>(finish);
 	}
-	if constexpr (SHAPE::skewed)
-		held.store_skewed(y, y_step);
 }
 
 /* Does so for the backward: from[0] is y, from[1] is dy. */
@@ -225,7 +224,7 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
 	typedef PanelHeld<SHAPE, 2> Held;
-	Held held(shared, from, apart, here ? SHAPE::count() : 0, left);
+	Held held(shared, from, apart, here, left);
 	typename Held::Batch next;
 	Compute sum[V] = {};
 
@@ -253,14 +252,14 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0>(sum, [](Compute a, Compute b) { return a + b; });
+	panel_meet<SHAPE, 0>(sum, held.first, [](Compute a, Compute b) { return a + b; });
 	const auto finish = [&](int i, u32(&raw)[2][words]) {
 		Compute out[V];
 #pragma unroll
 		for (int v = 0; v < V; v++)
 			out[v] = softmax_derivative<LOG>(element_at<T, Compute>(raw[0], v),
 											 element_at<T, Compute>(raw[1], v), sum[v], scale);
-		panel_result(held, i, raw[0], dx, dx_step, out);
+		held.write(i, dx, dx_step, out);
 	};
 	if constexpr (SHAPE::more)
 		held.template each_batch<true>(next, [&](int i, typename Held::Batch &raw) {
@@ -271,7 +270,5 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 		});
 	if (held.count > 0)
 		held.each_kept(finish);
-	held.template each_slot<SHAPE::skewed>(finish);
-	if constexpr (SHAPE::skewed)
-		held.store_skewed(dx, dx_step);
+	held.template each_slot<false>(finish);
 }

@@ -12,7 +12,8 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* INNER: rows that lie side by side.  SKEWED: the last vector of them may not be whole. */
+/* INNER: rows that lie side by side.  SKEWED: vectors begin where memory is aligned, up to V - 1
+ * rows before the first of a tile, which has a vector less for that. */
 template <typename T, i64 COLUMNS, int V, int HELD, int LANES, int SPLIT, int TILES, i64 INNER,
 		  bool SKEWED = false>
 struct StridedShape {
@@ -26,7 +27,11 @@ struct StridedShape {
 	static constexpr int threads = LANES * SPLIT * TILES;
 	static constexpr i64 columns = COLUMNS;
 	static constexpr i64 inner = INNER;
-	static constexpr i64 chunks = (INNER + LANES * V - 1) / (LANES * V);
+	static constexpr bool skewed = SKEWED;
+	static constexpr bool alone = INNER + (SKEWED ? V - 1 : 0) <= LANES * V;
+	/* Rows of a tile, and tiles side by side. */
+	static constexpr int width = (SKEWED && !alone ? LANES - 1 : LANES) * V;
+	static constexpr i64 chunks = (INNER + width - 1) / width;
 	static constexpr Column steps =
 		static_cast<Column>((COLUMNS + HELD * SPLIT - 1) / (HELD * SPLIT));
 	static_assert(SKEWED || INNER % V == 0, "whole vectors lie side by side");
@@ -73,9 +78,10 @@ DEVICE void strided_each(i64 tiles, Body body)
 		const Index number = static_cast<Index>(tile < tiles ? tile : 0);
 		const Index outer = number / static_cast<Index>(SHAPE::chunks);
 		const Index inner = (number - outer * static_cast<Index>(SHAPE::chunks)) *
-								static_cast<Index>(SHAPE::lanes * SHAPE::length) +
+								static_cast<Index>(SHAPE::width) +
 							static_cast<Index>(SHAPE::lane() * SHAPE::length);
-		body(outer, inner, tile < tiles && inner < static_cast<Index>(SHAPE::inner));
+		body(outer, inner,
+			 tile < tiles && (SHAPE::skewed || inner < static_cast<Index>(SHAPE::inner)));
 		first += static_cast<i64>(gridDim.x) * SHAPE::tiles;
 		if constexpr (LOOP)
 			__syncthreads(); /* merges use their memory again */

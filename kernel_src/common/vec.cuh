@@ -182,6 +182,23 @@ DEVICE void vec_load_skewed(const u8 *base, Offset at, int left, u32 (&words)[BY
 	vec_window<ES, BYTES>(pair, beyond, words);
 }
 
+/* Stores elements begin .. end - 1 of a vector of N elements of ES bytes. */
+template <int ES, int N>
+DEVICE void vec_store_some(void *to, const u32 (&words)[vec_words<ES * N>], int begin, int end)
+{
+	if (end - begin == N) {
+		vec_store<ES * N>(to, words);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++) {
+		const u64 bits = vec_element<ES>(words, i);
+		const u32 one[2] = {static_cast<u32>(bits), static_cast<u32>(bits >> 32)};
+		if (i >= begin && i < end)
+			vec_store<ES>(static_cast<u8 *>(to) + i * ES, one);
+	}
+}
+
 /*
  * One word put together of FILL elements of ES bytes: place i takes element from(i) of the words
  * `in`, which hold SOURCE elements each.  What is above FILL elements says nothing.

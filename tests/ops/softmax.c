@@ -291,7 +291,17 @@ static void add_panels(void)
 		{{3, {2, 4000, 8}}, 0, KILN_F16, 0},
 		{{3, {2, 5000, 12}}, 2, KILN_F32, CASES_UNUSUAL},
 		{{2, {9000, 33}}, 1, KILN_BF16, 0},
+		/* Rows that begin anywhere: one panel, or several; fewer columns than threads. */
+		{{3, {3, 77, 1003}}, 1, KILN_F16, 0},
+		{{3, {2, 70, 397}}, 0, KILN_F16, 0},
+		{{3, {2, 65, 541}}, 2, KILN_F16, CASES_UNUSUAL},
+		{{3, {2, 100, 333}}, 0, KILN_F32, CASES_UNUSUAL},
+		{{3, {5, 80, 260}}, 3, KILN_BF16, 0},
+		{{2, {90, 35}}, 0, KILN_F64, 0},
+		{{3, {3, 71, 129}}, 2, KILN_F64, 0},
+		{{3, {2, 700, 77}}, 2, KILN_F32, 0},
 	};
+	static const int64_t apart[] = {80 * 61, 61, 1}; /* of 80x45 */
 
 	for (int i = 0; i < MAKE_COUNT(panels); i++) {
 		struct cases_case *c = cases_add(ops[panels[i].op], 0);
@@ -299,6 +309,13 @@ static void add_panels(void)
 		if (panels[i].fill)
 			c->operand[is_backward(c)].fill = panels[i].fill;
 		make_int(c, "axis", panels[i].shape.rank - 2);
+		name(c);
+	}
+	for (int k = 0; k < 4; k++) {
+		struct cases_case *c = cases_add(ops[k], 0);
+		operands(c, make_float(k), &(struct make_shape){3, {3, 80, 45}});
+		make_strided(&c->operand[0], apart);
+		make_int(c, "axis", 1);
 		name(c);
 	}
 }

@@ -51,8 +51,8 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 /* Adds panels, the best first, for rows that are too long for the registers of threads. */
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count);
-/* Are the rows that lie side by side so few that panels of them are narrow? */
-bool softmax_is_narrow(const struct softmax_form *form);
+/* Are panels the best for rows that threads alone could hold, too? */
+bool softmax_is_held(const struct softmax_form *form);
 /* Adds matrices that lie in one piece. */
 void softmax_wholes(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count);

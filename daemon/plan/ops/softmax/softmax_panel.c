@@ -10,13 +10,20 @@
 
 #include <string.h>
 
-#define PANEL_BYTES 128u    /* of one column of a panel, wanted */
-#define PANEL_CLUSTER 8u    /* blocks at most */
-#define PANEL_FEW 54u       /* columns of a thread for which two blocks have room */
-#define PANEL_PAIRS 512u    /* columns of two tensors that a block takes, wanted */
-#define PANEL_HELD 128u     /* columns of a thread, at most */
-#define PANEL_COLUMNS 64    /* of a row, at least */
-#define REGISTERS 65536u    /* of a multiprocessor */
+#define PANEL_BYTES 128u   /* of one column of a panel, wanted */
+#define PANEL_CLUSTER 8u   /* blocks at most */
+#define PANEL_FEW 56u      /* columns of a thread that three blocks have room for, with registers */
+#define PANEL_KEPT 34u     /* columns of a thread that their registers have room for, nearly */
+#define PANEL_PAIRS 512u   /* columns of two tensors that a block takes, wanted */
+#define PANEL_HELD 128u    /* columns of a thread, at most */
+#define PANEL_COLUMNS 64   /* of a row, at least */
+#define WIDE_COLUMNS 824   /* of a row, at most, for panels of twice that width */
+#define WIDE_INNER 1024    /* rows that lie side by side, at least, for longer ones of such */
+#define SINGLE_COLUMNS 700 /* of a row of larger elements that move one by one, for a block */
+#define SKEWED_BYTES 560u  /* of one column of a panel whose rows begin anywhere, at most */
+#define SKEWED_COLUMNS 224 /* of a row of such, if there is one tensor */
+#define SKEWED_VECTORS 24  /* of a column of it, at least: at both ends elements move one by one */
+#define REGISTERS 65536u   /* of a multiprocessor */
 #define REGISTERS_MOST 255u /* of a thread */
 #define RESERVED 1024u      /* bytes of shared memory that each block takes besides */
 
@@ -31,10 +38,10 @@ uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softm
 static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax_tile *tile)
 {
 	uint32_t number = form->dtype == KILN_F64 ? 8 : 4, values = form->need.streams > 1 ? 1 : 2;
-	uint32_t warps = tile->lanes * tile->split / 32;
+	uint64_t rows = (uint64_t)tile->lanes * tile->vector, warps = tile->lanes * tile->split / 32;
+	uint64_t parts = tile->skewed ? tile->split : warps;
 
-	return (uint64_t)values * number *
-		   (warps + (uint64_t)(warps + tile->cluster) * tile->lanes * tile->vector);
+	return values * number * (parts * (rows + 1) + tile->cluster * rows);
 }
 
 /* A thread keeps so many registers beside its columns. */
@@ -47,15 +54,30 @@ static uint32_t registers_beside(const struct softmax_form *form)
  * for, if it has not room for all; or all that they have room for. */
 enum keep { KEEP_LEAST, KEEP_MORE, KEEP_MOST };
 
-/*
- * A panel whose columns have `bytes` bytes, or fewer where there are no more rows, shared by
- * cluster * split threads a row, for `blocks` of a multiprocessor.  Registers hold what
- * shared memory has no room for, or as much as they have room for.
- */
-static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
-						uint32_t cluster, uint32_t split, uint32_t bytes, uint32_t blocks,
-						enum keep keep, bool skewed, struct softmax_tile *out, int most, int *count)
+/* Lanes of whole warps for rows that begin anywhere, so that panels are about equally wide; one
+ * more than vectors, of `most` at most. */
+static uint32_t skewed_lanes(uint64_t inner, uint32_t vector, uint32_t most, uint32_t split)
 {
+	uint64_t panels = (uint64_t)plan_divide_up(inner, (uint64_t)most * vector);
+	uint64_t wide = (uint64_t)plan_divide_up(inner, panels);
+	uint64_t lanes = (uint64_t)plan_divide_up(wide + vector - (panels == 1), vector);
+	uint32_t unit = split < 32 ? 32 / split : 1;
+
+	return (uint32_t)plan_divide_up(lanes, unit) * unit;
+}
+
+/* A panel whose columns have `bytes` bytes, or fewer where there are no more rows.  `split` threads
+ * of a block share a row, and a multiprocessor has `blocks`. */
+struct way {
+	uint32_t bytes, split, blocks;
+	enum keep keep;
+};
+
+static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
+						uint32_t cluster, struct way way, bool skewed, struct softmax_tile *out,
+						int most, int *count)
+{
+	uint32_t bytes = way.bytes, split = way.split, blocks = way.blocks;
 	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
 	struct softmax_tile tile;
@@ -68,9 +90,11 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	tile.cluster = cluster;
 	tile.blocks = blocks;
 	tile.held = (uint32_t)plan_divide_up((uint64_t)form->rows.columns, parts);
-	while (tile.lanes < 32 && tile.lanes * 2 * split <= limits->max_threads &&
+	while (!skewed && tile.lanes < 32 && tile.lanes * 2 * split <= limits->max_threads &&
 		   tile.lanes * 2 * tile.vector * element <= bytes && tile.lanes * tile.vector < inner)
 		tile.lanes *= 2;
+	if (skewed)
+		tile.lanes = skewed_lanes(inner, tile.vector, bytes / 16, split);
 	threads = tile.lanes * split;
 	each = tile.vector * element * form->need.streams;
 	if (threads > limits->max_threads || threads % 32 || *count == most || tile.held > PANEL_HELD)
@@ -80,9 +104,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		room < meet_bytes(form, &tile) + RESERVED + (uint64_t)threads * each)
 		return;
 	all = (uint32_t)((room - meet_bytes(form, &tile) - RESERVED) / (threads * each));
-	if (all < tile.held && skewed)
-		return;
-	if (all < tile.held || (keep == KEEP_MOST && !skewed)) {
+	if (all < tile.held || way.keep == KEEP_MOST) {
 		uint32_t registers = REGISTERS / (threads * blocks), full, needed;
 		registers = registers < REGISTERS_MOST ? registers : REGISTERS_MOST;
 		registers -= registers > registers_beside(form) ? registers_beside(form) : registers;
@@ -90,7 +112,8 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		tile.kept = registers / ((each + 3) / 4);
 		tile.kept = tile.kept < full ? tile.kept : full;
 		needed = (tile.held - all + 3) / 4 * 4;
-		tile.kept = keep == KEEP_LEAST && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
+		tile.kept =
+			way.keep == KEEP_LEAST && needed < tile.kept ? needed : tile.kept - tile.kept % 4;
 	}
 	tile.slots = tile.held - tile.kept < all ? tile.held - tile.kept : all;
 	/* The cache has to hold most of the columns that are read twice. */
@@ -102,107 +125,153 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
-/* Do halves that lie side by side begin where no vector does, but in aligned memory?  Larger
- * elements may as well move one by one, and so may halves of one tensor: other blocks of the
- * multiprocessor load meanwhile. */
+/* Do halves that lie side by side begin where no vector does, equally far beyond one in all
+ * operands, column by column?  Larger elements may as well move one by one. */
 static bool is_skewed(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
+	int64_t vector = 16 / (int64_t)form->need.element;
 	int last = rows->rank - 1;
 
-	for (int i = 0; i < rows->operands; i++)
-		if (rows->stride[i][last] != 1)
+	for (int i = 0; i < rows->operands; i++) {
+		if (rows->stride[i][last] != 1 || (rows->step[i] - rows->step[0]) % vector)
 			return false;
-	return form->need.streams > 1 && form->need.element == 2 && softmax_tile_vector(form) < 8 &&
-		   form->need.alignment >= 16 && rows->size[last] >= 16;
+		for (int k = 0; k < last; k++)
+			if ((rows->stride[i][k] - rows->stride[0][k]) % vector)
+				return false;
+	}
+	return softmax_tile_vector(form) < vector && form->need.alignment >= 16 &&
+		   form->need.element == 2 &&
+		   (form->need.streams > 1
+				? rows->size[last] >= 2 * vector
+				: rows->columns <= SKEWED_COLUMNS && rows->size[last] >= SKEWED_VECTORS * vector);
+}
+
+/* Do elements of one tensor that are larger than halves move one by one, and have registers room
+ * for them? */
+static bool is_single(const struct softmax_form *form)
+{
+	return form->need.streams == 1 && form->need.element == 4 && softmax_tile_vector(form) == 1 &&
+		   form->rows.columns <= 2 * SINGLE_COLUMNS;
 }
 
 /*
  * Blocks of a cluster that shares a panel.  Of one tensor it takes what two blocks of a
  * multiprocessor have no room for, but for little; of two, what 16 threads have no registers for.
+ * Halves are more work a byte, and so have smaller blocks; larger elements that move one by one are
+ * held by registers.
  */
 static uint32_t usual_cluster(const struct softmax_form *form, const struct kernel_limits *limits)
 {
 	uint64_t columns = (uint64_t)form->rows.columns, bytes = columns * PANEL_BYTES;
+	uint64_t most = limits->shared_optin, each = most / 4 * 3;
 	uint32_t cluster = 1;
 
+	if (form->need.element == 2) {
+		most = each;
+		each = limits->shared_optin / 2;
+	}
 	if (form->need.streams > 1)
 		while (cluster < PANEL_CLUSTER && columns > PANEL_PAIRS * cluster)
 			cluster *= 2;
-	else if (bytes > limits->shared_optin / 4 * 5)
-		while (cluster < PANEL_CLUSTER && bytes / cluster > limits->shared_optin / 4 * 3)
+	else if (is_single(form))
+		while (cluster < PANEL_CLUSTER && columns > SINGLE_COLUMNS * cluster)
+			cluster *= 2;
+	else if (bytes > most / 10 * 9)
+		while (cluster < PANEL_CLUSTER && bytes / cluster > each)
 			cluster *= 2;
 	return rows_clusters(&form->rows, cluster, limits) ? cluster : 1;
 }
 
-/* Which one of the tries below comes first.  Columns that all find room in shared memory leave it
- * to three blocks, and many of them take registers as well.  Halves are more work a byte, for which
- * registers are better; if they move one by one or in pairs, more blocks are, and a cache beside
- * them.  Narrow panels leave room for many blocks. */
-static size_t usual_try(const struct softmax_form *form, uint32_t cluster)
+/* The panel that comes first, by columns of a block: those that few threads have in registers are
+ * the fastest, then those that three blocks have room for. */
+static struct way usual_way(const struct softmax_form *form, uint32_t cluster)
 {
-	uint64_t held = plan_divide_up((uint64_t)form->rows.columns, cluster * 16);
+	uint64_t columns = plan_divide_up((uint64_t)form->rows.columns, cluster);
+	uint64_t held = plan_divide_up(columns, 16);
+	int64_t inner = form->rows.size[form->rows.rank - 1];
+	bool halves = form->need.element == 2;
 
 	if (form->need.streams > 1)
-		return 0;
+		return (struct way){128, 16, 2, KEEP_MORE};
 	if (form->need.element > 4)
-		return 6; /* in registers they leave none */
-	if (softmax_is_narrow(form))
-		return 12;
-	if (held <= PANEL_FEW && softmax_tile_vector(form) * form->need.element == 16)
-		return held >= PANEL_FEW / 3 ? 2 : 3;
-	if (held <= PANEL_FEW && form->need.element == 2 && softmax_tile_vector(form) <= 2)
-		return held <= PANEL_FEW / 2 ? 7 : 3;
-	return form->need.element == 2;
+		return (struct way){128, 16, 1, KEEP_LEAST}; /* in registers they leave none */
+	if (is_single(form))
+		return (struct way){128, 8, 2, KEEP_MOST};
+	if (softmax_tile_vector(form) * form->need.element < 16) {
+		if (halves && softmax_tile_vector(form) <= 2 && held <= PANEL_FEW)
+			return held <= PANEL_FEW / 2 ? (struct way){128, 16, 4, KEEP_MOST}
+										 : (struct way){128, 16, 3, KEEP_LEAST};
+		return (struct way){128, 16, 2, halves ? KEEP_LEAST : KEEP_MORE};
+	}
+	if (halves && columns <= 128)
+		return (struct way){128, 8, 4, KEEP_MOST};
+	if (inner * form->need.element * 2 <= PANEL_BYTES)
+		return (struct way){64, 16, 8, KEEP_MOST};
+	if (columns <= 256)
+		return halves ? (struct way){256, 8, 3, KEEP_LEAST} : (struct way){256, 8, 2, KEEP_MOST};
+	if (halves && cluster > 1 && held <= 32)
+		return (struct way){128, 16, 4, KEEP_MOST};
+	if (held <= PANEL_KEPT || (held <= PANEL_FEW && cluster > 1))
+		return (struct way){128, 16, 3, KEEP_MOST};
+	if (!halves && columns <= WIDE_COLUMNS && inner >= WIDE_INNER)
+		return (struct way){256, 8, 2, KEEP_MOST};
+	if (!halves)
+		return held <= PANEL_FEW ? (struct way){128, 16, 3, KEEP_MOST}
+								 : (struct way){128, 16, 2, cluster == 2 ? KEEP_LEAST : KEEP_MORE};
+	return held <= 40          ? (struct way){128, 16, 3, KEEP_LEAST}
+		   : held <= PANEL_FEW ? (struct way){128, 32, 2, KEEP_LEAST}
+							   : (struct way){128, 16, 2, KEEP_LEAST};
 }
 
-bool softmax_is_narrow(const struct softmax_form *form)
+bool softmax_is_held(const struct softmax_form *form)
 {
-	int64_t inner = form->rows.size[form->rows.rank - 1];
-
-	return form->need.streams == 1 && form->rows.columns >= PANEL_COLUMNS &&
-		   softmax_tile_vector(form) * form->need.element == 16 &&
-		   inner * form->need.element * 2 <= PANEL_BYTES;
+	return form->need.streams == 1 && form->need.element <= 4 &&
+		   form->rows.columns >= PANEL_COLUMNS &&
+		   softmax_tile_vector(form) * form->need.element == 16;
 }
 
-/* Panels of two tensors whose rows begin anywhere. */
+/* Panels whose rows begin anywhere. */
 static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
 						 struct softmax_tile *out, int most, int *count)
 {
-	static const uint32_t ways[][3] = {{16, 32, 2}, {16, 16, 4}, {8, 32, 4},
-									   {8, 32, 2},  {8, 32, 1},  {8, 16, 1}};
+	static const struct way ways[] = {
+		{256, 32, 2, KEEP_LEAST},         {256, 16, 4, KEEP_LEAST},        {128, 32, 4, KEEP_LEAST},
+		{128, 32, 2, KEEP_LEAST},         {128, 32, 1, KEEP_LEAST},        {128, 16, 1, KEEP_LEAST},
+		{SKEWED_BYTES, 8, 3, KEEP_LEAST}, {SKEWED_BYTES, 8, 2, KEEP_LEAST}};
+	enum { MOST = sizeof(ways) / sizeof(ways[0]), WIDE = 6 };
+	int before = *count;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && is_skewed(form); i++)
-		offer_panel(form, limits, 1, ways[i][1], ways[i][0] * 16, ways[i][2], KEEP_LEAST, true, out,
-					most, count);
+	for (int i = form->need.streams > 1 ? 0 : WIDE; i < MOST && is_skewed(form); i++) {
+		offer_panel(form, limits, 1, ways[i], true, out, most, count);
+		/* Elements that are read twice are worth no panel. */
+		if (*count > before && out[*count - 1].kept + out[*count - 1].slots < out[*count - 1].held)
+			(*count)--;
+	}
 }
 
 void softmax_panels(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
-	static const struct {
-		uint32_t bytes, split, blocks;
-		enum keep keep;
-	} tries[] = {{128, 16, 2, KEEP_MORE},  {128, 16, 2, KEEP_LEAST}, {128, 16, 3, KEEP_MOST},
-				 {128, 16, 3, KEEP_LEAST}, {128, 32, 1, KEEP_LEAST}, {128, 32, 2, KEEP_LEAST},
-				 {128, 16, 1, KEEP_LEAST}, {128, 16, 4, KEEP_MOST},  {128, 8, 2, KEEP_MORE},
-				 {128, 8, 4, KEEP_MOST},   {256, 8, 1, KEEP_MORE},   {256, 8, 2, KEEP_MOST},
-				 {64, 16, 8, KEEP_MOST},   {128, 32, 3, KEEP_LEAST}};
-	enum { MOST = sizeof(tries) / sizeof(tries[0]) };
+	static const struct way ways[] = {
+		{128, 16, 2, KEEP_MORE},  {128, 16, 2, KEEP_LEAST}, {128, 16, 3, KEEP_MOST},
+		{128, 16, 3, KEEP_LEAST}, {128, 32, 1, KEEP_LEAST}, {128, 32, 2, KEEP_LEAST},
+		{128, 16, 1, KEEP_LEAST}, {128, 16, 4, KEEP_MOST},  {128, 8, 2, KEEP_MORE},
+		{128, 8, 2, KEEP_MOST},   {128, 8, 4, KEEP_MOST},   {256, 8, 1, KEEP_MORE},
+		{256, 8, 2, KEEP_MOST},   {256, 8, 3, KEEP_LEAST},  {64, 16, 8, KEEP_MOST},
+		{128, 32, 3, KEEP_LEAST}};
+	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
-	size_t first = usual_try(form, usual);
 
 	if (form->rows.columns < PANEL_COLUMNS)
 		return;
 	offer_skewed(form, limits, out, most, count);
+	offer_panel(form, limits, usual, usual_way(form, usual), false, out, most, count);
 	if (usual == 1)
 		clusters[1] = (uint64_t)form->rows.columns * form->need.streams > 512 ? 2 : 0;
 	for (int turn = 0; turn < (usual == 1 ? 2 : 3); turn++)
-		for (size_t i = 0; i < MOST && clusters[turn]; i++) {
-			size_t at = i == 0 ? first : i <= first ? i - 1 : i;
+		for (size_t i = 0; i < MOST && clusters[turn]; i++)
 			if (clusters[turn] == 1 || (clusters[turn] <= PANEL_CLUSTER &&
 										rows_clusters(&form->rows, clusters[turn], limits)))
-				offer_panel(form, limits, clusters[turn], tries[at].split, tries[at].bytes,
-							tries[at].blocks, tries[at].keep, false, out, most, count);
-		}
+				offer_panel(form, limits, clusters[turn], ways[i], false, out, most, count);
 }

@@ -95,6 +95,17 @@ static void offer_tile(const struct softmax_form *form, const struct kernel_limi
 	out[(*count)++] = tile;
 }
 
+/* Tiles of the rows that lie side by side. */
+static uint64_t tiles_beside(const struct softmax_form *form, const struct softmax_tile *tile)
+{
+	uint64_t inner = (uint64_t)inner_of(form), wide = (uint64_t)tile->lanes * tile->vector;
+
+	/* Vectors that begin before their rows take one more, of a tile that is not alone. */
+	if (tile->skewed && inner + tile->vector - 1 > wide)
+		wide -= tile->vector;
+	return plan_divide_up(inner, wide);
+}
+
 /* The tile at a place comes before all others. */
 static void first_is(struct softmax_tile *tiles, int place)
 {
@@ -133,15 +144,16 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	}
 	panels = count;
 	softmax_panels(form, limits, out, most, &count);
-	if (panels < count && (out[0].twice || out[panels].skewed || softmax_is_narrow(form)))
+	if (panels < count && (out[0].twice || out[panels].skewed || softmax_is_held(form)))
 		first_is(out, panels);
 	wholes = count;
 	softmax_wholes(form, limits, out, most, &count);
 	/* Where two blocks have room, rows that no vector fits move in whole vectors nevertheless, and
-	 * those that leave a third of a panel's lanes without work need no panel. */
-	idle = out[0].cluster > 0 && !out[0].whole &&
-		   (uint64_t)inner_of(form) * 3 <= (uint64_t)out[0].lanes * vector * 2;
-	for (int i = wholes; i < count && (idle || vector * form->need.element <= 4); i++) {
+	 * those that leave a third of their panels' lanes without work need no panel. */
+	idle = out[0].cluster > 0 &&
+		   (uint64_t)inner_of(form) * 3 <= tiles_beside(form, &out[0]) * out[0].lanes * vector * 2;
+	for (int i = wholes; i < count && !out[0].skewed && (idle || vector * form->need.element <= 4);
+		 i++) {
 		uint64_t bytes = softmax_whole_bytes(form, &out[i]) + RESERVED;
 		if (out[i].cluster <= WHOLE_USUAL && bytes * 2 <= limits->shared_optin + RESERVED) {
 			first_is(out, i);
@@ -213,10 +225,9 @@ bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_t
 						 const struct kernel_limits *limits, struct kernel_plan *out,
 						 uint64_t *tiles)
 {
-	uint64_t inner = (uint64_t)inner_of(form), wide = tile->lanes * tile->vector;
 	uint32_t cluster = tile->cluster ? tile->cluster : 1;
 
-	*tiles = (uint64_t)form->rows.rows / inner * ((inner + wide - 1) / wide);
+	*tiles = (uint64_t)form->rows.rows / (uint64_t)inner_of(form) * tiles_beside(form, tile);
 	if (tile->whole)
 		out->shared_bytes = (uint32_t)softmax_whole_bytes(form, tile);
 	else if (tile->cluster)

@@ -49,7 +49,7 @@ uint64_t softmax_whole_bytes(const struct softmax_form *form, const struct softm
 void softmax_wholes(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count)
 {
-	static const uint32_t threads[] = {512, 1024, 256, 768};
+	static const uint32_t threads[] = {256, 512, 1024, 768};
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1];
 	uint64_t columns = (uint64_t)form->rows.columns;
 
