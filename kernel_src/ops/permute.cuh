@@ -33,18 +33,31 @@ DEVICE void permute_each(u64 count, Body body)
 	}
 }
 
-/* DIMS, STRIDES: of y's order, in vectors of W bytes; count of vectors. */
-template <int W, int THREADS, class DIMS, class STRIDES, typename Index, typename Offset, bool LOOP>
-__global__ __launch_bounds__(THREADS) void permute_vector(const void *x, void *y, u64 count)
+/* DIMS, STRIDES: of y's order, in vectors of W bytes; count of vectors, of which a thread has EACH
+ * under way. */
+template <int W, int EACH, int THREADS, class DIMS, class STRIDES, typename Index, typename Offset,
+		  bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void permute_vector(const void *x, void *y, u64 count)
 {
-	permute_each<THREADS, LOOP, Index>(
-		count,
-		[=](Index i) {
+	u64 block = blockIdx.x;
+	do {
+		const Index first = static_cast<Index>(block) * (THREADS * EACH) + threadIdx.x;
+		u32 words[EACH][vec_words<W>];
+#pragma unroll
+		for (int k = 0; k < EACH; k++) {
+			const Index i = first + k * THREADS;
 			const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
-			u32 words[vec_words<W>];
-			vec_load<W>(static_cast<const u8 *>(x) + from * W, words);
-			vec_store<W>(static_cast<u8 *>(y) + static_cast<i64>(i) * W, words);
-		});
+			if (i < static_cast<Index>(count))
+				vec_load<W>(static_cast<const u8 *>(x) + from * W, words[k]);
+		}
+#pragma unroll
+		for (int k = 0; k < EACH; k++) {
+			const Index i = first + k * THREADS;
+			if (i < static_cast<Index>(count))
+				vec_store<W>(static_cast<u8 *>(y) + static_cast<i64>(i) * W, words[k]);
+		}
+		block += gridDim.x;
+	} while (LOOP && block * (THREADS * EACH) < count);
 }
 
 /*

@@ -7,12 +7,13 @@
 #define THREADS 256u
 
 /*
- * Work numbered through in y's order, each thread one number; the last dimension counts in steps of
- * `each` elements.  Prints what is common to both kernels' template-ids and makes the launch.
+ * Work numbered through in y's order, each thread one number or those of its block; the last
+ * dimension counts in steps of `each` elements.  Prints what is common to both kernels'
+ * template-ids and makes the launch.
  */
 static void number_through(const struct permute_form *form, const struct kernel_limits *limits,
-						   uint32_t threads, int64_t each, int64_t unit, struct plan_text *id,
-						   struct kernel_plan *out)
+						   const struct permute_choice *c, int64_t each, int64_t unit,
+						   struct plan_text *id, struct kernel_plan *out)
 {
 	struct permute_form steps = *form;
 	int last = form->rank - 1;
@@ -26,12 +27,14 @@ static void number_through(const struct permute_form *form, const struct kernel_
 	for (int k = 0; k < form->rank; k++)
 		steps.dim[k].from /= unit;
 	count = (uint64_t)(form->count / each);
-	loop = plan_launch(out, limits, plan_divide_up(count, threads), threads);
+	loop = plan_launch(out, limits,
+					   plan_divide_up(count, (uint64_t)c->threads * (c->block ? c->block : 1)),
+					   c->threads);
 	if (steps.dim[last].size == 1 && last > 0) {
 		steps.rank--;
 		all >>= 1;
 	}
-	plan_print(id, ", %u", threads);
+	plan_print(id, ", %u", c->threads);
 	permute_print_list(id, &steps, all & ~1u, PERMUTE_SIZE);
 	permute_print_list(id, &steps, all, PERMUTE_FROM);
 	plan_print(id, ", %s, %s, %s>", count <= INT32_MAX ? "u32" : "u64",
@@ -57,11 +60,18 @@ static bool permute_move_fits(const struct permute_form *form, const struct kern
 	return true;
 }
 
-/* The widest, and others around it. */
-static void suggest_widths(struct permute_list *list, uint32_t widest)
+/* Vectors of a thread that are under way together: narrow ones alone would be too few bytes. */
+static uint32_t pick_block(uint32_t load)
+{
+	return load == 16 ? 1 : load == 8 ? 2 : 4;
+}
+
+/* The widest, and others around it; blocks: in blocks of several. */
+static void suggest_widths(struct permute_list *list, uint32_t widest, bool blocks)
 {
 	static const uint32_t others[] = {128, 512, 1024};
-	struct permute_choice c = {.load = widest, .threads = THREADS};
+	struct permute_choice c = {
+		.load = widest, .threads = THREADS, .block = blocks ? pick_block(widest) : 0};
 
 	while (c.threads > list->limits->max_threads)
 		c.threads /= 2;
@@ -71,8 +81,15 @@ static void suggest_widths(struct permute_list *list, uint32_t widest)
 		permute_suggest(list, &c);
 	}
 	c.threads = THREADS;
-	for (c.load = widest / 2; c.load >= 4; c.load /= 2)
+	for (uint32_t more = 2 * c.block; more && more <= 4 * c.block; more *= 2) {
+		struct permute_choice other = c;
+		other.block = more;
+		permute_suggest(list, &other);
+	}
+	for (c.load = widest / 2; c.load >= 4; c.load /= 2) {
+		c.block = blocks ? pick_block(c.load) : 0;
 		permute_suggest(list, &c);
+	}
 }
 
 /* ---- Vector ---- */
@@ -101,9 +118,12 @@ static bool make_vector(const struct permute_form *form, const struct kernel_lim
 
 	if (!vector_takes(form, why) || !permute_move_fits(form, limits, c, vector_widest(form), why))
 		return false;
-	plan_print(&id, "permute_vector<%u", c->load);
-	number_through(form, limits, c->threads, c->load / form->element, c->load / form->element, &id,
-				   out);
+	if (c->block < 1 || c->block > 8) {
+		plan_print(why, "a thread has 1 to 8 vectors");
+		return false;
+	}
+	plan_print(&id, "permute_vector<%u, %u", c->load, c->block);
+	number_through(form, limits, c, c->load / form->element, c->load / form->element, &id, out);
 	out->extents[0].alignment = out->extents[1].alignment = c->load;
 	plan_print(why, "runs of %lld bytes stay together and move %u bytes at a time",
 			   (long long)form->dim[form->rank - 1].size * form->element, c->load);
@@ -113,13 +133,13 @@ static bool make_vector(const struct permute_form *form, const struct kernel_lim
 static void suggest_vector(struct permute_list *list, struct plan_text *why)
 {
 	if (vector_takes(list->form, why))
-		suggest_widths(list, vector_widest(list->form));
+		suggest_widths(list, vector_widest(list->form), true);
 }
 
 const struct permute_variant permute_vector = {
 	.name = "vector",
 	.source = "ops/permute.cuh",
-	.fields = "wt",
+	.fields = "wkt",
 	.suggest = suggest_vector,
 	.make = make_vector,
 };
@@ -141,7 +161,7 @@ static bool make_strided(const struct permute_form *form, const struct kernel_li
 		return false;
 	plan_print(&id, "permute_strided<%u, %u, %lld", form->element, c->load / form->element,
 			   (long long)form->dim[form->rank - 1].from);
-	number_through(form, limits, c->threads, c->load / form->element, 1, &id, out);
+	number_through(form, limits, c, c->load / form->element, 1, &id, out);
 	out->extents[0].alignment = form->element;
 	out->extents[1].alignment = c->load;
 	plan_print(why, "each thread gathers %u elements of %u bytes", c->load / form->element,
@@ -152,7 +172,7 @@ static bool make_strided(const struct permute_form *form, const struct kernel_li
 static void suggest_strided(struct permute_list *list, struct plan_text *why)
 {
 	(void)why;
-	suggest_widths(list, strided_widest(list->form));
+	suggest_widths(list, strided_widest(list->form), false);
 }
 
 const struct permute_variant permute_strided = {
