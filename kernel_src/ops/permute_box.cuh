@@ -72,8 +72,16 @@ DEVICE void box_note(BoxPlace<Offset> *places, u32 runs, u32 far, u32 near)
 					 near + RUNS::near(i)};
 }
 
+/* Where a byte of the box lies in shared memory.  TURN: chunks of 16 bytes change places within
+ * 128, so that elements that are multiples of 128 bytes apart do not meet in a bank. */
+template <bool TURN>
+DEVICE u32 box_turn(u32 at)
+{
+	return TURN ? at ^ (at >> 3 & 0x70) : at;
+}
+
 /* x: aligned; places: of runs of x, behind that. */
-template <int ES, int THREADS, class RUNS, typename Offset>
+template <int ES, int THREADS, bool TURN, class RUNS, typename Offset>
 DEVICE void box_in(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 runs, u32 bytes)
 {
 	constexpr u32 pieces = (RUNS::run * ES + 31 - ES) / 16;
@@ -82,7 +90,7 @@ DEVICE void box_in(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 
 		const u32 run = i / pieces, at = (i - run * pieces) * 16;
 		const BoxPlace<Offset> place = places[run];
 		if (at < place.near % 16 + bytes)
-			async_copy16(shared + (place.near & ~15u) + at,
+			async_copy16(shared + box_turn<TURN>((place.near & ~15u) + at),
 						 x + (place.far & ~static_cast<Offset>(15)) + at);
 	}
 }
@@ -126,8 +134,8 @@ DEVICE void box_steps(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
  * of runs side by side if there are enough: elements of one run may lie in few banks, those of
  * neighbours lie in others.
  */
-template <int ES, int OUT, int THREADS, int TOGETHER, int RUN, int MOST, class DIMS, class NEAR,
-		  typename Offset>
+template <int ES, int OUT, int THREADS, int TOGETHER, bool TURN, int RUN, int MOST, class DIMS,
+		  class NEAR, typename Offset>
 DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 runs, int length)
 {
 	constexpr int each = OUT / ES;
@@ -144,7 +152,6 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 			continue;
 		const BoxPlace<Offset> place = places[run];
 		u8 *const begin = y + place.far;
-		const u8 *const from = box + place.near;
 		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
 		if (first <= -each || first >= length)
 			continue;
@@ -154,12 +161,13 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 #pragma unroll
 			for (int k = 0; k < each; k++)
 				if (static_cast<u32>(first + k) < static_cast<u32>(length))
-					vec_copy<ES>(from + steps[k], begin + (first + k) * ES);
+					vec_copy<ES>(box + box_turn<TURN>(place.near + steps[k]),
+								 begin + (first + k) * ES);
 			continue;
 		}
 #pragma unroll
 		for (int k = 0; k < each; k++)
-			vec_load<ES>(from + steps[k], elements + k);
+			vec_load<ES>(box + box_turn<TURN>(place.near + steps[k]), elements + k);
 		if constexpr (ES == 4) {
 			vec_store<OUT>(begin + first * ES, elements);
 		} else {
@@ -179,11 +187,12 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
  * slowest of them.  YD, YN: the dimensions of a run of y, their strides in shared memory.  BD, BX,
  * BY: the other dimensions; batch_x and batch_y are the strides of the slowest of all, or of a part
  * of it, of which there are outer_size elements.  Places of runs of x are noted at NOTES in shared
- * memory, those of y behind them: each is used for many pieces.
+ * memory, those of y behind them: each is used for many pieces.  HOLE: elements behind each of x's
+ * fastest dimension that a run of x goes on over; they are read, but for those at its end.
  */
 template <int NOTES, int ES, int OUT, int THREADS, int TOGETHER, class PX, class PY, bool BOTH,
 		  class X, int RUNS_X, class Y, int RUNS_Y, class YD, class YN, class BD, class BX,
-		  class BY, typename Offset, bool LOOP>
+		  class BY, typename Offset, bool LOOP, int HOLE = 0, bool TURN = false>
 __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 batch_x, i64 batch_y,
 												   u64 blocks, i64 outer_size)
 {
@@ -212,12 +221,12 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 
 		box_note<ES, THREADS, X>(noted_x, runs_x, beyond, beyond);
 		__syncthreads();
-		box_in<ES, THREADS, X>(from - beyond, noted_x, shared, runs_x,
-							   X::run / PX::most * part_x * ES);
+		box_in<ES, THREADS, TURN, X>(from - beyond, noted_x, shared, runs_x,
+									 (X::run / PX::most * part_x - HOLE) * ES);
 		box_note<ES, THREADS, Y>(noted_y, most_y, 0, beyond);
 		async_wait_all();
 		__syncthreads();
-		box_out<ES, OUT, THREADS, TOGETHER, Y::run, most_y, YD, YN>(
+		box_out<ES, OUT, THREADS, TOGETHER, TURN, Y::run, most_y, YD, YN>(
 			shared, noted_y, to, RUNS_Y * (BOTH ? 1 : part_x),
 			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
 		if constexpr (LOOP) {

@@ -16,17 +16,18 @@
 /*
  * A tile of TR rows by TC columns.  RUN: TR rows are all there are, and y's columns follow one
  * another: then the first rows of the next column follow those of each, as far as a vector can
- * reach.  Otherwise another chunk of rows does, if y is not aligned.
+ * reach.  Otherwise ALIGN bytes of further rows do, if y is not aligned: what a tile stores to a
+ * column begins at a multiple of ALIGN.
  */
-template <int ES, int TR, int TC, int KR, int LOAD, bool RUN, bool SKEW_Y>
+template <int ES, int TR, int TC, int KR, int LOAD, bool RUN, bool SKEW_Y, int ALIGN>
 struct permute_shift_shape {
 	static constexpr int each = 16 / ES;        /* rows of a chunk */
 	static constexpr int piece = KR * ES;       /* bytes of a column in one thread's block */
 	static constexpr int pieces = 16 / piece;   /* of a chunk */
 	static constexpr int columns = LOAD / ES;   /* of one thread's block */
 	static constexpr int blocks = TC / columns; /* column blocks */
-	static constexpr int reach = RUN ? each - 1 : SKEW_Y ? each : 0; /* rows more than TR */
-	static constexpr int chunks = (TR + reach + each - 1) / each;    /* of a column */
+	static constexpr int reach = RUN ? each - 1 : SKEW_Y ? ALIGN / ES : 0; /* rows more than TR */
+	static constexpr int chunks = (TR + reach + each - 1) / each;          /* of a column */
 	static constexpr int pitch = chunks % 2 ? chunks : chunks + 1;
 	static constexpr int in_slots = blocks * chunks * pieces;
 	static_assert(piece == 8 || piece == 16, "a thread's rows");
@@ -164,27 +165,27 @@ DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
 	}
 }
 
-/* The ends of columns: fewer elements than a vector has. */
-template <class SHAPE, int ES, int TR, bool SKEW_Y, int THREADS, class CD, class CY,
+/* The ends of columns: what is before the first vector, and less than one behind the last. */
+template <class SHAPE, int ES, int TR, bool SKEW_Y, int ALIGN, int THREADS, class CD, class CY,
 		  typename Offset>
 DEVICE void permute_shift_ends(u8 *y, const b128 *tile, u32 column0, int columns, int rows,
 							   bool top)
 {
-	constexpr int each = 16 / ES, runs = TR / each;
+	constexpr int each = 16 / ES, runs = TR / each, most = SKEW_Y ? ALIGN / ES : each;
 	if (rows == TR + SHAPE::reach && !(SKEW_Y && top))
 		return;
 #pragma unroll 1
-	for (int i = threadIdx.x; i < columns * each; i += THREADS) {
-		const int column = i / each, k = i % each;
+	for (int i = threadIdx.x; i < columns * most; i += THREADS) {
+		const int column = i / most, k = i % most;
 		u8 *const begin =
 			y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
 		const u8 *const from = reinterpret_cast<const u8 *>(tile + SHAPE::chunk_at(column));
-		const int before = SKEW_Y ? (16 - vec_beyond<16>(begin)) % 16 / ES : 0;
+		const int before = SKEW_Y ? (ALIGN - vec_beyond<ALIGN>(begin)) % ALIGN / ES : 0;
 		const int whole = rows < before ? 0 : (rows - before) / each;
 		const int tail = before + whole * each + k;
 		if (top && k < before && k < rows)
 			vec_copy<ES>(from + k * ES, begin + k * ES);
-		if (whole < runs && tail < rows)
+		if (whole < runs && k < each && tail < rows)
 			vec_copy<ES>(from + tail * ES, begin + tail * ES);
 	}
 }
@@ -275,13 +276,13 @@ DEVICE void permute_shift_out(u8 *y, const b128 *tile, u32 column0, int columns,
 			if (to[i])
 				vec_store<16>(to[i], words[i]);
 	}
-	permute_shift_ends<SHAPE, ES, TR, SKEW_Y, THREADS, CD, CY, Offset>(y, tile, column0, columns,
-																	   rows, top);
+	permute_shift_ends<SHAPE, ES, TR, SKEW_Y, 16, THREADS, CD, CY, Offset>(y, tile, column0,
+																		   columns, rows, top);
 }
 
 /* As permute_shift_out(), with places of columns at equal distances where they are. */
-template <class SHAPE, int ES, int TR, int TC, bool SKEW_Y, int THREADS, class CD, class CY,
-		  typename Offset>
+template <class SHAPE, int ES, int TR, int TC, bool SKEW_Y, int ALIGN, int THREADS, class CD,
+		  class CY, typename Offset>
 DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int columns, int rows,
 								   bool top)
 {
@@ -314,15 +315,15 @@ DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int col
 					at = place(column);
 				if constexpr (!even)
 					from = tile + SHAPE::chunk_at(column) + run;
-				const int before = SKEW_Y ? (16 - vec_beyond<16>(at)) % 16 : 0;
+				const int before = SKEW_Y ? (ALIGN - vec_beyond<ALIGN>(at - run * 16)) % ALIGN : 0;
 				const bool there = column < columns && before <= spare;
 				to[i] = there ? at + before : nullptr;
-				const b128 *const chunk = there ? from : tile;
+				const b128 *const chunk = there ? from + before / 16 : tile;
 				if constexpr (SKEW_Y) {
 					u32 pair[8];
 					vec_load<16>(chunk, pair);
 					vec_load<16>(chunk + 1, pair + 4);
-					vec_window<ES, 16>(pair, before, words[i]);
+					vec_window<ES, 16>(pair, before % 16, words[i]);
 				} else {
 					vec_load<16>(chunk, words[i]);
 				}
@@ -335,15 +336,16 @@ DEVICE void permute_shift_out_even(u8 *y, const b128 *tile, u32 column0, int col
 					vec_store<16>(to[i], words[i]);
 		}
 	}
-	permute_shift_ends<SHAPE, ES, TR, SKEW_Y, THREADS, CD, CY, Offset>(y, tile, column0, columns,
-																	   rows, top);
+	permute_shift_ends<SHAPE, ES, TR, SKEW_Y, ALIGN, THREADS, CD, CY, Offset>(y, tile, column0,
+																			  columns, rows, top);
 }
 
 /*
  * R rows by C columns in tiles of TR by TC; blocks of KR rows by LOAD bytes a thread.  Offset holds
  * offsets in bytes.  SKEW_X: rows of x are not aligned to LOAD; SKEW_Y: columns of y are not
- * aligned to 16 bytes.  RUN: TR is R, y's columns follow one another, and a tile is one run of y;
- * CD and CY say nothing then.  RESIDENT: blocks that a multiprocessor is to hold at least.  The
+ * aligned to what a tile's stores begin at, 16 bytes or, with NEW, a sector.  RUN: TR is R, y's
+ * columns follow one another, and a tile is one run of y; CD and CY say nothing then.  RESIDENT:
+ * blocks that a multiprocessor is to hold at least.  NEW: stores step from column to column.  The
  * rest as in permute_tile.
  */
 template <int ES, int TR, int TC, int KR, int LOAD, bool SKEW_X, bool SKEW_Y, bool RUN, int THREADS,
@@ -354,7 +356,10 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 																   u64 blocks)
 {
 	static_assert(!RUN || (TR == R && SKEW_X && SKEW_Y), "a run takes all rows");
-	using shape = permute_shift_shape<ES, TR, TC, KR, LOAD, RUN, SKEW_Y>;
+	/* Two blocks that share a sector of y would write it twice.  For bytes, and for short columns,
+	 * that costs less than the rows and the ends that it takes to avoid it. */
+	constexpr int align = NEW && ES > 1 && R * ES >= 512 ? 32 : 16;
+	using shape = permute_shift_shape<ES, TR, TC, KR, LOAD, RUN, SKEW_Y, align>;
 	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);
 	constexpr u32 column_tiles = static_cast<u32>((C + TC - 1) / TC);
 	DYN_SHARED(b128, tile);
@@ -386,7 +391,7 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 			const int rows = left < most ? static_cast<int>(left) : most;
 			u8 *const first = to + row0 * static_cast<i64>(ES);
 			if constexpr (NEW)
-				permute_shift_out_even<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(
+				permute_shift_out_even<shape, ES, TR, TC, SKEW_Y, align, THREADS, CD, CY, Offset>(
 					first, tile, column0, columns, rows, row0 == 0);
 			else
 				permute_shift_out<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(

@@ -17,9 +17,9 @@ list() {
 }
 prints 0 list <<'END'
 KEY OP TARGET OBJECT DISK HITS USED PIN KERNEL
-DIGITS permute cpu SIZE SIZE 1 TIME permute_tile<..>
-DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
-DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
+DIGITS permute cpu SIZE SIZE 1 TIME permute_shift<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_shift<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_shift<..>
 END
 json 'len(j["rows"]) == 3 and len(j["rows"][0]["key"]) == 64' "$KILN" cache ls
 json 'len(j["rows"]) == 2' "$KILN" cache ls --limit 2
@@ -35,9 +35,9 @@ trim() {
 prints 0 trim <<'END'
 would remove 3, free SIZE, leave SIZE
 KEY OP TARGET OBJECT DISK HITS USED PIN KERNEL
-DIGITS permute cpu SIZE SIZE 1 TIME permute_tile<..>
-DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
-DIGITS permute cpu SIZE SIZE 0 TIME permute_tile<..>
+DIGITS permute cpu SIZE SIZE 1 TIME permute_shift<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_shift<..>
+DIGITS permute cpu SIZE SIZE 0 TIME permute_shift<..>
 END
 
 key=$("$KILN" cache ls --sort hits --limit 1 | sed -n '2s/ .*//p')
@@ -49,7 +49,7 @@ show() {
 prints 0 show <<'END'
 key            KEY
 op             permute
-instantiation  permute_tile<..>
+instantiation  permute_shift<..>
 target         cpu
 object         N bytes
 compiled in    TIME
@@ -63,7 +63,7 @@ END
 "$KILN" cache show "$key" | grep -q '^plan:$' || fails "show: no plan"
 "$KILN" cache show "$key" | grep -qE '^(source|log|key text):$' && fails "show: too much"
 "$KILN" cache show "$key" --source >"$DIR/out"
-grep -q '^source:$' "$DIR/out" && grep -q permute_tile "$DIR/out" || fails "show --source"
+grep -q '^source:$' "$DIR/out" && grep -q permute_shift "$DIR/out" || fails "show --source"
 "$KILN" cache show "$key" --log | grep -q '^log:$' || fails "show --log"
 "$KILN" cache show "$key" --key | grep -q '^key text:$' || fails "show --key"
 json 'j["key"].startswith("'"$key"'") and j["source"] and j["key_text"] and j["hits"] == 1' \

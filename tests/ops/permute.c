@@ -182,9 +182,24 @@ static void add_widths(void)
 	}
 	add(KILN_U8, &(struct problem){2, {2048, 2304}, {1, 0}}, 0);
 	add(KILN_U8, &(struct problem){2, {2064, 2100}, {1, 0}}, 0);
+	/* Columns of y that begin between two sectors, in rows of x that are aligned and that are not;
+	 * fewer rows than a tile of them has. */
+	for (int s = 1; s < SIZES; s++) {
+		static const int64_t sizes[][2] = {{1032, 208}, {1036, 203}, {600, 67}, {90, 1000}};
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+			add(by_size[s], &(struct problem){2, {sizes[i][0], sizes[i][1]}, {1, 0}}, 0);
+	}
+	/* Runs that stay together, in vectors of 1 to 8 bytes of which a thread has several. */
+	add(KILN_U8, &(struct problem){4, {5, 33, 7, 24}, {1, 0, 2, 3}}, 0);
+	add(KILN_F16, &(struct problem){4, {5, 33, 7, 22}, {2, 0, 1, 3}}, 0);
+	add(KILN_F64, &(struct problem){4, {5, 33, 7, 11}, {2, 1, 0, 3}}, 0);
+	add(KILN_U8, &(struct problem){4, {5, 33, 7, 26}, {1, 0, 2, 3}}, 0);
+	/* Boxes whose elements would meet in a bank. */
+	add(KILN_F16, &(struct problem){4, {2, 300, 5, 8}, {0, 3, 2, 1}}, 0);
+	add(KILN_U8, &(struct problem){6, {3, 14, 6, 20, 10, 14}, {0, 4, 2, 3, 5, 1}}, 0);
 	/* Strips of so many rows that tiles are walked through in bands; the last is narrow. */
-	add(KILN_F16, &(struct problem){2, {66001, 131}, {1, 0}}, 0);
-	add(KILN_F32, &(struct problem){2, {37000, 130}, {1, 0}}, 0);
+	add(KILN_F16, &(struct problem){2, {90001, 161}, {1, 0}}, 0);
+	add(KILN_F32, &(struct problem){2, {54001, 130}, {1, 0}}, 0);
 }
 
 /* Few elements next to each other, on either side: images and the like. */
@@ -250,7 +265,10 @@ static void add_sources(void)
 		{{1, {1}, {0}}, {99}},
 		{{3, {6, 10, 4}, {1, 0, 2}}, {44, 4, 1}},
 		{{3, {6, 10, 4}, {1, 0, 2}}, {41, 4, 1}},
-		{{3, {40, 60, 26}, {1, 0, 2}}, {2100, 35, 1}}, /* short rows with gaps, many */
+		{{3, {40, 60, 26}, {1, 0, 2}}, {2100, 35, 1}},           /* short rows with gaps, many */
+		{{4, {9, 24, 7, 10}, {1, 0, 3, 2}}, {3360, 140, 20, 1}}, /* ... turned */
+		{{5, {9, 8, 6, 27, 16}, {1, 0, 3, 4, 2}}, {31104, 3888, 648, 24, 1}},
+		{{4, {2, 30, 40, 7}, {2, 3, 1, 0}}, {30000, 1000, 21, 1}},
 	};
 
 	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {

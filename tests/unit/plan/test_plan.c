@@ -395,7 +395,7 @@ static void choices_are_refused(void **state)
 
 static void choices_are_taken(void **state)
 {
-	const char *own = "tile 64x64 k4 l16 s16 t512 r";
+	const char *own = "tile 64x32 k4 l16 s16 t256 r";
 	struct kernel_problem chosen = with_choice(own), free = chosen;
 	struct kernel_limits limits = limits_of("sm_90");
 	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], error[KERNEL_ERROR_MAX] = "";

@@ -173,7 +173,8 @@ static void variants_are_chosen(void **state)
 		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
 		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
 		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "vector", "permute_vector<16, 1, 256, "},
-		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<12336, 1, 16, 512, "},
+		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<12416, 2, 16, 512, "},
+		{KILN_I8, 3, {32, 64, 12}, {1, 0, 2}, "vector", "permute_vector<4, 4, 256, "},
 		{KILN_F32,
 		 4,
 		 {64, 3, 512, 512},
@@ -186,12 +187,12 @@ static void variants_are_chosen(void **state)
 		{KILN_I8, 2, {1023, 4099}, {1, 0}, "step", "permute_shift<1, 256, 128, "},
 		{KILN_F16,
 		 2,
-		 {66001, 131},
+		 {90001, 161},
 		 {1, 0},
 		 "step",
-		 "permute_shift<2, 128, 72, 4, 16, true, true, false, 320, 3, 8, "},
-		{KILN_F32, 2, {37000, 130}, {1, 0}, "tile", "permute_tile<4, 64, 64, 4, 8, 16, 256, 8, "},
-		{KILN_F64, 2, {1023, 4099}, {1, 0}, "shift", "permute_shift<8, 32, 32, "},
+		 "permute_shift<2, 128, 56, 4, 16, true, true, false, 256, 4, 8, "},
+		{KILN_F32, 2, {54001, 130}, {1, 0}, "step", "permute_shift<4, 64, 44, 4, 16, "},
+		{KILN_F64, 2, {1023, 4099}, {1, 0}, "step", "permute_shift<8, 32, 32, "},
 		{KILN_F32, 2, {3, 2}, {1, 0}, "strided", "permute_strided<4, "},
 		{KILN_F32, 3, {4, 5, 6}, {0, 1, 2}, "copy", ""},
 		{KILN_F32, 2, {1, 6}, {1, 0}, "copy", ""},
@@ -312,17 +313,17 @@ static void plans_explain_themselves(void **state)
 		text, "op             permute\n"
 			  "target         sm_90\n"
 			  "variant        tile (kernel)\n"
-			  "choice         tile 64x64 k4 l16 s16 t512 r\n"
+			  "choice         tile 64x32 k4 l16 s16 t256 r\n"
 			  "source         ops/permute_tile.cuh\n"
-			  "instantiation  permute_tile<4, 64, 64, 4, 16, 16, 512, 16, 1024, 512, 1, List<>, "
+			  "instantiation  permute_tile<4, 64, 32, 4, 16, 16, 256, 16, 1024, 512, 1, List<>, "
 			  "List<512>, List<>, List<1024>, List<>, List<>, List<>, i32, false>\n"
-			  "grid x block   128,1,1 x 512,1,1\n"
-			  "shared memory  16384 bytes\n"
+			  "grid x block   256,1,1 x 256,1,1\n"
+			  "shared memory  8192 bytes\n"
 			  "x              2097152 bytes read, aligned to 16\n"
 			  "y              2097152 bytes written, aligned to 16\n"
 			  "bytes moved    4194304\n"
 			  "note           not vector: the fastest dimension moves; not interleave: no 2 to 16 "
-			  "elements meet a long dimension; 1024 rows by 512 columns in tiles of 64 by 64, 16 "
+			  "elements meet a long dimension; 1024 rows by 512 columns in tiles of 64 by 32, 16 "
 			  "bytes a load, 16 a store\n");
 	plan_explain(&plan, &limits, little, sizeof(little));
 	assert_string_equal(little, "op             permute\n");

@@ -139,10 +139,8 @@ static int choose_named(const struct permute_form *form, const struct kernel_lim
 					   name);
 }
 
-/* Bytes of the shorter side of a tile of rows that begin anywhere, of which a box makes more; of a
- * run that pays for a box though its vectors are of 8 bytes. */
+/* Bytes of the shorter side of a tile of rows that begin anywhere, of which a box makes more. */
 #define NARROW_TILE 96
-#define LONG_RUN 256
 
 /* Vectors that speak for the choice, or against it in favour of a box. */
 static uint32_t worth_of(const struct permute_form *form, const struct permute_variant *variant,
@@ -151,6 +149,8 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 	uint32_t element = form->element, side = choice->rows;
 
 	if (variant == &permute_shift || variant == &permute_step) { /* as narrow as its tile */
+		if (choice->band != 1 && (permute_box_crumbled(form) || permute_shift_low(form)))
+			return element;
 		if (choice->band != 1 && choice->columns < side)
 			side = choice->columns;
 		return side * element < NARROW_TILE && choice->columns * element > 16 &&
@@ -158,10 +158,8 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 				   ? element
 				   : 16;
 	}
-	if (variant == &permute_vector && choice->load == 8 && element < 4 &&
-		form->dim[form->rank - 1].size * element >= LONG_RUN)
-		return 4;
-	return choice->load;
+	/* Several of 4 bytes under way are as good as wider ones. */
+	return variant == &permute_vector && choice->load >= 4 ? 16 : choice->load;
 }
 
 /* Does a choice stay, though its vectors are narrow?  Words on one side and more on the other keep
@@ -172,13 +170,8 @@ static bool is_wide_enough(const struct permute_form *form, const struct permute
 	if (variant == &permute_interleave)
 		return choice->load >= 4 && permute_interleave_many(form);
 	return variant == &permute_tile && form->element < 4 && choice->load >= 4 &&
-		   choice->store >= 4 && choice->load + choice->store >= 12;
-}
-
-/* Are stores that step from column to column the better ones for the tiles of a shift? */
-static bool is_stepped(const struct permute_form *form, const struct permute_choice *choice)
-{
-	return choice->band != 1 && form->element <= 4 && !permute_shift_slim(form);
+		   choice->store >= 4 && choice->load + choice->store >= (form->element == 1 ? 12 : 16) &&
+		   permute_tile_full(form, choice);
 }
 
 /* The first that takes the form; a box if that one's vectors are narrow. */
@@ -198,7 +191,7 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 			permute_shift_slim(form))
 			list.count = 0;
 	}
-	if (list.variant == &permute_shift && list.count && is_stepped(form, first)) {
+	if (list.variant == &permute_shift && list.count && permute_step_better(form, first)) {
 		struct permute_list steps = {
 			.form = form, .limits = limits, .most = 1, .variant = &permute_step};
 		permute_step.suggest(&steps, why);
@@ -207,6 +200,8 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 	}
 	load = worth_of(form, list.variant, first);
 	store = list.variant == &permute_tile ? first->store : load;
+	if (list.variant == &permute_tile && form->element == 4 && permute_box_crumbled(form))
+		load = store = 4;
 	if (list.variant == &permute_stage || is_wide_enough(form, list.variant, first) ||
 		!permute_box_better(form, limits, load, store))
 		return list.variant;

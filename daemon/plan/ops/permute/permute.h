@@ -52,6 +52,7 @@ struct permute_choice {
 	uint32_t load, store;   /* l, s: bytes at once; one number where both are the same */
 	uint32_t threads;       /* t: of a block */
 	uint32_t resident;      /* m: blocks that a multiprocessor is to hold */
+	bool turn;              /* z: chunks of shared memory change places */
 	uint32_t band;          /* r, c, b8: tiles of rows in a band: all, 1, 8 */
 };
 #define PERMUTE_BAND_ALL 0u
@@ -143,8 +144,16 @@ bool permute_too_small(const struct permute_form *form, const struct permute_bat
 
 /* Are there so many planes that words of them are better than a box? */
 bool permute_interleave_many(const struct permute_form *form);
+/* Are there more than half as many rows and columns as a tile takes? */
+bool permute_tile_full(const struct permute_form *form, const struct permute_choice *c);
+/* Are all rows of a shift's tiles a short piece of halves? */
+bool permute_shift_low(const struct permute_form *form);
+/* Are stores that step from column to column the better ones for the tiles of a shift? */
+bool permute_step_better(const struct permute_form *form, const struct permute_choice *choice);
 /* Is a transpose one of many rows that are one aligned vector each? */
 bool permute_shift_slim(const struct permute_form *form);
+/* Are x's runs one vector at most, and y's short, so that a tile would be full of ends? */
+bool permute_box_crumbled(const struct permute_form *form);
 /* Does a box have many runs of y, which a warp can take side by side? */
 bool permute_box_many(const struct permute_form *form);
 /* Is a box better than vectors of so many bytes in x and in y? */
@@ -161,6 +170,7 @@ struct permute_matrix {
 	int64_t rows, columns;                     /* elements */
 	int64_t step;                              /* from one column to the next in x */
 	uint32_t load, store;                      /* bytes at once, at most */
+	uint32_t apart; /* bytes that the distances of y's columns are multiples of, 128 at most */
 	struct permute_batch batch;
 };
 

@@ -35,6 +35,9 @@ void permute_choice_print(const struct permute_variant *variant,
 		case 'm':
 			plan_print(&out, " m%u", choice->resident);
 			break;
+		case 'z':
+			plan_print(&out, "%s", choice->turn ? " z" : "");
+			break;
 		default:
 			if (choice->band == PERMUTE_BAND_ALL)
 				plan_print(&out, " r");
@@ -85,6 +88,9 @@ static void read_word(const char *at, struct permute_choice *choice)
 		break;
 	case 'm':
 		choice->resident = number(&at);
+		break;
+	case 'z':
+		choice->turn = true;
 		break;
 	case 'b':
 		choice->band = number(&at);

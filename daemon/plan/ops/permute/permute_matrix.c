@@ -87,6 +87,10 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 		return false;
 	}
 	matrix->store = permute_width(form, false, matrix->rows, matrix->row_mask);
+	matrix->apart = 128;
+	for (int k = 0; k < form->rank; k++)
+		while (!(matrix->row_mask & 1u << k) && form->dim[k].to * form->element % matrix->apart)
+			matrix->apart /= 2;
 	matrix->load = form->element;
 	if (matrix->step == 1)
 		matrix->load = permute_width(form, true, matrix->columns, matrix->column_mask);
@@ -97,13 +101,21 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 #define SKEWED_LEAST 32       /* rows */
 #define SKEWED_LEAST_BYTES 64 /* of rows and columns */
 /* Rows that are taken all at once: then shared memory holds 128 bytes of each for a few blocks. */
-#define SKEWED_RUN 512
+#define SKEWED_RUN 512 /* at most */
+#define SKEWED_RUN_BYTES 640
+
+#define SKEWED_COLUMNS 24 /* words */
+#define SKEWED_ROWS 512   /* halves that are worth it though their vectors are of 8 bytes */
 
 /* Are vectors wide enough for tiles? */
 static bool is_wide(const struct permute_matrix *matrix, uint32_t element)
 {
 	if (element == 8)
 		return matrix->load == 16 && matrix->store == 16;
+	/* Columns of y that begin between two sectors share them. */
+	if ((element == 4 && matrix->columns >= SKEWED_COLUMNS) ||
+		(element == 2 && matrix->rows >= SKEWED_ROWS))
+		return matrix->load == 16 && matrix->store == 16 && matrix->apart >= 32;
 	if (element == 4)
 		return matrix->store == 16 || (matrix->store == 8 && matrix->load == 16);
 	return matrix->load >= 4 && matrix->store >= 8;
@@ -115,8 +127,9 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 	int64_t element = form->element;
 	bool alone = permute_matrix_find(form, 0, variant, matrix, why);
 
-	*run =
-		alone && element <= 4 && matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
+	*run = alone && element <= 4 && matrix->column[0] == form->rank - 2 &&
+		   matrix->rows <= SKEWED_RUN && matrix->rows * element <= SKEWED_RUN_BYTES &&
+		   (element < 4 || matrix->store < 16);
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
 	/* Of many dimensions, all short: a box makes longer runs of bytes, and its size suits few rows,

@@ -3,9 +3,12 @@
  */
 #include "permute.h"
 
-#define HIGH_COLUMNS 80 /* of a tile with twice the rows, at most */
-#define HIGH_ROWS 65536 /* of a column of y that has such tiles, and blocks, at least */
-#define HIGH_BLOCKS 3000
+#define WHOLE_COLUMNS 160 /* halves of a row that one tile takes */
+#define HIGH_COLUMNS 136  /* of a tile with twice the rows, where columns of y are aligned */
+#define MOST_WHOLE 320    /* bytes of a column that one tile takes */
+#define MOST_NARROW 160   /* bytes of all rows, of which a box makes more */
+#define HIGH_ROWS 512     /* of 8 bytes, for stores that step */
+#define LEAST_COLUMNS 24
 #define SLIM_ROWS 512 /* of tiles whose columns are one vector */
 #define ONE_PASS 288  /* threads that load a tile in one go, as many as suit four blocks */
 #define LEAST_ONCE 96 /* bytes of a row that are enough for a tile then */
@@ -46,6 +49,30 @@ bool permute_shift_slim(const struct permute_form *form)
 		   is_slim(&matrix, form->element);
 }
 
+/* Are stores that step from column to column the better ones for the tiles of a shift? */
+bool permute_step_better(const struct permute_form *form, const struct permute_choice *choice)
+{
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+	struct permute_matrix matrix;
+	bool run;
+
+	return choice->band != 1 && !permute_shift_slim(form) &&
+		   permute_shift_find(form, &matrix, &run, &unsaid) &&
+		   (form->element < 8 || (choice->columns >= LEAST_COLUMNS && matrix.rows >= HIGH_ROWS));
+}
+
+bool permute_shift_low(const struct permute_form *form)
+{
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+	struct permute_matrix matrix;
+	bool run;
+
+	return form->element == 2 && permute_shift_find(form, &matrix, &run, &unsaid) && !run &&
+		   matrix.rows * form->element <= MOST_NARROW;
+}
+
 /* ---- The kernel's geometry ---- */
 
 struct shape {
@@ -56,15 +83,22 @@ struct shape {
 	uint32_t slots;      /* what a thread does at once while loading */
 };
 
+/* What a tile's stores to a column of y begin at: as in the kernel. */
+static uint32_t align_of(const struct permute_variant *variant, const struct permute_matrix *matrix,
+						 uint32_t element)
+{
+	return variant == &permute_step && element > 1 && matrix->rows * element >= 512 ? 32 : 16;
+}
+
 static struct shape shape_of(const struct permute_choice *c, const struct permute_matrix *matrix,
-							 bool can_run, uint32_t element)
+							 bool can_run, uint32_t element, uint32_t align)
 {
 	uint32_t each = 16 / element, reach;
 	struct shape shape = {.run = can_run && c->rows == matrix->rows};
 
 	shape.skew_x = shape.run || matrix->load < c->load;
-	shape.skew_y = shape.run || matrix->store < 16;
-	reach = shape.run ? each - 1 : shape.skew_y ? each : 0;
+	shape.skew_y = shape.run || matrix->store < 16 || matrix->apart < align;
+	reach = shape.run ? each - 1 : shape.skew_y ? align / element : 0;
 	shape.chunks = permute_tiles(c->rows + reach, each);
 	/* An odd number of chunks a column, and one behind the last column. */
 	shape.bytes = (c->columns * (shape.chunks | 1) + 1) * 16;
@@ -104,8 +138,8 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 }
 
 static bool shift_make(const struct permute_form *form, const struct kernel_limits *limits,
-					   const struct permute_choice *c, bool step, struct kernel_plan *out,
-					   struct plan_text *why)
+					   const struct permute_choice *c, const struct permute_variant *variant,
+					   struct kernel_plan *out, struct plan_text *why)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_matrix matrix;
@@ -116,7 +150,12 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	if (!permute_shift_find(form, &matrix, &run, why) ||
 		!geometry(c, &matrix, run, form->element, why))
 		return false;
-	shape = shape_of(c, &matrix, run, form->element);
+	if (!(run && c->rows == matrix.rows) &&
+		c->rows * form->element % align_of(variant, &matrix, form->element)) {
+		plan_print(why, "rows are whole sectors of y");
+		return false;
+	}
+	shape = shape_of(c, &matrix, run, form->element, align_of(variant, &matrix, form->element));
 	if (!permute_skewed_fits(c, shape.bytes, limits, why))
 		return false;
 	out->shared_bytes = shape.bytes;
@@ -131,7 +170,7 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
 	plan_print(&id, ", %s, %s%s>", permute_offset_type_bytes(form, matrix.batch.outer),
-			   loop ? "true" : "false", step ? ", true" : "");
+			   loop ? "true" : "false", variant == &permute_step ? ", true" : "");
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
 	out->extents[1].alignment = shape.skew_y ? form->element : 16;
@@ -145,14 +184,14 @@ static bool permute_shift_make(const struct permute_form *form, const struct ker
 							   const struct permute_choice *c, struct kernel_plan *out,
 							   struct plan_text *why)
 {
-	return shift_make(form, limits, c, false, out, why);
+	return shift_make(form, limits, c, &permute_shift, out, why);
 }
 
 static bool permute_step_make(const struct permute_form *form, const struct kernel_limits *limits,
 							  const struct permute_choice *c, struct kernel_plan *out,
 							  struct plan_text *why)
 {
-	return shift_make(form, limits, c, true, out, why);
+	return shift_make(form, limits, c, &permute_step, out, why);
 }
 
 /* ---- Suggesting ---- */
@@ -179,7 +218,7 @@ static uint32_t pick_columns(const struct permute_choice *c, const struct permut
 		parts++;
 		tile.columns = permute_tiles(permute_tiles(matrix->columns, parts), unit) * unit;
 	} while (tile.columns > unit && tile.columns * element > 64 &&
-			 shape_of(&tile, matrix, run, element).bytes > limits->shared_optin / 3 - 1024);
+			 shape_of(&tile, matrix, run, element, 16).bytes > limits->shared_optin / 3 - 1024);
 	return tile.columns;
 }
 
@@ -199,10 +238,10 @@ static void suggest_cut(struct permute_list *list, const struct permute_matrix *
 
 	c.load = cut->load;
 	c.block = cut->piece / element;
-	shape = shape_of(&c, matrix, run, element);
+	shape = shape_of(&c, matrix, run, element, align_of(list->variant, matrix, element));
 	for (uint32_t passes = 1; passes <= 4; passes++) {
 		c.threads = pick_threads(&c, &shape, element, passes);
-		if (c.threads < 96 || c.threads > 384)
+		if (c.threads < 96 || c.threads > 416)
 			continue;
 		c.resident = cut->threads < c.threads ? 1 : cut->threads / c.threads;
 		permute_suggest(list, &c);
@@ -215,7 +254,7 @@ static void suggest_cuts(struct permute_list *list, const struct permute_matrix 
 	static const struct cut cuts[4][3] = {
 		{{8, 8, 1152}, {8, 4, 1152}, {8, 16, 0}},
 		{{8, 16, 1152}, {16, 8, 1152}, {8, 8, 1152}},
-		{{16, 16, 1024}, {16, 8, 1024}, {8, 16, 1024}},
+		{{16, 16, 1152}, {16, 8, 1024}, {8, 16, 1024}},
 		{{16, 16, 1152}, {16, 8, 1152}, {8, 16, 1152}},
 	};
 	const uint32_t element = list->form->element;
@@ -263,7 +302,7 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 {
 	uint32_t unit = 16 / element, whole = pick_columns(c, matrix, limits, true, element);
 	struct permute_choice one = {.rows = c->rows, .columns = unit, .load = 16, .block = 4};
-	uint32_t slots = shape_of(&one, matrix, true, element).slots;
+	uint32_t slots = shape_of(&one, matrix, true, element, 16).slots;
 	uint32_t once = ONE_PASS / slots * unit, large = ONE_LARGE / slots * unit;
 
 	/* Loads of bytes would be too short; and there is little to wait for in a small tile. */
@@ -276,28 +315,43 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 	return permute_tiles(whole / 2, unit) * unit;
 }
 
-/* Columns of a tile of 128 halves a column, or of as many words. */
+/* Columns of a tile: a row of halves whole if it is not long; else parts of equal size. */
 static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t element)
 {
-	uint32_t side = shift_side_of(element);
+	uint32_t unit = 16 / element, side = element == 2 ? 64 : shift_side_of(element), parts;
 
-	/* Vectors that straddle take twice the loads: of many, half a tile is loaded in one go. */
-	if (element == 2 && matrix->load < 16 && matrix->store < 16 && matrix->columns > side)
-		side = 64;
-	return shift_side(matrix->columns, side, 16 / element);
+	if (element == 1)
+		return shift_side(matrix->columns, side, unit);
+	/* Rows of x that begin anywhere, and aligned columns of y: longer pieces of the former. */
+	if (element == 2 && matrix->columns > WHOLE_COLUMNS && matrix->load == 2 && matrix->apart >= 32)
+		side = 128;
+	else if (element == 2 && matrix->columns <= WHOLE_COLUMNS)
+		side = WHOLE_COLUMNS;
+	parts = permute_tiles(matrix->columns, side);
+	return permute_tiles(permute_tiles(matrix->columns, parts), unit) * unit;
 }
 
-/* Are tiles of few columns to have twice the rows?  It pays where y's columns are long, and blocks
- * are enough to fill the device many times. */
-static bool is_high(const struct permute_form *form, const struct permute_matrix *matrix,
-					uint32_t columns)
+/* Rows of a tile of so many columns: all of them if they are few; else as many as cover the fewest
+ * that are not there. */
+static uint32_t tile_rows(const struct permute_matrix *matrix, uint32_t columns, uint32_t element)
 {
-	struct permute_choice c = {.rows = 2 * shift_side_of(form->element), .columns = columns};
+	const uint32_t unit = 32 / element, side = shift_side_of(element);
+	const uint32_t most = element == 2 ? MOST_NARROW : MOST_WHOLE;
+	const bool low = element == 2 && columns > 64 && matrix->columns <= WHOLE_COLUMNS &&
+					 (columns > HIGH_COLUMNS || matrix->apart < 32 || matrix->load > 2);
+	const uint32_t first = low ? side / 2 : side, whole = permute_tiles(matrix->rows, unit) * unit;
+	const uint32_t sides[] = {first, side / 2, whole * element <= most ? whole : first};
+	uint32_t best = first;
+	uint64_t least = UINT64_MAX;
 
-	return (form->element == 2 || form->element == 4) && columns <= HIGH_COLUMNS &&
-		   form->dim[matrix->column[0]].to >= HIGH_ROWS &&
-		   8 * matrix->rows >= 7 * (int64_t)c.rows * permute_tiles(matrix->rows, c.rows) &&
-		   permute_matrix_blocks(matrix, &c) >= HIGH_BLOCKS;
+	for (int i = 0; i < 3 && element > 1; i++) {
+		uint64_t cost = permute_tiles(matrix->rows, sides[i]) * (sides[i] * (uint64_t)element + 16);
+		if (20 * cost < 19 * least) {
+			least = cost;
+			best = sides[i];
+		}
+	}
+	return best;
 }
 
 static void suggest_slim(struct permute_list *list, const struct permute_matrix *matrix)
@@ -355,11 +409,11 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 		return;
 	}
 	int64_t apart = list->form->dim[list->form->rank - 1].from * element;
-	c.rows = run ? (uint32_t)matrix.rows : shift_side_of(element);
+	c.rows = (uint32_t)matrix.rows;
 	c.columns = run ? run_columns(&c, &matrix, list->limits, apart, element)
 					: tile_columns(&matrix, element);
-	if (!run && is_high(list->form, &matrix, c.columns))
-		c.rows *= 2;
+	if (!run)
+		c.rows = tile_rows(&matrix, c.columns, element);
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : permute_near_band(&matrix, c.columns, element);
 	if (element == 1 && !run) {
@@ -383,7 +437,7 @@ static void permute_shift_suggest(struct permute_list *list, struct plan_text *w
 	}
 	if (!run) {
 		struct permute_choice other = c;
-		other.rows = is_high(list->form, &matrix, c.columns) ? c.rows / 2 : 2 * c.rows;
+		other.rows = 2 * c.rows;
 		suggest_cuts(list, &matrix, false, &other);
 	}
 	suggest_others(list, &matrix, run, &c);
@@ -399,23 +453,11 @@ const struct permute_variant permute_shift = {
 	.make = permute_shift_make,
 };
 
-/* The same tiles by stores that step from column to column. */
-static void permute_step_suggest(struct permute_list *list, struct plan_text *why)
-{
-	struct permute_list all = *list;
-
-	all.variant = &permute_shift;
-	all.count = 0;
-	all.most = PLAN_MAX_CHOICES;
-	permute_shift_suggest(&all, why);
-	for (int i = 0; i < all.count; i++)
-		permute_suggest(list, &all.choice[i]);
-}
-
+/* The same tiles by stores that step from column to column, and begin at sectors of y. */
 const struct permute_variant permute_step = {
 	.name = "step",
 	.source = "ops/permute_shift.cuh",
 	.fields = "xkltmo",
-	.suggest = permute_step_suggest,
+	.suggest = permute_shift_suggest,
 	.make = permute_step_make,
 };

@@ -6,6 +6,8 @@
 #define WIDE_SIDE 256u
 #define MANY_COLUMNS 1024 /* of which the last tile is a small part */
 
+#define BETWEEN 256 /* rows of bytes or halves, which one tile takes */
+
 /* The side of a full tile. */
 static uint32_t tile_side(uint32_t element)
 {
@@ -126,15 +128,15 @@ static bool permute_tile_make(const struct permute_form *form, const struct kern
 /* ---- Suggesting ---- */
 
 /* Picks side, side/2, ...: the one that covers size with the least padding and the fewest short
- * runs. */
-static uint32_t pick_side(int64_t size, uint32_t side, uint32_t element)
+ * runs, whose edges count as so many bytes. */
+static uint32_t pick_side(int64_t size, uint32_t side, uint32_t element, uint32_t edge)
 {
 	uint32_t best = side;
 	int64_t cost = INT64_MAX;
 
 	for (uint32_t t = side; t * element >= 32 && t >= 4; t /= 2) {
-		int64_t c = (size + t - 1) / t * (t * element + 64);
-		if (c < cost) {
+		int64_t c = (size + t - 1) / t * (t * element + edge);
+		if (c < cost || (c == cost && edge > 64 && size % t == 0)) {
 			cost = c;
 			best = t;
 		}
@@ -214,10 +216,12 @@ static struct permute_choice pick(const struct permute_form *form,
 	/* Words one by one: smaller tiles, if they cover less that is not there. */
 	if (element == 4 && c.load == 4)
 		side = 32;
-	c.rows = pick_side(matrix->rows, side, element);
+	c.rows = pick_side(matrix->rows, side, element, element == 4 ? 128 : 64);
 	if (element == 4 && matrix->columns >= MANY_COLUMNS)
 		side = 64;
-	c.columns = pick_side(matrix->columns, side, element);
+	else if (element == 4 && c.load == 16 && matrix->rows >= 128 && matrix->columns > 64)
+		side = 32;
+	c.columns = pick_side(matrix->columns, side, element, 64);
 	if (wide_tile(form, limits, matrix)) {
 		c.rows = c.columns = WIDE_SIDE;
 		c.load = 16;
@@ -233,12 +237,20 @@ static struct permute_choice pick(const struct permute_form *form,
 		c.rows = 64;
 		c.columns = 256;
 	}
+	bool narrow = element < 4 && (c.load < 16 || c.store < 16);
+	bool between =
+		element < 4 && c.store < 16 && matrix->rows > BETWEEN / 2 && matrix->rows <= BETWEEN;
+	if (between) {
+		c.rows = BETWEEN;
+		c.columns = c.columns < 64 ? c.columns : 64;
+	}
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
 	/* If a thread needs few registers, twice as many store, though half of them load nothing; not
 	 * where narrow loads of words already are as many. */
-	if ((element == 16 || (element == 4 && c.load == 16) ||
-		 (element < 4 && (c.load < 16 || c.store < 16))) &&
+	if (((element == 16 && matrix->columns >= WIDE_SIDE) ||
+		 (element == 4 && c.load == 16 && (matrix->columns >= MANY_COLUMNS || c.threads < 256)) ||
+		 (narrow && !between && c.rows != 64)) &&
 		c.threads <= 256 && 2 * c.threads <= limits->max_threads &&
 		tile_bytes(&c, element) / c.store >= 2 * c.threads)
 		c.threads *= 2;
@@ -330,6 +342,16 @@ static void permute_tile_suggest(struct permute_list *list, struct plan_text *wh
 		suggest_tile(list, &first, rows, columns);
 	}
 	suggest_cuts(list, &first);
+}
+
+bool permute_tile_full(const struct permute_form *form, const struct permute_choice *c)
+{
+	struct permute_matrix matrix;
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+
+	return permute_tile_find(form, c->band, &matrix, &unsaid) && 2 * matrix.rows > c->rows &&
+		   2 * matrix.columns > c->columns;
 }
 
 const struct permute_variant permute_tile = {
