@@ -409,8 +409,8 @@ static const struct {
 };
 #define FORGERIES (sizeof(forgeries) / sizeof(forgeries[0]))
 
-/* The log, when a thread of the daemon has written so many lines about winners that are not used, or
- * after two seconds; last: where it says so last. */
+/* The log, when a thread of the daemon has written so many lines about winners that are not used,
+ * or after two seconds; last: where it says so last. */
 static char *log_with(const struct kilnd *daemon, size_t wanted, size_t *lines, char **last)
 {
 	for (int turn = 0;; turn++) {
