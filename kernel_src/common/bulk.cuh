@@ -96,9 +96,17 @@ DEVICE void bulk_expect(u64 *, u32)
 DEVICE void bulk_wait(u64 *, u32)
 {
 }
+#if KILN_CPU
+DEVICE void bulk_fetch(void *shared, const void *global, u32 bytes, u64 *)
+{
+	for (u32 i = 0; i < bytes; i++)
+		static_cast<u8 *>(shared)[i] = static_cast<const u8 *>(global)[i];
+}
+#else
 DEVICE void bulk_fetch(void *, const void *, u32, u64 *)
 {
 }
+#endif
 DEVICE void bulk_put(float *, float, u64 *, u32)
 {
 }

@@ -8,6 +8,7 @@
  */
 #pragma once
 #include "common/element.cuh"
+#include "common/group.cuh"
 #include "common/last.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
@@ -41,37 +42,44 @@ struct ColumnsBlock {
 	static_assert(SIZE >= 32 || 32 % SIZE == 0, "part or whole warps");
 
 	/*
-	 * Merges what threads have of SUMS sums.  Calls body(s, i, value) for column i of each, by one
-	 * thread.  All threads of the block come; shared has room for parts * width numbers.
+	 * Merges what threads have of SUMS sums, AT_ONCE of them together: one or all.  Calls
+	 * body(s, i, value) for column i of each, by one thread.  All threads of the block come; shared
+	 * has room for AT_ONCE * parts * width numbers.
 	 */
-	template <int SUMS, typename Body>
+	template <int AT_ONCE, int SUMS, typename Body>
 	static DEVICE void merge(const Compute (&mine)[SUMS][NV][V], Compute *shared, Body body)
 	{
+		constexpr u32 values = AT_ONCE * width;
 		const u32 thread = threadIdx.x;
-		Compute *const here = shared + thread / step * width + thread % SIZE * V;
+		Compute *const here = shared + thread / step * values + thread % SIZE * V;
+		static_assert(AT_ONCE == 1 || AT_ONCE == SUMS, "one or all");
 
 #pragma unroll 1
-		for (int s = 0; s < SUMS; s++) {
+		for (int first = 0; first < SUMS; first += AT_ONCE) {
 			__syncthreads(); /* what was there before was read */
 #pragma unroll
-			for (int n = 0; n < NV; n++) {
+			for (int s = 0; s < AT_ONCE; s++) {
 #pragma unroll
-				for (int j = 0; j < V; j++) {
-					Compute sum = s == 0 ? mine[0][n][j] : mine[SUMS - 1][n][j];
+				for (int n = 0; n < NV; n++) {
 #pragma unroll
-					for (int lanes = SIZE; lanes < 32; lanes *= 2)
-						sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-					here[n * (SIZE * V) + j] = sum; /* of equals by each that has it */
+					for (int j = 0; j < V; j++) {
+						Compute sum = first == 0 ? mine[s][n][j] : mine[SUMS - 1][n][j];
+#pragma unroll
+						for (int lanes = SIZE; lanes < 32; lanes *= 2)
+							sum += group_from(sum, lanes);
+						/* Of equals by each that has it. */
+						here[static_cast<u32>(s) * width + n * (SIZE * V) + j] = sum;
+					}
 				}
 			}
 			__syncthreads();
 #pragma unroll 1
-			for (u32 i = thread; i < width; i += threads) {
+			for (u32 i = thread; i < values; i += threads) {
 				Compute sum = 0;
-#pragma unroll(parts % 4 == 0 ? 4 : 1)
+#pragma unroll(parts % 8 == 0 ? 8 : parts % 4 == 0 ? 4 : 1)
 				for (u32 part = 0; part < parts; part++)
-					sum += shared[part * width + i];
-				body(s, i, sum);
+					sum += shared[part * values + i];
+				body(static_cast<u32>(first) + i / width, i % width, sum);
 			}
 		}
 	}
@@ -261,64 +269,61 @@ constexpr u32 columns_pitch(u32 columns)
 	return (columns + 3) / 4 * 4;
 }
 
+/* Lanes that share a vector, of so many threads of which each may have that many vectors alone. */
+constexpr u32 columns_parts(u32 threads, u32 vectors)
+{
+	u32 parts = 16;
+	while (parts > 1 && parts * vectors > threads)
+		parts /= 2;
+	return parts;
+}
+
 /*
  * Sums of what `count` blocks wrote, of WIDTH columns of each of SUMS sums, 16 bytes at a time:
  * from[block * SUMS * pitch + sum * pitch + column].  Columns below `end` are there.  Calls
- * body(sum, column, value), from one thread each.  All THREADS come; shared has 16 bytes for each.
+ * body(sum, column, value), from one thread each.  All THREADS come, and wait for none but those of
+ * their warp.
  */
 template <int THREADS, int WIDTH, int SUMS, typename Compute, typename Body>
-DEVICE void columns_total(const Compute *from, u32 pitch, u32 end, u32 count, Compute *shared,
-						  Body body)
+DEVICE void columns_total(const Compute *from, u32 pitch, u32 end, u32 count, Body body)
 {
 	constexpr u32 each = 16 / static_cast<u32>(sizeof(Compute)), vectors = WIDTH / each * SUMS;
-	constexpr u32 room = THREADS / vectors > 0 ? THREADS / vectors : 1;
-	constexpr u32 parts = room < 16 ? room : 16,
-				  turn = parts * vectors < THREADS ? parts * vectors : THREADS;
-	constexpr u32 once = 8; /* loads under way */
+	constexpr u32 parts = columns_parts(THREADS, vectors), side = 32 / parts;
+	constexpr u32 once = 9; /* loads under way: of the blocks of an H200, all that a lane has */
 	static_assert(WIDTH % each == 0, "whole vectors");
+	const u32 part = threadIdx.x % 32 / side;
 
 #pragma unroll 1
-	for (u32 base = 0; base < parts * vectors; base += turn) {
-		const u32 at = base + threadIdx.x, part = at / vectors, vector = at % vectors;
-		const u32 sum = vector / (WIDTH / each), column = vector % (WIDTH / each) * each;
+	for (u32 base = threadIdx.x / 32 * side; base < vectors; base += THREADS / 32 * side) {
+		const u32 vector = base + threadIdx.x % side, sum = vector / (WIDTH / each);
+		const u32 column = vector % (WIDTH / each) * each;
+		const bool here = vector < vectors && column < end;
 		Compute value[each] = {};
-		if (threadIdx.x < turn && part < parts && column < end) {
 #pragma unroll 1
-			for (u32 block = part; block < count; block += once * parts) {
-				u32 some[once][4] = {};
+		for (u32 block = here ? part : count; block < count; block += once * parts) {
+			u32 some[once][4] = {};
 #pragma unroll
-				for (u32 u = 0; u < once; u++)
-					if (block + u * parts < count)
-						vec_load<16>(from + (block + u * parts) * (SUMS * pitch) + sum * pitch +
-										 column,
-									 some[u]);
+			for (u32 u = 0; u < once; u++)
+				if (block + u * parts < count)
+					vec_load<16>(from + (block + u * parts) * (SUMS * pitch) + sum * pitch + column,
+								 some[u]);
 #pragma unroll
-				for (u32 u = 0; u < once; u++) {
-					Compute more[each];
-					element_unpack<Compute>(some[u], more);
+			for (u32 u = 0; u < once; u++) {
+				Compute more[each];
+				element_unpack<Compute>(some[u], more);
 #pragma unroll
-					for (u32 j = 0; j < each; j++)
-						value[j] += more[j];
-				}
+				for (u32 j = 0; j < each; j++)
+					value[j] += more[j];
 			}
 		}
-		__syncthreads(); /* what was there before was read */
-		if (threadIdx.x < turn) {
-			u32 words[4];
-			element_pack<Compute>(value, words);
-			vec_store<16>(shared + threadIdx.x * each, words);
-		}
-		__syncthreads();
-#pragma unroll 1
-		for (u32 i = threadIdx.x; i < turn / parts * each; i += THREADS) {
-			const u32 own = base + i / each, which = own / (WIDTH / each);
-			const u32 here = own % (WIDTH / each) * each + i % each;
-			Compute all = shared[i];
-#pragma unroll 1
-			for (u32 other = 1; other < parts; other++)
-				all += shared[other * vectors * each + i];
-			if (own < vectors && here < end)
-				body(which, here, all);
+		__syncwarp();
+#pragma unroll
+		for (u32 j = 0; j < each; j++) {
+#pragma unroll
+			for (u32 lanes = side; lanes < 32; lanes *= 2)
+				value[j] += group_from(value[j], static_cast<int>(lanes));
+			if (here && part == 0 && column + j < end)
+				body(sum, column + j, value[j]);
 		}
 	}
 }

@@ -59,6 +59,43 @@ struct NormBackwardRow {
 	}
 };
 
+/*
+ * What elements of a row are computed with, made of those numbers when they have come.  FUSED: an x
+ * that has few bits is normalized by one operation; of others the mean is taken off first.
+ */
+template <class WITH, typename Compute, bool FUSED>
+struct NormBackwardScale {
+	Compute off, rstd;
+
+	DEVICE explicit NormBackwardScale(const NormBackwardRow<WITH, Compute> &row)
+		: off(FUSED ? -row.mean * row.rstd : row.mean), rstd(row.rstd)
+	{
+	}
+	DEVICE Compute normal(Compute x) const
+	{
+		if constexpr (WITH::rms)
+			return x * rstd;
+		else
+			return FUSED ? fma(x, rstd, off) : (x - off) * rstd;
+	}
+};
+
+/* dx of the elements of a row, whose means are known, by two operations each. */
+template <class WITH, typename Compute>
+struct NormBackwardSlope {
+	Compute rstd, slope, level;
+
+	template <class Means>
+	DEVICE NormBackwardSlope(const Means &means, Compute rstd)
+		: rstd(rstd), slope(-means.sum[0] * rstd), level(-means.sum[WITH::means - 1] * rstd)
+	{
+	}
+	DEVICE Compute dx(Compute g, Compute xhat) const
+	{
+		return fma(g, rstd, WITH::rms ? xhat * slope : fma(xhat, slope, level));
+	}
+};
+
 /* A row's sums of g * xhat and, but for rms, of g. */
 template <class WITH, typename Compute>
 struct NormBackwardSums {

@@ -138,11 +138,11 @@ struct NormBackwardStrip {
 				norm_backward_store(at, which, begin + i, value);
 		};
 		if constexpr (SHAPE::alone) {
-			Block::merge(all.sum, shared, store);
+			Block::template merge<1>(all.sum, shared, store);
 		} else {
 			Compute *const partial = reinterpret_cast<Compute *>(scratch + counter_bytes) +
 									 strip * chunks * (sums * width);
-			Block::merge(all.sum, shared, [&](u32 which, u32 i, Compute sum) {
+			Block::template merge<1>(all.sum, shared, [&](u32 which, u32 i, Compute sum) {
 				partial[(chunk * sums + which) * width + i] = sum;
 			});
 			if (columns_last(reinterpret_cast<u32 *>(scratch) + strip, chunks))

@@ -402,13 +402,13 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	if constexpr (All::skewed)
 		row.merge(all.sum, parts, leave);
 	else
-		All::Block::merge(all.sum, parts, leave);
+		All::Block::template merge<WITH::sums>(all.sum, parts, leave);
 	columns_share(counters, begun, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
 		const u32 begin = strip * width;
-		columns_total<SHAPE::threads, width, sums>(
-			partial + begin, pitch, columns - begin, gridDim.x, parts,
-			[&](u32 which, u32 i, Compute value) {
-				norm_backward_store(at, which, begin + i, value);
-			});
+		columns_total<SHAPE::threads, width, sums>(partial + begin, pitch, columns - begin,
+												   gridDim.x, [&](u32 which, u32 i, Compute value) {
+													   norm_backward_store(at, which, begin + i,
+																		   value);
+												   });
 	});
 }

@@ -377,7 +377,6 @@ __global__ __launch_bounds__(SHAPE::threads, 1) CLUSTER_OF(SHAPE::cluster) void 
 					  const u32 begin = strip * width;
 					  columns_total<SHAPE::threads, width, sums>(
 						  partial + begin, pitch, columns - begin, gridDim.x / SHAPE::cluster,
-						  reinterpret_cast<Compute *>(places),
 						  [&](u32 which, u32 i, Compute value) {
 							  norm_backward_store(at, which, begin + i, value);
 						  });

@@ -327,6 +327,13 @@ static void add_shapes(void)
 				  {{6, {2, 3, 2, 3, 2, 9}}, 3}, {{3, {0, 3, 40}}, 2}, {{2, {5, 0}}, 1},
 				  {{3, {4, 1, 65}}, 1}};
 
+	/* Teams of warps, and parts of warps. */
+	static const struct {
+		kiln_dtype dtype;
+		int64_t rows, columns;
+	} warps[] = {{KILN_F16, 401, 2880}, {KILN_BF16, 807, 1536}, {KILN_F32, 271, 576},
+				 {KILN_F16, 1003, 172}, {KILN_F32, 77, 3200},   {KILN_F16, 1001, 160}};
+
 	for (int i = 0; i < MAKE_COUNT(counts); i++) {
 		int64_t columns = counts[i] < 3000 ? 130 - i : 5;
 		add_rows(false, make_float(i), counts[i], columns, ALL, 0);
@@ -334,6 +341,8 @@ static void add_shapes(void)
 	}
 	add_rows(false, KILN_F32, 70000, 40, ALL, 0);
 	add_rows(true, KILN_F16, 20011, 64, ALL, 0);
+	for (int i = 0; i < MAKE_COUNT(warps); i++)
+		add_rows(i % 2, warps[i].dtype, warps[i].rows, warps[i].columns, ALL, 0);
 	for (int i = 0; i < MAKE_COUNT(shapes); i++)
 		add(i % 3 == 2, make_float(i), &shapes[i].shape, shapes[i].axes,
 			i % 4 == 1 ? ALL & ~WITH(GAMMA) : ALL, 0);

@@ -277,6 +277,24 @@ static void alignment(void **state)
 
 /* ---- How many blocks ---- */
 
+/* Teams of three warps hold 1536 halves; rows with gaps between them they do not take. */
+static void rows_of_warps(void **state)
+{
+	struct kernel_problem p = layer(KILN_F16, 84736, 1536);
+	struct kernel_plan plan = plan_on("sm_90", &p);
+
+	(void)state;
+	assert_string_equal(plan.choice, "warps 96x2 w15 r1 s4");
+	assert_int_equal(plan.block[0], 480);
+	assert_int_equal(plan.scratch.bytes, 256 + plan.grid[0] * 2 * 1536 * 4);
+	p.tensors[X].stride[0] = 2048;
+	plan = plan_on("sm_90", &p);
+	assert_int_not_equal(strncmp(plan.choice, "warps", 5), 0);
+	p = layer(KILN_F16, 84736, 1536);
+	plan = plan_on("sm_80", &p);
+	assert_int_not_equal(strncmp(plan.choice, "warps", 5), 0);
+}
+
 /* One full wave and few chunks; scratch memory for the sums of each chunk. */
 static void strips_and_chunks(void **state)
 {
@@ -404,6 +422,7 @@ int main(void)
 		cmocka_unit_test(long_rows),
 		cmocka_unit_test(operands_that_are_read),
 		cmocka_unit_test(alignment),
+		cmocka_unit_test(rows_of_warps),
 		cmocka_unit_test(strips_and_chunks),
 		cmocka_unit_test(blocks_and_their_sums),
 		cmocka_unit_test(rows_are_run_time),

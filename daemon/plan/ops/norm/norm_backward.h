@@ -45,6 +45,7 @@ enum norm_backward_kind {
 	NORM_BACKWARD_COLUMNS, /* dgamma and dbeta alone */
 	NORM_BACKWARD_ALL,     /* all of them, by threads that hold rows and sums */
 	NORM_BACKWARD_RING,    /* all of them, by threads that hold sums, of rows in shared memory */
+	NORM_BACKWARD_WARPS,   /* all of them, by warps that each have rows in shared memory */
 	NORM_BACKWARD_BOTH,    /* all of them, rows and columns by different blocks */
 };
 
@@ -53,10 +54,10 @@ struct norm_backward_way {
 	enum norm_backward_kind kind;
 	struct rows_shape shape;            /* not COLUMNS */
 	struct norm_backward_strips strips; /* COLUMNS and BOTH */
-	uint32_t blocks;                    /* ALL: that a multiprocessor is meant to have */
+	uint32_t blocks; /* ALL: that a multiprocessor is meant to have; WARPS: warps of a block */
 	uint32_t ahead;  /* ALL: rows under way in shared memory; 0: one, to registers */
 	bool pairs;      /* ALL: a row is measured while dx of the one before is made */
-	uint32_t stages; /* RING: rows in shared memory */
+	uint32_t stages; /* RING: rows in shared memory; WARPS: pieces of a warp there */
 };
 
 /* The ways for a problem, the best first; how many. */
@@ -101,6 +102,14 @@ int norm_backward_rings(const struct norm_backward_problem *norm,
 void norm_backward_ring_launch(const struct norm_backward_problem *norm,
 							   const struct norm_backward_way *way,
 							   const struct kernel_limits *limits, struct kernel_plan *out);
+/* The ways that each warp has rows come (norm_backward_warps.c), and the launch of one.  *usual:
+ * the first did better than all others where it was timed. */
+int norm_backward_warps(const struct norm_backward_problem *norm,
+						const struct kernel_limits *limits, struct norm_backward_way *out, int most,
+						bool *usual);
+void norm_backward_warps_launch(const struct norm_backward_problem *norm,
+								const struct norm_backward_way *way,
+								const struct kernel_limits *limits, struct kernel_plan *out);
 /* Returns the number that the addresses of x, dy and dx must be multiples of. */
 uint32_t norm_backward_alignment(const struct norm_backward_problem *norm,
 								 const struct norm_backward_way *way);

@@ -45,7 +45,7 @@ static uint32_t norm_backward_all_shared_bytes(const struct norm_backward_proble
 	const struct rows_shape *shape = &way->shape;
 	uint32_t threads = shape->size * shape->rows, wide = compute_words(norm);
 	uint32_t parts = threads / (shape->size < 32 ? 32 : shape->size);
-	uint32_t sums = parts * shape->size * shape->vector * shape->held;
+	uint32_t sums = parts * shape->size * shape->vector * shape->held * (uint32_t)norm->sums;
 	uint32_t rows = way->ahead * 2 * shape->held * threads * 16;
 
 	if (shape->skewed) {

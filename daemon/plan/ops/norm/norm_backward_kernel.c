@@ -265,6 +265,31 @@ static void add_ring(const struct norm_backward_problem *norm, const struct norm
 			 shape->vector * norm->need.element, way->stages);
 }
 
+/* All three, of rows that come into shared memory of each warp. */
+static void add_warps(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
+					  const struct kernel_limits *limits, struct plan_text *id,
+					  struct kernel_plan *out)
+{
+	const struct rows_shape *shape = &way->shape;
+
+	norm_backward_warps_launch(norm, way, limits, out);
+	snprintf(out->source, sizeof(out->source), "ops/norm_backward_warps.cuh");
+	plan_print(id, "norm_backward_warps<BackwardWarpsShape<%s, %lld, %u, %u, %u, %u, %u, %u>",
+			   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
+			   shape->held, shape->size, way->blocks, shape->rows, way->stages);
+	print_with(norm, false, id);
+	plan_print(id, ", %s>",
+			   (uint64_t)norm->form.rows * (uint64_t)norm->form.columns > INT32_MAX ? "i64"
+																					: "u32");
+	norm_backward_pass_operands(norm, out);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements; lanes a row: %u; vectors a lane: %u of %u bytes; %u pieces of "
+			 "%u rows in shared memory for each warp or team, %u warps a block",
+			 (long long)norm->form.columns, shape->size, shape->held,
+			 shape->vector * norm->need.element, way->stages, shape->rows, way->blocks);
+}
+
 int norm_backward_kernel(const struct norm_backward_problem *norm,
 						 const struct norm_backward_way *way, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
@@ -272,9 +297,9 @@ int norm_backward_kernel(const struct norm_backward_problem *norm,
 	static void (*const add[])(const struct norm_backward_problem *,
 							   const struct norm_backward_way *, const struct kernel_limits *,
 							   struct plan_text *, struct kernel_plan *) = {
-		[NORM_BACKWARD_ROWS] = add_rows, [NORM_BACKWARD_COLUMNS] = add_columns,
-		[NORM_BACKWARD_ALL] = add_all,   [NORM_BACKWARD_RING] = add_ring,
-		[NORM_BACKWARD_BOTH] = add_both,
+		[NORM_BACKWARD_ROWS] = add_rows,   [NORM_BACKWARD_COLUMNS] = add_columns,
+		[NORM_BACKWARD_ALL] = add_all,     [NORM_BACKWARD_RING] = add_ring,
+		[NORM_BACKWARD_WARPS] = add_warps, [NORM_BACKWARD_BOTH] = add_both,
 	};
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 

@@ -9,9 +9,10 @@
 
 /* 32-bit words of rows in the registers of a thread at most. */
 #define NORM_BACKWARD_REGISTERS 96
-/* Candidates of the kinds BOTH and RING, at most. */
+/* Candidates of the kinds BOTH, RING and WARPS, at most. */
 #define BOTH_WAYS 16
 #define RING_WAYS 12
+#define WARPS_WAYS 9
 
 struct rows_need norm_backward_need(const struct norm_backward_problem *norm)
 {
@@ -106,6 +107,14 @@ static int both_ways(const struct norm_backward_problem *norm, const struct kern
 	return count;
 }
 
+static void bring_first(struct norm_backward_way *ways, int number)
+{
+	struct norm_backward_way found = ways[number];
+
+	memmove(&ways[1], &ways[0], sizeof(found) * (size_t)number);
+	ways[0] = found;
+}
+
 #define RING_SIZE 384 /* threads of a row that a block has alone, at most */
 
 /*
@@ -121,9 +130,7 @@ static void prefer_ring(struct norm_backward_way *ways, int all, int count)
 	for (int i = all; i < count; i++)
 		if (ways[i].shape.cluster == 1 && ways[i].shape.size == first->size &&
 			ways[i].shape.held == first->held) {
-			struct norm_backward_way found = ways[i];
-			memmove(&ways[1], &ways[0], sizeof(found) * (size_t)i);
-			ways[0] = found;
+			bring_first(ways, i);
 			return;
 		}
 }
@@ -147,7 +154,8 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS])
 {
 	struct norm_backward_strips strips[NORM_BACKWARD_MAX_WAYS];
-	int count, all;
+	int count, all, warps;
+	bool usual;
 
 	if (norm->at.dx < 0) {
 		count = norm_backward_columns(norm, limits, strips, NORM_BACKWARD_MAX_WAYS);
@@ -157,10 +165,15 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	}
 	if (norm->sums == 0)
 		return rows_ways(norm, limits, out);
-	all = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS - RING_WAYS);
+	all = norm_backward_all(norm, limits, out,
+							NORM_BACKWARD_MAX_WAYS - BOTH_WAYS - RING_WAYS - WARPS_WAYS);
 	count = all + norm_backward_rings(norm, limits, out + all, RING_WAYS);
 	prefer_ring(out, all, count);
-	if (all > 0 || count == 0 || are_rings_better(norm, &out[0]))
+	warps = norm_backward_warps(norm, limits, out + count, WARPS_WAYS, &usual);
+	if (usual)
+		bring_first(out, count);
+	count += warps;
+	if (all > 0 || usual || count == 0 || are_rings_better(norm, &out[0]))
 		return count + both_ways(norm, limits, out + count, BOTH_WAYS);
 	count = both_ways(norm, limits, out, BOTH_WAYS);
 	return count + norm_backward_rings(norm, limits, out + count, RING_WAYS);
@@ -187,6 +200,10 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 	case NORM_BACKWARD_RING:
 		snprintf(name, KERNEL_CHOICE_MAX, "ring%u %ux%u s%u", way->shape.cluster, way->shape.size,
 				 way->shape.held, way->stages);
+		break;
+	case NORM_BACKWARD_WARPS:
+		snprintf(name, KERNEL_CHOICE_MAX, "warps %ux%u w%u r%u s%u", way->shape.size,
+				 way->shape.held, way->blocks, way->shape.rows, way->stages);
 		break;
 	case NORM_BACKWARD_BOTH:
 		rows_shape_name(&way->shape, rows);
