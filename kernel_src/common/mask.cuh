@@ -117,9 +117,9 @@ struct MaskWhole : MaskPrefix<T, COLUMNS, EMPTY> {
  */
 enum mask_way { MASK_APART = -1, MASK_BETWEEN = 0 };
 
-/* Elements of M one by one; those outside the row are not read. */
+/* Elements of M one by one; those outside the row are not read.  sure: there are none. */
 template <typename M, i64 COLUMNS, bool SKEWED, int V, typename Column>
-DEVICE void mask_fetch_apart(const M *start, i64 step, Column column, u32 *words)
+DEVICE void mask_fetch_apart(const M *start, i64 step, Column column, bool sure, u32 *words)
 {
 	constexpr int size = static_cast<int>(sizeof(M));
 #pragma unroll
@@ -127,7 +127,7 @@ DEVICE void mask_fetch_apart(const M *start, i64 step, Column column, u32 *words
 		words[w] = 0;
 #pragma unroll
 	for (int j = 0; j < V; j++) {
-		if (SKEWED && (column + j < 0 || column + j >= static_cast<Column>(COLUMNS)))
+		if (SKEWED && !sure && (column + j < 0 || column + j >= static_cast<Column>(COLUMNS)))
 			continue;
 		u32 one[vec_words<size>];
 		vec_load<size>(start + static_cast<i64>(column + j) * step, one);
@@ -161,25 +161,6 @@ DEVICE void mask_fetch_pieces(const M *start, u32 *words)
 	}
 }
 
-/* Elements out of the two aligned vectors around them, of which only those are read in which there
- * is something of the row. */
-template <typename M, i64 COLUMNS, bool SKEWED, int V, typename Column>
-DEVICE void mask_fetch_between(const M *start, Column column, u32 (&words)[V * sizeof(M) / 4])
-{
-	constexpr int bytes = V * static_cast<int>(sizeof(M));
-	const u8 *const begin = reinterpret_cast<const u8 *>(start);
-	const u8 *const from = begin + static_cast<i64>(column) * static_cast<i64>(sizeof(M));
-	const int beyond = vec_beyond<bytes>(from);
-	const u8 *const low = from - beyond;
-	u32 pair[bytes / 2] = {};
-
-	if (!SKEWED || low + bytes > begin)
-		vec_load<bytes>(low, pair);
-	if (beyond != 0 && low + bytes < begin + COLUMNS * static_cast<i64>(sizeof(M)))
-		vec_load<bytes>(low + bytes, pair + bytes / 4);
-	vec_window<sizeof(M), bytes>(pair, beyond, words);
-}
-
 /* Mask elements of type M as they are in memory. */
 template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
 struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
@@ -198,14 +179,15 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 	{
 	}
 	template <template <int> class HELD, int V>
-	DEVICE void fetch(HELD<V> &held, Column column) const
+	DEVICE void fetch(HELD<V> &held, Column column, int ahead = 0, bool sure = false) const
 	{
 		if constexpr (WAY == MASK_APART)
-			mask_fetch_apart<M, COLUMNS, SKEWED, V>(start, step, column, held.word);
+			mask_fetch_apart<M, COLUMNS, SKEWED, V>(start, step, column + ahead, sure, held.word);
 		else if constexpr (WAY == MASK_BETWEEN)
-			mask_fetch_between<M, COLUMNS, SKEWED, V>(start, column, held.word);
+			vec_load_between<sizeof(M), V *static_cast<int>(sizeof(M)), COLUMNS>(
+				start, column, ahead, sure, held.word);
 		else
-			mask_fetch_pieces<M, V, WAY>(start + column, held.word);
+			mask_fetch_pieces<M, V, WAY>(start + column + ahead, held.word);
 	}
 };
 
@@ -248,6 +230,7 @@ template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
 struct MaskAdded : MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED> {
 	typedef typename element<T>::compute Compute;
 	using MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED>::MaskElements;
+	static constexpr bool linear = false;
 
 	template <class HELD, typename Column>
 	DEVICE bool live(const HELD &held, Column, int j) const
@@ -267,6 +250,7 @@ struct MaskAddedRow : MaskPrefix<T, COLUMNS, EMPTY> {
 	typedef typename element<T>::compute Compute;
 	typedef typename element<M>::compute Own;
 	typedef const M *Given;
+	static constexpr bool linear = false;
 
 	Compute added;
 

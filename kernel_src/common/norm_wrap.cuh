@@ -98,13 +98,15 @@ DEVICE void norm_store_edge(const NormWrap<T, COLUMNS, V, NV, SIZE> &row, int n,
 	}
 }
 
-template <typename T, i64 COLUMNS, int V, int NV, int SIZE, int ROWS>
+/* APART: rows of x and of the residual begin elsewhere between vectors than those of y. */
+template <typename T, i64 COLUMNS, int V, int NV, int SIZE, int ROWS, bool APART>
 struct NormWrapShape {
 	typedef T Element;
 	typedef typename element<T>::compute Compute;
 	typedef Group<SIZE, ROWS, 1> group;
 	typedef NormWrap<T, COLUMNS, V, NV, SIZE> row;
 	static constexpr int threads = group::threads, rows = ROWS, cluster = 1, slots = 0;
+	static constexpr bool apart = APART;
 };
 
 /* A wrapped row as its threads hold it. */
@@ -122,9 +124,20 @@ struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1, 64> {
 	template <int INPUT>
 	DEVICE void fetch(const Row &row, const T *start)
 	{
-		Base::template fetch<INPUT>(row, start);
-		if (row.wrapped(0) && row.skew > Row::dead)
-			vec_load<Row::bytes>(start + (Row::vectors * V - row.skew), end[INPUT]);
+		constexpr int last = Row::vectors * V;
+		if constexpr (SHAPE::apart) {
+#pragma unroll
+			for (int n = 0; n < Row::held; n++)
+				if (row.has(n))
+					between<INPUT>(start, row.first, n * (Row::size * V), Row::sure(n), n);
+			if (row.wrapped(0) && row.skew > Row::dead)
+				vec_load_between<sizeof(T), Row::bytes, Row::columns>(start, last - row.skew, 0,
+																	  false, end[INPUT]);
+		} else {
+			Base::template fetch<INPUT>(row, start);
+			if (row.wrapped(0) && row.skew > Row::dead)
+				vec_load<Row::bytes>(start + (last - row.skew), end[INPUT]);
+		}
 	}
 
 	DEVICE void widen(const Row &row)
@@ -175,6 +188,17 @@ struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1, 64> {
 	}
 
   private:
+	/* Begins to bring in vector n. */
+	template <int INPUT>
+	DEVICE void between(const T *start, int first, int ahead, bool sure, int n)
+	{
+		u32 some[Row::words];
+		vec_load_between<sizeof(T), Row::bytes, Row::columns>(start, first, ahead, sure, some);
+#pragma unroll
+		for (int w = 0; w < Row::words; w++)
+			this->word[INPUT][n * Row::words + w] = some[w];
+	}
+
 	/* Makes elements outside of the row 0.  Few threads have any of them. */
 	DEVICE void bury(const Row &row)
 	{

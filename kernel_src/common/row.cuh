@@ -75,7 +75,7 @@ struct Row {
 		if constexpr (!SKEWED)
 			return true;
 		else
-			return static_cast<u32>(column(n) + j) < static_cast<u32>(COLUMNS);
+			return sure(n) || static_cast<u32>(column(n) + j) < static_cast<u32>(COLUMNS);
 	}
 	/* Is all of vector n, of which something is in the row? */
 	DEVICE bool inside(int n) const

@@ -12,10 +12,13 @@
  *   static constexpr bool partial   whether elements can be left out; if not, live() says true
  *   static constexpr bool counts    whether empty() is anything but 0
  *   static constexpr bool prefix    whether limit() is what leaves columns out
+ *   static constexpr bool linear    whether term() is before * x
  *   static constexpr bool again     whether a second fetch costs fewer registers than what is held
  *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
  *   limit() const, a column         the columns from there on are left out, and x is not read there
- *   void fetch(Held<V> &, column) const      fills one for columns column .. column + V - 1
+ *   void fetch(Held<V> &, column, ahead, sure) const
+ *                                   fills one for the V columns from column + ahead on, ahead being
+ *                                   a multiple of V; sure: all of these are in the row
  *   bool live(const Held<V> &, column, j) const       does column + j take part?
  *   Compute term(const Held<V> &, j, x, before) const         before * x and what the mask adds
  *   Compute empty() const           what all of a row is of which nothing takes part
@@ -59,6 +62,7 @@ struct SoftmaxNumber<double> {
 template <typename Compute>
 struct SoftmaxAll {
 	static constexpr bool partial = false, counts = false, prefix = false, again = true;
+	static constexpr bool linear = true;
 	template <int V>
 	struct Held {
 	};
@@ -68,7 +72,7 @@ struct SoftmaxAll {
 		return 0x7fffffffffffffffll;
 	}
 	template <class HELD>
-	DEVICE void fetch(HELD &, i64) const
+	DEVICE void fetch(HELD &, i64, int = 0, bool = false) const
 	{
 	}
 	template <class HELD>
@@ -88,6 +92,83 @@ struct SoftmaxAll {
 };
 
 /* ---- Sums ---- */
+
+/*
+ * Powers of numbers x below the largest, top: 2^(factor * (x - top)), made as
+ * 2^(factor * x - shift), in one operation.  What rounding leaves of shift is a factor of all these
+ * powers and of their sum: fix() takes it back.  It must not be large, so with a shift that is too
+ * far numbers are made distances first.
+ */
+template <typename T, typename Compute>
+struct SoftmaxLevel {
+	typedef SoftmaxNumber<Compute> Limits;
+	Compute top, factor, shift; /* shift: 0 where it is too far */
+	bool far;
+
+	DEVICE SoftmaxLevel(Compute top, Compute factor) : top(top), factor(factor)
+	{
+		far = !(most(T{}) < Compute(1 << 20));
+		shift = far ? Compute(0) : fmax(top * factor, Limits::lowest());
+	}
+	/* Makes distances from the largest of numbers, if powers are to be made of these. */
+	template <int N, int V>
+	DEVICE void part(Compute (&x)[N][V]) const
+	{
+		const Compute half = base() * Compute(0.5);
+
+		if (!far)
+			return;
+			/* In halves that do not overflow: so much that the compiler branches around it. */
+#pragma unroll
+		for (int n = 0; n < N; n++) {
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				x[n][j] = fma(x[n][j], Compute(0.5), -half);
+				x[n][j] += x[n][j];
+			}
+		}
+	}
+	/* Takes numbers that went through part(), of this level or below. */
+	template <int V>
+	DEVICE void powers(const Compute (&x)[V], Compute (&out)[V]) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			out[j] = softmax_exp2_flush(fma(x[j], factor, -shift));
+	}
+	DEVICE Compute fix() const
+	{
+		return softmax_exp2_flush(left());
+	}
+	/* Returns what powers at another level are multiplied with; the largest is no lower here. */
+	DEVICE Compute from(const SoftmaxLevel &other) const
+	{
+		if (far || other.far)
+			return softmax_exp2_flush(fma(other.top - base(), factor, other.left() - left()));
+		return softmax_exp2_flush(other.shift - shift);
+	}
+
+  private:
+	/* The largest shift that there may be. */
+	DEVICE Compute most(f16) const
+	{
+		return factor * Compute(65504);
+	}
+	template <typename Other>
+	DEVICE Compute most(Other) const
+	{
+		return fabs(top * factor);
+	}
+	DEVICE Compute base() const
+	{
+		return fmax(top, Limits::lowest());
+	}
+	/* What rounding left of the shift. */
+	DEVICE Compute left() const
+	{
+		return far || !(top > Limits::least()) ? Compute(0) : fma(-top, factor, shift);
+	}
+};
 
 /* Distances are made like this: before * x - largest; times exponent: exponents of 2; times after:
  * what is to be raised to e.  before is a power of two or its negative, or 0. */

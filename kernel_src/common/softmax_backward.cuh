@@ -51,7 +51,7 @@ DEVICE void softmax_backward_row(const typename SHAPE::Element *const (&from)[2]
 #pragma unroll
 		for (int n = 0; n < Words::kept; n++)
 			if (row.has(n))
-				mask.fetch(marks[n], row.column(n));
+				mask.fetch(marks[n], row.column(0), n * Row::apart, Row::sure(n));
 	}
 	words.arrive();
 

@@ -14,27 +14,34 @@
 #include "common/row.cuh"
 #include "common/softmax_vector.cuh"
 
+/* Are powers made in one operation?  Of halves in slots, which are raised twice. */
+template <class SHAPE, bool LOG>
+constexpr bool softmax_levels = SHAPE::slots > 0 && sizeof(typename SHAPE::Element) == 2 && !LOG;
+
 template <class SHAPE, bool LOG, class MASK>
-struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
+struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_levels<SHAPE, LOG>> {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
 	typedef typename SHAPE::row Row;
 	typedef typename SHAPE::template words<1> Words;
-	typedef SoftmaxVectors<Row, LOG, MASK> Vectors;
+	typedef SoftmaxVectors<Row, LOG, MASK, softmax_levels<SHAPE, LOG>> Vectors;
 	typedef typename Vectors::Marks Marks;
+	typedef typename Vectors::Level Level;
+	static constexpr bool levels = softmax_levels<SHAPE, LOG>;
 	static constexpr int V = Row::length;
 	static constexpr int held = Row::held, kept = Words::kept;
 	/* Does sum() put powers into slots, where that costs no accuracy? */
 	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
 	/* Are addresses made from the first vector's?  Of many small ones each would take its time. */
-	static constexpr bool near = V <= 2;
+	static constexpr bool near = V <= 2 || (Row::skewed && SHAPE::threads / SHAPE::rows <= 32);
 	using Vectors::mask;
 	using Vectors::row;
 	using Vectors::scale;
 
 	Words words;
 	Marks marks[kept ? kept : 1];
-	Compute value[kept ? kept : 1][V]; /* terms, then powers */
+	Compute value[kept ? kept : 1][V]; /* terms or numbers, then powers */
+	Compute fix;                       /* of powers that gather() made */
 
 	DEVICE SoftmaxRows(const Row &row, const SoftmaxScale<Compute> &scale, const MASK &mask,
 					   void *slots)
@@ -53,7 +60,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 #pragma unroll
 			for (int n = 0; n < kept; n++)
 				if (row.has(n))
-					mask.fetch(marks[n], row.column(n));
+					mask.fetch(marks[n], row.column(0), n * Row::apart, Row::sure(n));
 		}
 	}
 	DEVICE void fetch(const T *x, i64 step)
@@ -66,30 +73,10 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	/* The largest term of this thread and the sum of its powers, of a row that is still coming. */
 	DEVICE SoftmaxSum<Compute> gather()
 	{
-		SoftmaxSum<Compute> mine = {this->nothing(), 0};
-
-#pragma unroll 1
-		for (int n = kept; n < held; n++) {
-			async_wait_left(held - 1 - n);
-			gather_slot(n, mine);
-		}
-		Compute found = mine.largest;
-#pragma unroll
-		for (int n = 0; n < kept; n++) {
-			if (!row.has(n))
-				continue;
-			this->terms(marks[n], n, words.word[n][0], value[n]);
-			this->raise(marks[n], n, value[n], found);
-		}
-		if constexpr (kept < held)
-			mine.sum *= mine.fading(found, mine.largest, scale.exponent);
-		const Compute finite = MASK::partial ? fmax(found, Vectors::Limits::lowest()) : found;
-#pragma unroll
-		for (int n = 0; n < kept; n++)
-			if (row.has(n))
-				this->add(finite, value[n], mine.sum);
-		mine.largest = found;
-		return mine;
+		if constexpr (levels)
+			return gather_levels();
+		else
+			return gather_terms();
 	}
 
 	/* The largest term of this thread. */
@@ -145,32 +132,36 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 		return sum;
 	}
 
-	/* mine: the largest of the powers in registers; all: of the row.  POWERS: slots have some. */
-	template <bool POWERS = put_back>
+	/* mine: the largest term that gather() found; all: of the row. */
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
 		const Compute dead = this->dead(all), rest = this->rest(all);
 		Compute kept_rest = rest;
 
 		if constexpr (!LOG) /* powers are those of this thread's largest */
-			kept_rest *= all.fading(all.largest, mine, scale.exponent);
+			kept_rest *= all.fading(all.largest, mine, scale.exponent) * fix;
 		/* Powers of what takes no part are 0, and stay so by any factor that is a number. */
-		if (!MASK::partial || (MASK::again && all.sum > 0 && rest > 0))
+		if constexpr (!MASK::partial)
+			store_kept<false>(y, step, all.largest, kept_rest, dead);
+		else if (MASK::again && all.sum > 0 && rest > 0)
 			store_kept<false>(y, step, all.largest, kept_rest, dead);
 		else
 			store_kept<true>(y, step, all.largest, kept_rest, dead);
 		if constexpr (kept < held) {
+			const Level level = this->level_of(all);
+			const Compute slot_rest = levels ? rest * level.fix() : rest;
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
 				Slot at;
 				if (!row.has(n))
 					continue;
-				open(at, n);
-				if constexpr (POWERS)
-					element_unpack<T>(at.raw, at.value);
-				else
+				if constexpr (levels) {
+					raise_slot(level, n, at.mark, at.value);
+				} else {
+					open(at, n);
 					this->terms(at.mark, n, at.raw, at.value);
-				this->template finish<POWERS>(all.largest, POWERS ? kept_rest : rest, at.value);
+				}
+				this->template finish<levels>(all.largest, slot_rest, at.value);
 				if constexpr (MASK::partial)
 					this->bury(at.mark, n, dead, at.value);
 				row_store(row, n, y, at.value, step);
@@ -179,6 +170,105 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	}
 
   protected:
+	DEVICE SoftmaxSum<Compute> gather_terms()
+	{
+		SoftmaxSum<Compute> mine = {this->nothing(), 0};
+
+		fix = 1;
+		if constexpr (kept < held) {
+#pragma unroll 1
+			for (int n = kept; n < held; n++) {
+				async_wait_left(held - 1 - n);
+				gather_slot(n, mine);
+			}
+		}
+		Compute found = mine.largest;
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			this->terms(marks[n], n, words.word[n][0], value[n]);
+			this->raise(marks[n], n, value[n], found);
+		}
+		if constexpr (kept < held)
+			mine.sum *= mine.fading(found, mine.largest, scale.exponent);
+		const Compute finite = MASK::partial ? fmax(found, Vectors::Limits::lowest()) : found;
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				this->add(finite, value[n], mine.sum);
+		mine.largest = found;
+		return mine;
+	}
+
+	/* As gather_terms(), at levels. */
+	DEVICE SoftmaxSum<Compute> gather_levels()
+	{
+		Compute top = Vectors::Limits::least(), sum = 0, more = 0;
+		Level level(top, this->factor());
+
+#pragma unroll 1
+		for (int n = kept; n < held; n++) {
+			async_wait_left(held - 1 - n);
+			gather_slot(n, top, level, sum);
+		}
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				this->numbers(marks[n], words.word[n][0], value[n]);
+		this->turn(value);
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			this->leave_out(marks[n], n, value[n]);
+			this->raise(marks[n], n, value[n], top);
+		}
+		const Level last(top, this->factor());
+		last.part(value);
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				this->lift(last, value[n], more);
+		fix = last.fix();
+		return {top * this->unit(), fma(sum, last.from(level), more) * fix};
+	}
+	/* A slot joins the sum of powers at a level. */
+	DEVICE void gather_slot(int n, Compute &top, Level &level, Compute &sum) const
+	{
+		Compute x[1][V], more = 0;
+		Marks mark;
+
+		if (!this->reads(n))
+			return;
+		open_numbers(mark, n, x);
+		this->raise(mark, n, x[0], top);
+		const Level next(top, this->factor());
+		next.part(x);
+		this->lift(next, x[0], more);
+		sum = fma(sum, next.from(level), more);
+		level = next;
+	}
+	DEVICE void open_numbers(Marks &mark, int n, Compute (&x)[1][V]) const
+	{
+		u32 raw[Row::words];
+
+		mask.fetch(mark, row.column(n));
+		words.take_slot(n, 0, raw);
+		this->numbers(mark, raw, x[0]);
+		this->turn(x);
+		this->leave_out(mark, n, x[0]);
+	}
+	/* Powers of a slot that are to be multiplied with one number for all. */
+	DEVICE void raise_slot(const Level &level, int n, Marks &mark, Compute (&out)[V]) const
+	{
+		Compute x[1][V];
+
+		open_numbers(mark, n, x);
+		level.part(x);
+		level.powers(x[0], out);
+	}
+
 	/* Stores what is in registers.  BURY: elements that take no part are given their value. */
 	template <bool BURY>
 	DEVICE void store_kept(T *y, i64 step, Compute largest, Compute rest, Compute dead)
@@ -190,7 +280,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 			this->template finish<!LOG>(largest, rest, value[n]);
 			if constexpr (BURY && MASK::again) {
 				Marks mark;
-				mask.fetch(mark, row.column(n));
+				mask.fetch(mark, row.column(0), n * Row::apart, Row::sure(n));
 				this->bury(mark, n, dead, value[n]);
 			} else if constexpr (BURY) {
 				this->bury(marks[n], n, dead, value[n]);
@@ -206,10 +296,12 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	template <class PART>
 	DEVICE void fetch_part(const PART &part, const T *x, i64 step)
 	{
+		if constexpr (kept < held) {
 #pragma unroll
-		for (int n = kept; n < held; n++) {
-			words.fetch_slot(part, n, 0, x);
-			async_batch();
+			for (int n = kept; n < held; n++) {
+				words.fetch_slot(part, n, 0, x);
+				async_batch();
+			}
 		}
 		if constexpr (near)
 			words.fetch_kept(RowNear<Row, PART>{part, row}, 0,
@@ -266,7 +358,7 @@ DEVICE void softmax_row_of(const typename SHAPE::row &row, const typename SHAPE:
 	const SoftmaxSum<Compute> mine = held.gather(),
 							  all = SHAPE::group::template reduce<0>(mine, scale.exponent);
 	if (here)
-		held.template store<false>(y, y_step, mine.largest, all);
+		held.store(y, y_step, mine.largest, all);
 }
 
 template <class SHAPE, bool LOG, class MASK>

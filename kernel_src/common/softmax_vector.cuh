@@ -7,13 +7,15 @@
 
 /* ROW numbers vectors, says where they are and which of their elements are in the row (row.cuh,
  * row_stream.cuh). */
-template <class ROW, bool LOG, class MASK>
+template <class ROW, bool LOG, class MASK, bool LEVELS = false>
 struct SoftmaxVectors {
 	typedef typename ROW::Element T;
 	typedef typename ROW::Compute Compute;
 	typedef SoftmaxNumber<Compute> Limits;
 	static constexpr int V = ROW::length;
 	typedef typename MASK::template Held<V> Marks;
+	typedef SoftmaxLevel<T, Compute> Level;
+	static constexpr bool linear = MASK::linear && LEVELS; /* are numbers not terms? */
 
 	const MASK mask;
 	const SoftmaxScale<Compute> scale;
@@ -40,27 +42,85 @@ struct SoftmaxVectors {
 		return MASK::partial ? Limits::least() : Limits::lowest();
 	}
 
+	/* Is all of vector n in the row, and in front of where the mask ends? */
+	template <typename Number>
+	DEVICE bool whole(Number n) const
+	{
+		bool is = true;
+
+		if constexpr (ROW::skewed)
+			is = row.inside(n);
+		if constexpr (MASK::prefix)
+			is = is && row.column(n) + V <= mask.limit();
+		return is;
+	}
+
 	/* The terms of vector n; -inf for what takes no part. */
 	template <typename Number>
 	DEVICE void terms(const Marks &mark, Number n, const u32 *raw, Compute (&out)[V]) const
 	{
 #pragma unroll
+		for (int j = 0; j < V; j++)
+			out[j] = mask.term(mark, j, element_at<T, Compute>(raw, j), scale.before);
+		leave_out(mark, n, out);
+	}
+
+	/* Its numbers, of which terms are a multiple that is a power of two, before turn() and
+	 * leave_out(). */
+	DEVICE void numbers(const Marks &mark, const u32 *raw, Compute (&out)[V]) const
+	{
+#pragma unroll
 		for (int j = 0; j < V; j++) {
 			const Compute x = element_at<T, Compute>(raw, j);
-			if constexpr (MASK::partial) {
-				const Compute term = mask.term(mark, j, x, scale.before);
-				out[j] = mask.live(mark, row.column(n), j) ? term : Limits::least();
-			} else {
-				out[j] = mask.term(mark, j, x, scale.before);
-			}
+			out[j] = linear ? x : mask.term(mark, j, x, scale.before);
 		}
-		if constexpr (ROW::skewed) {
-			if (!row.inside(n)) {
+	}
+	/* Brings numbers of which terms are a negative multiple into the order of these. */
+	template <int N>
+	DEVICE void turn(Compute (&x)[N][V]) const
+	{
+		if (!linear || scale.before >= 0)
+			return;
+#pragma unroll
+		for (int n = 0; n < N; n++) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				x[n][j] = -x[n][j];
+		}
+	}
+	/* Makes -inf of what takes no part. */
+	template <typename Number>
+	DEVICE void leave_out(const Marks &mark, Number n, Compute (&out)[V]) const
+	{
+		constexpr bool edge = MASK::prefix && V > 2;
+		if constexpr (MASK::partial && !edge) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				out[j] = mask.live(mark, row.column(n), j) ? out[j] : Limits::least();
+		}
+		if constexpr (ROW::skewed || edge) {
+			if (!whole(n)) {
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					out[j] = row.live(n, j) ? out[j] : Limits::least();
+					out[j] = row.live(n, j) && (!edge || mask.live(mark, row.column(n), j))
+								 ? out[j]
+								 : Limits::least();
 			}
 		}
+	}
+	/* The term of a number 1. */
+	DEVICE Compute unit() const
+	{
+		return linear ? fabs(scale.before) : Compute(1);
+	}
+	DEVICE Compute factor() const
+	{
+		return unit() * scale.exponent;
+	}
+	/* The level of a whole row. */
+	DEVICE Level level_of(const SoftmaxSum<Compute> &all) const
+	{
+		return Level(linear ? all.largest * (Compute(1) / unit()) : all.largest, factor());
 	}
 
 	/* The largest term of vector n joins the largest so far. */
@@ -91,6 +151,19 @@ struct SoftmaxVectors {
 		}
 	}
 
+	/* Numbers become powers, which join the sum; or do not, where numbers are needed again. */
+	DEVICE void lift(const Level &level, Compute (&x)[V], Compute &sum) const
+	{
+		Compute power[V];
+
+		level.powers(x, power);
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			sum += power[j];
+			if constexpr (!LOG)
+				x[j] = power[j];
+		}
+	}
 	/* Powers or terms become results.  rest: the logarithm of the sum, or what powers are
 	 * multiplied with. */
 	template <bool POWERS>

@@ -200,6 +200,29 @@ DEVICE void vec_store_some(void *to, const u32 (&words)[vec_words<ES * N>], int 
 }
 
 /*
+ * The BYTES bytes of a row of COLUMNS elements of ES bytes that begin `ahead` columns behind
+ * `column`, out of the two aligned vectors around them, of which only those are read in which there
+ * is something of the row.  `column` is greater than -BYTES / ES, `ahead` is a multiple of that;
+ * sure: all of the columns are in the row.
+ */
+template <int ES, int BYTES, i64 COLUMNS, typename Column>
+DEVICE void vec_load_between(const void *row, Column column, int ahead, bool sure,
+							 u32 (&words)[BYTES / 4])
+{
+	const u8 *const from = static_cast<const u8 *>(row) + static_cast<i64>(column) * ES;
+	const int beyond = vec_beyond<BYTES>(from), far = ahead * ES;
+	const u8 *const low = from - beyond, *const high = low + (beyond ? BYTES : 0);
+	const Column place = column * ES - beyond;
+	u32 pair[BYTES / 2] = {};
+
+	if (sure || far > 0 || place > -BYTES)
+		vec_load<BYTES>(low + far, pair);
+	if (sure || (beyond != 0 && place + far < static_cast<Column>(COLUMNS) * ES - BYTES))
+		vec_load<BYTES>(high + far, pair + BYTES / 4);
+	vec_window<ES, BYTES>(pair, beyond, words);
+}
+
+/*
  * One word put together of FILL elements of ES bytes: place i takes element from(i) of the words
  * `in`, which hold SOURCE elements each.  What is above FILL elements says nothing.
  */

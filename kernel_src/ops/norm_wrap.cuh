@@ -33,7 +33,7 @@ struct NormWrapRow {
 
 	DEVICE NormWrapRow(const Operands &at, i64 number)
 		: at(at), x(at.x + PLACE::template row<0>(static_cast<Offset>(number))),
-		  row(x, Group::thread())
+		  row(SHAPE::apart ? mine_of(at.y, number) : x, Group::thread())
 	{
 		held[0].template fetch<0>(row, x);
 		if constexpr (WITH::residual)
@@ -88,10 +88,14 @@ struct NormWrapRow {
 		else
 			return Planes(shared, row, Group::thread());
 	}
+	static DEVICE T *mine_of(T *output, i64 number)
+	{
+		return output + static_cast<Offset>(number) * static_cast<Offset>(Row::columns);
+	}
 	/* This thread's vector 0 of an output. */
 	DEVICE T *mine(T *output, i64 number) const
 	{
-		return output + static_cast<Offset>(number) * static_cast<Offset>(Row::columns) + row.first;
+		return mine_of(output, number) + row.first;
 	}
 };
 

@@ -404,6 +404,13 @@ static void add_values(void)
 		c->operand[0].deviation = ranges[i / 2].deviation;
 		name(c);
 	}
+	/* Exponents that no sum of one operation holds. */
+	for (int i = 0; i < 2; i++) {
+		struct cases_case *c = add_rows(&softmax_op, KILN_F16, 9, 1023 + i, 0);
+		c->operand[0].deviation = 1e4;
+		make_real(c, "scale", i ? -40 : 40);
+		name(c);
+	}
 	for (int i = 0; i < 16; i++) {
 		struct cases_case *c = add_rows(ops[i % 4], make_float(i / 4 + i), 15, columns[i / 4], 0);
 		c->operand[is_backward(c)].fill = CASES_UNUSUAL;

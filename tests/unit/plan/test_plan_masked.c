@@ -411,6 +411,35 @@ static void candidates(void **state)
 				"on sm_90");
 }
 
+/* Skewed rows of halves: parts of warps where a number says what takes part, warps with a row each
+ * for flags.  Rows whose masks begin elsewhere do not go by pairs. */
+static void parts_of_warps(void **state)
+{
+	static const struct {
+		const char *kind;
+		kiln_dtype mask;
+		const char *choice;
+	} cases[] = {{"causal", KILN_DTYPE_NONE, "skewed 16x5 r4"},
+				 {"additive", KILN_F16, "skewed 16x5 r4"},
+				 {"bool", KILN_BOOL, "skewed 32x3 r1"}};
+	const int64_t shape[] = {2, 3, 577, 577}, few[] = {2, 3, 77, 77};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (int k = 0; k < 2; k++) {
+			struct kernel_problem p = masked(false, cases[i].kind, KILN_F16);
+			set_tensor(&p.tensors[0], KILN_F16, 4, k ? few : shape);
+			set_tensor(&p.tensors[2], KILN_F16, 4, k ? few : shape);
+			if (cases[i].mask != KILN_DTYPE_NONE)
+				set_tensor(&p.tensors[1], cases[i].mask, 4, k ? few : shape);
+			if (k == 0)
+				assert_string_equal(plan_on("sm_90", &p).choice, cases[i].choice);
+			else
+				assert_string_equal(plan_on("sm_90", &p).variant, i ? "staged" : "paired");
+		}
+	}
+}
+
 /* Slots only where the mask comes in as wide as x does. */
 static void slots_want_wide_masks(void **state)
 {
@@ -478,6 +507,7 @@ int main(void)
 		cmocka_unit_test(outputs_are_inferred),
 		cmocka_unit_test(nothing_to_do),
 		cmocka_unit_test(candidates),
+		cmocka_unit_test(parts_of_warps),
 		cmocka_unit_test(slots_want_wide_masks),
 		cmocka_unit_test(masks_take_registers),
 	};

@@ -36,7 +36,11 @@ static void variants(void **state)
 	leave_out(&p, BETA);
 	plan = plan_on("sm_90", &p);
 	assert_int_equal(plan.shared_bytes, 0);
-	/* y does not begin as far behind a vector as x does. */
+	/* Rows of y begin elsewhere between two vectors than those of x. */
+	p = plain(KILN_F16, 100, 449);
+	p.tensors[X].stride[0] = 898;
+	assert_non_null(strstr(plan_on("sm_90", &p).choice, " apart"));
+	/* Nobody knows where those of x do. */
 	p.tensors[X].alignment = 2;
 	assert_string_equal(variant_on("sm_90", &p), "rows");
 	p = plain(KILN_F32, 100, 1 << 20);

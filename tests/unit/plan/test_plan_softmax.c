@@ -263,6 +263,7 @@ static void addresses_and_extents(void **state)
 
 static void long_rows(void **state)
 {
+	struct kernel_problem odd = make("softmax", KILN_BF16, 2, SHAPE(200, 100277));
 	struct kernel_problem p = make("softmax", KILN_F32, 2, SHAPE(5, 131072));
 
 	(void)state;
@@ -274,6 +275,8 @@ static void long_rows(void **state)
 	p = make("softmax_backward", KILN_F16, 1, SHAPE(INT64_C(5) << 30));
 	assert_string_equal(plan_on("sm_90", &p).variant, "stream");
 	assert_string_equal(plan_on("sm_90", &p).source, "ops/softmax_backward_stream.cuh");
+	/* A vector of each thread stays in registers. */
+	assert_string_equal(plan_on("sm_90", &odd).choice, "cluster2 896x7/6");
 }
 
 static void other_dimensions(void **state)
@@ -348,6 +351,15 @@ static void pieces(void **state)
 						"softmax_gapped<RowShape<f16, 277, 1, 9, 0, 32, 8, 1, false>, false, "
 						"List<>, List<278>, u32>");
 	assert_int_equal(plan.shared_bytes, 8 * (277 * 2 + 576));
+	/* Odd rows of halves by pairs, which begin in the middle of one. */
+	p = make("softmax", KILN_F16, 2, SHAPE(1000, 127));
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.variant, "paired");
+	assert_string_equal(plan.instantiation,
+						"softmax_staged<RowShape<f16, 127, 2, 8, 0, 8, 16, 1, true>, false>");
+	assert_int_equal(plan.shared_bytes, 16 * 127 * 2);
+	p = make("log_softmax", KILN_F16, 2, SHAPE(1000, 127));
+	assert_string_equal(plan_on("sm_90", &p).variant, "staged");
 	p = make("softmax", KILN_F16, 3, SHAPE(40, 118, 541));
 	set_axis(&p, 1);
 	/* Rows that begin anywhere: two panels of each matrix, whose lanes have a vector more. */
@@ -400,13 +412,20 @@ static double scalar(const struct kernel_plan *plan, int arg)
 	return single;
 }
 
-/* The factor before the differences is a power of two and at most 1; the rest comes after. */
+/* The factor before the differences is a power of two and at most 1; the rest comes after.  None of
+ * them is 0. */
 static void scales(void **state)
 {
 	static const struct {
 		double scale, before, after;
-	} cases[] = {{1, 1, 1}, {0.3, 0.25, 1.2}, {-0.5, -0.5, 1},       {-3, -1, 3},
-				 {0, 0, 1}, {1e30, 1, 1e30},  {0x1p-99, 0x1p-99, 1}, {0x1p-120, 0x1p-100, 0x1p-20}};
+	} cases[] = {{1, 1, 1},
+				 {0.3, 0.25, 1.2},
+				 {-0.5, -0.5, 1},
+				 {-3, -1, 3},
+				 {0, 0x1p-537, 0x1p-537},
+				 {1e30, 1, 1e30},
+				 {0x1p-99, 0x1p-99, 1},
+				 {0x1p-120, 0x1p-100, 0x1p-20}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -421,7 +440,8 @@ static void scales(void **state)
 		p.tensors[0].dtype = p.tensors[1].dtype = KILN_F16;
 		plan = plan_on("sm_90", &p);
 		assert_int_equal(plan.args[2].bytes, 4);
-		assert_true(scalar(&plan, 3) == (float)(cases[i].after * 1.4426950408889634));
+		assert_true(scalar(&plan, 3) ==
+					(float)((cases[i].scale != 0 ? cases[i].after : 0x1p-74) * 1.4426950408889634));
 	}
 }
 

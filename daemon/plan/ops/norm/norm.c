@@ -157,9 +157,9 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 			 : shape->staged ? "_staged"
 							 : "");
 	if (way->each) {
-		plan_print(&id, "norm_wrap<NormWrapShape<%s, %lld, %u, %u, %u, %u>",
+		plan_print(&id, "norm_wrap<NormWrapShape<%s, %lld, %u, %u, %u, %u, %s>",
 				   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
-				   shape->held, shape->size, shape->rows);
+				   shape->held, shape->size, shape->rows, way->apart ? "true" : "false");
 	} else {
 		plan_print(&id, "norm_%s<",
 				   stream               ? "stream"

@@ -83,6 +83,7 @@ struct norm_way {
 	uint32_t each;     /* not 0: the row is wrapped, and threads take so many one after another */
 	bool wide;         /* wrapped: gamma and beta wait as numbers to compute with */
 	bool windows;      /* wrapped: gamma and beta are cut out of vectors, and do not wait */
+	bool apart;        /* wrapped: rows of x begin elsewhere between vectors than those of y */
 	uint32_t stages;   /* not 0: blocks stay, and rows come into a ring of so many places */
 };
 
@@ -90,6 +91,7 @@ struct norm_way {
 struct norm_ways {
 	const struct norm_problem *norm;
 	const struct kernel_limits *limits;
+	bool apart; /* of all that are wrapped */
 	struct norm_way way[NORM_MAX_WAYS];
 	int count;
 };

@@ -12,6 +12,8 @@
 #define NORM_BESIDE 40
 /* Blocks of wrapped rows that a multiprocessor is to have room for. */
 #define WRAP_BLOCKS 4
+/* Rows of x that begin elsewhere than those of y are wrapped if they have so many vectors. */
+#define APART_VECTORS 32
 /* Candidates of rows that are each held by themselves; others come behind them. */
 #define NORM_SHAPES 48
 
@@ -112,6 +114,55 @@ static void offer_apart(struct norm_ways *ways)
 		norm_keep(ways, &way);
 }
 
+/* Do rows of inputs begin elsewhere between two vectors than those of y, whose elements lie side by
+ * side as theirs do? */
+static bool norm_apart(const struct norm_problem *norm, const struct rows_need *need)
+{
+	const struct rows_form *form = &norm->form;
+	uint32_t wide = 16 / need->element;
+
+	for (int i = 0; i < form->operands; i++)
+		if (form->step[i] != 1)
+			return false;
+	return !norm->pieces && need->alignment >= 16 && form->columns >= APART_VECTORS * wide &&
+		   rows_vector(form, need) < wide && !rows_congruent(form, need);
+}
+
+/*
+ * Rows in registers, the best ones that were timed: of layer_norm for lengths that no table has; of
+ * rms_norm, which agrees on one number, of f32, by few vectors a thread, and many where rows are
+ * long.
+ */
+static void offer_known(struct norm_ways *ways)
+{
+	const struct norm_problem *norm = ways->norm;
+	uint32_t vector = 16 / norm_element(norm), held = 0;
+	uint64_t vectors = (uint64_t)norm->form.columns / vector;
+	bool tabled = (vectors & (vectors - 1)) == 0;
+	struct norm_way way = {.together = 1};
+
+	if (norm->residual >= 0 || norm->at.gamma < 0)
+		return;
+	if (norm->rms) {
+		if (vector == 4 && vectors > 768 && vectors <= 1024)
+			held = tabled ? 1 : 2;
+		else if (vector == 4 && vectors > 4096 && vectors <= 6144)
+			held = 8;
+		way.together = held == 1 ? 2 : 1;
+	} else if (norm->at.beta >= 0 && !tabled) {
+		if (vector == 8 && vectors > 1600 && vectors <= 3840)
+			held = vectors <= 2432 ? 5 : 10;
+		else if (vector == 4 && vectors > 2048 && vectors <= 4480)
+			held = vectors <= 4096 ? (uint32_t)plan_divide_up(vectors, 512) : 10;
+	}
+	if (!held)
+		return;
+	way.shape = (struct rows_shape){
+		.vector = vector, .held = held, .size = rows_group(vectors, held), .rows = 1, .cluster = 1};
+	if (way.shape.size <= ways->limits->max_threads)
+		norm_keep(ways, &way);
+}
+
 void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
 			   struct norm_ways *ways)
 {
@@ -121,24 +172,28 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	bool skewed = false, wide = count, clusters = false, crowded;
 
 	for (int i = 0; i < count; i++) {
-		skewed = skewed || shapes[i].skewed;
+		skewed = skewed || (shapes[i].skewed && !shapes[i].staged);
 		clusters = clusters || shapes[i].cluster > 1;
 		wide = wide && !skewed && (shapes[i].staged || shapes[i].vector * norm_element(norm) == 16);
 	}
 
 	ways->norm = norm;
 	ways->limits = limits;
+	ways->apart = norm_apart(norm, &need);
 	ways->count = 0;
 	for (int i = 0; i < count && shapes[i].staged; i++)
 		offer_shapes(ways, &shapes[i], 1, 1, 1);
 	/* Planes of gamma and beta that are large leave room for too few blocks. */
-	crowded = skewed && WRAP_BLOCKS * norm_wrap_bytes(norm, false) > limits->shared_optin;
+	crowded = (skewed || ways->apart) &&
+			  WRAP_BLOCKS * norm_wrap_bytes(norm, false) > limits->shared_optin;
 	/* Halves need none of them: they are cut out of vectors. */
-	if (skewed && (!crowded || norm_element(norm) == 2))
+	if ((skewed || ways->apart) && (!crowded || norm_element(norm) == 2))
 		norm_offer_wraps(ways);
 	/* Rows of f32 beyond a block: gamma and beta, which are as long, come in once. */
 	if (wide && clusters && norm_element(norm) == 4 && norm->form.columns > 32768)
 		norm_offer_rings(ways, clusters);
+	if (wide && need.along)
+		offer_known(ways);
 	if (wide && count && need.along && shapes[0].slots >= 4 && shapes[0].cluster == 1)
 		norm_keep(ways, &(struct norm_way){.shape = shapes[0],
 										   .together = 1,
@@ -165,10 +220,12 @@ void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX])
 	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
 
 	if (way->each) {
-		plan_print(&text, "wrap %ux%u r%u e%u%s", shape->size, shape->held, shape->rows, way->each,
+		plan_print(&text, "wrap %ux%u r%u e%u%s%s", shape->size, shape->held, shape->rows,
+				   way->each,
 				   way->wide      ? " wide"
 				   : way->windows ? " windows"
-								  : "");
+								  : "",
+				   way->apart ? " apart" : "");
 		return;
 	}
 	if (way->stages) {

@@ -58,6 +58,7 @@ static void offer_wrapped(struct norm_ways *ways, uint32_t held, uint32_t thread
 {
 	uint32_t vectors = wrap_vectors(ways->norm), size = 1;
 
+	way.apart = ways->apart;
 	while (size < 32 && size * held < vectors)
 		size *= 2;
 	if (size * held < vectors)
@@ -131,7 +132,7 @@ static void offer_timed(struct norm_ways *ways, uint32_t usual)
 	uint32_t vectors = wrap_vectors(norm), vector = 16 / norm_element(norm);
 	bool halves = vector == 8;
 
-	if (norm->rms && vector == 4 && vectors > 1024) {
+	if (norm->rms && vector == 4 && vectors > 1024 && !ways->apart) {
 		uint32_t touched = (uint32_t)((norm->form.columns + 2 * vector - 2) / vector);
 		struct norm_way way = {.together = 1};
 		way.shape = (struct rows_shape){.vector = vector,
@@ -147,6 +148,8 @@ static void offer_timed(struct norm_ways *ways, uint32_t usual)
 	}
 	if (halves && norm_wrap_bytes(norm, false) > TWICE_BYTES && windows_possible(norm))
 		offer_wrapped(ways, usual, 256, windows);
+	if (halves && packs(norm) && !norm->rms && ways->apart && vectors > 40 && vectors <= 128)
+		offer_wrap(ways, usual, 256, 2, true);
 	if (halves && packs(norm) && !norm->rms && vectors > 64 && vectors <= 128)
 		offer_wrap(ways, usual, 256, 1, true);
 }

@@ -86,6 +86,9 @@ uint32_t rows_group(uint64_t vectors, uint32_t held)
 #define STAGED_FIRST 256
 #define STAGED_FIRST_LONG 520
 
+/* Words of numbers and masks that a thread of a part of a warp has at most. */
+#define PART_WORDS 90
+
 struct search {
 	const struct rows_form *form;
 	const struct rows_need *need;
@@ -268,6 +271,72 @@ static void offer_usual(struct search *search)
 	offer(search, held, held * usual->quarters / 4, rows, usual->cluster);
 }
 
+/* A shape for rows of at most so many vectors; held 0: the tables and the model know better. */
+struct known {
+	uint64_t vectors;
+	uint32_t cluster, held, slots;
+};
+
+/* Softmax of lengths that are in no table: never all of a row in slots.  Halves, f32, and halves of
+ * the backward. */
+static const struct known known_narrow[] = {
+	{3200, 0, 0, 0},   {4096, 1, 8, 4},  {8192, 0, 0, 0},  {14336, 2, 7, 6},     {20480, 0, 0, 0},
+	{26624, 8, 13, 9}, {28672, 0, 0, 0}, {32768, 8, 8, 6}, {USUAL_END, 0, 0, 0},
+};
+static const struct known known_wide[] = {
+	{36864, 0, 0, 0}, {40960, 8, 10, 8}, {57344, 0, 0, 0}, {65536, 8, 8, 6}, {USUAL_END, 0, 0, 0},
+};
+static const struct known known_pair[] = {
+	{3600, 0, 0, 0}, {4096, 1, 10, 8}, {28672, 0, 0, 0}, {32768, 8, 4, 3}, {USUAL_END, 0, 0, 0},
+};
+
+/* Parts of warps and warps that have a skewed masked row of halves, and rows of a block.  Warps
+ * with a row each are best at testing flags. */
+static bool known_masked(const struct search *search, struct rows_shape *shape)
+{
+	uint64_t vectors = search->vectors;
+	bool flags = search->need->beside == 1;
+
+	if (flags && vectors > 512) {
+		shape->size = rows_group(vectors, 3);
+		shape->rows = 1;
+	} else if (flags && vectors > 7 * 8) {
+		shape->size = 32;
+		shape->rows = 1;
+	} else {
+		shape->size = vectors <= 7 * 8 ? 8 : 16;
+		shape->rows = 64 / shape->size;
+	}
+	shape->held = (uint32_t)plan_divide_up(vectors, shape->size);
+	return search->need->beside <= 2 && vectors > 32 &&
+		   shape->held <= (shape->size >= 32 ? 4u : 7u) &&
+		   shape->size * shape->rows <= search->limits->max_threads;
+}
+
+static void offer_known(struct search *search)
+{
+	const struct rows_need *need = search->need;
+	const struct known *known = need->element == 4  ? known_wide
+								: need->streams > 1 ? known_pair
+													: known_narrow;
+	struct rows_shape shape = search->base;
+	int first = search->count;
+
+	shape.cluster = 1;
+	if (!need->drawn || need->element > 4)
+		return;
+	if (need->uneven) {
+		if (need->converted && need->streams == 1 && shape.skewed && known_masked(search, &shape))
+			rows_shape_keep(search, &shape);
+	} else if (!need->along && (need->element == 2 || need->streams == 1)) {
+		while (search->vectors > known->vectors)
+			known++;
+		if (known->held && (known->cluster == 1 || clusters_possible(search)))
+			offer(search, known->held, known->slots, 1, known->cluster);
+	}
+	search->timed = search->timed || search->count > first;
+}
+
 /* Long steps for long rows; a block is busy with all of its threads for two steps at least. */
 static void offer_streams(struct search *search)
 {
@@ -316,6 +385,32 @@ static void offer_helds(struct search *search)
 	}
 }
 
+/*
+ * Skewed rows of halves are more to compute than to move: parts of warps that leave few lanes idle
+ * take them, with more vectors than registers are reckoned for, and several rows' ends at once.
+ */
+static void offer_parts(struct search *search)
+{
+	const struct rows_need *need = search->need;
+	struct rows_shape shape = search->base;
+
+	if (!shape.skewed || !need->converted || !need->uneven || need->streams != 1)
+		return;
+	shape.cluster = 1;
+	for (shape.size = 4; shape.size <= 64; shape.size *= 2) {
+		shape.held = (uint32_t)plan_divide_up(search->vectors, shape.size);
+		/* Words as they came are gone by the time that numbers are made of the last. */
+		if (shape.held * words_of(shape.vector * need->converted) > need->registers ||
+			shape.held * words_of(shape.vector * (need->converted + need->beside)) > PART_WORDS)
+			continue;
+		for (uint32_t threads = 64; threads <= 256; threads *= 2) {
+			shape.rows = threads / shape.size;
+			if (threads <= search->limits->max_threads)
+				rows_shape_keep(search, &shape);
+		}
+	}
+}
+
 /* Do the elements of rows lie side by side, in tensors that are aligned?  *gaps: the rows of a held
  * operand do not lie one behind the other. */
 static bool side_by_side(const struct rows_form *form, const struct rows_need *need, bool *gaps)
@@ -333,16 +428,50 @@ static bool side_by_side(const struct rows_form *form, const struct rows_need *n
 	return need->alignment >= 16;
 }
 
+/* Parts of warps that take rows of a piece. */
+static void offer_pieces(struct search *search)
+{
+	const struct rows_form *form = search->form;
+	uint32_t row = (uint32_t)form->columns * search->need->element;
+	uint32_t vector = search->base.vector, vectors;
+	/* The best first: with gamma and beta many elements a thread, with a mask few if they do. */
+	static const uint32_t usual[] = {20, 32, 16, 8, 4}, along[] = {32, 20, 16, 8, 4},
+						  masked[] = {10, 20, 32, 16, 8};
+	const uint32_t *mosts = usual;
+
+	if (search->base.skewed && search->need->along && !search->need->uneven)
+		mosts = along;
+	else if (search->need->beside == 1 && form->columns <= 80)
+		mosts = masked;
+
+	vectors = ((uint32_t)form->columns + (search->base.skewed ? 2 * vector - 2 : 0)) / vector;
+	search->vectors = vectors;
+	for (int m = 0; m < 5; m++) {
+		uint32_t held = mosts[m] / vector, size = rows_group(vectors, held);
+		held = (uint32_t)plan_divide_up(vectors, size);
+		for (uint32_t threads = 128; threads <= 256 && size <= 32; threads *= 2) {
+			uint32_t bytes = threads / size * row;
+			if (bytes % 16 == 0 &&
+				bytes * search->need->streams +
+						threads / size * staged_aside(form, search->need, search->base.gapped) <=
+					STAGED_PIECE &&
+				rows_group(vectors, held) == size)
+				offer(search, held, 0, threads / size, 1);
+		}
+	}
+}
+
 /*
  * Rows by way of shared memory: short ones that begin between two vectors, or take so few that
  * lanes would stay idle.  One part of a warp for each row, which takes as many elements at once as
- * a bank of shared memory has bytes for.
+ * a bank of shared memory has bytes for: also where a row begins in the middle of one, if x and y
+ * lie in the same place.
  */
 static void offer_staged(struct search *search)
 {
 	const struct rows_form *form = search->form;
-	uint32_t element = search->need->element, columns = (uint32_t)form->columns, vectors;
-	uint32_t row = columns * element, vector = rows_vector(form, search->need);
+	uint32_t element = search->need->element, vector = rows_vector(form, search->need);
+	uint32_t row = (uint32_t)form->columns * element;
 	int64_t longest = search->need->staged_far ? STAGED_FAR : STAGED_BYTES;
 	bool gaps;
 
@@ -354,22 +483,16 @@ static void offer_staged(struct search *search)
 		return;
 	search->base.staged = true;
 	search->base.gapped = gaps;
+	/* The elements of a mask begin elsewhere; logarithms gain nothing. */
+	search->base.skewed = element == 2 && vector % 2 != 0 && !gaps && search->need->beside == 0 &&
+						  (search->need->around == 0 || search->need->uneven);
+	search->base.vector = element == 2 && (vector % 2 == 0 || search->base.skewed) ? 2 : 1;
+	offer_pieces(search);
+	if (!search->base.skewed)
+		return;
 	search->base.skewed = false;
-	search->base.vector = element == 2 && vector % 2 == 0 ? 2 : 1;
-	search->vectors = vectors = columns / search->base.vector;
-	for (uint32_t most = 20; most >= 4; most = most == 20 ? 32 : most / 2) {
-		uint32_t held = most / search->base.vector, size = rows_group(vectors, held);
-		held = (uint32_t)plan_divide_up(vectors, size);
-		for (uint32_t threads = 128; threads <= 256 && size <= 32; threads *= 2) {
-			uint32_t bytes = threads / size * row;
-			if (bytes % 16 == 0 &&
-				bytes * search->need->streams +
-						threads / size * staged_aside(form, search->need, gaps) <=
-					STAGED_PIECE &&
-				rows_group(vectors, held) == size)
-				offer(search, held, 0, threads / size, 1);
-		}
-	}
+	search->base.vector = 1;
+	offer_pieces(search);
 }
 
 /* Brings shapes [from, count) before the others. */
@@ -404,8 +527,10 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	/* Lengths that the tables were made from, without a mask. */
 	search.timed =
 		!need->around && ((form->columns & (form->columns - 1)) == 0 || form->columns == 768);
+	offer_known(&search);
 	offer_usual(&search);
 	offer_helds(&search);
+	offer_parts(&search);
 	offer_streams(&search);
 	offer_clusters(&search);
 	if (need->drawn && need->element < 8)
@@ -435,7 +560,7 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 	else
 		plan_print(&text, "%s %ux%u",
 				   shape->gapped   ? "gapped"
-				   : shape->staged ? "staged"
+				   : shape->staged ? (shape->skewed ? "paired" : "staged")
 				   : shape->slots  ? "slots"
 				   : shape->skewed ? "skewed"
 				   : shape->wide   ? "wide"

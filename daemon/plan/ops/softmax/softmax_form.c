@@ -93,12 +93,16 @@ void softmax_print_rows(struct plan_text *text, const struct softmax_form *form)
 
 void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
 {
-	double before = scale > 0 ? 1 : scale < 0 ? -1 : 0, after = fabs(scale);
-	int exponent = 0;
+	double before = scale < 0 ? -1 : 1, after = fabs(scale);
+	int exponent = 0, least = dtype == KILN_F64 ? -537 : -74;
 
 	/* Factors below 1: their power of two goes before, so that differences of huge elements do not
 	 * overflow; products stay exact. */
-	if (before != 0 && after < 1) {
+	if (after < ldexp(1, 2 * least)) {
+		/* No number makes anything of it, but it is not 0: what takes no part is infinitely far. */
+		after = ldexp(1, least);
+		before *= after;
+	} else if (after < 1) {
 		after = 2 * frexp(after, &exponent);
 		exponent--;
 		if (exponent < -100) {
@@ -106,8 +110,6 @@ void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
 			exponent = -100;
 		}
 		before = ldexp(before, exponent);
-	} else if (before == 0) {
-		after = 1;
 	}
 	plan_arg_real(out, dtype, before);
 	plan_arg_real(out, dtype, after * 1.4426950408889634074);
