@@ -65,8 +65,9 @@ struct MaskAnyFlags : MaskAnyRow<T, COLUMN> {
 			flags = static_cast<const u8 *>(given.mask) + place;
 	}
 	template <template <int> class HELD, int V>
-	DEVICE void fetch(HELD<V> &held, COLUMN column) const
+	DEVICE void fetch(HELD<V> &held, COLUMN column, int ahead = 0, bool = false) const
 	{
+		column += ahead;
 #pragma unroll
 		for (int w = 0; w < (V < 4 ? 1 : V / 4); w++)
 			held.word[w] = flags ? 0u : 0x01010101u * keep;

@@ -17,6 +17,7 @@ struct RowHeld {
 	static constexpr int length = V, held = NV;
 	static constexpr int bytes = V * static_cast<int>(sizeof(T));
 	static constexpr int words = vec_words<bytes>;
+	static constexpr int apart = SIZE * V; /* columns from a vector to the next */
 	static constexpr bool skewed = SKEWED, full = false;
 
 	int columns, first;
@@ -29,7 +30,12 @@ struct RowHeld {
 	}
 	DEVICE int column(int n) const
 	{
-		return first + n * (SIZE * V);
+		return first + n * apart;
+	}
+	/* The length alone says it, which is known too late. */
+	static DEVICE bool sure(int)
+	{
+		return false;
 	}
 	DEVICE bool has(int n) const
 	{
@@ -38,7 +44,7 @@ struct RowHeld {
 	/* The same for all threads: what nobody has takes no time. */
 	DEVICE bool any_has(int n) const
 	{
-		return n * (SIZE * V) < columns + (SKEWED ? V - 1 : 0);
+		return n * apart < columns + (SKEWED ? V - 1 : 0);
 	}
 	DEVICE bool live(int n, int j) const
 	{
