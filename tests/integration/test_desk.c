@@ -193,6 +193,7 @@ static void nonsense(void **state)
 	while (lay(lane, problem, size))
 		last++;
 	assert_true(last - first >= LANE_CALLS / 2 - 16 && last - first <= LANE_CALLS / 2);
+	cube_close(&cube);
 	kiln_close(client);
 	client = client_open(daemon);
 	assert_int_equal(info_int(client, "executors[0].restarts"), 0);
