@@ -67,7 +67,7 @@ struct ColumnsBlock {
 #pragma unroll
 						for (int lanes = SIZE; lanes < 32; lanes *= 2)
 							sum += group_from(sum, lanes);
-						/* Of equals by each that has it. */
+						/* Each that has the sum writes it, and all write the same. */
 						here[static_cast<u32>(s) * width + n * (SIZE * V) + j] = sum;
 					}
 				}

@@ -60,7 +60,7 @@ struct NormBackwardRow {
 };
 
 /*
- * What elements of a row are computed with, made of those numbers when they have come.  FUSED: an x
+ * Elements of a row are computed with this, made of those numbers when they have come.  FUSED: an x
  * that has few bits is normalized by one operation; of others the mean is taken off first.
  */
 template <class WITH, typename Compute, bool FUSED>

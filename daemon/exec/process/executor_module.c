@@ -17,7 +17,7 @@ static void module_assert_valid(const struct exec_module *module)
 	(void)module;
 }
 
-/* Of one device and one kilnd, source file and template-id say all. */
+/* On one device and in one kilnd, the source file and the template-id name a kernel. */
 static void name_generic(const char *source, const char *instantiation, unsigned char name[32])
 {
 	struct util_hash hash;

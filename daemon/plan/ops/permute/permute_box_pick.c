@@ -39,7 +39,7 @@ static uint32_t count_turns(const uint32_t *words, int count)
 	return turns;
 }
 
-/* What permute_box.cuh's lanes load together: element k of a word each. */
+/* Lanes of permute_box.cuh load these together: element k of a word each. */
 static int find_words(const struct box *box, const struct permute_choice *c, uint32_t warp,
 					  uint32_t k, uint32_t words[BANKS])
 {

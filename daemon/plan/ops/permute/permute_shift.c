@@ -83,7 +83,7 @@ struct shape {
 	uint32_t slots;      /* what a thread does at once while loading */
 };
 
-/* What a tile's stores to a column of y begin at: as in the kernel. */
+/* A tile's stores to a column of y begin at a multiple of this, as in the kernel. */
 static uint32_t align_of(const struct permute_variant *variant, const struct permute_matrix *matrix,
 						 uint32_t element)
 {
