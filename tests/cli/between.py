@@ -24,8 +24,10 @@ def main():
     changes = [tuple(part.encode() for part in change.split("=")) for change in sys.argv[3:]]
     assert all(len(old) == len(new) for old, new in changes), changes
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(sys.argv[1])
+    # The name appears once the socket listens: a test waits for the name.
+    listener.bind(sys.argv[1] + ".new")
     listener.listen()
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
     pairs = []
     while True:
         ends = [end for pair in pairs for end in pair]
