@@ -17,7 +17,10 @@ struct cache;
 
 #define CACHE_COMPILER_MAX 96
 
-/* One compiled kernel.  The row owns its texts and its object: cache_row_free() frees them. */
+struct cache_memory_entry;
+
+/* One compiled kernel.  The row owns its texts and its object, or holds what in memory owns them:
+ * cache_row_free() frees them, or drops the hold. */
 struct cache_row {
 	char key[KERNEL_KEY_HEX];
 	char op[24];
@@ -38,7 +41,7 @@ struct cache_row {
 	char compiler[CACHE_COMPILER_MAX]; /* that key_text names; "" if it names none */
 	uint64_t size;                     /* what the row takes on disk: object, texts and columns */
 	bool pinned;
-	bool in_memory; /* cache_get() found the row in memory */
+	struct cache_memory_entry *kept; /* of a row that was found in memory; NULL: of any other */
 };
 
 struct cache_options {
@@ -81,12 +84,9 @@ void cache_close(struct cache *cache);
  * KILN_ENOENT: a miss, or a bad row, which now is in the quarantine; KILN_EIO, KILN_ENOMEM. */
 int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			  char error[KERNEL_ERROR_MAX]);
-/* Says at once, on any thread, whether cache_get_kept() is worth a try. */
-bool cache_sees(struct cache *cache, const char *key);
-/* Like cache_get(), of memory alone, and on any thread while the cache is open: the disk holds
- * nobody up.  KILN_ENOENT tells only that memory does not have the row. */
-int cache_get_kept(struct cache *cache, const char *key, struct cache_row *out,
-				   char error[KERNEL_ERROR_MAX]);
+/* Like cache_get(), of memory alone, on any thread while the cache is open, and at once: nothing is
+ * waited for or copied.  False: memory does not have the row, or another thread looks into it. */
+bool cache_get_kept(struct cache *cache, const char *key, struct cache_row *out);
 /* Stores a copy of a row in place of one with its key, first in memory, then on disk in one
  * transaction.  KILN_EIO: the disk is full or read-only; memory serves the row all the same, and
  * the cache writes it once the disk allows. */

@@ -37,17 +37,16 @@ void cache_row_seal(unsigned char *blob, size_t bytes);
 #define MEMORY_BUCKETS 4096
 #define MEMORY_USES 32 /* of rows, that the store's thread has not counted yet */
 
-struct cache_memory_entry;
-
 /* Keeps copies of rows; the least recently used go first.  Zeroed but for cap, it is empty.  The
- * store's thread alone puts and removes rows; others look for them and copy them meanwhile. */
+ * store's thread alone puts and removes rows; others take them meanwhile.  A row that is removed
+ * lives until all who have taken it have freed it. */
 struct cache_memory {
 	pthread_mutex_t lock;
 	struct cache_memory_entry *buckets[MEMORY_BUCKETS];
 	struct cache_memory_entry *newest, *oldest;
 	uint64_t cap, bytes, rows;
 	uint64_t unsaved; /* rows that the disk does not have */
-	/* Copies that other threads have taken; further ones are not counted. */
+	/* Rows that other threads have taken; further ones are not counted. */
 	struct memory_use {
 		char key[KERNEL_KEY_HEX];
 		int64_t hits, used;
@@ -58,12 +57,15 @@ struct cache_memory {
 /* Finds a row and makes it the most recently used; NULL: there is none.  The row is the memory's,
  * and valid until the next call. */
 const struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key);
-/* Any thread: says at once whether there is such a row; false also while another thread is here. */
-bool cache_memory_sees(struct cache_memory *memory, const char *key);
-/* Any thread: copies a row that is used now; noted: the store's thread is to count that.  KILN_OK,
- * KILN_ENOENT, KILN_ENOMEM. */
-int cache_memory_take(struct cache_memory *memory, const char *key, int64_t now, bool noted,
-					  struct cache_row *out);
+/* Gives out a row, which is used now; false: there is none. */
+bool cache_memory_take(struct cache_memory *memory, const char *key, int64_t now,
+					   struct cache_row *out);
+/* The same at once for any thread, and has the store's thread count the use; false also while
+ * another thread is here. */
+bool cache_memory_take_noted(struct cache_memory *memory, const char *key, int64_t now,
+							 struct cache_row *out);
+/* Drops the hold of a row that was taken. */
+void cache_memory_drop(struct cache_memory_entry *entry);
 /* Takes the uses that were noted, and returns how many there are. */
 int cache_memory_uses(struct cache_memory *memory, struct memory_use uses[MEMORY_USES]);
 /* Keeps a copy in place of an older one; does nothing for a row that does not fit. */

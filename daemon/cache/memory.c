@@ -1,13 +1,15 @@
 /* memory.c: keeps rows in memory, and forgets the least recently used first. */
 #include "internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct cache_memory_entry {
 	struct cache_row row;
+	atomic_int holders; /* the memory, and rows that were taken */
 	uint64_t cost;
-	int64_t hits, used; /* of copies, which the row does not have yet; used 0: none */
+	int64_t hits, used; /* of rows given out, which the row does not have yet; used 0: none */
 	bool unsaved;
 	struct cache_memory_entry *chain;         /* of the bucket */
 	struct cache_memory_entry *newer, *older; /* by use */
@@ -69,15 +71,6 @@ const struct cache_row *cache_memory_get(struct cache_memory *memory, const char
 	return entry ? &entry->row : NULL;
 }
 
-bool cache_memory_sees(struct cache_memory *memory, const char *key)
-{
-	if (pthread_mutex_trylock(&memory->lock) != 0)
-		return false;
-	const bool there = *slot(memory, key) != NULL;
-	pthread_mutex_unlock(&memory->lock);
-	return there;
-}
-
 static void note_use(struct cache_memory *memory, const char *key, int64_t now)
 {
 	int i = 0;
@@ -95,25 +88,49 @@ static void note_use(struct cache_memory *memory, const char *key, int64_t now)
 	use->used = now;
 }
 
-int cache_memory_take(struct cache_memory *memory, const char *key, int64_t now, bool noted,
-					  struct cache_row *out)
+static bool give_out(struct cache_memory *memory, const char *key, int64_t now,
+					 struct cache_row *out)
 {
-	int status = KILN_ENOENT;
-	pthread_mutex_lock(&memory->lock);
 	struct cache_memory_entry *entry = use_entry(memory, key);
-	if (entry) {
-		entry->hits++;
-		entry->used = now;
-		status = cache_row_copy(&entry->row, true, out);
-	}
-	if (entry && status == KILN_OK) {
-		out->hits += entry->hits;
-		out->used = now;
-	}
-	if (entry && noted)
-		note_use(memory, entry->row.key, now);
+	if (!entry)
+		return false;
+	entry->hits++;
+	entry->used = now;
+	atomic_fetch_add_explicit(&entry->holders, 1, memory_order_relaxed);
+	*out = entry->row;
+	out->hits += entry->hits;
+	out->used = now;
+	out->kept = entry;
+	return true;
+}
+
+bool cache_memory_take(struct cache_memory *memory, const char *key, int64_t now,
+					   struct cache_row *out)
+{
+	pthread_mutex_lock(&memory->lock);
+	const bool there = give_out(memory, key, now, out);
 	pthread_mutex_unlock(&memory->lock);
-	return status;
+	return there;
+}
+
+bool cache_memory_take_noted(struct cache_memory *memory, const char *key, int64_t now,
+							 struct cache_row *out)
+{
+	if (pthread_mutex_trylock(&memory->lock) != 0)
+		return false;
+	const bool there = give_out(memory, key, now, out);
+	if (there)
+		note_use(memory, key, now);
+	pthread_mutex_unlock(&memory->lock);
+	return there;
+}
+
+void cache_memory_drop(struct cache_memory_entry *entry)
+{
+	if (atomic_fetch_sub_explicit(&entry->holders, 1, memory_order_acq_rel) > 1)
+		return;
+	cache_row_free(&entry->row);
+	free(entry);
 }
 
 int cache_memory_uses(struct cache_memory *memory, struct memory_use uses[MEMORY_USES])
@@ -137,8 +154,7 @@ static void remove_row(struct cache_memory *memory, const char *key)
 	memory->bytes -= entry->cost;
 	memory->rows--;
 	memory->unsaved -= entry->unsaved;
-	cache_row_free(&entry->row);
-	free(entry);
+	cache_memory_drop(entry);
 }
 
 void cache_memory_remove(struct cache_memory *memory, const char *key)
@@ -148,34 +164,41 @@ void cache_memory_remove(struct cache_memory *memory, const char *key)
 	pthread_mutex_unlock(&memory->lock);
 }
 
-static void put_row(struct cache_memory *memory, const struct cache_row *row)
+/* NULL: the row does not fit. */
+static struct cache_memory_entry *copy_row(const struct cache_memory *memory,
+										   const struct cache_row *row)
 {
-	uint64_t cost = cache_row_cost(row);
-	remove_row(memory, row->key);
-	if (cost > memory->cap)
-		return;
-	while (memory->bytes > memory->cap - cost)
-		remove_row(memory, memory->oldest->row.key);
-	struct cache_memory_entry *entry = malloc(sizeof(*entry));
+	const uint64_t cost = cache_row_cost(row);
+	struct cache_memory_entry *entry = cost <= memory->cap ? calloc(1, sizeof(*entry)) : NULL;
 	if (!entry || cache_row_copy(row, true, &entry->row) != KILN_OK) {
 		free(entry);
-		return;
+		return NULL;
 	}
-	struct cache_memory_entry **head = bucket(memory, row->key);
+	atomic_init(&entry->holders, 1);
 	entry->cost = cost;
-	entry->hits = entry->used = 0;
-	entry->unsaved = false;
+	return entry;
+}
+
+static void put_entry(struct cache_memory *memory, struct cache_memory_entry *entry)
+{
+	while (memory->bytes > memory->cap - entry->cost)
+		remove_row(memory, memory->oldest->row.key);
+	struct cache_memory_entry **head = bucket(memory, entry->row.key);
 	entry->chain = *head;
 	*head = entry;
 	link_newest(memory, entry);
-	memory->bytes += cost;
+	memory->bytes += entry->cost;
 	memory->rows++;
 }
 
 void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 {
+	/* An object may be long: it is copied before the lock, at which others do not wait. */
+	struct cache_memory_entry *entry = copy_row(memory, row);
 	pthread_mutex_lock(&memory->lock);
-	put_row(memory, row);
+	remove_row(memory, row->key);
+	if (entry)
+		put_entry(memory, entry);
 	pthread_mutex_unlock(&memory->lock);
 }
 

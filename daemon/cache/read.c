@@ -68,18 +68,6 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 	return status;
 }
 
-static int take_kept(struct cache *cache, const char *key, int64_t now, bool noted,
-					 struct cache_row *out, char error[KERNEL_ERROR_MAX])
-{
-	int status = cache_memory_take(&cache->memory, key, now, noted, out);
-	if (status == KILN_ENOENT)
-		return FAIL(status, "no kernel %.12s in memory", key);
-	if (status != KILN_OK)
-		return FAIL(status, "out of memory for the cached kernel %.12s", key);
-	out->in_memory = true;
-	return KILN_OK;
-}
-
 int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			  char error[KERNEL_ERROR_MAX])
 {
@@ -89,10 +77,9 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	int status = cache_check_key(key, error);
 	if (status != KILN_OK)
 		return status;
-	status = take_kept(cache, key, now, false, out, error);
-	if (status != KILN_ENOENT) {
+	if (cache_memory_take(&cache->memory, key, now, out)) {
 		cache_count_use(cache, key, 1, now);
-		return status;
+		return KILN_OK;
 	}
 	if (cache_have_db(cache, error) != KILN_OK)
 		return FAIL(KILN_ENOENT, "no kernel %.12s in memory", key);
@@ -109,15 +96,9 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	return KILN_OK;
 }
 
-bool cache_sees(struct cache *cache, const char *key)
+bool cache_get_kept(struct cache *cache, const char *key, struct cache_row *out)
 {
-	return cache_memory_sees(&cache->memory, key);
-}
-
-int cache_get_kept(struct cache *cache, const char *key, struct cache_row *out,
-				   char error[KERNEL_ERROR_MAX])
-{
-	return take_kept(cache, key, util_wall_s(), true, out, error);
+	return cache_memory_take_noted(&cache->memory, key, util_wall_s(), out);
 }
 
 int cache_has(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])

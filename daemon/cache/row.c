@@ -255,6 +255,7 @@ int cache_row_copy(const struct cache_row *row, bool with_object, struct cache_r
 		failed |= !*to[i];
 	}
 	copy.object = NULL;
+	copy.kept = NULL;
 	if (with_object) {
 		copy.object = malloc(row->object_bytes ? row->object_bytes : 1);
 		failed |= !copy.object;
@@ -282,9 +283,13 @@ uint64_t cache_row_cost(const struct cache_row *row)
 void cache_row_free(struct cache_row *row)
 {
 	char **texts[ROW_TEXTS];
-	list_texts(row, texts);
-	for (int i = 0; i < ROW_TEXTS; i++)
-		free(*texts[i]);
-	free(row->object);
+	if (row->kept) {
+		cache_memory_drop(row->kept);
+	} else {
+		list_texts(row, texts);
+		for (int i = 0; i < ROW_TEXTS; i++)
+			free(*texts[i]);
+		free(row->object);
+	}
 	*row = (struct cache_row){{0}};
 }

@@ -326,7 +326,8 @@ static void test_pins_and_uses_last(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Memory gives what it has while the disk keeps the store's thread. */
+/* Memory gives what it has at once while the disk keeps the store's thread: no other thread is
+ * asked, which the delay would keep, too. */
 static void test_memory_waits_for_no_disk(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -343,9 +344,9 @@ static void test_memory_waits_for_no_disk(void **state)
 	peer_begin(&other, &message, "cache.ls");
 	peer_send(&other, &message, -1);
 	await_wait(client, "store");
-	debug_int(client, "delay-store", "ms", 0);
 	assert_permutes(client, &problem, "hit");
 	assert_int_equal(poll(&answer, 1, 0), 0);
+	debug_int(client, "delay-store", "ms", 0);
 	await_info(client, "cache.uses_waiting", 0);
 	assert_int_equal(info_int(client, "counters.lookup_hits"), 1);
 	peer_close(&other);

@@ -43,12 +43,9 @@ void store_join(struct store_item *item, struct turn_owner owner, struct turn_pl
 int store_aside(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
 				void *arg);
 
-/* Returns the cache for cache_get_kept(), in work of store_aside(), where memory has this key: then
- * no call that the disk holds is waited for.  NULL: the key is for store_wait(). */
-struct cache *store_memory(const struct broker *broker, const char *key);
-
-/* Notes that cache_get_kept() gave a row: its use is to be written. */
-void store_used(struct broker *broker);
+/* Takes a row out of the cache's memory, at once: no call that the disk holds is waited for, and
+ * nothing is copied.  False: the key is for store_wait(). */
+bool store_take(struct broker *broker, const char *key, struct cache_row *row);
 
 /* Says whether a call of either kind is queued or in flight. */
 bool store_busy(const struct broker *broker);

@@ -47,10 +47,10 @@ static void look_for_damage(struct broker *broker, const struct cache_stats *bef
 	util_log(UTIL_WARN, "%s", sentence);
 }
 
-void store_tend(struct broker *broker, const struct cache_stats *before)
+/* Has the cache do what it has put off, once nobody waits for it. */
+static void tend(struct broker *broker)
 {
 	struct store *store = broker->store;
-	look_for_damage(broker, before);
 	uv_timer_t *timer = &store->timers[TIMER_TEND];
 	if (store->calls.first || broker->draining || broker->events->cache_idle(broker))
 		return;
@@ -58,6 +58,12 @@ void store_tend(struct broker *broker, const struct cache_stats *before)
 		on_tend(timer);
 	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)timer))
 		uv_timer_start(timer, on_tend, PAUSE_STORE_TEND_MS, 0);
+}
+
+void store_tend(struct broker *broker, const struct cache_stats *before)
+{
+	look_for_damage(broker, before);
+	tend(broker);
 }
 
 /* ---- Opening and closing ---- */
@@ -95,16 +101,15 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	return status;
 }
 
-struct cache *store_memory(const struct broker *broker, const char *key)
+bool store_take(struct broker *broker, const char *key, struct cache_row *row)
 {
-	const struct store *store = broker->store;
-	return !store->ending && store->cache && cache_sees(store->cache, key) ? store->cache : NULL;
-}
-
-/* The figures are of the last call on the store's thread, which has not heard of this use. */
-void store_used(struct broker *broker)
-{
-	broker->store->stats.waiting++;
+	struct store *store = broker->store;
+	if (store->ending || !store->cache || !cache_get_kept(store->cache, key, row))
+		return false;
+	/* The figures are of the last call on the store's thread, which has not heard of this use. */
+	store->stats.waiting++;
+	tend(broker);
+	return true;
 }
 
 static void close_work(struct cache *cache, void *arg)

@@ -104,6 +104,8 @@ static void job_enter(struct job_wait *wait)
 	if (lookup) {
 		join(wait, lookup);
 		lookup_join(wait);
+	} else if (!beside && lookup_answer_kept(wait)) {
+		return;
 	} else if ((lookup = lookup_open(wait))) {
 		join(wait, lookup);
 		if (lookup->purpose == JOB_VERIFY)

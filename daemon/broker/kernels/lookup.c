@@ -14,10 +14,9 @@
 #include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
-/* One read of the cache.  A thread owns it until read_kept_done() or lookup_read_done(); a slow
- * disk may keep it longer than its lookup lives. */
+/* One read of the cache.  The store's thread owns it until lookup_read_done(); a slow disk may keep
+ * it longer than its lookup lives. */
 struct cache_read {
-	struct cache *cache;   /* whose memory is asked first; NULL: it has not the key */
 	struct lookup *lookup; /* NULL: the deadline has passed, and the lookup went on */
 	char key[KERNEL_KEY_HEX];
 	bool beside;
@@ -171,31 +170,6 @@ static void lookup_read_done(struct broker *broker, void *arg)
 	free(read);
 }
 
-static void read_kept(struct cache *cache, void *arg)
-{
-	struct cache_read *read = arg;
-	(void)cache;
-	read->status = cache_get_kept(read->cache, read->key, &read->row, read->error);
-}
-
-static bool ask_store(struct cache_read *read, struct turn_owner owner)
-{
-	struct lookup *lookup = read->lookup;
-	return store_wait(lookup->broker, owner, lookup_read_work, lookup_read_done, read_late, read,
-					  &lookup->looking) == KILN_OK;
-}
-
-/* Memory may have let go of the row meanwhile. */
-static void read_kept_done(struct broker *broker, void *arg)
-{
-	struct cache_read *read = arg;
-	const struct job_wait *wait = read->lookup->waits;
-	if (read->status == KILN_OK)
-		store_used(broker);
-	if (read->status == KILN_OK || !ask_store(read, session_turn(wait ? wait->terms.asker : NULL)))
-		lookup_read_done(broker, read);
-}
-
 static bool lookup_look(struct lookup *lookup, struct turn_owner owner)
 {
 	struct cache_read *read = calloc(1, sizeof(*read));
@@ -205,14 +179,8 @@ static bool lookup_look(struct lookup *lookup, struct turn_owner owner)
 	read->beside = is_beside(lookup->purpose);
 	read->status = KILN_ETIMEDOUT; /* unless it is done */
 	memcpy(read->key, lookup->key, sizeof(read->key));
-	/* The store's thread takes what is distrusted out of the cache first. */
-	read->cache = read->beside || lookup->broker->distrusted > 0
-					  ? NULL
-					  : store_memory(lookup->broker, read->key);
-	if (read->cache &&
-		store_aside(lookup->broker, owner, read_kept, read_kept_done, read) == KILN_OK)
-		return true;
-	if (ask_store(read, owner))
+	if (store_wait(lookup->broker, owner, lookup_read_work, lookup_read_done, read_late, read,
+				   &lookup->looking) == KILN_OK)
 		return true;
 	free(read);
 	return false;
@@ -246,6 +214,21 @@ struct lookup *lookup_open(const struct job_wait *wait)
 	}
 	broker->counters.lookups++;
 	return lookup;
+}
+
+bool lookup_answer_kept(struct job_wait *wait)
+{
+	struct broker *broker = wait->broker;
+	struct cache_row row;
+	/* The store's thread takes what is distrusted out of the cache first. */
+	if (broker->distrusted > 0 || !store_take(broker, wait->ref->key, &row))
+		return false;
+	broker->counters.lookups++;
+	broker->counters.lookup_hits++;
+	struct job_answer answer = {.origin = JOB_HIT, .row = &row, .log = ""};
+	wait_answer(wait, &answer);
+	cache_row_free(&row);
+	return true;
 }
 
 const char *lookup_key_of(const struct broker *broker, const struct compile_job *job)

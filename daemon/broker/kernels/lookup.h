@@ -105,6 +105,10 @@ void lookup_assert_valid(const struct lookup *lookup);
  * turn.  NULL without memory. */
 struct lookup *lookup_open(const struct job_wait *wait);
 
+/* Answers and frees a wait whose kernel the cache has in memory, without a lookup.  False: it has
+ * not. */
+bool lookup_answer_kept(struct job_wait *wait);
+
 /* Adds a step that ends now to the trace, and begins the next. */
 void lookup_trace(struct lookup *lookup, const char *name);
 

@@ -45,7 +45,7 @@ static void log_answer(const struct kernel_ref *ref, const struct session *asker
 	else if (answer->status != KILN_OK)
 		place = answer->remembered ? "failed before" : "failed";
 	else if (answer->origin == JOB_HIT)
-		place = !answer->row || answer->row->in_memory ? "in memory" : "on disk";
+		place = !answer->row || answer->row->kept ? "in memory" : "on disk";
 	if (ref->raw)
 		snprintf(what, sizeof(what), "a kernel of its own for %s", ref->target);
 	else
@@ -106,7 +106,7 @@ static void count_answer(struct broker *broker, struct kernel_ref *ref, struct s
 		COUNT(compiles), NOTE(compile);
 	else if (answer->origin == JOB_REMOTE)
 		counters->hits++, COUNT(remote_hits), NOTE(remote_hit);
-	else if (!answer->row || answer->row->in_memory)
+	else if (!answer->row || answer->row->kept)
 		counters->hits++, COUNT(memory_hits), NOTE(memory_hit);
 	else
 		counters->hits++, COUNT(disk_hits), NOTE(disk_hit);
