@@ -138,12 +138,16 @@ struct lane_header {
 	_Alignas(64) _Atomic uint32_t sleeping;
 };
 
-/* Counts that the device process writes and the broker reads; no client has this memory. */
+/* Counts for the device process and the broker; no client has this memory. */
 struct lane_counts {
+	/* The device process writes these: */
 	_Atomic uint64_t taken, launched, failed; /* entries */
 	_Atomic uint64_t progress_us;   /* the last end, or the start after which there are launches */
 	_Atomic uint64_t parked, gated; /* entries that have not started; of these, for a ready word */
 	_Atomic uint64_t parked_us;     /* the first of them */
+	_Atomic uint64_t desk_bound;    /* calls that were bound at the desk */
+	/* The broker writes this: */
+	_Atomic uint64_t desk_most; /* calls that may be bound there */
 };
 
 struct lane_memory {

@@ -114,17 +114,21 @@ static void exact_kernels_take_over(void **state)
 	cube_finish(daemon, &cube);
 }
 
-/* The call has run when the daemon refuses it; from then on all goes by message. */
+/* The desk binds no more calls than the session may have.  The library lets go of one for each that
+ * goes by message then, and asks at the desk again for the next. */
 static void the_daemon_takes_so_many(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct cube cube;
 	kiln_client *client =
 		open_desk(daemon, &cube, OPTIONS("--specialize", "lazy", "--max-calls", "3"));
+	const struct lane_memory *lane = lane_find(NULL);
 
 	for (int round = 0; round < 3; round++)
 		for (int side = 15; side > 9; side--) {
+			uint32_t asked = atomic_load(&lane->desk.asked);
 			turn(&cube, side);
+			assert_true(atomic_load(&lane->desk.asked) > asked);
 			assert_true(info_int(client, "session.calls") <= 3);
 		}
 	cube_finish(daemon, &cube);
@@ -198,6 +202,57 @@ static void nonsense(void **state)
 	client = client_open(daemon);
 	assert_int_equal(info_int(client, "executors[0].restarts"), 0);
 	lazy_finish(daemon, client);
+}
+
+static int prepare_cube(const struct cube *cube, int64_t side, kiln_call **out)
+{
+	struct permute problem = cube_problem(side);
+	kiln_attr perm = perm_attr(&problem);
+	kiln_tensor tensors[2] = {permute_input(&problem, cube->buffers[0]),
+							  permute_output(&problem, cube->buffers[1])};
+	return kiln_prepare(cube->client, "permute", tensors, 2, &perm, 1, out);
+}
+
+static void release_number(kiln_client *client, uint64_t number)
+{
+	const kiln_attr call = int_attr("call", (int64_t)number);
+	kiln_reply *reply;
+	assert_int_equal(kiln_request(client, "release", &call, 1, &reply), KILN_ENOENT);
+}
+
+/* A client that tells the daemon of nothing has no more calls than one that does. */
+static void a_client_that_tells_nothing(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client =
+		open_desk(daemon, &cube, OPTIONS("--specialize", "lazy", "--max-calls", "8"));
+	struct lane_memory *lane = lane_find(NULL);
+	unsigned char problem[LANE_PROBLEM_BYTES];
+	turn(&cube, 15);
+	uint32_t size = atomic_load(&lane->desk.bytes);
+	uint64_t last = lane->desk.call;
+	memcpy(problem, lane->desk.problem, sizeof(problem));
+
+	for (int64_t calls = info_int(client, "session.calls"); calls < 8; calls++)
+		assert_int_equal(lay(lane, problem, size), ++last);
+	assert_int_equal(lay(lane, problem, size), 0);
+	/* The call that the library keeps makes room for one, and there is no other. */
+	kiln_call *calls[2];
+	assert_ok(prepare_cube(&cube, 14, &calls[0]));
+	assert_int_equal(prepare_cube(&cube, 13, &calls[1]), KILN_ELIMIT);
+
+	/* A call that is given up makes room for one; twice, or before it is bound, for none. */
+	release_number(client, last);
+	assert_int_equal(lay(lane, problem, size), last + 1);
+	assert_int_equal(lay(lane, problem, size), 0);
+	release_number(client, last);
+	release_number(client, last + 2);
+	assert_int_equal(lay(lane, problem, size), 0);
+	kiln_call_free(calls[0]);
+	assert_in_range(info_int(client, "session.calls"), 1, 7); /* it is released */
+	assert_int_equal(lay(lane, problem, size), last + 2);
+	cube_finish(daemon, &cube);
 }
 
 /* The buffers that a problem names are its session's, or it goes by message. */
@@ -350,6 +405,7 @@ int main(void)
 		HARNESS_TEST(the_daemon_takes_so_many),
 		HARNESS_TEST(none_where_kernels_are_exact),
 		HARNESS_TEST(nonsense),
+		HARNESS_TEST(a_client_that_tells_nothing),
 		HARNESS_TEST(buffers_of_others),
 		HARNESS_TEST(dies_at_the_desk),
 		HARNESS_TEST(a_client_that_dies),

@@ -1,5 +1,6 @@
 /* call.c: holds and frees prepared calls, and keeps the tables of what a session owns. */
 #include "call_state.h"
+#include "lane.h"
 
 #include <stdlib.h>
 
@@ -101,12 +102,15 @@ struct call *call_next(const struct session *session, size_t *cursor)
 
 bool call_keep(struct session *session, struct call *call)
 {
-	return map_put_id(&session->owned->calls, call->id, call) == 0;
+	const bool kept = map_put_id(&session->owned->calls, call->id, call) == 0;
+	lane_grant(session);
+	return kept;
 }
 
 void call_forget(struct session *session, uint64_t id)
 {
 	call_drop(map_remove_id(&session->owned->calls, id));
+	lane_grant(session);
 }
 
 /* ---- What a session owns ---- */

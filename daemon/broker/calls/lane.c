@@ -39,6 +39,8 @@ struct lane {
 	struct lane_counts *counts;
 	uint64_t generation;              /* of the device process that has it */
 	uint64_t desk;                    /* number of the first call that is bound at its desk; or 0 */
+	uint64_t desk_next;               /* of these, from 0, the first that may be told of yet */
+	uint64_t desk_told;               /* how many were told of, or given up */
 	uint64_t taken, launched, failed; /* counted so far */
 	int calls;                        /* that are bound to it */
 };
@@ -272,8 +274,6 @@ bool lane_busy(const struct session *session)
 	return session->lane && session->lane->state == LANE_ENDING;
 }
 
-/* ---- Binding ---- */
-
 static void on_lane_answer(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct session *session = arg;
@@ -285,6 +285,53 @@ static void on_lane_answer(void *arg, int status, const char *error, struct wire
 	util_log(UTIL_WARN, "session %llu: its calls go by message: %s",
 			 (unsigned long long)session->id, error);
 }
+
+/* ---- The desk ---- */
+
+uint64_t lane_untold(const struct session *session)
+{
+	const struct lane *lane = session->lane;
+	const uint64_t bound = lane ? atomic_load(&lane->counts->desk_bound) : 0;
+	return lane && bound > lane->desk_told ? bound - lane->desk_told : 0;
+}
+
+void lane_grant(const struct session *session)
+{
+	const struct lane *lane = session->lane;
+	if (!lane || !lane->desk)
+		return;
+	const uint64_t calls = owned_count(session).calls;
+	const uint64_t most = session->broker->options.max_calls;
+	const uint64_t granted = lane->desk_told + (calls < most ? most - calls : 0);
+	atomic_store(&lane->counts->desk_most, granted < LANE_DESK_CALLS ? granted : LANE_DESK_CALLS);
+}
+
+static bool is_of_desk(const struct lane *lane, uint64_t number)
+{
+	return lane && lane->state != LANE_ENDING && lane->desk && number >= lane->desk &&
+		   number - lane->desk < LANE_DESK_CALLS;
+}
+
+/* Calls are told of in the order in which they were bound, so each counts once. */
+static bool is_untold(const struct lane *lane, uint64_t number)
+{
+	const uint64_t place = number - lane->desk;
+	return place >= lane->desk_next && place < atomic_load(&lane->counts->desk_bound);
+}
+
+static void note_told(struct session *session, uint64_t number)
+{
+	session->lane->desk_next = number - session->lane->desk + 1;
+	session->lane->desk_told++;
+	lane_grant(session);
+}
+
+bool lane_may_tell(const struct session *session, uint64_t number)
+{
+	return !is_of_desk(session->lane, number) || is_untold(session->lane, number);
+}
+
+/* ---- Binding ---- */
 
 /* Whether the device process may plan for the session: what it plans is what tier_first() has. */
 static bool may_plan(const struct session *session)
@@ -324,6 +371,7 @@ static bool open_lane(struct session *session)
 	}
 	lane->generation = handle_generation(executor);
 	session->lane = lane;
+	lane_grant(session);
 	return true;
 }
 
@@ -402,18 +450,13 @@ void lane_bound(const struct work *work)
 	note_bound(work->session, work->call, work->variant, work->kernel, work->bound);
 }
 
-static bool is_of_desk(const struct lane *lane, uint64_t number)
-{
-	return lane && lane->state != LANE_ENDING && lane->desk && number >= lane->desk &&
-		   number - lane->desk < LANE_DESK_CALLS;
-}
-
 void lane_bound_itself(struct session *session, struct call *call)
 {
 	struct kernel_ref *variant = call->variants[0];
 	const struct tier *tier = variant->tier;
 	if (!is_of_desk(session->lane, call->id))
 		return;
+	note_told(session, call->id);
 	note_bound(session, call, variant, tier ? tier->generic : variant, call->id);
 	call->bound[0].early = true;
 	if (tier && tier->state == TIER_PROMOTED)
@@ -564,7 +607,10 @@ static void send_unbind(struct session *session, uint64_t number)
 
 void lane_unbind_number(struct session *session, uint64_t number)
 {
-	if (is_of_desk(session->lane, number) && handle_is_ready(session->executor))
+	if (!is_of_desk(session->lane, number) || !is_untold(session->lane, number))
+		return;
+	note_told(session, number);
+	if (handle_is_ready(session->executor))
 		send_unbind(session, number);
 }
 

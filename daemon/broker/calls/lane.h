@@ -33,8 +33,14 @@ bool lane_offer(struct session *session, uint64_t ticket, struct call *call, str
 /* The client's first call, which has the number that the device process has bound it by at the
  * lane's desk. */
 void lane_bound_itself(struct session *session, struct call *call);
-/* The same for a number that was bound so and is no call here. */
+/* Whether a call may have that number: what the lane's desk has bound is told of once, in order. */
+bool lane_may_tell(const struct session *session, uint64_t number);
+/* Gives up a call that was bound there and has not been told of. */
 void lane_unbind_number(struct session *session, uint64_t number);
+/* How many such calls there are. */
+uint64_t lane_untold(const struct session *session);
+/* Lets the desk bind as many calls as the session may still have. */
+void lane_grant(const struct session *session);
 /* The device process has launched a call and could not bind it to the lane of this stream. */
 void lane_unbound(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 				  const char *why);

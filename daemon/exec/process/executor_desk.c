@@ -125,8 +125,9 @@ static void fill_in(struct exec_template *bound, const struct kernel_plan *plan)
 static const struct exec_template *bind_call(struct exec_lane *lane, const struct kernel_plan *plan,
 											 struct exec_module *module)
 {
+	const uint64_t most = atomic_load_explicit(&lane->counts->desk_most, memory_order_relaxed);
 	/* Half stay free for those that the broker binds. */
-	if (lane->calls.count >= LANE_CALLS / 2 || lane->desk_calls == LANE_DESK_CALLS)
+	if (lane->calls.count >= LANE_CALLS / 2 || lane->desk_calls >= most)
 		return NULL;
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
@@ -138,7 +139,8 @@ static const struct exec_template *bind_call(struct exec_lane *lane, const struc
 		free(bound);
 		return NULL;
 	}
-	lane->desk_calls++;
+	/* The broker reads it when the client tells of the call. */
+	atomic_store_explicit(&lane->counts->desk_bound, ++lane->desk_calls, memory_order_release);
 	bound->module = module;
 	exec_hold_module(module);
 	return bound;

@@ -100,7 +100,9 @@ static void take_bound(struct session *session, struct wire_in *message, uint64_
 	const uint64_t id = wire_id(message), began_us = util_now_us();
 	char error[KERNEL_ERROR_MAX];
 	struct planned planned;
-	if (!(number & LANE_DESK) || call_find(session, number)) {
+	if (!planned_may_be_told(session, id))
+		return;
+	if (!(number & LANE_DESK) || call_find(session, number) || !lane_may_tell(session, number)) {
 		reply_error(session, id, KILN_EINVAL, "no desk gives a new call the number %llu",
 					(unsigned long long)number);
 		return;
@@ -348,12 +350,12 @@ static void ask_tiers(struct call_request *asking)
 void serve_prepare(struct session *session, struct wire_in *message)
 {
 	const uint64_t number = wire_get_uint(&message->root, "bound", 0);
-	if (!planned_may_be_kept(session, wire_id(message)))
-		return;
 	if (number) {
 		take_bound(session, message, number);
 		return;
 	}
+	if (!planned_may_be_kept(session, wire_id(message)))
+		return;
 	struct call_request *asking = plan_call(session, message, NULL, true);
 	if (!asking)
 		return;

@@ -6,6 +6,7 @@
 #include "daemon/base/util.h"
 #include "daemon/broker/calls/call.h"
 #include "daemon/broker/calls/decode.h"
+#include "daemon/broker/calls/lane.h"
 #include "daemon/broker/calls/operands.h"
 #include "daemon/broker/kernels/cli_line.h"
 #include "daemon/broker/kernels/tier.h"
@@ -34,19 +35,29 @@ int planned_limits(struct session *session, const char *target, struct kernel_li
 	return plan_limits_for(target, limits, error);
 }
 
-bool planned_may_be_kept(struct session *session, uint64_t id)
+static bool may_add(struct session *session, uint64_t id, uint64_t calls)
 {
 	const struct options *options = &session->broker->options;
 	if (!session->executor)
 		reply_error(session, id, KILN_ENOTSUP,
 					"this kilnd has no device (--device none); it only compiles");
-	else if (owned_count(session).calls >= options->max_calls)
+	else if (calls >= options->max_calls)
 		reply_error(session, id, KILN_ELIMIT,
 					"this session has %llu prepared calls, the most it may have (--max-calls)",
 					(unsigned long long)options->max_calls);
 	else
 		return true;
 	return false;
+}
+
+bool planned_may_be_kept(struct session *session, uint64_t id)
+{
+	return may_add(session, id, owned_count(session).calls + lane_untold(session));
+}
+
+bool planned_may_be_told(struct session *session, uint64_t id)
+{
+	return may_add(session, id, owned_count(session).calls);
 }
 
 /* Notes where the operands lie. */

@@ -27,6 +27,8 @@ int planned_limits(struct session *session, const char *target, struct kernel_li
 				   const char **model, char error[KERNEL_ERROR_MAX]);
 /* False: the session may have no further prepared call, and was told so. */
 bool planned_may_be_kept(struct session *session, uint64_t id);
+/* The same for a call that its lane has already, as lane_untold() counts. */
+bool planned_may_be_told(struct session *session, uint64_t id);
 /* "nothing", "copy" or "launch" */
 const char *planned_kind_name(const struct kernel_plan *plan);
 
