@@ -54,7 +54,6 @@ struct remote_asking {
 	const char *origin; /* NULL: any */
 };
 pid_t host_ask(const struct remote_host *host, struct remote_asking *asking);
-/* Forgets all kernels. */
 
 /* A socket at this path that passes bytes to the scene's redis and back, and cuts the connection in
  * both directions once so many bytes came back over it. */

@@ -83,6 +83,33 @@ static int64_t miss(kiln_client *client, int64_t size)
 	return now_ms() - began;
 }
 
+/* Bytes that the Redis had not read when it was killed reset the connection.  The daemon notices
+ * that before an ask is late, and then that nobody listens, over a Unix socket and over TCP. */
+static void test_killed_with_unread_bytes(void **state)
+{
+	struct remote_scene *scene = *state;
+	for (int tcp = 0; tcp < 2; tcp++) {
+		struct remote_asking asking = {transpose(26 + tcp, 53), "compiled"};
+		char url[64];
+		snprintf(url, sizeof(url), "redis://127.0.0.1:%d", tcp ? redis_listen(scene) : 0);
+		host_start(&scene->a, tcp ? url : scene->url, OPTIONS("--remote-deadline", "1000"));
+		kiln_client *a = client_open(scene->a.daemon);
+		/* The first kernel needs a compiler besides, which takes its time to start. */
+		miss(a, 28 + tcp);
+		kill(scene->redis, SIGSTOP);
+		pid_t first = host_ask(&scene->a, &asking);
+		await_info(a, "busy.remote_asking", 1);
+		redis_kill(scene);
+		await_state(a, "away", "the connection ended");
+		assert_int_equal(process_wait(first, CALL_TIMEOUT_MS), EXITED(0));
+		assert_int_equal(info_int(a, "counters.remote_failures"), 1);
+		await_state(a, "away", "it cannot be reached");
+		kiln_close(a);
+		assert_true(kilnd_end(scene->a.daemon));
+		redis_start(scene);
+	}
+}
+
 static void test_hangs(void **state)
 {
 	enum { MISSES = 8 };
@@ -427,6 +454,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		REMOTE_TEST(test_killed_and_back),
+		REMOTE_TEST(test_killed_with_unread_bytes),
 		REMOTE_TEST(test_hangs),
 		REMOTE_TEST(test_hangs_while_waiting),
 		REMOTE_TEST(test_cut),

@@ -16,8 +16,9 @@
  *   remote_write.c  entries and winners on their way to the Redis
  *   remote_entry.c  their form
  *   remote_link.c   a connection, by hiredis
+ *   remote_poll.c   its socket on the loop
  *   remote_name.c   the address of its host
- *   reply_guard.c   a filter of hiredis's answers; it and remote_link.c alone know hiredis
+ *   reply_guard.c   a filter of hiredis's answers; these three alone know hiredis
  *   remote_waits.c  notes of those who wait
  *   remote_none.c   stands for all of these in a kilnd that is built without hiredis
  *

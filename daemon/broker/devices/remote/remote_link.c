@@ -10,11 +10,10 @@
 #include <hiredis/async.h>
 #include <stdlib.h>
 #include <string.h>
-/* after the above */
-#include <hiredis/adapters/libuv.h>
 
 #include "reply_guard.h"
 #include "remote_name.h"
+#include "remote_poll.h"
 #include "daemon/base/util.h"
 
 #define PINGS 3
@@ -283,7 +282,7 @@ static void connect_to(struct remote_link *link, const char *address)
 	link->context = context;
 	/* Children run users' kernels, and must not inherit a connection that is logged in. */
 	fcntl(context->c.fd, F_SETFD, FD_CLOEXEC);
-	if (redisLibuvAttach(context, link->loop) != REDIS_OK) {
+	if (!remote_poll_attach(context, link->loop)) {
 		remote_link_fail(link, "out of memory for a connection");
 		return;
 	}

@@ -11,7 +11,6 @@
 
 /* usual: hiredis's own functions, which all connections share. */
 static redisReplyObjectFunctions usual, guarded;
-static void (*usual_add_read)(void *);
 static remote_expects expected_by;
 
 static bool expected(const redisReadTask *task)
@@ -64,13 +63,9 @@ static void *make_bool(const redisReadTask *task, int value)
 }
 #endif
 
-/* hiredis calls this after each read, before it parses: the bytes left of earlier reads begin one
- * answer. */
-static void add_read(void *arg)
+void remote_guard_size(redisAsyncContext *context)
 {
-	redisAsyncContext *const *context = arg; /* first of the adapter's */
-	redisReader *reader = (*context)->c.reader;
-	usual_add_read(arg);
+	redisReader *reader = context->c.reader;
 	if (reader->len - reader->pos > REMOTE_REPLY_MOST && !reader->err) {
 		reader->err = REDIS_ERR_PROTOCOL;
 		snprintf(reader->errstr, sizeof(reader->errstr), "an answer of more than %zu MiB",
@@ -93,7 +88,5 @@ void remote_guard(redisAsyncContext *context, remote_expects expects)
 #endif
 	reader->fn = &guarded;
 	reader->privdata = context;
-	usual_add_read = context->ev.addRead;
-	context->ev.addRead = add_read;
 	expected_by = expects;
 }
