@@ -13,6 +13,9 @@
 uint64_t lane_count(struct session *session);
 /* Says whether something is under way in the session's lane, as far as its client says. */
 bool lane_works(const struct session *session);
+/* Launches under way, entries that wait for a ready word, and for another entry. */
+#define LANE_NOTES 3
+int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]);
 /* Forgets it; the client is not told. */
 void lane_drop(struct session *session);
 /* If the device process is another one now, drops the lane and tells the client why. */
@@ -23,8 +26,9 @@ void lane_end(struct session *session);
 /* Ends the lanes of all sessions; false if there is none. */
 bool lanes_end(struct broker *broker);
 bool lane_busy(const struct session *session);
-/* The variant of this call has another kernel now, and so it has in the lane. */
-void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant);
+
+/* ---- Its calls (lane_bind.c) ---- */
+
 /* Binds the first call of a shape to a lane that is there, and answers at once: its client launches
  * it through the lane.  False, and nothing is answered, where that cannot be: not all that it needs
  * is in the device process. */
@@ -47,11 +51,10 @@ void lane_unbound(struct broker *broker, const struct device_handle *executor, u
 /* The device process ran so many launches of the call under the name "bound". */
 void lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 			   uint64_t call, uint64_t bound, uint64_t launches);
+/* The variant of this call has another kernel now, and so it has in the lane. */
+void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant);
 /* The call is gone: the device process forgets it. */
 void lane_unbind(struct session *session, const struct call *call);
 void lane_cancel(struct session *session, uint64_t number, uint64_t count);
-/* Launches under way, entries that wait for a ready word, and for another entry. */
-#define LANE_NOTES 3
-int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]);
 
 #endif

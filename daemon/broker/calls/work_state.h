@@ -1,6 +1,6 @@
 /*
  * work_state.h: shared by work.c (the queue), work_send.c (what a work needs, and its message),
- * graph.c, lane.c and work_waits.c.
+ * work_end.c (its end), graph.c, lane_bind.c and work_waits.c.
  *
  * A work is one launch, copy, free or graph that a client has submitted.  work_add() allocates it,
  * and the session owns it until it is freed or LOST.
@@ -112,25 +112,23 @@ struct device_handle *work_executor(const struct work *work);
 
 /* ---- work.c ---- */
 
+bool work_is_copy(const struct work *work);
 /* Says whether the ticket has not ended. */
 bool work_pending(const struct session *session, uint64_t ticket);
+/* Moves a work from the queue to the list of sent ones. */
+void work_mark_sent(struct work *work);
+/* Takes a work out of the list that it is in. */
+void work_unlink(struct work *work);
+
+/* ---- work_end.c ---- */
 
 /* Answers and frees a work. */
 void work_end(struct work *work, int status, const char *error, uint64_t micros);
-/* Moves a work from the queue to the list of sent ones. */
-void work_mark_sent(struct work *work);
 /* The device process has answered; arg is the work. */
 void work_done(void *arg, int status, const char *error, struct wire_in *reply);
-/* Puts module, shape, arguments and operands of a launch; placed: with the operands' places;
- * named: with their names, which a lane keeps. */
-void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
-					 bool placed, bool named);
 bool work_ticket_failed(const struct session *session, uint64_t ticket);
 
-/* Says whether sent works must end first, for they run elsewhere and the order must hold. */
-bool work_must_let_finish(const struct work *work);
-
-/* ---- lane.c ---- */
+/* ---- lane_bind.c ---- */
 
 /* Binds a launch that is about to be sent: the next one may come through the lane.  True: the
  * device process does not know the call yet, so its message is lane.bind with lane_put_bind(), and
@@ -151,6 +149,12 @@ void graph_put(const struct call *call, struct wire_out *out);
 
 /* ---- work_send.c ---- */
 
+/* Puts module, shape, arguments and operands of a launch; placed: with the operands' places;
+ * named: with their names, which a lane keeps. */
+void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
+					 bool placed, bool named);
+/* Says whether sent works must end first, for they run elsewhere and the order must hold. */
+bool work_must_let_finish(const struct work *work);
 /* Both see that the device process has the buffer, or the kernel. */
 enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
 enum work_step work_need_kernel(struct work *work, uint64_t *module);
