@@ -1,6 +1,6 @@
 /*
- * handle_state.h: shared by handle.c (the process), handle_calls.c (requests), handle_lost.c,
- * handle_waits.c and devices.c.
+ * handle_state.h: shared by handle.c (the handles), handle_process.c (their processes),
+ * handle_calls.c (requests), handle_lost.c, handle_waits.c and devices.c.
  *
  *   STOPPED --a session asks, or the next look for a lost device--> STARTING
  *   STARTING --the process says that it is ready--> READY
@@ -128,13 +128,21 @@ void handle_fail_calls(struct device_handle *handle, const char *why);
 void handle_drop_modules(struct device_handle *handle);
 
 /* handle.c */
-void handle_on_started(struct device_handle *handle, struct wire_in *message);
 void handle_stop(struct device_handle *handle);
 /* Frees a handle whose timers are closed; devices_free() and the end of handle_end() call it. */
 void handle_free(struct device_handle *handle);
+/* Answers all that wait until the process is ready. */
+void handle_tell_waiters(struct device_handle *handle, int status, const char *error);
 
+/* handle_process.c */
+void handle_start(struct device_handle *handle);
+void handle_on_started(struct device_handle *handle, struct wire_in *message);
 /* Takes the step that is due: starts the process, looks after it, or ends a start that hangs. */
 void handle_on_timer(uv_timer_t *timer);
+/* The process is busy and gives no sign of life: it is stopped, or the system holds it. */
+void handle_on_lifeless(void *owner);
+/* Ends the process on purpose: no fault is reported. */
+void handle_end_process(struct device_handle *handle, const char *why);
 
 /* handle_lost.c */
 /* Writes the sentence in which requests for a lost device end at once: it may never come back. */
