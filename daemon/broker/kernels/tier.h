@@ -32,6 +32,7 @@
  * tiers_free() frees the rest.
  *
  *   tier.c         the choice between the two kernels of a launch
+ *   tier_kernel.c  kernels found by what they are made of, and whether a device process has one
  *   tier_fetch.c   the background: looks, compiles, loads, takes over
  *   tier_warm.c    generic kernels from the start
  *   tier_object.c  the choice for launches in a program's own context
@@ -211,22 +212,27 @@ struct tiers {
 	bool stopped;
 };
 
+/* tier_kernel.c */
 void tier_kernel_assert_valid(const struct tier_kernel *kernel);
 /* Finds the kernel of ref, or makes it; NULL without memory. */
 struct tier_kernel *tier_find(struct broker *broker, struct kernel_ref *ref);
-/* Frees what tier_keep_object() kept. */
-void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel);
 /* Its module in the device process; 0: it is not loaded. */
 uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 					 const struct tier_kernel *kernel);
 /* Gives ref the key that its kernel is known by. */
 void tier_take_key(struct kernel_ref *ref, const struct tier_kernel *kernel);
+/* Frees what tier_keep_object() kept. */
+void tier_object_drop(struct tiers *tiers, struct tier_kernel *kernel);
+
+/* tier_fetch.c */
 /* Queues the exact kernel of ref: JOB_LOOK, or JOB_CALL to have it compiled. */
 void tier_enqueue(struct session *session, struct kernel_ref *ref, enum job_purpose purpose);
+/* Microseconds that a compile costs in the background. */
+double tier_compile_cost(struct broker *broker, const char *target);
+
+/* tier.c */
 /* Queues the exact kernel for a compile if that pays by now. */
 void tier_consider(struct session *session, struct kernel_ref *ref);
 void tier_take_over(struct session *session, struct tier *tier);
-/* Microseconds that a compile costs in the background. */
-double tier_compile_cost(struct broker *broker, const char *target);
 
 #endif
