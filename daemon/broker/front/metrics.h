@@ -1,6 +1,6 @@
 /*
  * metrics: the daemon's figures for monitoring, as OpenMetrics and as Prometheus's older text
- * format.  One table (metrics.c) has them all; docs/metrics.md is made of it.
+ * format.  One table (metrics_rows.c) has them all; docs/metrics.md is made of it.
  */
 #ifndef KILN_DAEMON_METRICS_H
 #define KILN_DAEMON_METRICS_H

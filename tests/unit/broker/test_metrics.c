@@ -3,10 +3,14 @@
  *
  *   test_metrics [--write]    writes the page's table instead of comparing it
  */
-#include "daemon/broker/front/metrics.c"
+#include "daemon/broker/front/metrics_rows.h"
 
+#include <limits.h>
 #include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 /* after the above */
 #include <cmocka.h>
@@ -54,7 +58,7 @@ static void names_follow_the_rules(void **state)
 {
 	char unit[32];
 	(void)state;
-	for (size_t i = 0; i < METRICS; i++) {
+	for (size_t i = 0; i < metrics_count; i++) {
 		const struct metric *metric = &metrics[i];
 		snprintf(unit, sizeof(unit), "_%s", metric->unit);
 		assert_true(!strncmp(metric->name, "kiln_", 5));
@@ -76,12 +80,12 @@ static void labels_are_escaped(void **state)
 	char labels[96];
 	(void)state;
 	uint32_t first = account_number(&broker.accounts, 7, "a\"b\\c");
-	assert_string_equal(account_labels(&broker, first, labels),
+	assert_string_equal(metrics_account_labels(&broker, first, labels),
 						"uid=\"7\",session=\"a\\\"b\\\\c\"");
 	assert_int_equal(account_number(&broker.accounts, 7, "\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\""), 2);
 	broker.accounts.rows[2].uid = UINT32_MAX;
-	assert_true(strlen(account_labels(&broker, 2, labels)) < sizeof(labels) - 1);
-	assert_string_equal(account_labels(&broker, 0, labels), "uid=\"\",session=\"others\"");
+	assert_true(strlen(metrics_account_labels(&broker, 2, labels)) < sizeof(labels) - 1);
+	assert_string_equal(metrics_account_labels(&broker, 0, labels), "uid=\"\",session=\"others\"");
 }
 
 /* A user who starts programs of ever new names gets one row for all that are too many. */
@@ -109,7 +113,7 @@ static void buckets_are_cumulative(void **state)
 	histogram_note(&times, 1024);
 	histogram_note(&times, 67108863);
 	histogram_note(&times, 67108864);
-	put_histogram(&out, &times, 2e6, "c", "v");
+	metrics_put_histogram(&out, &times, 2e6, "c", "v");
 	assert_non_null(strstr(text.text, "m_bucket{c=\"v\",le=\"0.001024\"} 1\n"));
 	assert_non_null(strstr(text.text, "m_bucket{c=\"v\",le=\"0.004096\"} 2\n"));
 	assert_non_null(strstr(text.text, "m_bucket{c=\"v\",le=\"67.108864\"} 3\n"));
