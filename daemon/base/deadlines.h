@@ -1,5 +1,5 @@
 /*
- * deadlines.h: every wait in the daemon and its children, but for those that options.c can set.
+ * deadlines.h: every wait in the daemon and its children, but for those that options can set.
  * docs/deadlines.md says of each who waits for whom, and what follows when it passes.
  *
  *   DEADLINE_  ends, gives up or reports something when it passes

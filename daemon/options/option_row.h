@@ -1,6 +1,6 @@
 /*
- * option_row.h: a row of the table of options, for options.c, which holds the table, and
- * options_value.c, which reads the values.  Only the files of this room include it.
+ * option_row.h: a row of the table of options: options_table.c holds the table, options.c reads by
+ * it, options_value.c reads and writes one value.  Only the files of this room include it.
  */
 #ifndef KILN_DAEMON_OPTION_ROW_H
 #define KILN_DAEMON_OPTION_ROW_H
@@ -42,6 +42,14 @@ struct option_row {
 	const char *help;   /* NULL: not shown */
 	const char *gone;   /* sentence that refuses an option that is gone; NULL: it is there */
 };
+
+extern const struct option_row options_table[];
+extern const int options_rows;
+/* Finds the row of a name without "--"; NULL: there is none. */
+const struct option_row *options_find(const char *name, size_t size);
+/* A flag, or an option whose value may stand behind "=". */
+bool option_is_flag(const struct option_row *row);
+bool option_takes_value(const struct option_row *row);
 
 /* Reads text as the row says into its field of out.  given names the option as the user did:
  * "--fd", "KILN_WORKERS".  KILN_OK, or KILN_EINVAL with a sentence. */

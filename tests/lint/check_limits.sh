@@ -4,10 +4,10 @@
 . "$(dirname "$0")/lib.sh"
 
 page=docs/limits.md
+table=daemon/options/options_table.c
 {
 	named_tests $page 5
-	sed -n 's/^\t{"\(max-[a-z-]*\)", .*/\1/p' daemon/options/options.c | while read -r option; do
-		grep -q "^|.*| .*\`--$option\`" $page ||
-			echo "daemon/options/options.c:1: --$option has no row in $page"
+	sed -n 's/^\t{"\(max-[a-z-]*\)", .*/\1/p' $table | while read -r option; do
+		grep -q "^|.*| .*\`--$option\`" $page || echo "$table:1: --$option has no row in $page"
 	done
 } | finish limits

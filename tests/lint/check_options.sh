@@ -12,12 +12,12 @@ documented() {
 {
 	if [ -n "${KILND:-}" ]; then
 		help=$(timeout 20 "$KILND" --help)
-		[ -n "$help" ] || echo "daemon/options/options.c:1: kilnd --help prints nothing"
+		[ -n "$help" ] || echo "daemon/options/options_table.c:1: kilnd --help prints nothing"
 		for option in $(printf '%s\n' "$help" | sed -n 's/^ *\(--[a-z-]*\).*/\1/p'); do
 			# The words stand behind the option or on the line below it; [variable] is none.
 			printf '%s\n' "$help" | grep -A 1 -E "^ *$option(\[| |\$)" | tr '\n' ' ' |
 				sed "s/$option [^ ]*//; s/\[[^]]*\]//" | grep -qE '[a-z]+ [a-z]+' ||
-				echo "daemon/options/options.c:1: $option has no words in kilnd --help"
+				echo "daemon/options/options_table.c:1: $option has no words in kilnd --help"
 			documented docs/options.md "$option" "kilnd's option"
 		done
 	fi

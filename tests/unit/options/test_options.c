@@ -2,12 +2,14 @@
  * The options of kilnd: defaults, environment, arguments, the sentences for what is wrong, and that
  * help and limits walk the same table.
  */
-#include "daemon/options/options.c"
-#include "daemon/options/options_value.c"
+#include "daemon/options/option_row.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 /* after the above */
 #include <cmocka.h>
 
@@ -33,9 +35,9 @@ static int parse(struct options *out, const char *const words[MAX_WORDS])
 static int clean(void **state)
 {
 	(void)state;
-	for (int i = 0; i < ROWS; i++)
-		if (table[i].environment)
-			unsetenv(table[i].environment);
+	for (int i = 0; i < options_rows; i++)
+		if (options_table[i].environment)
+			unsetenv(options_table[i].environment);
 	setenv("HOME", "/h/somebody", 1);
 	unsetenv("XDG_CACHE_HOME");
 	unsetenv("XDG_CONFIG_HOME");
@@ -267,26 +269,26 @@ static void options_that_went(void **state)
 {
 	(void)state;
 	int count = 0;
-	for (int i = 0; i < ROWS; i++) {
+	for (int i = 0; i < options_rows; i++) {
 		struct options options;
 		char given[64], expected[KERNEL_ERROR_MAX];
-		if (!table[i].gone)
+		if (!options_table[i].gone)
 			continue;
 		count++;
-		assert_null(table[i].help);
-		assert_non_null(table[i].environment);
-		snprintf(given, sizeof(given), "--%s=1", table[i].name);
-		snprintf(expected, sizeof(expected), "--%s is no option any more: %s", table[i].name,
-				 table[i].gone);
+		assert_null(options_table[i].help);
+		assert_non_null(options_table[i].environment);
+		snprintf(given, sizeof(given), "--%s=1", options_table[i].name);
+		snprintf(expected, sizeof(expected), "--%s is no option any more: %s",
+				 options_table[i].name, options_table[i].gone);
 		assert_int_equal(PARSE(&options, given), KILN_EINVAL);
 		assert_string_equal(error, expected);
-		setenv(table[i].environment, "1", 1);
-		snprintf(expected, sizeof(expected), "%s is no option any more: %s", table[i].environment,
-				 table[i].gone);
+		setenv(options_table[i].environment, "1", 1);
+		snprintf(expected, sizeof(expected), "%s is no option any more: %s",
+				 options_table[i].environment, options_table[i].gone);
 		assert_int_equal(PARSE(&options, "--device=none"), KILN_EINVAL);
 		assert_string_equal(error, expected);
 		assert_int_equal(PARSE(&options, "--role=compiler", "--fd=3"), KILN_OK);
-		unsetenv(table[i].environment);
+		unsetenv(options_table[i].environment);
 	}
 	assert_int_equal(count, 15);
 	struct options options;
@@ -379,7 +381,7 @@ static void metrics_are_for_this_host(void **state)
 	assert_int_equal(PARSE(&options, NULL), KILN_OK);
 	assert_string_equal(options.metrics.text, "");
 	assert_int_equal(PARSE(&options, "--metrics"), KILN_OK);
-	assert_string_equal(options.metrics.text, METRICS_ADDRESS);
+	assert_string_equal(options.metrics.text, "127.0.0.1:9464");
 	assert_int_equal(ntohs(options.metrics.at.ip4.sin_port), 9464);
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		snprintf(option, sizeof(option), "--metrics=%s", good[i]);
@@ -471,8 +473,8 @@ static void limits_walk_the_table(void **state)
 		assert_true(*limits[i].unit);
 	}
 	int rows = 0;
-	for (int i = 0; i < ROWS; i++)
-		rows += table[i].unit != NULL;
+	for (int i = 0; i < options_rows; i++)
+		rows += options_table[i].unit != NULL;
 	assert_int_equal(rows, OPTIONS_LIMITS);
 }
 
@@ -485,15 +487,17 @@ static void help_names_every_option(void **state)
 	assert_non_null(file);
 	options_help(file);
 	assert_int_equal(fclose(file), 0);
-	for (int i = 0; i < ROWS; i++) {
+	for (int i = 0; i < options_rows; i++) {
 		char shown[64];
-		snprintf(shown, sizeof(shown), "\n  --%s%s", table[i].name,
-				 !strcmp(table[i].name, "memcheck") || table[i].kind == OPTION_METRICS ? "["
-				 : table[i].value || table[i].environment                              ? " "
-																					   : "\n");
-		assert_int_equal(strstr(text, shown) != NULL, table[i].help != NULL);
-		if (table[i].environment && table[i].help)
-			assert_non_null(strstr(text, table[i].environment));
+		snprintf(shown, sizeof(shown), "\n  --%s%s", options_table[i].name,
+				 !strcmp(options_table[i].name, "memcheck") ||
+						 options_table[i].kind == OPTION_METRICS
+					 ? "["
+				 : options_table[i].value || options_table[i].environment ? " "
+																		  : "\n");
+		assert_int_equal(strstr(text, shown) != NULL, options_table[i].help != NULL);
+		if (options_table[i].environment && options_table[i].help)
+			assert_non_null(strstr(text, options_table[i].environment));
 	}
 	assert_non_null(
 		strstr(text, "\n      compiler processes (1 to 256, 0: one per core allowed)\n"));
