@@ -1,22 +1,12 @@
-/*
- * status.c: 'kiln status', 'devices', 'ops' and 'stop'.
- */
+/* status.c: 'kiln status': the answer to `info`, for people. */
 #include "client/cli/daemon.h"
-#include "client/cli/deadlines.h"
-#include "client/cli/failure.h"
-#include "client/cli/json.h"
 #include "client/cli/member.h"
 #include "client/cli/table.h"
-#include "client/cli/timing.h"
 #include "commands.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define COLUMNS 80
 #define VALUES 15 /* the column in which values begin */
@@ -363,144 +353,6 @@ static int cli_status(struct cli *cli)
 	return cli_answer(cli, "info", &section, 1, print_status);
 }
 
-static void print_metrics(struct cli *cli, const kiln_reply *reply)
-{
-	(void)cli;
-	fputs(kiln_reply_str(reply, "text"), stdout);
-}
-
-static int cli_metrics(struct cli *cli)
-{
-	return cli_answer(cli, "metrics", NULL, 0, print_metrics);
-}
-
-static void print_devices(struct cli *cli, const kiln_reply *reply)
-{
-	static const char *const headers[] = {"DEVICE", "STATE",   "TARGET", ">MEMORY",
-										  "UUID",   "PCI BUS", "MODEL"};
-	char figure[FIGURE_MAX];
-	struct table table;
-
-	(void)cli;
-	table_begin(&table, headers, 7);
-	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
-		const char *reason = member_str(reply, "rows[%d].reason", i);
-		const char *was = member_str(reply, "rows[%d].was", i);
-		int64_t memory = member_int(reply, "rows[%d].memory", i);
-		table_cell(&table, "%s", member_str(reply, "rows[%d].name", i));
-		table_cell(&table, "%s", member_str(reply, "rows[%d].state", i));
-		table_cell(&table, "%s", member_str(reply, "rows[%d].target", i));
-		table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
-		table_cell(&table, "%s", member_str(reply, "rows[%d].uuid", i));
-		table_cell(&table, "%s", member_str(reply, "rows[%d].bus", i));
-		if (reason[0])
-			table_cell(&table, "%s", reason);
-		else
-			table_cell(&table, "%s%s%s", member_str(reply, "rows[%d].model", i),
-					   was[0] ? "; was " : "", was);
-	}
-	table_end(&table);
-}
-
-static int cli_devices(struct cli *cli)
-{
-	return cli_answer(cli, "devices", NULL, 0, print_devices);
-}
-
-static void print_ops(struct cli *cli, const kiln_reply *reply)
-{
-	(void)cli;
-	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
-		/* "axis: which (default -1); scale: factor", which is printed as a line each */
-		const char *attributes = member_str(reply, "rows[%d].attributes", i);
-		printf("%s%s (%s)\n  %s\n", i ? "\n" : "", member_str(reply, "rows[%d].name", i),
-			   member_str(reply, "rows[%d].operands", i), member_str(reply, "rows[%d].summary", i));
-		while (*attributes) {
-			size_t length = strcspn(attributes, ";");
-			printf("    %.*s\n", (int)length, attributes);
-			attributes += length;
-			attributes += strspn(attributes, "; ");
-		}
-	}
-}
-
-static int cli_ops(struct cli *cli)
-{
-	return cli_answer(cli, "ops", NULL, 0, print_ops);
-}
-
-/* ---- stop ---- */
-
-/* Waits until the process has ended, whoever its parent is. */
-static bool wait_gone(int pidfd, int timeout_ms)
-{
-	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
-	double end_us = time_us() + timeout_ms * 1e3, left_us;
-	int n;
-
-	do {
-		left_us = end_us - time_us();
-		n = poll(&poller, 1, left_us > 0 ? (int)(left_us / 1e3) : 0);
-	} while (n < 0 && errno == EINTR);
-	return n > 0;
-}
-
-static int cli_stop(struct cli *cli)
-{
-	kiln_attr section = cli_attr_string("section", "server");
-	kiln_client *client;
-	kiln_reply *reply = NULL;
-	int status = CLI_FAILED, error, pidfd = -1;
-	int64_t pid, others;
-
-	if (cli_connect(cli, &client))
-		return CLI_FAILED;
-	error = kiln_request(client, "info", &section, 1, &reply);
-	if (error) {
-		cli_failed(cli, error, "stop");
-		goto out;
-	}
-	others = kiln_reply_int(reply, "server.sessions") - 1;
-	if (cli_value(cli, "if-idle") && others > 0) {
-		fprintf(stderr,
-				"kiln: stop: %" PRId64 " other session%s there; without --if-idle %s ended\n",
-				others, others == 1 ? " is" : "s are", others == 1 ? "it is" : "they are");
-		goto out;
-	}
-	/* The descriptor is opened before the daemon is asked to stop, while the pid cannot be another
-	 * process's. */
-	pid = kiln_reply_int(reply, "server.pid");
-	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
-	kiln_reply_free(reply);
-	reply = NULL;
-	error = kiln_request(client, "stop", NULL, 0, &reply);
-	if (error) {
-		cli_failed(cli, error, "stop");
-		goto out;
-	}
-	kiln_close(client);
-	client = NULL;
-	if (pidfd >= 0 && !wait_gone(pidfd, cli->timeout_ms ? cli->timeout_ms : DEADLINE_CLI_MS)) {
-		fprintf(stderr, "kiln: stop: process %" PRId64 " is still there after the deadline\n", pid);
-		goto out;
-	}
-	if (cli->json) {
-		json_begin();
-		json_int("pid", pid);
-		json_end();
-	} else
-		printf("stopped process %" PRId64 "\n", pid);
-	status = CLI_OK;
-out:
-	kiln_reply_free(reply);
-	kiln_close(client);
-	if (pidfd >= 0)
-		close(pidfd);
-	return status;
-}
-
-/* ---- The commands ---- */
-
 static const struct cli_option status_options[] = {
 	{"limits", NULL, "print the daemon's limits, too"},
 	{0},
@@ -518,43 +370,3 @@ const struct cli_command command_status = {"status",
 										   {0, 0},
 										   status_options,
 										   .examples = status_examples};
-
-static const struct cli_example devices_examples[] = {
-	{"kiln devices", "each device, its target, its memory and its UUID"}, {0}};
-
-const struct cli_command command_devices = {"devices", cli_devices, "",
-											"the devices, and why one is missing",
-											.examples = devices_examples};
-
-static const struct cli_example metrics_examples[] = {
-	{"kiln metrics", "as kilnd --metrics serves them to Prometheus"},
-	{"kiln metrics | grep device_seconds", "for whom devices worked, and how long"},
-	{0}};
-
-const struct cli_command command_metrics = {"metrics", cli_metrics, "",
-											"the daemon's figures as OpenMetrics",
-											.examples = metrics_examples};
-
-static const struct cli_example ops_examples[] = {
-	{"kiln ops", "each operator, its operands and attributes"}, {0}};
-
-const struct cli_command command_ops = {"ops", cli_ops, "", "the operators",
-										.examples = ops_examples};
-
-static const struct cli_option stop_options[] = {
-	{"if-idle", NULL, "only where no other program is connected"},
-	{0},
-};
-
-static const struct cli_example stop_examples[] = {
-	{"kiln stop", "end the daemon after what is under way"},
-	{"kiln stop --if-idle", "leave a daemon alone that serves programs"},
-	{0}};
-
-const struct cli_command command_stop = {"stop",
-										 cli_stop,
-										 "",
-										 "stop the daemon, and wait until it is gone",
-										 {0, 0},
-										 stop_options,
-										 .examples = stop_examples};
