@@ -57,4 +57,39 @@ static inline int connect_to(const struct kilnd *daemon, const char *device, kil
 	return kiln_connect(&options, client);
 }
 
+static inline kiln_reply *gpu_ask(kiln_client *client, const char *request)
+{
+	kiln_reply *reply;
+	assert_ok(kiln_request(client, request, NULL, 0, &reply));
+	return reply;
+}
+
+/* The row of `devices` or of the processes of `info` whose member has this value; -1: none. */
+static inline int gpu_row(const kiln_reply *reply, const char *rows, const char *member,
+						  const char *value)
+{
+	char path[64];
+	for (int i = 0; i < kiln_reply_count(reply, rows); i++) {
+		snprintf(path, sizeof(path), "%s[%d].%s", rows, i, member);
+		if (!strcmp(kiln_reply_str(reply, path), value))
+			return i;
+	}
+	return -1;
+}
+
+/* The pid of a device's process, 0: it has none; restarts may be NULL. */
+static inline pid_t gpu_process(kiln_client *viewer, const char *device, int64_t *restarts)
+{
+	char path[64];
+	kiln_reply *reply = gpu_ask(viewer, "info");
+	int row = gpu_row(reply, "executors", "device", device);
+	snprintf(path, sizeof(path), "executors[%d].pid", row);
+	pid_t pid = row >= 0 ? (pid_t)kiln_reply_int(reply, path) : 0;
+	snprintf(path, sizeof(path), "executors[%d].restarts", row);
+	if (restarts)
+		*restarts = kiln_reply_int(reply, path);
+	kiln_reply_free(reply);
+	return pid;
+}
+
 #endif
