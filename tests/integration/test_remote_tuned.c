@@ -4,6 +4,7 @@
  * trusted key for this very class, that is older, or that the planner does not know.
  */
 #include "remote_scene.h"
+#include "tuned_scene.h"
 
 #include <daemon/cache/pack_winners.h>
 #include <daemon/seal/seal.h>
@@ -17,57 +18,28 @@
 
 #define WINNER "kiln:1:winner:"
 
-/* A batch of transposes: what explain says of its class and its candidates. */
-struct scene_class {
-	struct permute problem;
-	char model[96], target[16], signature[1100];
-	char choices[2][64]; /* the planner's own is the first */
-};
-
-static kiln_reply *explain(kiln_client *client, const struct permute *problem)
+/* Batches of transposes. */
+static struct tuned_class class_of_width(kiln_client *client, int64_t width)
 {
-	kiln_tensor x = permute_input(problem, NULL);
-	kiln_attr perm = perm_attr(problem);
-	kiln_reply *reply;
-	if (kiln_explain(client, "permute", &x, 1, &perm, 1, NULL, &reply))
-		fail_msg("explain: %s", kiln_errmsg());
-	return reply;
-}
-
-static struct scene_class class_of(kiln_client *client, int64_t width)
-{
-	struct scene_class class = {
-		.problem = {.dtype = KILN_F32, .rank = 3, .shape = {2, 90, width}, .perm = {0, 2, 1}}};
-	kiln_reply *reply = explain(client, &class.problem);
-	assert_true(kiln_reply_count(reply, "choices") >= 2);
-	snprintf(class.model, sizeof(class.model), "%s", kiln_reply_str(reply, "model"));
-	snprintf(class.target, sizeof(class.target), "%s", kiln_reply_str(reply, "target"));
-	snprintf(class.signature, sizeof(class.signature), "%s", kiln_reply_str(reply, "signature"));
-	snprintf(class.choices[0], 64, "%s", kiln_reply_str(reply, "choices[0]"));
-	snprintf(class.choices[1], 64, "%s", kiln_reply_str(reply, "choices[1]"));
-	kiln_reply_free(reply);
+	const struct permute problem = {
+		.dtype = KILN_F32, .rank = 3, .shape = {2, 90, width}, .perm = {0, 2, 1}};
+	const struct tuned_class class = tuned_class_of(client, &problem);
+	assert_true(class.count >= 2);
 	return class;
 }
 
-static void tuned(kiln_client *client, const char *request, const struct scene_class *class,
+static void tuned(kiln_client *client, const char *request, const struct tuned_class *class,
 				  const char *choice, int64_t when)
 {
-	kiln_attr args[] = {string_attr("model", class->model),
-						string_attr("target", class->target),
-						string_attr("signature", class->signature),
-						string_attr("op", "permute"),
-						string_attr("choice", choice),
-						{.name = "micros", .kind = KILN_ATTR_REAL, .f = 253.2},
-						{.name = "own_micros", .kind = KILN_ATTR_REAL, .f = 270},
-						int_attr("candidates", 12),
-						int_attr("when", when)};
+	kiln_attr args[TUNED_ARGS];
 	kiln_reply *reply;
-	if (kiln_request(client, request, args, sizeof(args) / sizeof(args[0]), &reply))
+	tuned_row(class, choice, when, args);
+	if (kiln_request(client, request, args, TUNED_ARGS, &reply))
 		fail_msg("%s: %s", request, kiln_errmsg());
 	kiln_reply_free(reply);
 }
 
-static void put(kiln_client *client, const struct scene_class *class, const char *choice,
+static void put(kiln_client *client, const struct tuned_class *class, const char *choice,
 				int64_t when)
 {
 	int64_t written = info_int(client, "counters.remote_written");
@@ -76,21 +48,21 @@ static void put(kiln_client *client, const struct scene_class *class, const char
 }
 
 /* A plan of the class is made with this choice. */
-static void assert_planned(kiln_client *client, const struct scene_class *class, const char *choice)
+static void assert_planned(kiln_client *client, const struct tuned_class *class, const char *choice)
 {
-	kiln_reply *reply = explain(client, &class->problem);
+	kiln_reply *reply = tuned_explain(client, &class->problem, NULL);
 	assert_string_equal(kiln_reply_str(reply, "plan.choice"), choice);
 	kiln_reply_free(reply);
 }
 
 /* Has the daemon look again, and waits for the counter of what becomes of the look; it plans as
  * before meanwhile. */
-static void look(kiln_client *client, const struct scene_class *class, const char *counter)
+static void look(kiln_client *client, const struct tuned_class *class, const char *counter)
 {
 	int64_t asks = info_int(client, "counters.winner_asks"), before = info_int(client, counter);
 	debug_int(client, "remote-look", "ms", 1);
 	pause_ms(2);
-	kiln_reply_free(explain(client, &class->problem));
+	kiln_reply_free(tuned_explain(client, &class->problem, NULL));
 	debug_int(client, "remote-look", "ms", 0);
 	await_info(client, counter, before + 1);
 	assert_int_equal(info_int(client, "counters.winner_asks"), asks + 1);
@@ -105,7 +77,7 @@ static void test_shared(void **state)
 	host_start(&scene->a, scene->url, NULL);
 	host_start(&scene->b, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
-	struct scene_class class = class_of(a, 70), other = class_of(a, 50);
+	struct tuned_class class = class_of_width(a, 70), other = class_of_width(a, 50);
 	const char *own = class.choices[0], *better = class.choices[1];
 	await_info(a, "counters.winner_misses", 2);
 	put(a, &class, better, 1795219200);
@@ -148,7 +120,7 @@ static void test_newer_counts(void **state)
 	host_start(&scene->a, scene->url, NULL);
 	host_start(&scene->b, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
-	struct scene_class class = class_of(a, 70);
+	struct tuned_class class = class_of_width(a, 70);
 	const char *own = class.choices[0], *better = class.choices[1];
 
 	/* A miss is remembered, and so is an answer. */
@@ -201,7 +173,7 @@ static void test_who_may(void **state)
 	host_start(&scene->a, scene->url, OPTIONS("--on-miss", "error"));
 	host_start(&scene->b, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
-	struct scene_class class = class_of(a, 70), other = class_of(a, 50);
+	struct tuned_class class = class_of_width(a, 70), other = class_of_width(a, 50);
 	put(a, &class, class.choices[1], 2000);
 	tuned(b, "tuned.put", &other, other.choices[1], 2000);
 	assert_int_equal(info_int(b, "counters.remote_writes"), 0);
@@ -221,11 +193,11 @@ static void test_nobody_waits(void **state)
 
 	host_start(&scene->a, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon);
-	struct scene_class other = class_of(a, 50);
+	struct tuned_class other = class_of_width(a, 50);
 	await_info(a, "counters.winner_misses", 1);
 	kill(scene->redis, SIGSTOP);
 	assert_int_equal(waitpid(scene->redis, NULL, WUNTRACED), scene->redis);
-	struct scene_class class = class_of(a, 70);
+	struct tuned_class class = class_of_width(a, 70);
 	assert_int_equal(info_int(a, "busy.winner_looking"), 1);
 	assert_planned(a, &class, class.choices[0]);
 	assert_int_equal(info_int(a, "counters.winner_asks"), 2);
@@ -246,7 +218,7 @@ static void test_nobody_waits(void **state)
 
 struct forging {
 	struct remote_scene *scene;
-	const struct scene_class *class;
+	const struct tuned_class *class;
 	const char *key;
 	const unsigned char *winner; /* with its seal */
 	size_t size;
@@ -452,7 +424,7 @@ static void test_forgeries(void **state)
 	host_start(&scene->a, scene->url, NULL);
 	host_start(&scene->b, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
-	struct scene_class class = class_of(a, 70);
+	struct tuned_class class = class_of_width(a, 70);
 	put(a, &class, class.choices[1], 2000);
 	char *name = redis_key(scene, WINNER);
 	unsigned char *winner = redis_bytes(scene, name, &forging.size);

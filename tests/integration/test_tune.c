@@ -3,58 +3,12 @@
  * planned, said by explain; never against a choice that the caller named, and not used when the
  * planner does not know them.
  */
-#include "harness.h"
+#include "tuned_scene.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What a winner is found by, and the candidates, as explain tells them. */
-struct class
-{
-	char model[96], target[16], signature[1100];
-	char choices[2][64];
-	int count;
-};
-
-static kiln_reply *explain(kiln_client *client, const struct permute *problem, const char *choice)
-{
-	kiln_tensor x = permute_input(problem, NULL);
-	kiln_attr attrs[2] = {perm_attr(problem), string_attr("choice", choice)};
-	kiln_reply *reply;
-	if (kiln_explain(client, "permute", &x, 1, attrs, choice ? 2 : 1, NULL, &reply))
-		fail_msg("explain: %s", kiln_errmsg());
-	return reply;
-}
-
-static struct class class_of(kiln_client *client, const struct permute *problem)
-{
-	kiln_reply *reply = explain(client, problem, NULL);
-	struct class class = {.count = kiln_reply_count(reply, "choices")};
-	snprintf(class.model, sizeof(class.model), "%s", kiln_reply_str(reply, "model"));
-	snprintf(class.target, sizeof(class.target), "%s", kiln_reply_str(reply, "target"));
-	snprintf(class.signature, sizeof(class.signature), "%s", kiln_reply_str(reply, "signature"));
-	snprintf(class.choices[0], 64, "%s", kiln_reply_str(reply, "choices[0]"));
-	snprintf(class.choices[1], 64, "%s", kiln_reply_str(reply, "choices[1]"));
-	kiln_reply_free(reply);
-	return class;
-}
-
-enum { ARGS = 10, AT_MODEL = 0, AT_SIGNATURE = 2, AT_CHOICE = 4, AT_MICROS = 5 };
-
-/* The first three name the row. */
-static void row_args(const struct class *class, const char *choice, kiln_attr args[ARGS])
-{
-	args[0] = string_attr("model", class->model);
-	args[1] = string_attr("target", class->target);
-	args[2] = string_attr("signature", class->signature);
-	args[3] = string_attr("op", "permute");
-	args[4] = string_attr("choice", choice);
-	args[5] = (kiln_attr){.name = "micros", .kind = KILN_ATTR_REAL, .f = 253.2};
-	args[6] = (kiln_attr){.name = "own_micros", .kind = KILN_ATTR_REAL, .f = 270};
-	args[7] = int_attr("candidates", 12);
-	args[8] = int_attr("when", 1795219200);
-	args[9] = string_attr("version", "0.1.0");
-}
+#define WHEN 1795219200 /* 2026-11-21 */
 
 static kiln_reply *ask(kiln_client *client, const char *request, const kiln_attr *args, int count)
 {
@@ -64,18 +18,18 @@ static kiln_reply *ask(kiln_client *client, const char *request, const kiln_attr
 	return reply;
 }
 
-static void put(kiln_client *client, const struct class *class, const char *choice)
+static void put(kiln_client *client, const struct tuned_class *class, const char *choice)
 {
-	kiln_attr args[ARGS];
-	row_args(class, choice, args);
-	kiln_reply_free(ask(client, "tuned.put", args, ARGS));
+	kiln_attr args[TUNED_ARGS];
+	tuned_row(class, choice, WHEN, args);
+	kiln_reply_free(ask(client, "tuned.put", args, TUNED_ARGS));
 }
 
-static int64_t forget(kiln_client *client, const struct class *class)
+static int64_t forget(kiln_client *client, const struct tuned_class *class)
 {
-	kiln_attr args[ARGS];
+	kiln_attr args[TUNED_ARGS];
 	if (class)
-		row_args(class, "", args);
+		tuned_row(class, "", WHEN, args);
 	kiln_reply *reply = ask(client, "tuned.rm", args, class ? 3 : 0);
 	int64_t removed = kiln_reply_int(reply, "removed");
 	kiln_reply_free(reply);
@@ -92,7 +46,7 @@ static struct permute batch(int64_t count)
 static void assert_choice(kiln_client *client, const struct permute *problem, const char *choice,
 						  bool tuned)
 {
-	kiln_reply *reply = explain(client, problem, NULL);
+	kiln_reply *reply = tuned_explain(client, problem, NULL);
 	assert_string_equal(kiln_reply_str(reply, "plan.choice"), choice);
 	assert_int_equal(kiln_reply_has(reply, "tuned"), tuned);
 	assert_int_equal(strstr(kiln_reply_str(reply, "text"), "\ntuned ") != NULL, tuned);
@@ -109,7 +63,7 @@ static void test_winner_is_used(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	struct class class = class_of(client, &two), same = class_of(client, &five);
+	struct tuned_class class = tuned_class_of(client, &two), same = tuned_class_of(client, &five);
 	assert_true(class.count >= 2);
 	assert_string_equal(class.signature, same.signature);
 	assert_permutes(client, &two, "compiled");
@@ -118,8 +72,8 @@ static void test_winner_is_used(void **state)
 	put(client, &class, class.choices[1]);
 	assert_choice(client, &two, class.choices[1], true);
 	assert_choice(client, &five, class.choices[1], true);
-	assert_choice(client, &other, class_of(client, &other).choices[0], false);
-	reply = explain(client, &five, NULL);
+	assert_choice(client, &other, tuned_class_of(client, &other).choices[0], false);
+	reply = tuned_explain(client, &five, NULL);
 	snprintf(line, sizeof(line), "\ntuned          %s, 253 us against 270 (2026-11-21)\n",
 			 class.choices[1]);
 	assert_non_null(strstr(kiln_reply_str(reply, "text"), line));
@@ -139,7 +93,7 @@ static void test_winner_is_used(void **state)
 	client = client_open(daemon);
 	assert_choice(client, &two, class.choices[1], true);
 	/* What the caller names stands. */
-	reply = explain(client, &two, class.choices[0]);
+	reply = tuned_explain(client, &two, class.choices[0]);
 	assert_string_equal(kiln_reply_str(reply, "plan.choice"), class.choices[0]);
 	assert_false(kiln_reply_has(reply, "tuned"));
 	kiln_reply_free(reply);
@@ -166,7 +120,7 @@ static void test_prepared_calls_stay(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	struct class class = class_of(client, &problem);
+	struct tuned_class class = tuned_class_of(client, &problem);
 	assert_ok(kiln_alloc(client, bytes, 0, "from", &from));
 	assert_ok(kiln_alloc(client, bytes, 0, "to", &to));
 	kiln_tensor tensors[2] = {x, permute_output(&problem, NULL)};
@@ -197,9 +151,9 @@ static void test_unknown_winner_is_not_used(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	struct class class = class_of(client, &problem);
+	struct tuned_class class = tuned_class_of(client, &problem);
 	put(client, &class, "a name of tomorrow");
-	reply = explain(client, &problem, NULL);
+	reply = tuned_explain(client, &problem, NULL);
 	assert_string_equal(kiln_reply_str(reply, "plan.choice"), class.choices[0]);
 	assert_non_null(strstr(kiln_reply_str(reply, "tuned.refused"), "a name of tomorrow"));
 	assert_non_null(strstr(kiln_reply_str(reply, "text"),
@@ -218,8 +172,8 @@ static void test_unknown_winner_is_not_used(void **state)
 static void test_table(void **state)
 {
 	struct kilnd *daemon = *state;
-	struct class first = {"B", "sm_90", "k<1>", {"", ""}, 0},
-				 second = {"A", "cpu", "k<2>", {"", ""}, 0};
+	struct tuned_class first = {.model = "B", .target = "sm_90", .signature = "k<1>"},
+					   second = {.model = "A", .target = "cpu", .signature = "k<2>"};
 	kiln_client *client;
 	kiln_reply *reply;
 
@@ -254,9 +208,9 @@ static void test_table(void **state)
 static void test_refusals(void **state)
 {
 	struct kilnd *daemon = *state;
-	struct class class = {"A", "cpu", "k<2>", {"", ""}, 0};
+	struct tuned_class class = {.model = "A", .target = "cpu", .signature = "k<2>"};
 	static char long_text[1100];
-	kiln_attr args[ARGS];
+	kiln_attr args[TUNED_ARGS];
 	kiln_client *client;
 	kiln_reply *reply;
 
@@ -266,24 +220,24 @@ static void test_refusals(void **state)
 #define REFUSED(request, count, word)                                                  \
 	assert_int_equal(kiln_request(client, request, args, count, &reply), KILN_EINVAL); \
 	assert_sentence(word)
-	row_args(&class, "one", args);
+	tuned_row(&class, "one", WHEN, args);
 	REFUSED("tuned.put", 3, "needs op");
 	REFUSED("tuned.put", 5, "needs micros");
 	REFUSED("tuned.rm", 2, "needs signature");
 	REFUSED("tuned.rm", 1, "needs target");
-	args[AT_MICROS].f = 0;
-	REFUSED("tuned.put", ARGS, "above 0");
-	row_args(&class, long_text, args);
-	REFUSED("tuned.put", ARGS, "choice, a text of 1 to 47 bytes; it has 1099");
-	row_args(&class, "one", args);
-	args[AT_SIGNATURE].s = long_text;
-	REFUSED("tuned.put", ARGS, "1 to 1023 bytes");
-	args[AT_SIGNATURE].s = "";
-	REFUSED("tuned.put", ARGS, "needs signature");
-	args[AT_SIGNATURE].s = "a\tb";
-	REFUSED("tuned.put", ARGS, "signature of a winner of tuning has the control character 9");
-	args[AT_MODEL] = int_attr("model", 4);
-	REFUSED("tuned.put", ARGS, "needs model");
+	args[TUNED_MICROS].f = 0;
+	REFUSED("tuned.put", TUNED_ARGS, "above 0");
+	tuned_row(&class, long_text, WHEN, args);
+	REFUSED("tuned.put", TUNED_ARGS, "choice, a text of 1 to 47 bytes; it has 1099");
+	tuned_row(&class, "one", WHEN, args);
+	args[TUNED_SIGNATURE].s = long_text;
+	REFUSED("tuned.put", TUNED_ARGS, "1 to 1023 bytes");
+	args[TUNED_SIGNATURE].s = "";
+	REFUSED("tuned.put", TUNED_ARGS, "needs signature");
+	args[TUNED_SIGNATURE].s = "a\tb";
+	REFUSED("tuned.put", TUNED_ARGS, "signature of a winner of tuning has the control character 9");
+	args[TUNED_MODEL] = int_attr("model", 4);
+	REFUSED("tuned.put", TUNED_ARGS, "needs model");
 #undef REFUSED
 	reply = ask(client, "tuned.ls", NULL, 0);
 	assert_int_equal(kiln_reply_count(reply, "rows"), 0);
