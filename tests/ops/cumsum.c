@@ -44,27 +44,7 @@ static bool is_exclusive(const struct cases_case *c)
 	return reference_int(c, "exclusive", 0) != 0;
 }
 
-static bool is_float(kiln_dtype dtype)
-{
-	return dtype != KILN_I32 && dtype != KILN_I64;
-}
-
-static int axis_of(const struct cases_case *c)
-{
-	int axis = (int)reference_int(c, "axis", -1);
-
-	return axis < 0 ? axis + c->operand[0].rank : axis;
-}
-
 /* ---- The reference ---- */
-
-static int64_t units(const struct cases_case *c)
-{
-	const struct cases_operand *x = &c->operand[0];
-	int axis = axis_of(c);
-
-	return reference_product(x, 0, axis) * reference_product(x, axis + 1, x->rank);
-}
 
 /* One row of each operand, in the order in which the scan goes over it. */
 struct row {
@@ -77,7 +57,7 @@ struct row {
 static struct row row_of(const struct reference *r, int64_t unit)
 {
 	const struct cases_case *c = r->c;
-	int axis = axis_of(c);
+	int axis = reference_axis(c);
 	struct row row = {.r = r,
 					  .count = c->operand[0].shape[axis],
 					  .without = is_exclusive(c),
@@ -170,7 +150,7 @@ static int64_t get_integer(const struct row *row, int64_t i)
 /* Finds the last of equals that the scan comes to, or the last NaN. */
 static void find_best(const struct row *row, bool least)
 {
-	bool whole = !is_float(row->dtype), narrow = row->dtype == KILN_I32;
+	bool whole = !cases_is_float(row->dtype), narrow = row->dtype == KILN_I32;
 	int64_t best = -1, integer = least ? INT64_MAX : INT64_MIN;
 	double number = least ? INFINITY : -INFINITY;
 
@@ -265,7 +245,7 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 			add_exponentials(&row);
 		else if (op_is(r->c, "cummax") || op_is(r->c, "cummin"))
 			find_best(&row, op_is(r->c, "cummin"));
-		else if (!is_float(row.dtype))
+		else if (!cases_is_float(row.dtype))
 			combine_integers(&row, product);
 		else if (product)
 			multiply_floats(&row);
@@ -274,12 +254,15 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 	}
 }
 
-static const struct cases_op forward = {"cumsum", units, reference};
-static const struct cases_op backward = {"cumsum_backward", units, reference};
+static const struct cases_op forward = {"cumsum", reference_lines, reference};
+static const struct cases_op backward = {"cumsum_backward", reference_lines, reference};
 static const struct cases_op others[] = {
-	{"cumprod", units, reference},      {"cumprod_backward", units, reference},
-	{"cummax", units, reference},       {"cummin", units, reference},
-	{"logcumsumexp", units, reference}, {"logcumsumexp_backward", units, reference},
+	{"cumprod", reference_lines, reference},
+	{"cumprod_backward", reference_lines, reference},
+	{"cummax", reference_lines, reference},
+	{"cummin", reference_lines, reference},
+	{"logcumsumexp", reference_lines, reference},
+	{"logcumsumexp_backward", reference_lines, reference},
 };
 
 /* ---- The cases ---- */
@@ -517,7 +500,7 @@ static void add_random(uint64_t *state, struct cases_case *out)
 				 : dtype_of(make_below(state, 6)),
 			 &shape);
 	/* Unusual elements stay with the operators that say how they count. */
-	if (is_float(out->operand[0].dtype) && (out->op == &forward || out->op == &backward))
+	if (cases_is_float(out->operand[0].dtype) && (out->op == &forward || out->op == &backward))
 		for (int i = 0; i < 2; i++)
 			make_random_layout(state, &out->operand[i]);
 	if (make_chance(state, 2))

@@ -33,13 +33,6 @@ static bool is_backward(const struct cases_case *c)
 	return c->op == &softmax_backward_op || c->op == &log_softmax_backward_op;
 }
 
-static int axis_of(const struct cases_case *c)
-{
-	int rank = c->operand[0].rank, axis = (int)reference_int(c, "axis", -1);
-
-	return axis < 0 ? axis + rank : axis;
-}
-
 /* ---- The reference ---- */
 
 /* A line of an operand: where it starts and how far apart its elements are. */
@@ -115,7 +108,7 @@ static void backward(const struct reference *r, int axis, int64_t unit, int64_t 
 
 static void reference(const struct reference *r, int64_t first, int64_t last)
 {
-	int axis = axis_of(r->c);
+	int axis = reference_axis(r->c);
 	struct reference_row row = {.count = r->c->operand[0].shape[axis],
 								.scale = reference_real(r->c, "scale", 1)};
 	double *two = NULL;
@@ -133,18 +126,11 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 	free(row.z);
 }
 
-static int64_t units(const struct cases_case *c)
-{
-	int axis = axis_of(c);
-
-	return reference_product(&c->operand[0], 0, axis) *
-		   reference_product(&c->operand[0], axis + 1, c->operand[0].rank);
-}
-
-static const struct cases_op softmax_op = {"softmax", units, reference};
-static const struct cases_op log_softmax_op = {"log_softmax", units, reference};
-static const struct cases_op softmax_backward_op = {"softmax_backward", units, reference};
-static const struct cases_op log_softmax_backward_op = {"log_softmax_backward", units, reference};
+static const struct cases_op softmax_op = {"softmax", reference_lines, reference};
+static const struct cases_op log_softmax_op = {"log_softmax", reference_lines, reference};
+static const struct cases_op softmax_backward_op = {"softmax_backward", reference_lines, reference};
+static const struct cases_op log_softmax_backward_op = {"log_softmax_backward", reference_lines,
+														reference};
 
 /* ---- The list ---- */
 

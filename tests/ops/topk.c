@@ -15,22 +15,7 @@ static bool is_sort(const struct cases_case *c)
 	return strcmp(c->op->name, "sort") == 0;
 }
 
-static int axis_of(const struct cases_case *c)
-{
-	int axis = (int)reference_int(c, "axis", -1);
-
-	return axis < 0 ? axis + c->operand[0].rank : axis;
-}
-
 /* ---- The reference ---- */
-
-static int64_t units(const struct cases_case *c)
-{
-	const struct cases_operand *x = &c->operand[0];
-	int axis = axis_of(c);
-
-	return reference_product(x, 0, axis) * reference_product(x, axis + 1, x->rank);
-}
 
 struct item {
 	double number;
@@ -85,7 +70,7 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	const struct cases_case *c = r->c;
 	const struct cases_operand *x = &c->operand[0], *y = &c->operand[1];
-	int axis = axis_of(c);
+	int axis = reference_axis(c);
 	int64_t columns = x->shape[axis], k = y->shape[axis];
 	int64_t inner = reference_product(x, axis + 1, x->rank);
 	struct item *list = reference_memory(k + 1, sizeof(*list));
@@ -111,8 +96,8 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 	free(list);
 }
 
-static const struct cases_op topk = {"topk", units, reference};
-static const struct cases_op sort = {"sort", units, reference};
+static const struct cases_op topk = {"topk", reference_lines, reference};
+static const struct cases_op sort = {"sort", reference_lines, reference};
 
 /* ---- The cases ---- */
 

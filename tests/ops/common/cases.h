@@ -144,6 +144,7 @@ void cases_fill_rows(const struct cases_operand *operand, void *bytes, int64_t f
 /* splitmix64 */
 uint64_t cases_word(uint64_t *state);
 
+bool cases_is_float(kiln_dtype dtype);
 /* Element number i of memory as a double, and back with one rounding (to nearest, even).  Not for
  * complex numbers. */
 double cases_get(kiln_dtype dtype, const void *memory, int64_t i);

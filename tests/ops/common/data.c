@@ -146,6 +146,12 @@ static double widen(uint32_t bits, int exponent_bits, int fraction_bits)
 	return bits >> (exponent_bits + fraction_bits) & 1 ? -value : value;
 }
 
+bool cases_is_float(kiln_dtype dtype)
+{
+	return dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2 || dtype == KILN_F16 ||
+		   dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
+
 double cases_get(kiln_dtype dtype, const void *memory, int64_t i)
 {
 #define GET(type, value)                                                      \
@@ -271,12 +277,6 @@ void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed)
 	}
 }
 
-static bool is_float(kiln_dtype dtype)
-{
-	return dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2 || dtype == KILN_F16 ||
-		   dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
-}
-
 /* A number of mean 0 and deviation 1, within 3.5: the sum of four even ones. */
 static double normal(uint64_t word)
 {
@@ -400,7 +400,7 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 	double columns = operand->rank ? (double)operand->shape[operand->rank - 1] : 1;
 
 	if (fill == CASES_BITS || fill == CASES_FLAGS ||
-		((fill == CASES_NORMAL || fill == CASES_UNUSUAL) && !is_float(dtype))) {
+		((fill == CASES_NORMAL || fill == CASES_UNUSUAL) && !cases_is_float(dtype))) {
 		uint64_t element = cases_element(operand), begin = (uint64_t)first * element;
 		cases_fill((char *)bytes + begin, begin, (uint64_t)(last - first) * element, seed);
 		return;
@@ -470,7 +470,7 @@ static void make_unusual(const struct cases_operand *operand, void *first, int64
 	int64_t place = (int64_t)(word % (uint64_t)columns) * stride;
 	int64_t other = (int64_t)(word / 7 % (uint64_t)columns) * stride;
 
-	if (!is_float(operand->dtype))
+	if (!cases_is_float(operand->dtype))
 		return;
 	if (kind == 1) {
 		cases_put(operand->dtype, first, place, NAN);
@@ -507,7 +507,7 @@ static void make_flags(const struct cases_operand *operand, unsigned char *first
 static void make_box(const struct cases_operand *operand, void *first, int64_t columns,
 					 int64_t stride, int64_t row, uint64_t word)
 {
-	bool padding = word_at(1, row) % 3 == 0, real = is_float(operand->dtype);
+	bool padding = word_at(1, row) % 3 == 0, real = cases_is_float(operand->dtype);
 	bool target = operand->fill == CASES_TARGETS;
 
 	for (int64_t k = 0; k < columns; k++) {

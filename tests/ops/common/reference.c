@@ -249,6 +249,21 @@ int64_t reference_product(const struct cases_operand *operand, int first, int la
 	return product;
 }
 
+int reference_axis(const struct cases_case *c)
+{
+	int axis = (int)reference_int(c, "axis", -1);
+
+	return axis < 0 ? axis + c->operand[0].rank : axis;
+}
+
+int64_t reference_lines(const struct cases_case *c)
+{
+	const struct cases_operand *x = &c->operand[0];
+	int axis = reference_axis(c);
+
+	return reference_product(x, 0, axis) * reference_product(x, axis + 1, x->rank);
+}
+
 int64_t reference_index(const struct cases_operand *idx, const void *memory, int64_t offset)
 {
 	const char *at = (const char *)memory + offset * cases_element(idx);

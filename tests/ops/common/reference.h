@@ -60,6 +60,10 @@ bool reference_is(const struct cases_case *c, const char *name, const char *valu
 int64_t reference_at(const struct cases_operand *operand, int first, int last, int64_t i);
 /* The product of sizes [first, last). */
 int64_t reference_product(const struct cases_operand *operand, int first, int last);
+/* The dimension that attribute "axis" names; without it the last. */
+int reference_axis(const struct cases_case *c);
+/* The lines of operand 0 along that dimension. */
+int64_t reference_lines(const struct cases_case *c);
 /* The index at an offset, in elements, of an operand of indices. */
 int64_t reference_index(const struct cases_operand *idx, const void *memory, int64_t offset);
 /* Zeroed memory; never NULL: without memory the process ends.  free() frees it. */

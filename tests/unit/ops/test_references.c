@@ -311,11 +311,6 @@ static void assert_named(struct scene *scene, int operand, int64_t element, cons
 				 (long long)element, operand);
 }
 
-static bool is_float(kiln_dtype dtype)
-{
-	return dtype == KILN_F8E4M3 || dtype == KILN_F8E5M2 || (dtype >= KILN_F16 && dtype <= KILN_F64);
-}
-
 /* Each byte counts, whatever number it is part of.  An integer may be the next where a float was
  * rounded to it, so a lowest bit is no error of its own there. */
 static void spoil_bytes(struct scene *scene, int operand, int64_t element)
@@ -386,7 +381,7 @@ static void test_spoiled(void **state)
 				int64_t element = cases_offset(&c->operand[o], number);
 				if (isinf(scene.answers[o][element]))
 					continue;
-				if (scene.exact[o][element] || !is_float(c->operand[o].dtype))
+				if (scene.exact[o][element] || !cases_is_float(c->operand[o].dtype))
 					spoil_bytes(&scene, o, element);
 				else
 					spoil(&scene, o, element);
