@@ -121,8 +121,9 @@ int process_wait(pid_t pid, int timeout_ms);
 /* From here on any system call but those to leave and to read the clock (which is one where the
  * system has no faster way) ends this process.  False: it cannot be forbidden. */
 bool forbid_system_calls(void);
-/* Skips the test, and says why, where a client of a lane cannot do without. */
-void skip_where_silence_is_impossible(void);
+/* Starts a daemon, whose client launches 1000 times through a lane once it has forbidden system
+ * calls, and ends well.  Skips the test, and says why, where a client cannot do without any. */
+void assert_silent(struct kilnd *daemon, process_body *client);
 
 /* ---- Problems ---- */
 

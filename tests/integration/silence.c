@@ -25,7 +25,7 @@ bool forbid_system_calls(void)
 		   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-void skip_where_silence_is_impossible(void)
+static void skip_where_silence_is_impossible(void)
 {
 	if (getenv("KILN_SANITIZE")) {
 		puts("a sanitizer makes system calls of its own");
@@ -35,4 +35,16 @@ void skip_where_silence_is_impossible(void)
 		puts("with one processor neither end looks: both sleep at once");
 		skip();
 	}
+}
+
+void assert_silent(struct kilnd *daemon, process_body *client)
+{
+	skip_where_silence_is_impossible();
+	/* Both ends look for a second before they sleep: the machine may be busy. */
+	kilnd_start(daemon, OPTIONS("--test-lane-spin", "1000000"));
+	kiln_client *viewer = client_open(daemon);
+	assert_int_equal(process_wait(process_start(daemon, client, NULL), 60000), EXITED(0));
+	assert_true(info_int(viewer, "counters.lane_launches") >= 1000);
+	kiln_close(viewer);
+	kilnd_stop(daemon);
 }

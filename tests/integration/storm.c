@@ -1,7 +1,9 @@
 /* storm.c: the raw clients of a storm. */
 #include "storm.h"
 
+#include <client/wire/frame.h>
 #include <client/wire/protocol.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +69,28 @@ int raw_put(int sock, struct wire_out *out, const int *fds, int fd_count)
 			frame_send_wait(sock, out->buffer.data, out->buffer.size, fds, fd_count, STORM_CALL_MS);
 	wire_out_free(out);
 	return status;
+}
+
+int raw_bytes(int sock, const void *bytes, size_t size, const int *fds, int count)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * FRAME_RIGHTS_MOST)];
+	} control;
+	struct iovec part = {(void *)(uintptr_t)bytes, size};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	memset(&control, 0, sizeof(control));
+	if (count) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
+		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+		head->cmsg_level = SOL_SOCKET;
+		head->cmsg_type = SCM_RIGHTS;
+		head->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
+		memcpy(CMSG_DATA(head), fds, sizeof(int) * (size_t)count);
+	}
+	return sendmsg(sock, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size ? 0 : errno;
 }
 
 void raw_hello(struct wire_out *out, uint64_t id)
@@ -136,7 +160,7 @@ int raw_greeted(const struct kilnd *daemon)
 	return -1;
 }
 
-void raw_problem(struct wire_out *out, const char *type, uint64_t id, int rows, int columns)
+void raw_problem(struct wire_out *out, const char *type, uint64_t id, int64_t rows, int64_t columns)
 {
 	const int64_t x[] = {rows, columns}, y[] = {columns, rows}, perm[] = {1, 0};
 
@@ -391,29 +415,14 @@ static void send_garbage(struct knows *k, int sock)
 						 (uint8_t)storm_pick(&k->state, 7)};
 	size_t size = 1 + (size_t)storm_pick(&k->state, sizeof(bytes));
 	int fds[7], count = storm_pick(&k->state, 8);
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(fds))];
-	} control = {0};
-	struct iovec part = {bytes, size};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
 	for (size_t i = 8; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)storm_next(&k->state);
 	if (size >= 8 && storm_pick(&k->state, 2))
 		bytes[4] = (uint8_t)(size - 8);
-	if (count) {
-		for (int i = 0; i < count; i++)
-			fds[i] = k->memory;
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
-		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
-		memcpy(CMSG_DATA(head), fds, sizeof(int) * (size_t)count);
-	}
-	(void)sendmsg(sock, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	for (int i = 0; i < count; i++)
+		fds[i] = k->memory;
+	(void)raw_bytes(sock, bytes, size, fds, count);
 }
 
 static int rude_step(struct knows *k, int sock)

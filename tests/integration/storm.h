@@ -44,6 +44,9 @@ void storm_wrong(struct storm *storm, const char *format, ...)
 int raw_open(const struct kilnd *daemon);
 /* Ends the message, sends and frees it. */
 int raw_put(int sock, struct wire_out *out, const int *fds, int fd_count);
+/* Sends bytes as they are, with at most FRAME_RIGHTS_MOST descriptors, and waits for nothing: 0 or
+ * errno. */
+int raw_bytes(int sock, const void *bytes, size_t size, const int *fds, int count);
 void raw_hello(struct wire_out *out, uint64_t id);
 /* The next reply's status (KILN_ECONN when the daemon hung up); *id, *buf and *call (may be NULL)
  * are what it says. */
@@ -53,7 +56,8 @@ int raw_said(int sock, int timeout_ms, char *sentence, size_t size);
 /* A socket whose hello was answered well, or -1. */
 int raw_greeted(const struct kilnd *daemon);
 /* "prepare" of a transpose, or an explain, a compile of it. */
-void raw_problem(struct wire_out *out, const char *type, uint64_t id, int rows, int columns);
+void raw_problem(struct wire_out *out, const char *type, uint64_t id, int64_t rows,
+				 int64_t columns);
 
 /* ---- Bodies for process_start(); arg is a struct storm_seat ---- */
 

@@ -37,26 +37,6 @@ static bool has_passrights(void)
 	return has;
 }
 
-static int send_raw(int sock, const void *data, size_t size, const int *fds, int count)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * FRAME_RIGHTS_MOST)];
-	} control;
-	struct iovec part = {(void *)(uintptr_t)data, size};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-
-	memset(&control, 0, sizeof(control));
-	message.msg_control = control.bytes;
-	message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
-	memcpy(CMSG_DATA(head), fds, sizeof(int) * (size_t)count);
-	return sendmsg(sock, &message, MSG_NOSIGNAL) == (ssize_t)size ? 0 : errno;
-}
-
 /* ---- The paths by which the daemon drops a descriptor ---- */
 
 static int send_request(int sock, int fd)
@@ -112,22 +92,22 @@ static int send_prepare(int sock, int fd)
 
 static int send_bulk(int sock, int fd)
 {
-	return send_raw(sock, "KF\1\0\0\0\1\0", 8, &fd, 1);
+	return raw_bytes(sock, "KF\1\0\0\0\1\0", 8, &fd, 1);
 }
 
 static int send_bad_header(int sock, int fd)
 {
-	return send_raw(sock, "XF\0\1\0\0\0\0", 8, &fd, 1);
+	return raw_bytes(sock, "XF\0\1\0\0\0\0", 8, &fd, 1);
 }
 
 static int send_too_large(int sock, int fd)
 {
-	return send_raw(sock, "KF\1\0\0\0\0\x40", 8, &fd, 1);
+	return raw_bytes(sock, "KF\1\0\0\0\0\x40", 8, &fd, 1);
 }
 
 static int send_untold(int sock, int fd)
 {
-	return send_raw(sock, "KF\0\0\1\0\0\0\x80", 9, &fd, 1);
+	return raw_bytes(sock, "KF\0\0\1\0\0\0\x80", 9, &fd, 1);
 }
 
 static int send_many(int sock, int fd)
@@ -136,7 +116,7 @@ static int send_many(int sock, int fd)
 
 	for (int i = 0; i < FRAME_RIGHTS_MOST; i++)
 		fds[i] = fd;
-	return send_raw(sock, "KF\0\1\1\0\0\0\x80", 9, fds, FRAME_RIGHTS_MOST);
+	return raw_bytes(sock, "KF\0\1\1\0\0\0\x80", 9, fds, FRAME_RIGHTS_MOST);
 }
 
 /* The session ends with the first; the second is in its socket's queue. */

@@ -6,6 +6,7 @@
  * whether it was among the first so many.
  */
 #include "peer.h"
+#include "storm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,32 +16,12 @@
 #define MANY 100
 #define NOBODY 65534
 
-/* "compile" or "prepare". */
-static void begin_problem(struct peer *peer, struct wire_out *out, const char *type, int64_t rows)
-{
-	const int64_t x[] = {rows, 33}, y[] = {33, rows}, perm[] = {1, 0};
-
-	peer_begin(peer, out, type);
-	wire_put_str(out, "op", "permute");
-	wire_list_begin(out, "tensors");
-	for (int i = 0; i < 2; i++) {
-		wire_map_begin(out, NULL);
-		wire_put_int(out, "d", KILN_F32);
-		wire_put_ints(out, "s", i ? y : x, 2);
-		wire_map_end(out);
-	}
-	wire_list_end(out);
-	wire_map_begin(out, "attrs");
-	wire_put_ints(out, "perm", perm, 2);
-	wire_map_end(out);
-}
-
 /* Asks for a kernel of its own for each number of rows, and does not wait: the request's id. */
 static uint64_t ask(struct peer *peer, int64_t rows)
 {
 	struct wire_out out;
 
-	begin_problem(peer, &out, "compile", rows);
+	raw_problem(&out, "compile", ++peer->id, rows, 33);
 	wire_put_str(&out, "target", "cpu");
 	peer_send(peer, &out, -1);
 	return peer->id;
@@ -315,7 +296,7 @@ static void open_launcher(struct launcher *launcher, const struct kilnd *daemon)
 	}
 	launcher->x = buffers[0];
 	launcher->y = buffers[1];
-	begin_problem(&launcher->peer, &out, "prepare", 5);
+	raw_problem(&out, "prepare", ++launcher->peer.id, 5, 33);
 	peer_expect(&launcher->peer, &out, -1, KILN_OK, "");
 	launcher->call = launcher->peer.made;
 }
