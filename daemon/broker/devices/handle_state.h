@@ -1,6 +1,7 @@
 /*
  * handle_state.h: shared by handle.c (the handles), handle_process.c (their processes),
- * handle_calls.c (requests), handle_lost.c, handle_waits.c and devices.c.
+ * handle_calls.c (requests), handle_modules.c (loaded kernels), handle_lost.c, handle_waits.c and
+ * devices.c.
  *
  *   STOPPED --a session asks, or the next look for a lost device--> STARTING
  *   STARTING --the process says that it is ready--> READY
@@ -125,6 +126,9 @@ uint64_t handle_call_deadline_ms(const struct device_handle *handle,
 								 const struct handle_call *call);
 void handle_on_message(void *owner, struct wire_in *message, struct frame *frame);
 void handle_fail_calls(struct device_handle *handle, const char *why);
+
+/* handle_modules.c */
+/* Frees the modules of a process that is gone; those under way have ended with their calls. */
 void handle_drop_modules(struct device_handle *handle);
 
 /* handle.c */
