@@ -1,6 +1,6 @@
 /*
  * bench_quiet: what one client's launches take while another brings kernels that the device process
- * has not loaded yet: loaded at once as they come (--quiet-patience 0), and at quiet points.
+ * has not loaded yet: loaded at once as they come (--test-quiet-patience 0), and at quiet points.
  *
  * Client A launches one kernel again and again, two in flight, of about 20 us and then of about
  * 20 ms.  Meanwhile client B prepares and launches fifty new ones, one after another: from the

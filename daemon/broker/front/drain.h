@@ -4,7 +4,7 @@
  *     RUNNING --drain_begin--> DRAINING --> CLOSING --> CLOSED
  *
  *   RUNNING   clients are served; the clock of --idle-exit runs while there is none
- *   DRAINING  nobody is taken in; what is under way may end until --drain-timeout
+ *   DRAINING  nobody is taken in; what is under way may end for drain_timeout_ms
  *   CLOSING   sessions are closed; children, the second tier and the cache come to their ends
  *   CLOSED    the loop's handles are being closed, after which it ends
  */
