@@ -1,6 +1,6 @@
 /*
- * work_state.h: shared by work.c (the queue), work_send.c (what a work needs, and its message),
- * work_end.c (its end), graph.c, lane_bind.c and work_waits.c.
+ * work_state.h: shared by work.c (the queue), work_need.c (what a work needs), work_send.c (its
+ * message), work_end.c (its end), graph.c, lane_bind.c and work_waits.c.
  *
  * A work is one launch, copy, free or graph that a client has submitted.  work_add() allocates it,
  * and the session owns it until it is freed or LOST.
@@ -147,6 +147,12 @@ enum work_step graph_advance(struct work *work);
 /* Puts the members of the answer for a new graph. */
 void graph_put(const struct call *call, struct wire_out *out);
 
+/* ---- work_need.c ---- */
+
+/* Both see that the device process has the buffer, or the kernel. */
+enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
+enum work_step work_need_kernel(struct work *work, uint64_t *module);
+
 /* ---- work_send.c ---- */
 
 /* Puts module, shape, arguments and operands of a launch; placed: with the operands' places;
@@ -155,9 +161,6 @@ void work_put_launch(struct wire_out *message, const struct work *work, uint64_t
 					 bool placed, bool named);
 /* Says whether sent works must end first, for they run elsewhere and the order must hold. */
 bool work_must_let_finish(const struct work *work);
-/* Both see that the device process has the buffer, or the kernel. */
-enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
-enum work_step work_need_kernel(struct work *work, uint64_t *module);
 bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent);
 /* Puts which entries of the lane the client had written before this request. */
 void work_put_lane(struct wire_out *message, const struct work *work);
