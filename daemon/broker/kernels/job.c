@@ -91,6 +91,7 @@ static void job_enter(struct job_wait *wait)
 {
 	struct broker *broker = wait->broker;
 	bool beside = is_beside(wait->terms.purpose);
+	struct cache_row row;
 	struct lookup *lookup =
 		beside ? NULL : map_get(&broker->lookups_by_key, wait->ref->key, KERNEL_KEY_HEX - 1);
 	if (lookup && is_compiled(lookup) && wait->terms.purpose == JOB_LOOK) {
@@ -104,8 +105,8 @@ static void job_enter(struct job_wait *wait)
 	if (lookup) {
 		join(wait, lookup);
 		lookup_join(wait);
-	} else if (!beside && lookup_answer_kept(wait)) {
-		return;
+	} else if (!beside && lookup_take(broker, wait->ref->key, &row)) {
+		lookup_answer_kept(wait, &row);
 	} else if ((lookup = lookup_open(wait))) {
 		join(wait, lookup);
 		if (lookup->purpose == JOB_VERIFY)
@@ -198,19 +199,14 @@ static void on_job_timer(uv_timer_t *timer)
 		pool_when_known(wait->broker, on_known, wait);
 }
 
-struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
-							 const struct job_terms *terms, job_done done, void *arg)
+static struct job_wait *open_wait(struct broker *broker, struct kernel_ref *ref,
+								  const struct job_terms *terms, job_done done, void *arg)
 {
-	struct job_wait *wait = calloc(1, sizeof(*wait));
-	uv_timer_t *timer = calloc(1, sizeof(*timer));
-	if (!wait || !timer) {
-		free(wait);
-		free(timer);
+	struct job_wait *wait = malloc(sizeof(*wait));
+	if (!wait)
 		return NULL;
-	}
 	*wait = (struct job_wait){.broker = broker,
 							  .ref = kernel_hold(ref),
-							  .timer = timer,
 							  .terms = *terms,
 							  .done = done,
 							  .arg = arg,
@@ -223,7 +219,40 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 		broker->counters.asked++;
 		broker->waiting++;
 	}
+	return wait;
+}
+
+bool job_resolve_kept(struct broker *broker, struct kernel_ref *ref, const struct job_terms *terms,
+					  job_done done, void *arg)
+{
+	const char *compiler = job_compiler(broker, ref->target);
+	struct cache_row row;
+	/* A thread makes the key of a user's kernel. */
+	if (!compiler[0] || (ref->raw && !has_key(ref, compiler)))
+		return false;
+	key_by(ref, compiler);
+	if (!ref->key[0] || map_get(&broker->lookups_by_key, ref->key, KERNEL_KEY_HEX - 1) ||
+		!lookup_take(broker, ref->key, &row))
+		return false;
+	struct job_wait *wait = open_wait(broker, ref, terms, done, arg);
+	if (wait)
+		lookup_answer_kept(wait, &row);
+	else
+		cache_row_free(&row);
+	return wait != NULL;
+}
+
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
+							 const struct job_terms *terms, job_done done, void *arg)
+{
+	uv_timer_t *timer = malloc(sizeof(*timer));
+	struct job_wait *wait = timer ? open_wait(broker, ref, terms, done, arg) : NULL;
+	if (!wait) {
+		free(timer);
+		return NULL;
+	}
 	/* No answer may come from inside this function: the loop takes the first step. */
+	wait->timer = timer;
 	timer->data = wait;
 	uv_timer_init(&broker->loop, timer);
 	uv_timer_start(timer, on_job_timer, 0, 0);

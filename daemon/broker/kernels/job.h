@@ -146,6 +146,10 @@ struct job_terms {
  */
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							 const struct job_terms *terms, job_done done, void *arg);
+/* Calls done() before it returns, where the cache has the kernel in memory; false: nothing has
+ * happened.  For calls, whose terms name an asker. */
+bool job_resolve_kept(struct broker *broker, struct kernel_ref *ref, const struct job_terms *terms,
+					  job_done done, void *arg);
 /* Counts a request that a kernel in the device process answers at once. */
 void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct session *asker,
 						enum job_origin origin, uint64_t micros);

@@ -216,19 +216,19 @@ struct lookup *lookup_open(const struct job_wait *wait)
 	return lookup;
 }
 
-bool lookup_answer_kept(struct job_wait *wait)
+bool lookup_take(struct broker *broker, const char *key, struct cache_row *row)
 {
-	struct broker *broker = wait->broker;
-	struct cache_row row;
 	/* The store's thread takes what is distrusted out of the cache first. */
-	if (broker->distrusted > 0 || !store_take(broker, wait->ref->key, &row))
-		return false;
-	broker->counters.lookups++;
-	broker->counters.lookup_hits++;
-	struct job_answer answer = {.origin = JOB_HIT, .row = &row, .log = ""};
+	return broker->distrusted == 0 && store_take(broker, key, row);
+}
+
+void lookup_answer_kept(struct job_wait *wait, struct cache_row *row)
+{
+	struct job_answer answer = {.origin = JOB_HIT, .row = row, .log = ""};
+	wait->broker->counters.lookups++;
+	wait->broker->counters.lookup_hits++;
 	wait_answer(wait, &answer);
-	cache_row_free(&row);
-	return true;
+	cache_row_free(row);
 }
 
 const char *lookup_key_of(const struct broker *broker, const struct compile_job *job)

@@ -105,9 +105,10 @@ void lookup_assert_valid(const struct lookup *lookup);
  * turn.  NULL without memory. */
 struct lookup *lookup_open(const struct job_wait *wait);
 
-/* Answers and frees a wait whose kernel the cache has in memory, without a lookup.  False: it has
- * not. */
-bool lookup_answer_kept(struct job_wait *wait);
+/* Takes a kernel that the cache has in memory; false: it is to be looked for. */
+bool lookup_take(struct broker *broker, const char *key, struct cache_row *row);
+/* Answers and frees a wait for it, without a lookup, and frees the row. */
+void lookup_answer_kept(struct job_wait *wait, struct cache_row *row);
 
 /* Adds a step that ends now to the trace, and begins the next. */
 void lookup_trace(struct lookup *lookup, const char *name);

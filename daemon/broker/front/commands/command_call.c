@@ -263,6 +263,7 @@ static void on_call_answer(void *arg, const struct job_answer *answer)
 	answer_success(asking, job_origin_names[asking->origin]);
 }
 
+/* The answer may come from in here and free the request, so callers do nothing after it. */
 static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool look)
 {
 	struct job_terms terms = job_terms_of(asking->base.request.session);
@@ -273,7 +274,8 @@ static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool
 		terms.purpose = JOB_LOOK;
 	asking->kernel = kernel;
 	asking->looking = look;
-	kernel_request_resolve(&asking->base, kernel, &terms, on_call_answer);
+	if (!job_resolve_kept(asking->base.broker, kernel, &terms, on_call_answer, asking))
+		kernel_request_resolve(&asking->base, kernel, &terms, on_call_answer);
 }
 
 static void call_ask(struct call_request *asking)
