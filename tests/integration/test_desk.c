@@ -1,7 +1,7 @@
 /*
  * test_desk: first calls that the device process plans at the desk of a lane, and of which the
  * daemon is told: that nobody waits for the daemon, what the daemon knows of them in the end, calls
- * that it refuses, nonsense on the desk, and processes that die at it.
+ * that it refuses, nonsense on the desk, processes that die at it, and clients that make many.
  */
 #include "lane_scene.h"
 #include "tier_scene.h"
@@ -9,6 +9,7 @@
 #include <kiln/ops.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -329,6 +330,9 @@ static void a_client_that_dies(void **state)
 
 #define CLIENTS 4
 #define LEAST 13
+#define BOXES 64
+#define MANY 10
+#define MANY_KIB 4096 /* each call that waited would take 24 */
 
 /* Binds a call by message, and unbinds it, which stops the launcher of this session alone. */
 static void come_and_go(kiln_client *client, const kiln_tensor tensors[2], const kiln_attr *perm)
@@ -344,27 +348,53 @@ static void come_and_go(kiln_client *client, const kiln_tensor tensors[2], const
 	kiln_call_free(call);
 }
 
-/* Turns boxes of all sides from LEAST to SIDE, each a shape of its own. */
-static int turn_boxes(const struct kilnd *daemon)
+/* Turns a box, one of BOXES, each a shape of its own: its sides are from LEAST to SIDE. */
+static void turn_box(const struct cube *cube, int n, bool again)
 {
 	static float now[CUBE];
+	const int a = LEAST + n / 16, b = LEAST + n / 4 % 4, c = LEAST + n % 4;
+	struct permute problem = {.dtype = KILN_F32, .rank = 3, .shape = {a, b, c}, .perm = {1, 2, 0}};
+	kiln_attr perm = perm_attr(&problem);
+	kiln_tensor tensors[2] = {permute_input(&problem, cube->buffers[0]),
+							  permute_output(&problem, cube->buffers[1])};
+	assert_ok(kiln_run(cube->client, "permute", tensors, 2, &perm, 1));
+	assert_ok(kiln_read(cube->buffers[1], 0, now, sizeof(float) * (size_t)(a * b * c)));
+	for (int i = 0; i < a * b * c; i++)
+		assert_true(now[i] == (float)((i % a * b + i / a / c) * c + i / a % c));
+	if (again)
+		come_and_go(cube->client, tensors, &perm);
+}
+
+/* A program that makes calls, and frees them, while the thread that plans their exact kernels is
+ * busy fills no memory with what is to be planned. */
+static void more_calls_than_are_planned(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client =
+		open_desk(daemon, &cube, OPTIONS("--specialize", "lazy", "--max-calls", "3"));
+	turn_box(&cube, 0, false);
+	int64_t generic = tier_counter(client, "generic"), before = resident_kib(daemon->pid);
+	debug_int(client, "delay-store", "ms", 2000);
+	for (int n = 0; n < MANY * BOXES; n++)
+		turn_box(&cube, n % BOXES, false);
+	assert_true(tier_counter(client, "generic") > generic + MANY * BOXES / 2);
+	int64_t grown = resident_kib(daemon->pid) - before;
+	if (!getenv("KILN_SANITIZE") && grown > MANY_KIB)
+		fail_msg("the daemon has grown by %lld KiB; the most is %d", (long long)grown, MANY_KIB);
+	debug_int(client, "delay-store", "ms", 0);
+	cube_finish(daemon, &cube);
+}
+
+/* Turns each of them, and again by message. */
+static int turn_boxes(const struct kilnd *daemon)
+{
 	struct cube cube;
 	kiln_client *client = client_open(daemon);
 	cube_open(client, &cube);
 	cube_turn(&cube, 6);
-	for (int n = 0; n < 64; n++) {
-		const int a = LEAST + n / 16, b = LEAST + n / 4 % 4, c = LEAST + n % 4;
-		struct permute problem = {
-			.dtype = KILN_F32, .rank = 3, .shape = {a, b, c}, .perm = {1, 2, 0}};
-		kiln_attr perm = perm_attr(&problem);
-		kiln_tensor tensors[2] = {permute_input(&problem, cube.buffers[0]),
-								  permute_output(&problem, cube.buffers[1])};
-		assert_ok(kiln_run(client, "permute", tensors, 2, &perm, 1));
-		assert_ok(kiln_read(cube.buffers[1], 0, now, sizeof(float) * (size_t)(a * b * c)));
-		for (int i = 0; i < a * b * c; i++)
-			assert_true(now[i] == (float)((i % a * b + i / a / c) * c + i / a % c));
-		come_and_go(client, tensors, &perm);
-	}
+	for (int n = 0; n < BOXES; n++)
+		turn_box(&cube, n, true);
 	cube_close(&cube);
 	kiln_close(client);
 	return 0;
@@ -409,6 +439,7 @@ int main(void)
 		HARNESS_TEST(buffers_of_others),
 		HARNESS_TEST(dies_at_the_desk),
 		HARNESS_TEST(a_client_that_dies),
+		HARNESS_TEST(more_calls_than_are_planned),
 		HARNESS_TEST(threads_that_plan),
 	};
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "daemon/base/list.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/kernels/tier.h"
 
@@ -107,9 +108,19 @@ bool call_keep(struct session *session, struct call *call)
 	return kept;
 }
 
+void call_leave_queue(struct session *session, struct call *call)
+{
+	if (call->waits)
+		QUEUE_REMOVE(session->owned->unplanned, session->owned->last_unplanned, call);
+	call->waits = false;
+}
+
 void call_forget(struct session *session, uint64_t id)
 {
-	call_drop(map_remove_id(&session->owned->calls, id));
+	struct call *call = map_remove_id(&session->owned->calls, id);
+	if (call)
+		call_leave_queue(session, call);
+	call_drop(call);
 	lane_grant(session);
 }
 

@@ -31,7 +31,7 @@ void call_drop(struct call *call);
 
 /* The call has only its generic kernel (tier_first), and is about to be launched by it. */
 void call_begin_first(struct call *call);
-/* A worker thread plans the exact kernel of that call. */
+/* A worker thread plans the exact kernel of that call, behind those of the session's others. */
 void call_plan_exact(struct session *session, struct call *call);
 /* The call is used again: if its exact kernel is not planned yet, the loop plans it now. */
 void call_settle(struct session *session, struct call *call);

@@ -7,6 +7,9 @@
  *   FIRST --the thread's plan comes, or call_settle--> the exact kernel, with a tier
  *   FIRST --there is no exact kernel, or it is the same one--> the generic kernel, for good
  *
+ * The thread has one call of a session at a time.  The others wait in the session's list, which a
+ * released call leaves: so a client that makes calls faster than the thread plans fills no memory.
+ *
  * The thread reads the call's problem, which never changes, and holds the call; only the loop
  * touches anything else of it.
  */
@@ -18,6 +21,7 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/plan/plan.h"
+#include "daemon/base/list.h"
 #include "daemon/base/util.h"
 
 struct planning {
@@ -61,6 +65,8 @@ static void plan_work(struct cache *cache, void *arg)
 		plan_problem(&planning->call->problem, &planning->limits, &planning->plan, planning->error);
 }
 
+static void plan_next(struct session *session);
+
 static void plan_done(struct broker *broker, void *arg)
 {
 	struct planning *planning = arg;
@@ -74,6 +80,30 @@ static void plan_done(struct broker *broker, void *arg)
 	}
 	call_drop(call);
 	free(planning);
+	if (session) {
+		session->owned->plans = false;
+		plan_next(session);
+	}
+}
+
+/* Without memory the second use of a call plans. */
+static void plan_next(struct session *session)
+{
+	struct owned *owned = session->owned;
+	struct call *call = owned->plans ? NULL : owned->unplanned;
+	struct planning *planning = call ? malloc(sizeof(*planning)) : NULL;
+	if (!planning)
+		return;
+	call_leave_queue(session, call);
+	planning->call = call_hold(call);
+	planning->session = session->id;
+	planning->limits = session->device->info.limits;
+	owned->plans = store_aside(session->broker, session_turn(session), plan_work, plan_done,
+							   planning) == KILN_OK;
+	if (owned->plans)
+		return;
+	call_drop(call);
+	free(planning);
 }
 
 void call_begin_first(struct call *call)
@@ -83,18 +113,9 @@ void call_begin_first(struct call *call)
 
 void call_plan_exact(struct session *session, struct call *call)
 {
-	struct planning *planning = malloc(sizeof(*planning));
-	/* Without memory the second use plans. */
-	if (!planning)
-		return;
-	planning->call = call_hold(call);
-	planning->session = session->id;
-	planning->limits = session->device->info.limits;
-	if (store_aside(session->broker, session_turn(session), plan_work, plan_done, planning) ==
-		KILN_OK)
-		return;
-	call_drop(call);
-	free(planning);
+	QUEUE_APPEND(session->owned->unplanned, session->owned->last_unplanned, call);
+	call->waits = true;
+	plan_next(session);
 }
 
 void call_settle(struct session *session, struct call *call)
@@ -105,6 +126,7 @@ void call_settle(struct session *session, struct call *call)
 	if (!call->first || !limits)
 		return;
 	call->first = false;
+	call_leave_queue(session, call);
 	if (plan_problem(&call->problem, limits, &plan, error) == KILN_OK)
 		take_plan(session, call, limits, &plan);
 }

@@ -21,8 +21,10 @@ struct call {
 	int given; /* tensors that the client named, and operands that it submits */
 	struct kernel_ref *variants[CALL_VARIANTS]; /* [0] as prepared */
 	int variant_count;
-	/* variants[0] is the generic kernel alone: the exact one is being planned (call_exact.c). */
-	bool first;
+	/* variants[0] is the generic kernel alone: the exact one is being planned, or waits for that in
+	 * owned->unplanned (call_exact.c). */
+	bool first, waits;
+	struct call *previous, *next;           /* there */
 	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
 	struct graph *graph; /* of a call without operands or variants: what it launches */
 	uint64_t device;     /* kind of the one that it is planned for: device_entry.kind */
@@ -50,11 +52,15 @@ struct graph {
 /* A session owns one of these. */
 struct owned {
 	struct map buffers, calls; /* by id */
+	struct call *unplanned, *last_unplanned;
+	bool plans; /* a worker thread has one of its calls */
 	uint64_t held_bytes;
 	uint64_t graph_launches;
 };
 
 struct call *call_hold(struct call *call);
+/* The call waits no longer for a thread that plans its exact kernel, if it did. */
+void call_leave_queue(struct session *session, struct call *call);
 /* Returns the session's calls one by one, then NULL; *cursor begins as 0. */
 struct call *call_next(const struct session *session, size_t *cursor);
 /* Puts the call into the session's table, which takes over a hold of it; false without memory. */
