@@ -424,11 +424,37 @@ static void misused_descriptors(void **state)
 	under_attack(*state, from_environment("KILN_ATTACK_MS", 2000), misuse_descriptors);
 }
 
+/* The device process stands still, so it takes none of them. */
+static void cancels_without_end(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_ticket ticket;
+	kilnd_start(daemon, OPTIONS("--max-inflight", "4"));
+	pair_open(daemon, &pair);
+	pair_warm(&pair);
+	pid_t process = (pid_t)info_int(pair.client, "executors[0].pid");
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(kill(process, SIGSTOP), 0);
+		assert_ok(pair_submit(&pair, false, 0, &ticket));
+		for (int i = 0; i < 4; i++)
+			assert_ok(kiln_cancel(pair.client, ticket));
+		assert_int_equal(kiln_cancel(pair.client, ticket), KILN_ELIMIT);
+		assert_sentence("4 cancels of this session are on their way to its device process");
+		assert_int_equal(kill(process, SIGCONT), 0);
+		(void)kiln_wait(pair.client, ticket, CALL_TIMEOUT_MS); /* canceled, or not */
+		await_info(pair.client, "executors[0].inflight", 0);
+	}
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(misused_descriptors),
 		HARNESS_TEST(nonsense_in_memory),
+		HARNESS_TEST(cancels_without_end),
 	};
 	harness_begin((unsigned)(from_environment("KILN_ATTACK_MS", 0) / 1000) + 120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,7 @@ void lane_used(struct broker *broker, const struct device_handle *executor, uint
 void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant);
 /* The call is gone: the device process forgets it. */
 void lane_unbind(struct session *session, const struct call *call);
-void lane_cancel(struct session *session, uint64_t number, uint64_t count);
+/* Asks the device process not to run these entries.  False: it has too much of that kind to do. */
+bool lane_cancel(struct session *session, uint64_t number, uint64_t count);
 
 #endif

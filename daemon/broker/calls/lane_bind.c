@@ -310,18 +310,33 @@ void lane_unbind(struct session *session, const struct call *call)
 	}
 }
 
-void lane_cancel(struct session *session, uint64_t number, uint64_t count)
+static void on_canceled(void *arg, int status, const char *error, struct wire_in *reply)
 {
+	struct session *session = arg;
+	(void)status, (void)error, (void)reply;
+	session->cancel_count--;
+}
+
+/* A client gets its answer before the device process has taken the message.  So the session counts
+ * such messages: launches of other sessions wait behind them. */
+bool lane_cancel(struct session *session, uint64_t number, uint64_t count)
+{
+	const struct options *options = &session->broker->options;
 	struct wire_out message;
 	if (!session->lane || !handle_is_ready(session->executor))
-		return;
+		return true;
+	if ((uint64_t)session->cancel_count >= options->max_inflight)
+		return false;
 	uint64_t id = handle_begin(session->executor, &message, "lane.cancel");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "number", number);
 	wire_put_uint(&message, "count", count);
 	wire_put_uint(&message, "lane", session->stream);
 	wire_put_uint(&message, "tail", number + count);
-	handle_post(session->executor, &message, id);
+	if (handle_send(session->executor, &message, id, NULL, 0, (uint32_t)options->launch_timeout_ms,
+					on_canceled, session) == KILN_OK)
+		session->cancel_count++;
+	return true;
 }
 
 /* Has a call that was bound before its exact kernel was planned told of as often as pays. */

@@ -275,7 +275,10 @@ void work_cancel(struct session *session, uint64_t ticket)
 	struct wire_out message;
 	if (!work || work->kind != WORK_LAUNCH)
 		return;
+	if (work->state == WORK_SENT && work->canceled)
+		return;
 	if (work->state == WORK_SENT) {
+		work->canceled = true;
 		uint64_t id = handle_begin(work_executor(work), &message, "cancel");
 		wire_put_uint(&message, "ticket", work->executor_call);
 		handle_post(work_executor(work), &message, id);

@@ -80,6 +80,7 @@ struct work {
 	int operand_count;
 	uint64_t bound;            /* the call's name in the lane; 0: none */
 	uint64_t executor_call;    /* SENT: its id in the device process */
+	bool canceled;             /* SENT: which knows */
 	struct job_wait *fetching; /* FETCHING */
 	uint64_t load_us;          /* when the load began */
 	int load_status;           /* of the last fetch or load */

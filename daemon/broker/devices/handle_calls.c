@@ -10,8 +10,15 @@
 #include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
+/* A posted request, such as an unload, has no deadline: a lane may keep its answer back. */
+static bool is_awaited(const struct handle_call *call)
+{
+	return call->deadline_ms || call->done;
+}
+
 static void unlink_call(struct device_handle *handle, struct handle_call *call)
 {
+	handle->awaited_count -= is_awaited(call);
 	QUEUE_REMOVE(handle->first, handle->last, call);
 	map_remove_id(&handle->calls, call->id);
 	handle->call_count--;
@@ -40,24 +47,10 @@ static struct handle_call *find_overrun(struct device_handle *handle)
 	return NULL;
 }
 
-/* A posted request, such as an unload, has no deadline: a lane may keep its answer back. */
-static bool is_awaited(const struct handle_call *call)
-{
-	return call->deadline_ms || call->done;
-}
-
-static bool owes_an_answer(const struct device_handle *handle)
-{
-	const struct handle_call *call = handle->first;
-	while (call && !is_awaited(call))
-		call = call->next;
-	return call != NULL;
-}
-
 static void on_clock(uv_timer_t *timer)
 {
 	struct device_handle *handle = timer->data;
-	if (!owes_an_answer(handle))
+	if (!handle->awaited_count)
 		uv_timer_stop(timer);
 	struct handle_call *call = handle->fault[0] ? NULL : find_overrun(handle);
 	if (!call)
@@ -79,7 +72,7 @@ static uint64_t liveness_ms(const struct device_handle *handle)
 /* Stops to expect signs of life from a process that has nothing to do. */
 static void rest(struct device_handle *handle)
 {
-	if (!handle->busy && !owes_an_answer(handle))
+	if (!handle->busy && !handle->awaited_count)
 		pulse_end(&handle->pulse);
 }
 
@@ -133,6 +126,7 @@ int handle_send(struct device_handle *handle, struct wire_out *message, uint64_t
 	handle->device->broker->counters.device_requests++;
 	if (!is_awaited(call))
 		return KILN_OK;
+	handle->awaited_count++;
 	pulse_begin(&handle->pulse, liveness_ms(handle));
 	if (!uv_is_active((uv_handle_t *)&handle->clock))
 		uv_timer_start(&handle->clock, on_clock, PAUSE_EXECUTOR_CLOCK_MS, PAUSE_EXECUTOR_CLOCK_MS);
@@ -156,8 +150,10 @@ void handle_post(struct device_handle *handle, struct wire_out *message, uint64_
 void handle_disown(struct device_handle *handle, void *arg)
 {
 	for (struct handle_call *call = handle->first; call; call = call->next)
-		if (call->arg == arg)
+		if (call->arg == arg && call->done) {
 			call->done = NULL;
+			handle->awaited_count -= !is_awaited(call);
+		}
 	size_t cursor = 0;
 	struct handle_module *module;
 	while ((module = map_next(&handle->modules, &cursor)))

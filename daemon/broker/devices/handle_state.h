@@ -73,6 +73,7 @@ struct device_handle {
 	struct handle_call *first, *last; /* oldest first */
 	struct map calls;                 /* by id */
 	int call_count;
+	int awaited_count;    /* of these, those that somebody waits for */
 	uint64_t progress_us; /* when something last completed */
 	struct pulse pulse;
 	bool busy;        /* the process says so: there may be launches of lanes */

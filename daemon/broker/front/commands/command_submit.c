@@ -87,8 +87,13 @@ void serve_cancel(struct session *session, struct wire_in *message)
 	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
 	uint64_t entry = wire_get_uint(&message->root, "entry", 0); /* of the lane, from 1 */
 	if (entry) {
-		lane_cancel(session, entry - 1, wire_get_uint(&message->root, "count", 1));
-		reply_ok(session, wire_id(message));
+		if (lane_cancel(session, entry - 1, wire_get_uint(&message->root, "count", 1)))
+			reply_ok(session, wire_id(message));
+		else
+			reply_error(session, wire_id(message), KILN_ELIMIT,
+						"%d cancels of this session are on their way to its device process, the "
+						"most there may be (--max-inflight); cancel again later",
+						session->cancel_count);
 		return;
 	}
 	if (!ticket) {
