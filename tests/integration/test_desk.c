@@ -4,6 +4,7 @@
  * that it refuses, nonsense on the desk, processes that die at it, and clients that make many.
  */
 #include "lane_scene.h"
+#include "peer.h"
 #include "tier_scene.h"
 
 #include <kiln/ops.h>
@@ -278,6 +279,37 @@ static void buffers_of_others(void **state)
 	kilnd_stop(daemon);
 }
 
+/* A session has no desk before it has a lane; a client chooses no number of its own. */
+static void numbers_of_no_desk(void **state)
+{
+	static const uint64_t numbers[] = {1, LANE_DESK, LANE_DESK + LANE_DESK_CALLS, UINT64_MAX};
+	static const int64_t shape[] = {2, 3}, turned[] = {3, 2}, perm[] = {1, 0};
+	struct kilnd *daemon = *state;
+	struct wire_out out;
+	struct peer peer;
+	kilnd_start(daemon, NULL);
+	peer_open(&peer, daemon, "");
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		peer_begin(&peer, &out, "prepare");
+		wire_put_str(&out, "op", "permute");
+		wire_list_begin(&out, "tensors");
+		for (int k = 0; k < 2; k++) {
+			wire_map_begin(&out, NULL);
+			wire_put_int(&out, "d", KILN_F32);
+			wire_put_ints(&out, "s", k ? turned : shape, 2);
+			wire_map_end(&out);
+		}
+		wire_list_end(&out);
+		wire_map_begin(&out, "attrs");
+		wire_put_ints(&out, "perm", perm, 2);
+		wire_map_end(&out);
+		wire_put_uint(&out, "bound", numbers[i]);
+		peer_expect(&peer, &out, -1, KILN_EINVAL, "gives no new call the number");
+	}
+	peer_close(&peer);
+	kilnd_stop(daemon);
+}
+
 /* A device process that dies, or hangs, before it has answered. */
 static void dies_at_the_desk(void **state)
 {
@@ -437,6 +469,7 @@ int main(void)
 		HARNESS_TEST(nonsense),
 		HARNESS_TEST(a_client_that_tells_nothing),
 		HARNESS_TEST(buffers_of_others),
+		HARNESS_TEST(numbers_of_no_desk),
 		HARNESS_TEST(dies_at_the_desk),
 		HARNESS_TEST(a_client_that_dies),
 		HARNESS_TEST(more_calls_than_are_planned),

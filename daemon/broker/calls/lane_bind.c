@@ -54,7 +54,7 @@ static void note_told(struct session *session, uint64_t number)
 
 bool lane_may_tell(const struct session *session, uint64_t number)
 {
-	return !is_of_desk(session->lane, number) || is_untold(session->lane, number);
+	return is_of_desk(session->lane, number) && is_untold(session->lane, number);
 }
 
 /* ---- Binding ---- */

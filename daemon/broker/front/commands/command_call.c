@@ -3,7 +3,6 @@
  */
 #include <string.h>
 
-#include "client/wire/lane_memory.h"
 #include "daemon/broker/calls/lane.h"
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/handle.h"
@@ -102,8 +101,9 @@ static void take_bound(struct session *session, struct wire_in *message, uint64_
 	struct planned planned;
 	if (!planned_may_be_told(session, id))
 		return;
-	if (!(number & LANE_DESK) || call_find(session, number) || !lane_may_tell(session, number)) {
-		reply_error(session, id, KILN_EINVAL, "no desk gives a new call the number %llu",
+	if (call_find(session, number) || !lane_may_tell(session, number)) {
+		reply_error(session, id, KILN_EINVAL,
+					"the desk of this session's lane gives no new call the number %llu",
 					(unsigned long long)number);
 		return;
 	}
