@@ -256,7 +256,7 @@ static void add_types(void)
 			struct cases_case *c = add(ops[(i + e) % 3], summands[e], indices[(i + e / 2) % 4],
 									   &shapes[i].shape, shapes[i].axis, shapes[i].count, 0);
 			if (c->op == &add_op && i + e > 1)
-				make_real(c, "alpha", is_real(summands[e]) ? 0.75 : 3);
+				make_real(c, "alpha", is_real(summands[e]) ? 0.75 : -3);
 			name(c);
 		}
 }
