@@ -252,6 +252,62 @@ static void add_layouts(void)
 	}
 }
 
+/* Indices of rows that do not lie one after another: parts of longer lists, turned, repeated. */
+static void add_spread(void)
+{
+	static const struct {
+		struct make_shape list;
+		int64_t stride[3];
+	} lists[] = {{{2, {4, 7}}, {9, 1}},
+				 {{2, {4, 7}}, {1, 4}},
+				 {{2, {4, 7}}, {0, 1}},
+				 {{3, {5, 2, 3}}, {1, 15, 5}},
+				 {{3, {3, 4, 2}}, {16, 3, 0}}};
+	static const int64_t columns[] = {1, 3, 4, 33, 48};
+
+	for (int i = 0; i < 5 * MAKE_COUNT(lists); i++) {
+		struct make_shape dst = lists[i / 5].list;
+		struct cases_case *c = cases_add(&embedding_op, 0);
+		make_input(c, 0, elements[(i + i / 5) % 5], &(struct make_shape){2, {9, columns[i % 5]}});
+		make_input(c, 1, indices[i % 4], &dst)->fill = i % 3 ? CASES_INDICES : CASES_STRAY;
+		c->operand[1].most = 9;
+		if (i % 6 == 3)
+			make_word(c, "bounds", "clamp");
+		make_strided(&c->operand[1], lists[i / 5].stride);
+		if (i % 7 == 5)
+			make_strided(&c->operand[0], (const int64_t[]){1, 9});
+		c->operand[0].fill = CASES_BITS;
+		dst.size[dst.rank++] = columns[i % 5];
+		make_output(c, 2, c->operand[0].dtype, &dst);
+		name(c);
+	}
+}
+
+/* Indices for a part of src alone. */
+static void add_parts(void)
+{
+	static const struct {
+		struct make_shape src, part;
+		int axis;
+	} shapes[] = {{{2, {9, 40}}, {2, {4, 70}}, 1},
+				  {{3, {3, 20, 32}}, {3, {2, 17, 9}}, 1},
+				  {{3, {3, 20, 32}}, {3, {3, 17, 1}}, 1},
+				  {{3, {5, 4, 6}}, {3, {7, 1, 6}}, 0},
+				  {{3, {64, 7, 160}}, {3, {33, 12, 100}}, 1}};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(shapes); i++) {
+		int at = i / 2;
+		struct cases_case *c = cases_add(&along_op, 0);
+		make_input(c, 0, elements[i % 5], &shapes[at].src)->fill = CASES_BITS;
+		if (shapes[at].axis != shapes[at].src.rank - 1)
+			make_int(c, "axis", shapes[at].axis);
+		make_input(c, 1, indices[(i + at) % 4], &shapes[at].part)->fill = CASES_INDICES;
+		c->operand[1].most = shapes[at].src.size[shapes[at].axis];
+		make_output(c, 2, elements[i % 5], &shapes[at].part);
+		name(c);
+	}
+}
+
 static void add_timed(void)
 {
 	static const int64_t columns[] = {64, 1024, 4096, 131072, 1023};
@@ -279,6 +335,8 @@ static void add_all(void)
 	add_sizes();
 	add_strays();
 	add_layouts();
+	add_spread();
+	add_parts();
 	add_timed();
 	/* Beyond 2^31 elements. */
 	add(&select_op, KILN_U8, KILN_I64, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, 1, 64,
@@ -378,12 +436,9 @@ static void bad_rows(struct cases_case *c)
 	make_output(c, 2, KILN_F32, &(struct make_shape){1, {3}});
 }
 
-static void bad_list(struct cases_case *c)
+static void bad_cover(struct cases_case *c)
 {
-	usual(c, &embedding_op);
-	make_input(c, 1, KILN_I32, &(struct make_shape){2, {2, 3}});
-	make_strided(&c->operand[1], (const int64_t[]){5, 1});
-	make_output(c, 2, KILN_F32, &(struct make_shape){3, {2, 3, 4}});
+	usual(c, &along_op)->operand[1].shape[0] = 5;
 }
 
 static void bad_output(struct cases_case *c)
@@ -409,8 +464,8 @@ static const struct cases_refusal refusals[] = {
 	 bad_size},
 	{"embedding: weight has rank 1; it must have rank 2", bad_table},
 	{"embedding: dst has rank 1; it must have rank 2, one more than idx", bad_rows},
-	{"embedding: the dimensions of idx do not lie one after another: it must be contiguous",
-	 bad_list},
+	{"take_along_axis: dimension 0 of idx has size 5; it may be no larger than that of src, 3",
+	 bad_cover},
 	{"index_select: dimension 0 of dst has stride 5; dst must be contiguous, which is stride 4 "
 	 "there",
 	 bad_output},

@@ -71,6 +71,16 @@ class Gradients(unittest.TestCase):
         (3 * torch.softmax(y, 0)[1]).backward()
         torch.testing.assert_close(x.grad, y.grad)
 
+    def test_embedding_in_any_layout(self):
+        weight = torch.randn(9, 4, dtype=torch.double, requires_grad=True)
+        index = torch.arange(24).reshape(4, 6) % 9
+        dy = torch.randn(3, 4, 4, dtype=torch.double)
+        for idx in (index[:, 1:4], index[:, :3].contiguous()):
+            grads = [torch.autograd.grad(embedding(idx, weight).transpose(0, 1), weight, dy)[0]
+                     for embedding in (kiln.embedding, F.embedding)]
+            torch.testing.assert_close(*grads)
+        kiln.embedding(index[:2, :3], torch.empty(9, 0, requires_grad=True)).sum().backward()
+
     def test_statistics_are_no_variables(self):
         x = torch.randn(6, 5, requires_grad=True)
         y, mean, rstd = kiln.layer_norm(x, 5, mean=True, rstd=True)

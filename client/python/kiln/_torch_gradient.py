@@ -48,10 +48,18 @@ def _take_along_axis(operator, values, kept, grads, run):
         return {}
     back = operator.others["scatter_add"]
     dim, bounds = (values[operator.names.index(name)] for name in ("dim", "bounds"))
-    begin = grads[0].new_zeros(()).expand(values[-1])
-    return {operator.first: run(back, _values(
-        back, input=begin, dim=-1 if dim is None else dim, idx=kept[0], src=grads[0],
-        bounds=bounds))[0]}
+    shape, dim = values[-1], -1 if dim is None else dim
+    within = [size if axis == dim % len(shape) else most
+              for axis, (size, most) in enumerate(zip(shape, kept[0].shape))]
+    begin = grads[0].new_zeros(()).expand(within)
+    found = run(back, _values(back, input=begin, dim=dim, idx=kept[0], src=grads[0],
+                              bounds=bounds))[0]
+    # What lies beyond the indices along another dimension was not taken.
+    beyond = [size - most for size, most in zip(shape, within)]
+    if any(beyond):
+        found = torch.nn.functional.pad(found, [one for size in reversed(beyond)
+                                                for one in (0, size)])
+    return {operator.first: found}
 
 
 def _sums(operator, values, kept, grads, run):
@@ -240,6 +248,11 @@ class Gradient:
         known = all(grads[source] is not None for _, kind, source in self.reads if kind == "grad")
         for place, source in self.attributes:
             values[place] = rest[source] if source is not None else rest[-1]
+        if known and self.back.name == "embedding_backward":
+            # The sums go over rows, evenly spaced, and indices in a row: a copy where they are not.
+            grad, idx = (self.back.names.index(name) for name in ("ddst", "idx"))
+            values[grad] = values[grad].reshape(values[idx].numel(), values[grad].shape[-1])
+            values[idx] = values[idx].reshape(-1)
         if known:
             self._run(values, needs, run, found)
             if self.bias is not None and needs[self.bias]:

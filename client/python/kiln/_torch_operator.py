@@ -235,7 +235,7 @@ class Operator:
             idx, dim = values[self.inputs["idx"]].shape, self.dimension(values)
             if dim is None:
                 return (*idx, shape[-1])
-            return _resized(shape, dim, idx[dim if self.rules["idx"][0] == "along" else 0])
+            return idx if self.rules["idx"][0] == "along" else _resized(shape, dim, idx[0])
         if output.shape == "transposed":
             return (*shape[:-2], shape[-1], shape[-2])
         if output.shape == "first_k":

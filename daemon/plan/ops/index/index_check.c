@@ -104,10 +104,27 @@ static int check_flat(const struct kernel_problem *problem, const struct index_o
 	return status;
 }
 
+/* Are there as many elements of src as indices along another dimension than the axis? */
+static int check_covered(const struct kernel_problem *problem, int dim,
+						 char error[KERNEL_ERROR_MAX])
+{
+	long long is = (long long)problem->tensors[IDX].shape[dim];
+	long long most = (long long)problem->tensors[0].shape[dim];
+
+	if (is <= most)
+		return KILN_OK;
+	return plan_refuse(error, KILN_EINVAL,
+					   "%s: dimension %d of idx has size %lld; it may be no larger than that of "
+					   "src, %lld",
+					   problem->op, dim, is, most);
+}
+
 static int check_axis(const struct kernel_problem *problem, const struct index_op *op, int axis,
 					  char error[KERNEL_ERROR_MAX])
 {
 	int rank = problem->tensors[op->few].rank, status;
+	int indexed = op->base >= 0 ? op->base : op->few;
+	bool covers = op->each && !op->adds;
 
 	status = check_rank(problem, op->many, rank, ", as the side that is indexed", error);
 	if (!status && op->base >= 0)
@@ -119,7 +136,8 @@ static int check_axis(const struct kernel_problem *problem, const struct index_o
 			status = check_size(problem, op->few, k, op->base, k, error);
 	for (int k = 0; k < rank && !status; k++)
 		if (k != axis)
-			status = check_size(problem, op->many, k, op->few, k, error);
+			status = covers ? check_covered(problem, k, error)
+							: check_size(problem, op->many, k, indexed, k, error);
 	for (int k = 0; k < rank && !status && op->each; k++)
 		status = check_size(problem, op->many, k, IDX, k, error);
 	if (!status && !op->each)
@@ -128,6 +146,25 @@ static int check_axis(const struct kernel_problem *problem, const struct index_o
 }
 
 /* ---- Operands of one rank ---- */
+
+/* The rows of few at places of which each dimension of idx has a stride of its own. */
+static void spread(const struct kernel_tensor *idx, struct index_problem *out)
+{
+	struct kernel_tensor *few = &out->few;
+	int leading = idx->rank;
+
+	out->axis = leading - 1;
+	memcpy(out->idx_stride, idx->stride, (size_t)leading * sizeof(*idx->stride));
+	few->shape[leading] = few->shape[1];
+	few->stride[leading] = few->stride[1];
+	few->shape[leading - 1] = few->shape[0];
+	few->stride[leading - 1] = few->stride[0];
+	for (int k = 0; k < leading - 1; k++) {
+		few->shape[k] = 1;
+		few->stride[k] = 0;
+	}
+	few->rank = leading + 1;
+}
 
 /* Merges the first `count` dimensions into one; false: they do not lie one after another. */
 static bool merge_leading(struct kernel_tensor *tensor, int count, int64_t *step)
@@ -162,11 +199,16 @@ static int flatten(const struct kernel_problem *problem, struct index_problem *o
 	char name[16];
 
 	plan_operand_name(problem->operands, out->op.many, name);
-	if (out->indices > 0 && !merge_leading(&idx, leading, &step))
+	if (out->indices > 0 && !merge_leading(&idx, leading, &step)) {
+		if (!out->op.adds) {
+			spread(&problem->tensors[IDX], out);
+			return KILN_OK;
+		}
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: the dimensions of idx do not lie one after another: it must be "
 						   "contiguous",
 						   problem->op);
+	}
 	out->idx_stride[0] = idx.stride[0];
 	if (out->indices > 0 && row > 0 && !merge_leading(many, leading, &step))
 		return plan_refuse(error, KILN_EINVAL,
@@ -193,6 +235,10 @@ static int make_views(const struct kernel_problem *problem, struct index_problem
 	plan_elements(idx, &out->indices);
 	if (out->op.flat)
 		return flatten(problem, out, error);
+	/* The part of src that has an index. */
+	for (int k = 0; k < idx->rank && out->op.each && !out->op.adds; k++)
+		if (k != out->axis)
+			out->few.shape[k] = idx->shape[k];
 	if (out->op.each)
 		memcpy(out->idx_stride, idx->stride, sizeof(out->idx_stride));
 	else
@@ -249,7 +295,7 @@ int index_check(const struct kernel_problem *problem, struct index_problem *out,
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d of %s has size 0; with bounds %s it needs an element "
 						   "to take",
-						   problem->op, out->axis, op->flat ? "weight" : "src",
+						   problem->op, op->flat ? 0 : out->axis, op->flat ? "weight" : "src",
 						   plan_attr_text(problem, "bounds"));
 	/* An index that can have no value out of range needs no look. */
 	out->bounds = (out->index == KILN_U8 && few >= 256) || (out->index == KILN_U16 && few >= 65536)
@@ -283,7 +329,8 @@ int index_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 			output->rank = idx->rank + 1;
 			output->shape[idx->rank] = first->rank ? first->shape[first->rank - 1] : 1;
 		} else if (op->each) {
-			output->shape[axis] = axis < idx->rank ? idx->shape[axis] : 1;
+			for (int k = 0; k < output->rank; k++)
+				output->shape[k] = k < idx->rank ? idx->shape[k] : 1;
 		} else {
 			output->shape[axis] = idx->rank ? idx->shape[0] : 1;
 		}

@@ -75,7 +75,8 @@ static void number_rows(struct select_problem *out, int axes)
 	memcpy(idx, index->idx_stride, sizeof(idx));
 	src[index->axis] = 0;
 	for (int k = dst->rank - 1; k >= 0 && !index->op.each; k--) {
-		if (k == index->axis || (rows && k >= first))
+		/* The dimensions before the axis of an embedding have indices of their own. */
+		if (k == index->axis || (rows && k >= first) || (index->op.flat && k < index->axis))
 			continue;
 		other[k] = next;
 		next *= dst->shape[k];
@@ -146,10 +147,10 @@ static void find_kind(const struct kernel_problem *problem, struct select_proble
 		last--;
 	out->unit = 1;
 	out->kind = SELECT_ELEMENTS;
-	if (index->axis > 0 && last == index->axis) {
+	if (index->axis > 0 && last == index->axis && !index->op.flat) {
 		out->kind = SELECT_GATHER;
 	} else if (run > 0 && unit > 1) {
-		bool all = run == dst->rank - 1 - index->axis;
+		bool all = run == dst->rank - 1 - index->axis && !index->op.flat;
 		bool little = all && index->axis > 0 && bytes <= 16 && (bytes & (bytes - 1)) == 0 &&
 					  divides(index, unit) && problem->tensors[index->op.few].alignment >= bytes &&
 					  problem->tensors[index->op.many].alignment >= bytes;
