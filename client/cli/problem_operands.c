@@ -270,8 +270,10 @@ static void first_k_shape(const struct cli_problem *problem, kiln_tensor *tensor
 	tensor->rank = first->rank;
 	memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
 	axis += axis < 0 ? tensor->rank : 0;
+	int64_t k = cli_problem_int(problem, "k", 1);
+	/* The daemon refuses a wrong axis, and a wrong k by its name. */
 	if (axis >= 0 && axis < tensor->rank)
-		tensor->shape[axis] = cli_problem_int(problem, "k", 1);
+		tensor->shape[axis] = k < 0 ? 0 : k;
 }
 
 /* Sets the shape of what is there for each group of the last axis, or for each row. */

@@ -204,7 +204,7 @@ static const struct cases_refusal refusals[] = {
 	 "dimensions are x's swapped",
 	 bad_transposed},
 	{"cast_transpose: to is \"f8e4m3\" and transposed is i8; they must agree", bad_type},
-	{"cast_transpose: scale must have one element", bad_scale},
+	{"cast_transpose: scale has 3 elements; it must have one", bad_scale},
 	{NULL, NULL},
 };
 

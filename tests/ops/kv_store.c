@@ -433,7 +433,8 @@ static const struct cases_refusal refusals[] = {
 	{"kv_store: dimension 3 of v_cache has size 4; it must be 8, the size of v's heads", bad_dim},
 	{"kv_store: elements of k_cache share their place; an output's must lie apart", bad_overlap},
 	{"kv_store: k_scale is f16; it must be f32", bad_scale},
-	{"kv_store: v_scale must have one element, or one dimension of size 2, one for each head",
+	{"kv_store: v_scale has rank 1 and 3 elements; it must have one element, or rank 1 and 2, one "
+	 "for each head",
 	 bad_scale_size},
 	{"kv_store: k_cache is f16, as k is; k_scale must be left out", bad_copy},
 	{"kv_store: v_cache is missing; its operands are: k, v, slots, k_scale?, v_scale?, k_cache, "

@@ -356,8 +356,10 @@ static void bad_groups(struct cases_case *c)
 }
 
 static const struct cases_refusal refusals[] = {
-	{"rms_norm_quantize: gamma must have one dimension, of size 4 as x's last", bad_gamma},
-	{"rms_norm_quantize: scale must have one element", bad_scale},
+	{"rms_norm_quantize: gamma has rank 1 and 3 elements; it must have rank 1 and 4, as x's last "
+	 "dimension",
+	 bad_gamma},
+	{"rms_norm_quantize: scale has 3 elements; it must have one", bad_scale},
 	{"layer_norm_quantize: scales must have y's dimensions but the last", bad_scales},
 	{"layer_norm_quantize: scale is f16; it must be f32", bad_type},
 	{"rms_norm_quantize: there is no residual; without it sum would be x and must be left out",

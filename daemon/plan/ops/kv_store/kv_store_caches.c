@@ -54,10 +54,11 @@ static int check_scale(const struct kernel_problem *problem, int operand, int ca
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f32", problem->op, name,
 						   plan_dtype_name(scale->dtype));
 	if (!each && count != 1)
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s must have one element, or one dimension of size %lld, one for "
-						   "each head",
-						   problem->op, name, (long long)out->heads);
+		return plan_refuse(
+			error, KILN_EINVAL,
+			"%s: %s has rank %d and %lld elements; it must have one element, or rank "
+			"1 and %lld, one for each head",
+			problem->op, name, scale->rank, (long long)count, (long long)out->heads);
 	*step = each && out->heads > 1 ? scale->stride[0] : 0;
 	return rows_check_aligned(problem, operand, error);
 }

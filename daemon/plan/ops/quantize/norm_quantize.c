@@ -33,12 +33,16 @@ static int check_along(const struct kernel_problem *problem, int index,
 	const struct kernel_tensor *x = &problem->tensors[X], *along = &problem->tensors[index];
 	int status = rows_check_float(problem, index, error);
 	char name[16];
+	int64_t count;
 
 	plan_operand_name(problem->operands, index, name);
-	if (!status && (along->rank != 1 || along->shape[0] != x->shape[x->rank - 1]))
+	plan_elements(along, &count);
+	if (!status && (along->rank != 1 || count != x->shape[x->rank - 1]))
 		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s must have one dimension, of size %lld as x's last", problem->op,
-						   name, (long long)x->shape[x->rank - 1]);
+						   "%s: %s has rank %d and %lld elements; it must have rank 1 and %lld, as "
+						   "x's last dimension",
+						   problem->op, name, along->rank, (long long)count,
+						   (long long)x->shape[x->rank - 1]);
 	return status ? status : rows_check_contiguous(problem, index, error);
 }
 

@@ -241,7 +241,8 @@ int quantize_check_one(const struct kernel_problem *problem, int index,
 
 	plan_elements(&problem->tensors[index], &count);
 	if (!status && count != 1)
-		return plan_refuse(error, KILN_EINVAL, "%s: scale must have one element", problem->op);
+		return plan_refuse(error, KILN_EINVAL, "%s: scale has %lld elements; it must have one",
+						   problem->op, (long long)count);
 	return status;
 }
 
