@@ -119,6 +119,17 @@ class Errors(unittest.TestCase):
                 (lambda: kiln.softmax(shared, out=shared),
                  "softmax(): input and out overlap in buffer shared; an output may share no byte "
                  "with another operand"),
+                (lambda: kiln.topk(x, -1), "topk(): k is -1; it may be 0 to 2048"),
+                (lambda: kiln.quantize(x, rand((2,)).astype("f2"), "i8"),
+                 "quantize(): scale is f16; it must be f32"),
+                (lambda: kiln.cast_transpose(x, "i8", rand((2,))),
+                 "cast_transpose(): scale has 2 elements; it must have one"),
+                (lambda: kiln.take_along_axis(x, numpy.zeros((3, 1), "i8"), 1),
+                 "take_along_axis(): dimension 0 of idx has size 3; it may be no larger than that "
+                 "of src, 2"),
+                (lambda: kiln.scatter_add(x, 0, numpy.zeros((2, 4), "i8"), rand((2, 4))),
+                 "scatter_add(): dimension 1 of src has size 4; it must be that of dimension 1 of "
+                 "input, 3"),
                 # What a caller passed is no name.
                 (lambda: kiln.masked_softmax(x, kind="x"),
                  'masked_softmax(): kind is "x"; it may be one of: bool, lengths, causal, additive')]:

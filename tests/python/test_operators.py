@@ -43,6 +43,31 @@ class Softmax(Case):
         with self.assertRaisesRegex(ValueError, "dim is 1; it may be -1 to 0"):
             kiln.softmax(x, 1)
 
+    def test_rank_0_has_one_element(self):
+        x, three = numpy.array(3, "f4"), numpy.zeros(3, "i8")
+        self.assertEqual(kiln.index_select(x, 0, three[:1]), 3)
+        for call in [lambda: kiln.index_select(x, 0, three), lambda: kiln.topk(x, 0),
+                     lambda: kiln.take_along_axis(x, numpy.zeros(100000, "i8")),
+                     lambda: kiln.index_select(x, 0, three[:0])]:
+            with self.assertRaisesRegex(ValueError, "has rank 0, and .* elements; it must have rank"):
+                call()
+
+    def test_out_of_rank_0(self):
+        x, point = rand((5, 7)), numpy.array(3, "f4")
+        for call, result in [(lambda **to: kiln.sum(x, **to), x.sum()),
+                             (lambda **to: kiln.any(x, (0, 1), **to), True),
+                             (lambda **to: kiln.sum(point, **to), 3),
+                             (lambda **to: kiln.sum(point, 0, True, **to), 3),
+                             (lambda **to: kiln.cumsum(point, **to), 3)]:
+            out = numpy.zeros((), call().dtype)
+            self.assertIs(call(out=out), out)
+            numpy.testing.assert_allclose(out, result, rtol=1e-6)
+        values, indices = numpy.zeros((), "f4"), numpy.ones((), "i8")
+        kiln.topk(point, 1, out=values, indices=indices)
+        self.assertEqual((values, indices), (3, 0))
+        with self.assertRaisesRegex(ValueError, "out has rank 0; it must have rank 1"):
+            kiln.sum(x, 0, out=values)
+
     def test_layouts(self):
         x = rand((8, 12, 6), "f8")
         for view in [x.transpose(2, 0, 1), x[::2, ::3], x[::-1], x[:, ::-1, ::-2], x[3],
@@ -304,6 +329,16 @@ class Others(Case):
         sums, added = numpy.zeros((4, 6), "f4"), rand((4, 3), seed=1)
         numpy.add.at(sums, (slice(None), index), added)
         self.close(kiln.index_add(x, 1, index, added, alpha=2.0), x + 2 * sums, "f4")
+        for dtype in ("i1", "i2", "i4", "i8"):
+            less = kiln.index_add(numpy.zeros(3, dtype), 0, index, numpy.arange(3, dtype=dtype),
+                                  alpha=-2)
+            self.assertEqual(less.tolist(), [-2, 0, -4])
+        lists = numpy.arange(24, dtype="i4").reshape(4, 6) % 4
+        for part in (lists[:, 1:4], lists.T, numpy.broadcast_to(lists[:, :1], (4, 3))):
+            numpy.testing.assert_array_equal(kiln.embedding(part, x), x[part])
+        each = each[:2, :3]  # of a part of x
+        numpy.testing.assert_array_equal(kiln.take_along_axis(x, each, 0),
+                                         numpy.take_along_axis(x[:, :3], each, 0))
         with self.assertRaises(IndexError):
             kiln.index_select(x, 0, index + 2)
         with self.assertRaises(IndexError):

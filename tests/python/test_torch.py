@@ -279,6 +279,9 @@ class Torch(unittest.TestCase):
             with torch.inference_mode():
                 self.assertTrue(kiln.permute(x, (2, 0, 1)).is_inference())
             self.assertFalse(kiln.permute(x, (2, 0, 1)).is_inference())
+            for one in (kiln.sum(x, (0, 1, 2), True), kiln.topk(x[:1, 0, :1], 1)[1]):
+                self.assertEqual(one.stride(), torch.empty(one.shape).stride())
+                one.view(torch.uint8)  # which asks for a last stride of 1
         none = kiln.permute(torch.empty(3, 0, 4), (2, 1, 0))
         self.assertEqual((none.shape, none.stride()), ((4, 0, 3), torch.empty(4, 0, 3).stride()))
 

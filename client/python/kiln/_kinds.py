@@ -103,8 +103,11 @@ def of_torch(type):
 
     def pattern(like, shape, dtype):
         # empty_like() of one element that is expanded is contiguous, and cheaper than new_empty().
-        # Without elements its strides would not be those of a new tensor.
-        return None if 0 in shape else empty(like, (), dtype).expand(shape)
+        # Without elements, or expanded to one, its strides would not be those of a new tensor.
+        if 0 in shape:
+            return None
+        lone = all(size == 1 for size in shape)
+        return empty(like, shape if lone else (), dtype).expand(shape)
 
     increment = torch._C._increment_version
     try:

@@ -15,6 +15,7 @@ struct operator
 {
 	const struct operator_row *row;
 	bool along;    /* it goes along a dimension */
+	bool reduces;  /* that dimension is reduced */
 	bool reorders; /* its parameter of integers puts the dimensions in another order */
 	int dtype_at;  /* the parameter that the input is cast to; -1: there is none */
 	PyMethodDef method, here;
@@ -37,6 +38,19 @@ static int find_parameter(const struct operator* op, PyObject *name)
 	return -1;
 }
 
+/* A name that no parameter has: the sentence lists those that there are. */
+static int refuse_name(const struct operator_row *row, PyObject *name)
+{
+	char known[384] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < row->parameter_count && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
+								 row->parameters[i].name);
+	return error_raise_type("%s() has no parameter %s; those it has: %s", row->name,
+							PyUnicode_AsUTF8AndSize(name, NULL), known);
+}
+
 static int bind(const struct operator* op, PyObject *const *args, Py_ssize_t count,
 				PyObject *keywords, PyObject **slots)
 {
@@ -52,8 +66,7 @@ static int bind(const struct operator* op, PyObject *const *args, Py_ssize_t cou
 		PyObject *name = PyTuple_GetItem(keywords, i);
 		int at = find_parameter(op, name);
 		if (at < 0)
-			return error_raise_type("%s() has no parameter %s", row->name,
-									PyUnicode_AsUTF8AndSize(name, NULL));
+			return refuse_name(row, name);
 		if (slots[at])
 			return error_raise_type("%s() got %s twice", row->name, row->parameters[at].name);
 		slots[at] = args[count + i];
@@ -198,6 +211,7 @@ static int fill(const struct operator* op, PyObject *const *slots, struct proble
 	int of[KILN_MAX_OPERANDS];
 
 	problem->along = op->along;
+	problem->reduces = op->reduces;
 	for (int i = 0; i < row->parameter_count; i++)
 		if (row->parameters[i].kind <= PARAMETER_OUT)
 			of[row->parameters[i].operand] = i;
@@ -354,9 +368,8 @@ static int make_function(PyObject *module, struct operator* op, const struct ope
 		const char *attribute = row->parameters[i].attribute;
 		if (row->parameters[i].kind == PARAMETER_DTYPE)
 			op->dtype_at = i;
-		op->along =
-			op->along ||
-			(attribute && (strcmp(attribute, "axis") == 0 || strcmp(attribute, "over") == 0));
+		op->reduces = op->reduces || (attribute && strcmp(attribute, "over") == 0);
+		op->along = op->along || op->reduces || (attribute && strcmp(attribute, "axis") == 0);
 		op->reorders = op->reorders || row->parameters[i].kind == PARAMETER_INTS;
 	}
 	op->method = (PyMethodDef){row->name, (PyCFunction)(void (*)(void))call,

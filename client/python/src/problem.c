@@ -19,7 +19,7 @@ void problem_begin(struct problem *problem, const char *op)
 	problem->redirect = NULL;
 	problem->unread = false;
 	problem->settled = false;
-	problem->along = false;
+	problem->along = problem->reduces = false;
 	problem->point = false;
 	problem->count = 0;
 	problem->attr_count = 0;
@@ -125,7 +125,7 @@ static int read_operand(struct problem *problem, struct problem_operand *operand
 		PyErr_Clear();
 		return leave_unread(problem, kind);
 	}
-	if (problem->along && operand->view.rank == 0) {
+	if (problem->along && operand->view.rank == 0 && operand->role != ROLE_GIVEN) {
 		operand->view.rank = 1;
 		operand->view.shape[0] = operand->view.stride[0] = 1;
 		problem->point = problem->point || first;

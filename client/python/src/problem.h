@@ -52,6 +52,7 @@ struct problem {
 	bool unread;        /* such a tensor was not read, and none behind it */
 	bool settled;       /* no kind gets the call */
 	bool along;         /* it goes along a dimension; a tensor of rank 0 has one, as in torch */
+	bool reduces;       /* its result lacks that dimension, unless keepdim is 1 */
 	bool point;         /* the first tensor has rank 0, and is read as one element in a row */
 	int count;
 	struct problem_operand operands[KILN_MAX_OPERANDS];

@@ -200,9 +200,10 @@ static void shape_by_rule(const struct problem *problem, const struct problem_op
 	if (operand->shape == SHAPE_FIRST_K) {
 		int64_t axis = int_of(problem, "axis", -1);
 		axis += axis < 0 ? to : 0;
-		/* A wrong one the daemon refuses. */
+		int64_t k = int_of(problem, "k", 1);
+		/* The daemon refuses a wrong axis, and a wrong k by its name. */
 		if (axis >= 0 && axis < to)
-			tensor->shape[axis] = int_of(problem, "k", 1);
+			tensor->shape[axis] = k < 0 ? 0 : k;
 	}
 }
 
@@ -256,6 +257,12 @@ static void describe(const struct problem *problem, const struct connection *con
 		tensor->offset = place >> 8;
 	memcpy(tensor->shape, view->shape, sizeof(tensor->shape));
 	memcpy(tensor->stride, view->stride, sizeof(tensor->stride));
+	/* A tensor of one element in a row has such a result, unless the row is reduced. */
+	bool reduced = problem->reduces && !int_of(problem, "keepdim", 0);
+	if (operand->role == ROLE_GIVEN && problem->point && !reduced && view->rank == 0) {
+		tensor->rank = 1;
+		tensor->shape[0] = tensor->stride[0] = 1;
+	}
 }
 
 /* ---- Keeping it ---- */
@@ -307,6 +314,12 @@ static int keep_operand(const struct problem *problem, const struct preparing *p
 	kept->packed = !kept->made && tensor->contiguous && !view_contiguous(&operand->view);
 	kept->room = prepared->arena_bytes;
 	prepared->arena_bytes += (kept->bytes + 63) & ~UINT64_C(63);
+	/* The caller's tensor is no row, which may have another length than one. */
+	if (kept->made && problem->point && view_count(&layout) != 1)
+		return error_raise_value(
+			"%s(): %s has rank 0, and %s would have %lld elements; it must have "
+			"rank 1",
+			problem->op, problem->operands[0].name, operand->name, (long long)view_count(&layout));
 	if (kept->made && problem->point)
 		kept->shape = PyTuple_New(0);
 	else if (kept->made)
