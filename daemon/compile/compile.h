@@ -148,6 +148,8 @@ struct compile_result {
 	/* The reason of the failure lies outside of the job and may pass; in no message. */
 	bool maybe_external;
 };
+/* Makes a result without figures and texts; what it held is not freed. */
+void compile_result_begin(struct compile_result *result);
 void compile_result_free(struct compile_result *result);
 
 /* Removes the directories of this user's workers that were killed: the lock of such a directory is

@@ -399,8 +399,7 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 	uint64_t began;
 	int exit_status;
 
-	*out = (struct compile_result){
-		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	compile_result_begin(out);
 	if (hostcc_open(&toolchain) != KILN_OK) {
 		out->status =
 			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP, "%s", toolchain.reason);

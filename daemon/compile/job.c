@@ -288,6 +288,12 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 	return KILN_OK;
 }
 
+void compile_result_begin(struct compile_result *result)
+{
+	*result = (struct compile_result){
+		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+}
+
 void compile_result_free(struct compile_result *result)
 {
 	free(result->entry);

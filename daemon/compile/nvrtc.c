@@ -323,8 +323,7 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 	nvrtcResult result;
 	uint64_t began;
 
-	*out = (struct compile_result){
-		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	compile_result_begin(out);
 	if (nvrtc_open(&toolchain) != KILN_OK) {
 		out->status =
 			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP, "%s", toolchain.reason);
@@ -384,8 +383,7 @@ void nvrtc_warm(void)
 
 void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 {
-	*out = (struct compile_result){
-		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	compile_result_begin(out);
 	out->status = util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 							"cannot compile for %s: %s", job->target, no_headers);
 }

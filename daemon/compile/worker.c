@@ -204,8 +204,7 @@ static void call_compiler(const struct compile_job *job, struct compile_result *
 
 static void compile(const struct compile_job *job, struct compile_result *out)
 {
-	*out = (struct compile_result){
-		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	compile_result_begin(out);
 	if (!forge(job, out))
 		call_compiler(job, out);
 	if (out->status == KILN_ECOMPILE && job->user_files)

@@ -78,11 +78,9 @@ static void tell_done(struct alt_compiler *alt, struct compile_result *result)
 
 static void tell_failed(struct alt_compiler *alt, int status, const char *error)
 {
-	struct compile_result result = {.status = status,
-									.registers = -1,
-									.shared_bytes = -1,
-									.spill_bytes = -1,
-									.local_bytes = -1};
+	struct compile_result result;
+	compile_result_begin(&result);
+	result.status = status;
 	snprintf(result.error, sizeof(result.error), "%s", error);
 	tell_done(alt, &result);
 }

@@ -28,12 +28,10 @@ static void pool_answer(struct pool_job *job, struct compile_result *result)
 
 static void answer_error(struct pool_job *job, int status, const char *error)
 {
-	struct compile_result result = {.status = status,
-									.maybe_external = job->maybe_external,
-									.registers = -1,
-									.shared_bytes = -1,
-									.spill_bytes = -1,
-									.local_bytes = -1};
+	struct compile_result result;
+	compile_result_begin(&result);
+	result.status = status;
+	result.maybe_external = job->maybe_external;
 	snprintf(result.error, sizeof(result.error), "%s", error);
 	result.log = strdup(error);
 	pool_answer(job, &result);
