@@ -65,66 +65,75 @@ static int settle(struct kilnd *daemon, kiln_client *client)
 	return count_fds(daemon->pid);
 }
 
-static void test_executor(void **state)
-{
-	struct kilnd *daemon = *state;
-	struct workload *workload = workload_new();
+/* A daemon, clients of which workload_start() makes it busy, and what it held before that. */
+struct busy {
+	struct kilnd *daemon;
+	struct workload *workload;
 	pid_t pids[WORKLOAD_CLIENTS];
 	kiln_client *client;
-	int64_t killed = 0;
 	int fds;
+};
 
+static void busy_open(struct kilnd *daemon, struct busy *busy)
+{
 	kilnd_start(daemon, NULL);
-	client = client_open(daemon);
-	fds = settle(daemon, client);
-	workload->allowed[0] = KILN_EDEVICE;
-	workload->allowed[1] = KILN_ELOST;
-	workload_start(daemon, workload, pids);
+	*busy =
+		(struct busy){.daemon = daemon, .workload = workload_new(), .client = client_open(daemon)};
+	busy->fds = settle(daemon, busy->client);
+}
+
+static void busy_close(struct busy *busy)
+{
+	assert_sound(busy->daemon, busy->client, busy->fds);
+	kiln_close(busy->client);
+	workload_free(busy->workload);
+	kilnd_stop(busy->daemon);
+}
+
+static void test_executor(void **state)
+{
+	struct busy busy;
+	int64_t killed = 0;
+
+	busy_open(*state, &busy);
+	busy.workload->allowed[0] = KILN_EDEVICE;
+	busy.workload->allowed[1] = KILN_ELOST;
+	workload_start(busy.daemon, busy.workload, busy.pids);
 	for (int i = 1; i <= 3; i++) {
-		workload_await(workload, 150 * i);
+		workload_await(busy.workload, 150 * i);
 		killed = now_ms();
-		kill((pid_t)info_int(client, "executors[0].pid"), SIGKILL);
-		await_info_at_least(client, "executors[0].restarts", i);
+		kill((pid_t)info_int(busy.client, "executors[0].pid"), SIGKILL);
+		await_info_at_least(busy.client, "executors[0].restarts", i);
 	}
-	workload_join(workload, pids, -1);
+	workload_join(busy.workload, busy.pids, -1);
 	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {
-		assert_int_equal(atomic_load(&workload->ends[i].done), WORKLOAD_CALLS);
-		if (workload->ends[i].latest_failure > killed + GRACE_MS)
+		assert_int_equal(atomic_load(&busy.workload->ends[i].done), WORKLOAD_CALLS);
+		if (busy.workload->ends[i].latest_failure > killed + GRACE_MS)
 			fail_msg("client %d failed %lld ms after the kill: %s", i,
-					 (long long)(workload->ends[i].latest_failure - killed), workload->ends[i].why);
+					 (long long)(busy.workload->ends[i].latest_failure - killed),
+					 busy.workload->ends[i].why);
 	}
-	assert_int_equal(info_int(client, "counters.executor_faults"), 3);
-	assert_sound(daemon, client, fds);
-	kiln_close(client);
-	workload_free(workload);
-	kilnd_stop(daemon);
+	assert_int_equal(info_int(busy.client, "counters.executor_faults"), 3);
+	busy_close(&busy);
 }
 
 /* A worker is only a compile tried again: no client sees it. */
 static void test_worker(void **state)
 {
-	struct kilnd *daemon = *state;
-	struct workload *workload = workload_new();
-	pid_t pids[WORKLOAD_CLIENTS];
-	kiln_client *client;
-	int fds;
+	struct busy busy;
 
-	kilnd_start(daemon, NULL);
-	client = client_open(daemon);
-	fds = settle(daemon, client);
-	workload_start(daemon, workload, pids);
+	busy_open(*state, &busy);
+	workload_start(busy.daemon, busy.workload, busy.pids);
 	for (int i = 1; i <= 3; i++) {
-		workload_await(workload, 5 * i);
-		kill((pid_t)worker_pid(client), SIGKILL);
-		await_info_at_least(client, "counters.worker_faults", i);
+		workload_await(busy.workload, 5 * i);
+		kill((pid_t)worker_pid(busy.client), SIGKILL);
+		await_info_at_least(busy.client, "counters.worker_faults", i);
 	}
-	workload_join(workload, pids, -1);
-	assert_int_equal(info_int(client, "counters.failures"), 0);
-	assert_int_equal(info_int(client, "counters.compiles"), info_int(client, "cache.rows"));
-	assert_sound(daemon, client, fds);
-	kiln_close(client);
-	workload_free(workload);
-	kilnd_stop(daemon);
+	workload_join(busy.workload, busy.pids, -1);
+	assert_int_equal(info_int(busy.client, "counters.failures"), 0);
+	assert_int_equal(info_int(busy.client, "counters.compiles"),
+					 info_int(busy.client, "cache.rows"));
+	busy_close(&busy);
 }
 
 static int permute_once(const struct kilnd *daemon, void *arg)
@@ -171,27 +180,18 @@ static void test_first_worker(void **state)
 
 static void test_client(void **state)
 {
-	struct kilnd *daemon = *state;
-	struct workload *workload = workload_new();
-	pid_t pids[WORKLOAD_CLIENTS];
-	kiln_client *client;
-	int fds;
+	struct busy busy;
 
-	kilnd_start(daemon, NULL);
-	client = client_open(daemon);
-	fds = settle(daemon, client);
-	workload_start(daemon, workload, pids);
-	workload_await(workload, 100);
-	kill(pids[2], SIGKILL);
-	workload_join(workload, pids, 2);
+	busy_open(*state, &busy);
+	workload_start(busy.daemon, busy.workload, busy.pids);
+	workload_await(busy.workload, 100);
+	kill(busy.pids[2], SIGKILL);
+	workload_join(busy.workload, busy.pids, 2);
 	for (int i = 0; i < WORKLOAD_CLIENTS; i++)
 		if (i != 2)
-			assert_int_equal(atomic_load(&workload->ends[i].done), WORKLOAD_CALLS);
-	assert_true(atomic_load(&workload->ends[2].done) < WORKLOAD_CALLS);
-	assert_sound(daemon, client, fds);
-	kiln_close(client);
-	workload_free(workload);
-	kilnd_stop(daemon);
+			assert_int_equal(atomic_load(&busy.workload->ends[i].done), WORKLOAD_CALLS);
+	assert_true(atomic_load(&busy.workload->ends[2].done) < WORKLOAD_CALLS);
+	busy_close(&busy);
 }
 
 static void test_broker(void **state)
