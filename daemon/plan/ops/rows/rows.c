@@ -36,7 +36,8 @@ static bool merge_columns(struct rows_form *form, const int64_t *shape,
 			continue;
 		if (first)
 			memcpy(form->step, here, sizeof(here[0]) * (size_t)form->operands);
-		else if (!joins(form, here, form->step, form->columns, culprit))
+		/* Columns of no elements lie nowhere. */
+		else if (form->columns > 0 && !joins(form, here, form->step, form->columns, culprit))
 			return false;
 		first = false;
 		form->columns *= shape[k];
