@@ -40,6 +40,9 @@ CASES = [
      {}),
     ("y[i] = w[i-1] * w[i]", {"w": W}, {"bounds": "clamp"}),
     ("y[j] = j > 0 ? w[j] * w[j-1] : w[0]", {"w": W}, {}),
+    # The terms of a gradient that one statement has no room for.
+    ("y[i] = (((((((b[i] * 0.1 + 0.2) * b[i] + 0.3) * b[i] + 0.4) * b[i] + 0.5) * b[i] + 0.6) "
+     "* b[i] + 1.5) * b[i] + 0.5) * b[i] + 0.2", {"b": B}, {}),
 ]
 
 

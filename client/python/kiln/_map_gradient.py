@@ -6,6 +6,7 @@ writes: that of an operand that it reads is one more statement, a sum over the i
 operand lacks.  Where a subscript is computed, the terms are added up at the places that it says.
 """
 import math
+import re
 
 import torch
 
@@ -14,6 +15,7 @@ from ._map_parse import Statement, free, kids, names, write
 
 _FLOATS = {"f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "sat_f8e4m3", "sat_f8e5m2"}
 _TYPES = _FLOATS | {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool"}
+_ROOM, _PARTS = 1200, 280  # letters and parts of a text, which a statement has room for
 _LARGE = 6  # parts of an argument that is worked out once, for a gradient that repeats it
 _SAME = {"abs", "min", "max", "clamp"}
 _FLAT = {"floor", "ceil", "trunc", "rint", "isnan", "isinf", "isfinite"}
@@ -57,6 +59,18 @@ def _pairs(node):
 
 def _size(node):
     return 1 + sum(map(_size, kids(node)))
+
+
+def _sums(terms):
+    """The sum of terms, in as many texts as one statement has no room for."""
+    texts = [""]
+    for term in terms:
+        text = f"{texts[-1]} + {term}" if texts[-1] else term
+        if texts[-1] and (len(text) > _ROOM or len(re.findall(r"\w+|[^\w\s(),[\]]", text)) > _PARTS):
+            texts.append(term)
+        else:
+            texts[-1] = text
+    return texts
 
 
 class Gradient:
@@ -205,7 +219,8 @@ class Gradient:
             seed += self._others(indices, own, term)
         self._descend(term, seed, [])
         for access, found in list(self.terms.values()):
-            self._add(access, " + ".join(found), [*indices, *own])
+            for text in _sums(found):
+                self._add(access, text, [*indices, *own])
 
     def _at(self, name, indices):
         """The text of one of the tensors that are made here."""
