@@ -397,6 +397,13 @@ class Outputs(Case):
                     numpy.zeros((7, 5), "f4").T]:
             with self.assertRaises(ValueError):
                 kiln.softmax(x, out=out)
+        y = numpy.zeros((5, 7), "f4")
+        for call in [lambda: kiln.layer_norm(x, 7, residual=x, out=y, sum=y),
+                     lambda: kiln.layer_norm(x, 7, out=y, rstd=y[2, :5]),
+                     lambda: kiln.kv_store(x[:, None], x[:, None], y[None, :, None], y[None, :, None],
+                                           numpy.arange(5))]:
+            with self.assertRaisesRegex(ValueError, "overlap; an output may share no byte"):
+                call()
         frozen = numpy.zeros((5, 7), "f4")
         frozen.flags.writeable = False
         with self.assertRaisesRegex(ValueError, "out cannot be written"):

@@ -212,6 +212,35 @@ int run_wait(struct connection *connection, kiln_ticket ticket)
 	}
 }
 
+/* Do two tensors that are written share memory?  Caches may lie between each other's elements. */
+static bool meet(const struct problem_operand *a, const struct problem_operand *b)
+{
+	const char *first = a->view.data, *second = b->view.data;
+	uint64_t one = view_span(&a->view), other = view_span(&b->view);
+	if (one == 0 || other == 0)
+		return false;
+	if (a->role == ROLE_KEPT && b->role == ROLE_KEPT)
+		return first == second;
+	return first < second + other && second < first + one;
+}
+
+/* Each result is copied to its tensor: of one memory the last alone would be there. */
+static int refuse_one_memory(const struct problem *problem)
+{
+	for (int i = 0; i < problem->count; i++) {
+		const struct problem_operand *a = &problem->operands[i];
+		for (int k = 0; k < i && (a->role == ROLE_GIVEN || a->role == ROLE_KEPT); k++) {
+			const struct problem_operand *b = &problem->operands[k];
+			if ((b->role == ROLE_GIVEN || b->role == ROLE_KEPT) && meet(a, b))
+				return error_raise_value(
+					"%s(): %s and %s overlap; an output may share no byte with "
+					"another operand",
+					problem->op, b->name, a->name);
+		}
+	}
+	return 0;
+}
+
 int run_copied(struct problem *problem, struct connection *connection, struct prepared *prepared,
 			   bool last)
 {
@@ -219,6 +248,8 @@ int run_copied(struct problem *problem, struct connection *connection, struct pr
 	kiln_ticket ticket;
 	int status;
 
+	if (refuse_one_memory(problem) != 0)
+		return RAISED;
 	if (connection->busy) {
 		error_raise_text(KILN_EBUSY, "the client is in use by another thread", NULL);
 		return RAISED;
