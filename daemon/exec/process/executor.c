@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define FRAMES_PER_TURN 64
+#define FRAMES_BESIDE_LANES 4 /* while entries of lanes wait */
 #define EVENTS_PER_TURN 16
 #define LAUNCHERS_BY_ITSELF 4
 #define CPUS_OF_A_LAUNCHER 4
@@ -112,10 +113,23 @@ static void receive_one(struct exec *executor, struct frame *frame)
 	}
 }
 
+/* A frame takes as long as a few launches do, so many of them would keep lanes waiting.  The next
+ * turn reads on. */
+static bool lets_lanes_go(struct exec *executor)
+{
+	const struct launcher *launcher = &executor->launchers[0];
+	if (!exec_lanes_may_launch(launcher) || !exec_lanes_waiting(launcher))
+		return false;
+	atomic_store(&executor->looks, true);
+	return true;
+}
+
 static void receive_frames(struct exec *executor)
 {
 	for (int i = 0; i < FRAMES_PER_TURN && !executor->ended && exec_may_receive(executor); i++) {
 		struct frame frame;
+		if (i >= FRAMES_BESIDE_LANES && lets_lanes_go(executor))
+			return;
 		int status = frame_recv(executor->sock, &frame, EXEC_MAX_MESSAGE);
 		if (status == KILN_EAGAIN)
 			return;

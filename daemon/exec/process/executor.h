@@ -103,7 +103,8 @@ struct exec {
 	struct map homes;                       /* the launchers of the sessions, by their streams */
 	int stops; /* how often launchers_stop() was called, less launchers_go() */
 	/* The main thread has something to look at; it sleeps, and a bell wakes it; it wants to hear of
-	 * ends; and an entry of a lane waits for a message. */
+	 * ends; and messages are read next, for which an entry of a lane waits, or which let lanes go
+	 * before them. */
 	atomic_bool told, sleeps, wants_ends, looks;
 	_Atomic uint32_t empty;        /* how often it found no message at the socket */
 	uint64_t scratch_told;         /* bytes of scratch memory that the broker knows of */

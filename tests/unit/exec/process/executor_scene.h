@@ -27,7 +27,7 @@
 
 /* ---- The process ---- */
 
-static inline void begin_peer(struct peer *peer, const char *device)
+static inline void begin_launchers(struct peer *peer, const char *device, int launchers)
 {
 	int pair[2];
 	assert_int_equal(frame_pair(pair), KILN_OK);
@@ -37,8 +37,7 @@ static inline void begin_peer(struct peer *peer, const char *device)
 	peer->pid = fork();
 	assert_true(peer->pid >= 0);
 	if (peer->pid == 0) {
-		/* The first stream is the main thread's, the second one another's. */
-		struct exec_options options = {.sock = pair[1], .device = device, .launchers = 3};
+		struct exec_options options = {.sock = pair[1], .device = device, .launchers = launchers};
 		close(pair[0]);
 		_exit(exec_main(&options));
 	}
@@ -47,6 +46,12 @@ static inline void begin_peer(struct peer *peer, const char *device)
 	assert_string_equal(wire_type(&answer), "ready");
 	assert_int_equal(wire_id(&answer), 0);
 	assert_non_null(wire_get(root, "st"));
+}
+
+/* The first stream is the main thread's, the second one another's. */
+static inline void begin_peer(struct peer *peer, const char *device)
+{
+	begin_launchers(peer, device, 3);
 }
 
 /* Waits for the process; its exit status. */

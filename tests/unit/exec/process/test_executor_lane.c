@@ -198,6 +198,47 @@ static void full_lanes_keep_no_request_waiting(void **state)
 	unmake_lane(&scene);
 }
 
+/* Its main thread waits in the kernel. */
+static bool sleeps(pid_t pid)
+{
+	char path[64], state = 0;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%*d %*s %c", &state), 1);
+	fclose(file);
+	return state == 'S';
+}
+
+/* However many requests have come, an entry waits for few of them. */
+static void many_requests_keep_no_lane_waiting(void **state)
+{
+	enum { PINGS = 48, FEW = 4 };
+	(void)state;
+	struct scene scene;
+	struct peer *peer = &scene.peer;
+	struct wire_out message;
+	begin_launchers(peer, "cpu", 1);
+	open_other(&scene, OWNER, 60000);
+	while (!atomic_load(&scene.lane->header.sleeping) || !sleeps(peer->pid))
+		sched_yield();
+	assert_int_equal(kill(peer->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(peer->pid, NULL, WUNTRACED), peer->pid);
+	add(&scene, copy_of(OWNER));
+	for (int i = 0; i < PINGS; i++) {
+		begin(peer, &message, "ping");
+		post(peer, &message, NULL, 0);
+	}
+	assert_int_equal(kill(peer->pid, SIGCONT), 0);
+	for (uint64_t id = peer->next_id - PINGS; id < peer->next_id; id++) {
+		assert_int_equal(status_past_events(peer, id), KILN_OK);
+		if (id >= peer->next_id - PINGS + FEW)
+			assert_int_equal(wire_get_uint(&answer.root, "inflight", 0), 2);
+	}
+	assert_int_equal(end_peer(peer), 0);
+	unmake_lane(&scene);
+}
+
 /* Clients spin for several launches, and for all of a turn where there are CPUs for all who launch.
  * Where there are not, those whose turn comes late do not spin, as long as so many launch. */
 static void spins_as_there_are_cpus(void **state)
@@ -272,6 +313,7 @@ int main(void)
 		cmocka_unit_test(canceled_while_parked),
 		cmocka_unit_test(closed_with_parked_entries),
 		cmocka_unit_test(full_lanes_keep_no_request_waiting),
+		cmocka_unit_test(many_requests_keep_no_lane_waiting),
 		cmocka_unit_test(spins_as_there_are_cpus),
 		cmocka_unit_test(nonsense),
 	};
