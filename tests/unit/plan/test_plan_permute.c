@@ -4,6 +4,8 @@
  */
 #include "plan_problems.h"
 
+#include <unistd.h>
+
 static void permutations(void **state)
 {
 	struct kernel_problem p = good();
@@ -334,6 +336,40 @@ static void plans_explain_themselves(void **state)
 	assert_int_equal(plan.bytes_moved, 4 * 512 + 4 * 1024 * 512);
 }
 
+/* Nobody has such memory, and anybody may ask for a plan of it, which the daemon's loop makes. */
+static void sizes_beyond_all_memory(void **state)
+{
+	static const int64_t sizes[] = {1, 2, 5, 16, 63, 97, 251, 4096, 65521, INT64_C(1) << 31};
+	static const char *const targets[] = {"cpu", "sm_80", "sm_90"};
+	static const kiln_dtype dtypes[] = {KILN_U8, KILN_F16, KILN_F32, KILN_F64};
+	uint64_t random = 1;
+
+	(void)state;
+	alarm(60);
+	struct kernel_problem p =
+		make(KILN_F32, 4, SHAPE(INT64_C(1) << 31, 2, 97, 63), SHAPE(2, 3, 1, 0));
+	memcpy(p.tensors[0].stride, SHAPE(12222, 6111, 63, 1), 4 * sizeof(int64_t));
+	plan_on("cpu", &p);
+	p = make(KILN_U8, 3, SHAPE(251, 1, INT64_C(1) << 45), SHAPE(1, 2, 0));
+	p.tensors[0].stride[1] = 0;
+	plan_on("sm_90", &p);
+	for (int i = 0; i < 1000; i++) {
+		int64_t shape[6], perm[6], elements = 1;
+		int rank = 2 + i % 5;
+		for (int k = 0; k < rank; k++) {
+			random = random * 6364136223846793005u + 1442695040888963407u;
+			shape[k] = sizes[(random >> 33) % (sizeof(sizes) / sizeof(sizes[0]))];
+			shape[k] = elements > (INT64_C(1) << 56) / shape[k] ? 1 : shape[k];
+			elements *= shape[k];
+			perm[k] = (k + i / 5) % rank;
+		}
+		p = make(dtypes[i % 4], rank, shape, perm);
+		p.tensors[0].stride[0] *= 1 + i / 4 % 2;
+		plan_on(targets[i % 3], &p);
+	}
+	alarm(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,7 +377,7 @@ int main(void)
 		cmocka_unit_test(outputs_are_inferred),   cmocka_unit_test(equal_forms_are_one_kernel),
 		cmocka_unit_test(batches_share_a_kernel), cmocka_unit_test(variants_are_chosen),
 		cmocka_unit_test(wide_offsets),           cmocka_unit_test(plans_explain_themselves),
-		cmocka_unit_test(choices_by_name),
+		cmocka_unit_test(choices_by_name),        cmocka_unit_test(sizes_beyond_all_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

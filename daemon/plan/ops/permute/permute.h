@@ -190,9 +190,9 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 bool permute_skewed_fits(const struct permute_choice *c, uint32_t shared,
 						 const struct kernel_limits *limits, struct plan_text *why);
 /* Tiles of a side that cover a size; blocks that the tiles of a choice make, of all batches. */
-static inline uint32_t permute_tiles(int64_t size, uint32_t side)
+static inline uint64_t permute_tiles(uint64_t size, uint64_t side)
 {
-	return (uint32_t)((size + side - 1) / side);
+	return (size + side - 1) / side;
 }
 /* The side of tiles of equal size, whole units, whose number is nearest to that of tiles of `side`;
  * more: so many tiles more. */

@@ -134,8 +134,8 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 		return false;
 	/* Of many dimensions, all short: a box makes longer runs of bytes, and its size suits few rows,
 	 * which a tile would leave empty. */
-	if (!alone && (element == 1 ||
-				   8 * matrix->rows < 7 * (int64_t)side * permute_tiles(matrix->rows, side))) {
+	if (!alone && (element == 1 || 8 * (uint64_t)matrix->rows <
+									   7 * side * permute_tiles((uint64_t)matrix->rows, side))) {
 		plan_print(why, "not %s: rows are not enough for tiles; ", variant);
 		return false;
 	}
@@ -194,9 +194,10 @@ uint32_t permute_even_side(int64_t size, uint32_t side, uint32_t unit, int more)
 
 uint32_t permute_band(const struct permute_choice *c, const struct permute_matrix *matrix)
 {
-	uint32_t tiles = permute_tiles(matrix->rows, c->rows);
+	const uint64_t tiles = permute_tiles((uint64_t)matrix->rows, c->rows);
+	const uint32_t all = tiles < UINT32_MAX ? (uint32_t)tiles : UINT32_MAX;
 
-	return c->band == PERMUTE_BAND_ALL || c->band > tiles ? tiles : c->band;
+	return c->band == PERMUTE_BAND_ALL || c->band > all ? all : c->band;
 }
 
 #define NEAR_BAND 8          /* tiles of rows, behind which the next columns follow */
@@ -212,6 +213,6 @@ uint32_t permute_near_band(const struct permute_matrix *matrix, uint32_t columns
 
 uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct permute_choice *c)
 {
-	return (uint64_t)matrix->batch.items * permute_tiles(matrix->rows, c->rows) *
-		   permute_tiles(matrix->columns, c->columns);
+	return (uint64_t)matrix->batch.items * permute_tiles((uint64_t)matrix->rows, c->rows) *
+		   permute_tiles((uint64_t)matrix->columns, c->columns);
 }

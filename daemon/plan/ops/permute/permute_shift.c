@@ -99,7 +99,7 @@ static struct shape shape_of(const struct permute_choice *c, const struct permut
 	shape.skew_x = shape.run || matrix->load < c->load;
 	shape.skew_y = shape.run || matrix->store < 16 || matrix->apart < align;
 	reach = shape.run ? each - 1 : shape.skew_y ? align / element : 0;
-	shape.chunks = permute_tiles(c->rows + reach, each);
+	shape.chunks = (uint32_t)permute_tiles(c->rows + reach, each);
 	/* An odd number of chunks a column, and one behind the last column. */
 	shape.bytes = (c->columns * (shape.chunks | 1) + 1) * 16;
 	shape.slots = c->columns / (c->load / element) * shape.chunks * (each / c->block);
@@ -204,22 +204,21 @@ static uint32_t pick_threads(const struct permute_choice *c, const struct shape 
 
 	while (step % 32)
 		step *= 2;
-	return permute_tiles(permute_tiles(shape->slots, passes), step) * step;
+	return (uint32_t)permute_tiles(permute_tiles(shape->slots, passes), step) * step;
 }
 
 /* Tiles of `columns`, or as few of equal size as shared memory lets three blocks be resident. */
 static uint32_t pick_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
 							 const struct kernel_limits *limits, bool run, uint32_t element)
 {
-	uint32_t unit = 16 / element, parts = 0;
-	struct permute_choice tile = *c;
+	const uint64_t columns = (uint64_t)matrix->columns;
+	const uint32_t unit = 16 / element, bytes = limits->shared_optin / 3 - 1024;
+	const uint32_t chunks = shape_of(c, matrix, run, element, 16).chunks | 1;
+	const uint32_t fit = (bytes / 16 - 1) / chunks, least = 64 / element;
+	const uint64_t most = (fit > least ? fit : least) / unit * unit;
 
-	do {
-		parts++;
-		tile.columns = permute_tiles(permute_tiles(matrix->columns, parts), unit) * unit;
-	} while (tile.columns > unit && tile.columns * element > 64 &&
-			 shape_of(&tile, matrix, run, element, 16).bytes > limits->shared_optin / 3 - 1024);
-	return tile.columns;
+	return (uint32_t)permute_tiles(permute_tiles(columns, permute_tiles(columns, most)), unit) *
+		   unit;
 }
 
 /* A way of cutting tiles, and for how many threads registers are to be enough: the more there are,
@@ -287,8 +286,8 @@ static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 {
 	uint32_t even = permute_even_side(size, side, unit, 0);
 
-	return 32 * (int64_t)permute_tiles(size, even) * even <
-				   31 * (int64_t)permute_tiles(size, side) * side
+	return 32 * permute_tiles((uint64_t)size, even) * even <
+				   31 * permute_tiles((uint64_t)size, side) * side
 			   ? even
 			   : side;
 }
@@ -312,13 +311,14 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 		return once < whole ? once : whole;
 	if (element == 2 && large * element >= LEAST_LARGE && apart < FAR_APART)
 		return large < whole ? large : whole;
-	return permute_tiles(whole / 2, unit) * unit;
+	return (uint32_t)permute_tiles(whole / 2, unit) * unit;
 }
 
 /* Columns of a tile: a row of halves whole if it is not long; else parts of equal size. */
 static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t element)
 {
-	uint32_t unit = 16 / element, side = element == 2 ? 64 : shift_side_of(element), parts;
+	const uint64_t columns = (uint64_t)matrix->columns;
+	uint32_t unit = 16 / element, side = element == 2 ? 64 : shift_side_of(element);
 
 	if (element == 1)
 		return shift_side(matrix->columns, side, unit);
@@ -327,8 +327,8 @@ static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t eleme
 		side = 128;
 	else if (element == 2 && matrix->columns <= WHOLE_COLUMNS)
 		side = WHOLE_COLUMNS;
-	parts = permute_tiles(matrix->columns, side);
-	return permute_tiles(permute_tiles(matrix->columns, parts), unit) * unit;
+	const uint64_t even = permute_tiles(columns, permute_tiles(columns, side));
+	return (uint32_t)permute_tiles(even, unit) * unit;
 }
 
 /* Rows of a tile of so many columns: all of them if they are few; else as many as cover the fewest
@@ -339,13 +339,14 @@ static uint32_t tile_rows(const struct permute_matrix *matrix, uint32_t columns,
 	const uint32_t most = element == 2 ? MOST_NARROW : MOST_WHOLE;
 	const bool low = element == 2 && columns > 64 && matrix->columns <= WHOLE_COLUMNS &&
 					 (columns > HIGH_COLUMNS || matrix->apart < 32 || matrix->load > 2);
-	const uint32_t first = low ? side / 2 : side, whole = permute_tiles(matrix->rows, unit) * unit;
-	const uint32_t sides[] = {first, side / 2, whole * element <= most ? whole : first};
+	const uint64_t rows = (uint64_t)matrix->rows, whole = permute_tiles(rows, unit) * unit;
+	const uint32_t first = low ? side / 2 : side;
+	const uint32_t sides[] = {first, side / 2, whole * element <= most ? (uint32_t)whole : first};
 	uint32_t best = first;
 	uint64_t least = UINT64_MAX;
 
 	for (int i = 0; i < 3 && element > 1; i++) {
-		uint64_t cost = permute_tiles(matrix->rows, sides[i]) * (sides[i] * (uint64_t)element + 16);
+		uint64_t cost = permute_tiles(rows, sides[i]) * (sides[i] * (uint64_t)element + 16);
 		if (20 * cost < 19 * least) {
 			least = cost;
 			best = sides[i];
@@ -376,7 +377,8 @@ static void suggest_others(struct permute_list *list, const struct permute_matri
 
 	for (uint32_t parts = 1; run && parts <= 4; parts *= 2) {
 		c.columns = pick_columns(&c, matrix, list->limits, true, element);
-		c.columns = permute_tiles(permute_tiles(c.columns, parts), 16 / element) * (16 / element);
+		c.columns =
+			(uint32_t)permute_tiles(permute_tiles(c.columns, parts), 16 / element) * (16 / element);
 		suggest_cuts(list, matrix, true, &c);
 	}
 	c = (struct permute_choice){

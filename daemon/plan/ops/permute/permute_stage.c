@@ -161,13 +161,11 @@ static void permute_stage_suggest(struct permute_list *list, struct plan_text *w
 		return;
 	if (run) {
 		c.rows = (uint32_t)matrix.rows;
-		for (uint32_t parts = 1;; parts++) {
-			c.columns = permute_tiles(matrix.columns, parts);
-			if (c.columns * element <= 64 ||
-				(c.columns <= 1024 &&
-				 stage_bytes(list->form, &c) <= list->limits->shared_optin / 3 - 1024))
-				break;
-		}
+		const uint64_t columns = (uint64_t)matrix.columns;
+		c.columns = (uint32_t)permute_tiles(columns, permute_tiles(columns, 1024));
+		while (c.columns * element > 64 &&
+			   stage_bytes(list->form, &c) > list->limits->shared_optin / 3 - 1024)
+			c.columns = (uint32_t)permute_tiles(columns, permute_tiles(columns, c.columns - 1));
 	}
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : PERMUTE_BAND_ALL;
