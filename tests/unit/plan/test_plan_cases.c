@@ -6,6 +6,8 @@
 #include "tests/ops/common/problem.h"
 #include "plan_problems.h"
 
+#include <unistd.h>
+
 #define WALKED_MOST (1 << 20) /* elements of an operand */
 
 /* By walking all of it. */
@@ -232,6 +234,67 @@ static void random_cases(void **state)
 	}
 }
 
+/* Gives the problem other sizes, the same ones where it had the same; false: that is more than the
+ * planner has to know. */
+static bool grow(struct kernel_problem *p, uint64_t *random)
+{
+	static const int64_t sizes[] = {1,    2,     7,       63,      251,       256,
+									4096, 65521, 1 << 20, 1 << 24, 1LL << 31, (1LL << 33) + 1};
+	int64_t from[KERNEL_MAX_OPERANDS * KILN_MAX_RANK], to[KERNEL_MAX_OPERANDS * KILN_MAX_RANK];
+	int count = 0;
+
+	for (int i = 0; i < p->tensor_count; i++) {
+		struct kernel_tensor *tensor = &p->tensors[i];
+		double elements = 1;
+		if (tensor->dtype == KILN_DTYPE_NONE)
+			continue;
+		for (int k = 0; k < tensor->rank; k++) {
+			int at = 0;
+			while (at < count && from[at] != tensor->shape[k])
+				at++;
+			if (at == count) {
+				*random = *random * 6364136223846793005u + 1442695040888963407u;
+				from[count] = to[count] = tensor->shape[k];
+				if (tensor->shape[k] > 1 && (*random >> 40) % 3)
+					to[at] = sizes[(*random >> 33) % (sizeof(sizes) / sizeof(sizes[0]))];
+				count++;
+			}
+			tensor->shape[k] = to[at];
+			elements *= (double)to[at];
+		}
+		if (elements > 1e16)
+			return false;
+		plan_contiguous(tensor);
+	}
+	return true;
+}
+
+/* Anybody may ask for a plan of what no memory holds, and the daemon's loop makes it: none takes
+ * long, or ends the process. */
+static void sizes_beyond_all_memory(void **state)
+{
+	static const char *const targets[] = {"cpu", "sm_80", "sm_90"};
+	struct kernel_problem p;
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX];
+	uint64_t random = 1;
+	int count, planned = 0;
+	const struct cases_case *list = cases_all(&count);
+
+	(void)state;
+	alarm(60);
+	for (int i = 0; i < 2 * count; i++) {
+		struct kernel_limits limits = limits_of(targets[i % 3]);
+		cases_problem(&list[i % count], &p);
+		if (!grow(&p, &random))
+			continue;
+		planned += plan_problem(&p, &limits, &plan, error) == KILN_OK;
+		(void)plan_as_generic(&p, &limits, &plan, error);
+	}
+	alarm(0);
+	assert_true(planned > count);
+}
+
 int main(void)
 {
 	const struct CMUnitTest others[] = {
@@ -239,6 +302,7 @@ int main(void)
 		cmocka_unit_test(extents_are_walked),
 		cmocka_unit_test(names_are_unique),
 		cmocka_unit_test(random_cases),
+		cmocka_unit_test(sizes_beyond_all_memory),
 	};
 	struct CMUnitTest *families = calloc((size_t)cases_families(), sizeof(*families));
 	int failed;
