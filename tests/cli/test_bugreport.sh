@@ -104,7 +104,7 @@ daemon --cache-dir "$HOME/cache"
 tries=0
 until "$KILN" faults ls | grep -q "killed by signal 9"; do
 	tries=$((tries + 1))
-	[ $tries -lt 100 ] || { fails "no report" && break; }
+	[ $tries -lt 2000 ] || { fails "no report" && break; }
 	sleep 0.05
 done
 "$KILN" bugreport --output all >"$DIR/out" || fails "bugreport"

@@ -122,14 +122,14 @@ wait $second || fails "the second of two"
 "$KILN" run layer_norm --shape 400x2000 --time 1000 --check >"$DIR/out" 2>&1 &
 killed=$!
 tries=0
-until [ -S "$(echo "$DIR"/kiln-check-*/sock)" ] || [ $tries -gt 200 ]; do
+until [ -S "$(echo "$DIR"/kiln-check-*/sock)" ] || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done
 kill -KILL $killed
 wait $killed 2>/dev/null
 tries=0
-while [ -e "$(echo "$DIR"/kiln-check-*)" ] && [ $tries -lt 200 ]; do
+while [ -e "$(echo "$DIR"/kiln-check-*)" ] && [ $tries -lt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.1
 done

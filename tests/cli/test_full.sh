@@ -44,7 +44,7 @@ done
 tries=0
 until "$KILN" status >"$DIR/out" && grep -q "in memory only, and written" "$DIR/out"; do
 	tries=$((tries + 1))
-	[ $tries -lt 100 ] || fails "no kernel is unsaved: $(cat "$DIR/out")" && break
+	[ $tries -lt 2000 ] || { fails "no kernel is unsaved: $(cat "$DIR/out")" && break; }
 	sleep 0.1
 done
 trouble="writing a kernel to $DIR/cache/kiln.db failed: database or disk is full"

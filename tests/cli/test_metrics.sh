@@ -85,10 +85,10 @@ url = "http://127.0.0.1:%s/api/v1/query?query=count_over_time(kiln_device_up[1m]
 found = json.load(urllib.request.urlopen(url, timeout=5))["data"]["result"]
 sys.exit(not found or int(found[0]["value"][1]) < 2)' "$port" 2>/dev/null; do
 	tries=$((tries + 1))
-	[ $tries -lt 300 ] || break
+	[ $tries -lt 2000 ] || break
 	sleep 0.1
 done
-[ $tries -lt 300 ] || fails "nothing is scraped: $(tail -5 "$DIR/prometheus.log")"
+[ $tries -lt 2000 ] || fails "nothing is scraped: $(tail -5 "$DIR/prometheus.log")"
 "$KILN" debug kill executor >/dev/null || fails "kill"
 "$KILN" debug fail-compile 1 >/dev/null || fails "fail-compile"
 "$KILN" compile permute --shape 65x48 --perm 1,0 >/dev/null 2>&1 && fails "it compiles"

@@ -21,14 +21,14 @@ follows() {
 	until [ -s "$file" ]; do
 		"$KILN" run cumsum --shape 5x7 >/dev/null || fails "run cumsum"
 		tries=$((tries + 1))
-		[ $tries -lt 100 ] || break
+		[ $tries -lt 2000 ] || break
 	done
 }
 
 # shown TEXT: waits until the monitor has shown a row with this text.
 shown() {
 	tries=0
-	until grep -q "$1" "$DIR/rows" || [ $tries -gt 200 ]; do
+	until grep -q "$1" "$DIR/rows" || [ $tries -gt 2000 ]; do
 		sleep 0.05
 		tries=$((tries + 1))
 	done
@@ -120,7 +120,7 @@ kill -CONT $monitor
 launches=$(($(counted) - launches))
 tries=0
 until [ "$(grep -c '"asked":"\(lane\|submit\)","op":"softmax"' "$DIR/rows")" -ge $launches ] ||
-	[ $tries -gt 200 ]; do
+	[ $tries -gt 2000 ]; do
 	sleep 0.02
 	tries=$((tries + 1))
 done

@@ -49,7 +49,7 @@ is_now() {
 # written: the second tier is written to in the background.
 written() {
 	tries=0
-	until [ "$(counter remote_written)" = 1 ] || [ $tries -gt 100 ]; do
+	until [ "$(counter remote_written)" = 1 ] || [ $tries -gt 2000 ]; do
 		tries=$((tries + 1))
 		sleep 0.1
 	done

@@ -17,7 +17,7 @@ wait "$DAEMON"
 
 daemon --remote "unix://u:sesame@$DIR/nothing"
 tries=0
-until "$KILN" status | grep -q ', away for ' || [ $tries -gt 100 ]; do
+until "$KILN" status | grep -q ', away for ' || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done
@@ -57,13 +57,13 @@ while True:
 PY
 redis=$!
 tries=0
-until [ -S "$DIR/redis" ] || [ $tries -gt 100 ]; do
+until [ -S "$DIR/redis" ] || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done
 daemon --remote "unix://$DIR/redis" --log-level debug
 tries=0
-until "$KILN" status | grep -q 'LOADING' || [ $tries -gt 100 ]; do
+until "$KILN" status | grep -q 'LOADING' || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done

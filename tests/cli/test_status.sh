@@ -14,7 +14,7 @@ status() {
 }
 # What a session that ended had is given back after it left.
 tries=0
-until "$KILN" status | grep -q 'inflight 0,' || [ $tries -gt 100 ]; do
+until "$KILN" status | grep -q 'inflight 0,' || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done

@@ -13,7 +13,7 @@ serves() {
 	tries=0
 	until "$KILN" status >/dev/null 2>&1; do
 		tries=$((tries + 1))
-		if [ $tries -gt 200 ] || ! kill -0 "$DAEMON" 2>/dev/null; then
+		if [ $tries -gt 2000 ] || ! kill -0 "$DAEMON" 2>/dev/null; then
 			fails "$1: the daemon does not answer: $(cat "$DIR/log")"
 			DAEMON=
 			return

@@ -32,12 +32,12 @@ END
 "$KILN" record --follow 1 --output "$DIR/f" &
 following=$!
 tries=0
-until [ "$(grep -c 'asked [0-9]' "$DIR/f" 2>/dev/null)" = 2 ] || [ $tries -gt 100 ]; do
+until [ "$(grep -c 'asked [0-9]' "$DIR/f" 2>/dev/null)" = 2 ] || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.1
 done
 "$KILN" compile softmax --shape 9x100 >/dev/null || fails "compile"
-until grep -q 9x100 "$DIR/f" || [ $tries -gt 200 ]; do
+until grep -q 9x100 "$DIR/f" || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.1
 done
@@ -132,7 +132,7 @@ before=$("$KILN" cache ls --limit 1000 | wc -l)
 "$KILN" warm "$DIR/many" >/dev/null 2>&1 &
 warming=$!
 tries=0
-until [ "$("$KILN" cache ls --limit 1000 | wc -l)" -ge $((before + 2)) ] || [ $tries -gt 200 ]; do
+until [ "$("$KILN" cache ls --limit 1000 | wc -l)" -ge $((before + 2)) ] || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done
@@ -207,7 +207,7 @@ before=$("$KILN" cache ls --limit 1000 | wc -l)
 timeout 60 "$KILN" warm --generic >"$DIR/out" 2>"$DIR/err" &
 warming=$!
 tries=0
-until [ "$("$KILN" cache ls --limit 1000 | wc -l)" -gt $before ] || [ $tries -gt 200 ]; do
+until [ "$("$KILN" cache ls --limit 1000 | wc -l)" -gt $before ] || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done

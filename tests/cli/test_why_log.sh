@@ -10,10 +10,10 @@ has() {
 	tries=0
 	until grep -qE "^$time kilnd\[$DAEMON\] $1\$" "$DIR/log"; do
 		tries=$((tries + 1))
-		[ $tries -lt 200 ] || break
+		[ $tries -lt 2000 ] || break
 		sleep 0.05
 	done
-	[ $tries -lt 200 ] || fails "the log has no line '$1': $(cat "$DIR/log")"
+	[ $tries -lt 2000 ] || fails "the log has no line '$1': $(cat "$DIR/log")"
 }
 run() {
 	"$KILN" run permute --shape 64x48 --perm 1,0 >/dev/null || fails "run"
@@ -59,7 +59,7 @@ daemon --log-format json --log-level debug
 run
 "$KILN" debug kill executor >/dev/null
 tries=0
-until grep -q 'was killed by signal' "$DIR/log" || [ $tries -ge 200 ]; do
+until grep -q 'was killed by signal' "$DIR/log" || [ $tries -ge 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done

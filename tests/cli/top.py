@@ -17,7 +17,7 @@ import time
 
 KILN, DAEMON = sys.argv[1], int(sys.argv[2])
 OPEN, CLOSE, HOME = b"\x1b[?1049h\x1b[?25l", b"\x1b[?25h\x1b[?1049l", b"\x1b[H"
-DEADLINE = 20
+DEADLINE = 120
 
 
 class Terminal:

@@ -85,7 +85,7 @@ if [ -x "$prefix/bin/kilnd" ]; then
 	tries=0
 	until KILN_SOCKET=$socket timeout 5 "$prefix/bin/kiln" status >/dev/null 2>"$tmp/status.log"; do
 		tries=$((tries + 1))
-		if [ $tries -gt 200 ] || ! kill -0 "$daemon"; then
+		if [ $tries -gt 2000 ] || ! kill -0 "$daemon"; then
 			echo "the installed kilnd does not answer"
 			exit 1
 		fi

@@ -7,7 +7,6 @@
 
 #include "storm.h"
 
-#define ABUSE_ANSWER_MS 5000
 #define ABUSE_ANSWERS 2000 /* of one client, whose times are kept */
 #define ABUSE_FDS 253      /* of one message: the most that the system takes */
 

@@ -276,7 +276,7 @@ static inline void queue_rounds(const struct scene *scene, struct round *rounds,
 	{                                                     \
 		const struct CMUnitTest tests[] = {__VA_ARGS__};  \
 		open_fake();                                      \
-		harness_begin(280);                               \
+		harness_begin();                                  \
 		return cmocka_run_group_tests(tests, NULL, NULL); \
 	}
 

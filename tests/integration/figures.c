@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IDLE_TIMEOUT_MS 5000
-
 /* The first equation that does not hold; false: none. */
 static bool find_broken(const kiln_reply *reply, char why[400])
 {
@@ -72,8 +70,8 @@ bool figures_settle(const struct kilnd *daemon, char why[400])
 	kiln_connect_options options = {.size = sizeof(options),
 									.socket = daemon->socket,
 									.device = "none",
-									.timeout_ms = IDLE_TIMEOUT_MS};
-	int64_t end = now_ms() + IDLE_TIMEOUT_MS;
+									.timeout_ms = CALL_TIMEOUT_MS};
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
 	kiln_client *client = NULL;
 	kiln_reply *reply = NULL;
 	bool broken = false, busy = true;

@@ -45,7 +45,7 @@ static void on_alarm(int signal)
 	_exit(124);
 }
 
-void harness_begin(unsigned seconds)
+void harness_begin(void)
 {
 	/* Orphans of a daemon come here instead of to init, so that leftovers can be counted. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
@@ -59,7 +59,7 @@ void harness_begin(unsigned seconds)
 	if (getenv("KILN_TEST"))
 		cmocka_set_test_filter(getenv("KILN_TEST"));
 	signal(SIGALRM, on_alarm);
-	alarm(seconds);
+	alarm(PROGRAM_SECONDS);
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
@@ -116,7 +116,7 @@ static int living_children(int *one)
 /* Gives processes that are on their way out a moment, and ends the rest.  How many those were. */
 static int end_children(void)
 {
-	int64_t end = now_ms() + 2000;
+	int64_t end = now_ms() + STOP_TIMEOUT_MS;
 	int pid, killed = 0;
 
 	while (living_children(&pid) && now_ms() < end)
@@ -204,7 +204,7 @@ pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		alarm(120);
+		alarm(PROGRAM_SECONDS);
 		_exit(body(daemon, arg));
 	}
 	return pid;
@@ -224,21 +224,21 @@ bool become_user(uid_t uid, gid_t gid, const gid_t *groups, int count)
 		   prctl(PR_SET_PDEATHSIG, SIGKILL) == 0; /* which a change of the user takes back */
 }
 
-void assert_no_children(int timeout_ms)
+void assert_no_children(void)
 {
-	int64_t end = now_ms() + timeout_ms;
+	int64_t end = now_ms() + STOP_TIMEOUT_MS;
 	int pid;
 
 	while (living_children(&pid)) {
 		if (now_ms() > end)
-			fail_msg("process %d is left after %d ms", pid, timeout_ms);
+			fail_msg("process %d is left after %d ms", pid, STOP_TIMEOUT_MS);
 		pause_ms(5);
 	}
 }
 
 void assert_fds_at_most(pid_t pid, int most)
 {
-	int64_t end = now_ms() + 3000;
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
 	int count = count_fds(pid);
 
 	while (count > most && now_ms() < end) {
@@ -251,7 +251,7 @@ void assert_fds_at_most(pid_t pid, int most)
 
 void assert_shared_maps_at_most(pid_t pid, int most)
 {
-	int64_t end = now_ms() + 3000;
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
 	int count = count_shared_maps(pid);
 
 	while (count > most && now_ms() < end) {
@@ -384,7 +384,7 @@ void kilnd_stop(struct kilnd *daemon)
 		fail_msg("the daemon's figures: %s", why);
 	kill(daemon->pid, SIGTERM);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(1000);
+	assert_no_children();
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 	assert_int_equal(count_files(daemon->dir, ".lock"), 0);
 }

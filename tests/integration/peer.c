@@ -8,8 +8,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define REPLY_TIMEOUT_MS 20000
-
 void peer_begin(struct peer *peer, struct wire_out *out, const char *type)
 {
 	wire_begin(out, type, ++peer->id);
@@ -19,7 +17,7 @@ void peer_send(struct peer *peer, struct wire_out *out, int fd)
 {
 	assert_int_equal(wire_end(out), KILN_OK);
 	assert_int_equal(frame_send_wait(peer->sock, out->buffer.data, out->buffer.size, &fd, fd >= 0,
-									 REPLY_TIMEOUT_MS),
+									 CALL_TIMEOUT_MS),
 					 KILN_OK);
 	wire_out_free(out);
 }
@@ -29,7 +27,7 @@ int peer_take(struct peer *peer, uint64_t *id)
 	struct frame frame = {0};
 	struct wire_in in;
 
-	assert_int_equal(frame_recv_wait(peer->sock, &frame, 1 << 20, REPLY_TIMEOUT_MS), KILN_OK);
+	assert_int_equal(frame_recv_wait(peer->sock, &frame, 1 << 20, CALL_TIMEOUT_MS), KILN_OK);
 	assert_int_equal(wire_parse(&in, frame.data, frame.size), KILN_OK);
 	*id = wire_id(&in);
 	int status = (int)wire_get_int(&in.root, "st", 1);

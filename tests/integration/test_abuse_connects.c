@@ -64,7 +64,7 @@ static void test_half_open_peers(void **state)
 			continue;
 		}
 		char sentence[400];
-		assert_int_equal(raw_said(socks[i], ABUSE_ANSWER_MS, sentence, sizeof(sentence)),
+		assert_int_equal(raw_said(socks[i], CALL_TIMEOUT_MS, sentence, sizeof(sentence)),
 						 KILN_ECONN);
 		close(socks[i]);
 	}
@@ -204,7 +204,7 @@ static void test_out_of_descriptors(void **state)
 		raw_hello(&out, 1);
 		status = raw_put(socks[i], &out, NULL, 0);
 		if (status == KILN_OK)
-			status = raw_take(socks[i], ABUSE_ANSWER_MS, &id, NULL, NULL);
+			status = raw_take(socks[i], CALL_TIMEOUT_MS, &id, NULL, NULL);
 		turned_away += status == KILN_ECONN;
 		if (status != KILN_OK)
 			assert_int_equal(status, KILN_ECONN);
@@ -311,6 +311,6 @@ int main(void)
 		HARNESS_TEST(test_full_house),      HARNESS_TEST(test_out_of_descriptors),
 		HARNESS_TEST(test_connect_storm),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

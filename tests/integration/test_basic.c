@@ -419,6 +419,6 @@ int main(void)
 		HARNESS_TEST(test_cancel_and_after), HARNESS_TEST(test_event_loop),
 		HARNESS_TEST(test_nothing_leaks),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -352,7 +352,7 @@ static void daemon_killed(void **state)
 	assert_int_equal(pair_submit_on(&pair, false, 0, 0, &ticket), KILN_ECONN);
 	assert_int_equal(kiln_dispatch(pair.client), KILN_ECONN);
 	pair_close(&pair);
-	assert_no_children(STOP_TIMEOUT_MS);
+	assert_no_children();
 }
 
 /* ---- Refusals ---- */
@@ -415,6 +415,6 @@ int main(void)
 		HARNESS_TEST(daemon_killed),
 		HARNESS_TEST(refusals),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -397,6 +397,6 @@ int main(void)
 		HARNESS_TEST(test_memory_waits_for_no_disk),
 		HARNESS_TEST(test_memory_does_not_give_what_is_distrusted),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

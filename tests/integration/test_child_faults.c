@@ -237,6 +237,6 @@ int main(void)
 		HARNESS_TEST(held_by_the_system),
 		HARNESS_TEST(compilers),
 	};
-	harness_begin(200);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,6 +281,6 @@ int main(void)
 		HARNESS_TEST(test_last_waiter_gone), HARNESS_TEST(test_recycling),
 		HARNESS_TEST(test_broken_source),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

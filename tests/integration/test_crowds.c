@@ -300,6 +300,6 @@ int main(void)
 		HARNESS_TEST(test_shares),
 		HARNESS_TEST(test_descriptors_of_guests),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -379,7 +379,7 @@ int main(void)
 		HARNESS_TEST(forked),
 		HARNESS_TEST(loads_wait_for_quiet),
 	};
-	harness_begin(280);
+	harness_begin();
 	open_fake();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -162,7 +162,7 @@ int main(void)
 		HARNESS_TEST(refused),  HARNESS_TEST(renewed),     HARNESS_TEST(bounded),
 	};
 	open_fake();
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

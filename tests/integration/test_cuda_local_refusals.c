@@ -195,7 +195,7 @@ int main(void)
 		HARNESS_TEST(left_out),      HARNESS_TEST(counted_indices), HARNESS_TEST(other_kinds),
 		HARNESS_TEST(driver_errors),
 	};
-	harness_begin(280);
+	harness_begin();
 	open_fake();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ int main(void)
 		HARNESS_TEST(graphs_outlive_calls),
 		HARNESS_TEST(shared_memory_is_raised_alone),
 	};
-	harness_begin(280);
+	harness_begin();
 	open_fake();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -397,7 +397,7 @@ static void the_daemon_dies(void **state)
 	const void *generic = fake->launched().function;
 	kill(scene.daemon->pid, SIGKILL);
 	kilnd_wait(scene.daemon, STOP_TIMEOUT_MS);
-	assert_no_children(STOP_TIMEOUT_MS);
+	assert_no_children();
 	assert_ptr_equal(launch_some(&scene, call, 100), generic);
 	finish(&scene, call);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
@@ -451,7 +451,7 @@ int main(void)
 		HARNESS_TEST(the_daemon_dies),
 		HARNESS_TEST(two_processes),
 	};
-	harness_begin(280);
+	harness_begin();
 	open_fake();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

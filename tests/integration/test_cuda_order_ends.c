@@ -166,7 +166,7 @@ static void broker_killed(void **state)
 		if (!status && !shut)
 			status = kiln_wait(scene.client, tickets[0], CALL_TIMEOUT_MS);
 		assert_int_equal(status, KILN_ECONN);
-		assert_no_children(CALL_TIMEOUT_MS);
+		assert_no_children();
 		scene_close(&scene);
 	}
 }

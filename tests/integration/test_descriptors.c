@@ -518,6 +518,6 @@ int main(void)
 		HARNESS_TEST(test_fuse_file),          HARNESS_TEST(test_full),
 		HARNESS_TEST(test_crowd_of_strangers), HARNESS_TEST(test_lent_files),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -476,6 +476,6 @@ int main(void)
 		HARNESS_TEST(threads_that_plan),
 	};
 
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

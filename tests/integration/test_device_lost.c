@@ -402,7 +402,7 @@ int main(void)
 		HARNESS_TEST(test_never_there),
 		HARNESS_TEST(test_lost_and_found),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

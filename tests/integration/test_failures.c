@@ -467,6 +467,6 @@ int main(void)
 		HARNESS_TEST(test_time_out),   HARNESS_TEST(test_another_compiler),
 		HARNESS_TEST(test_why_raw),    HARNESS_TEST(test_why_operator),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -349,6 +349,6 @@ int main(void)
 		HARNESS_TEST(test_users),    HARNESS_TEST(test_lookups),       HARNESS_TEST(test_lists),
 		HARNESS_TEST(test_sources),  HARNESS_TEST(test_shared_lookup), HARNESS_TEST(test_launches),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

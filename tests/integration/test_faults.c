@@ -364,6 +364,6 @@ int main(void)
 		HARNESS_TEST(without_what_they_need),
 		HARNESS_TEST(users_processes),
 	};
-	harness_begin(200);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

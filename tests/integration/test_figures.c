@@ -250,6 +250,6 @@ int main(void)
 		HARNESS_TEST(test_ended_sessions), HARNESS_TEST(test_left_and_canceled),
 		HARNESS_TEST(test_lost),
 	};
-	harness_begin(200);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -428,6 +428,6 @@ int main(void)
 		HARNESS_TEST(test_fallback), HARNESS_TEST(test_start), HARNESS_TEST(test_not_joined),
 		HARNESS_TEST(test_reload),   HARNESS_TEST(test_words),
 	};
-	harness_begin(180);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

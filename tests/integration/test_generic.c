@@ -171,6 +171,6 @@ int main(void)
 		HARNESS_TEST(test_choice),
 	};
 
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

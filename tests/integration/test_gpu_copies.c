@@ -275,7 +275,7 @@ int main(void)
 		HARNESS_TEST(test_other_copies), HARNESS_TEST(test_ends_that_go),
 		HARNESS_TEST(test_other_memory), HARNESS_TEST(test_freed_meanwhile),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

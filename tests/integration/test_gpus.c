@@ -354,7 +354,7 @@ int main(void)
 		HARNESS_TEST(test_each_step),
 		HARNESS_TEST(test_counted_anew),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -348,6 +348,6 @@ int main(void)
 		HARNESS_TEST(buffers_that_move),
 		HARNESS_TEST(process_killed),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static void end_suddenly(struct kilnd *daemon)
 {
 	kill(daemon->pid, SIGKILL);
 	kilnd_wait(daemon, STOP_TIMEOUT_MS);
-	assert_no_children(STOP_TIMEOUT_MS);
+	assert_no_children();
 }
 
 static void look(kiln_client *client)
@@ -363,6 +363,6 @@ int main(void)
 		HARNESS_TEST(test_inherited),
 		HARNESS_TEST(test_autostarted),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,6 +232,6 @@ int main(void)
 		HARNESS_TEST(test_wrong_requests),
 		HARNESS_TEST(test_operands_are_checked),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

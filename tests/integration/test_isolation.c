@@ -470,6 +470,6 @@ int main(void)
 		HARNESS_TEST(test_users),
 		HARNESS_TEST(test_nothing_is_shown),
 	};
-	harness_begin(100);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

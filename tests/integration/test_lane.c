@@ -397,6 +397,6 @@ int main(void)
 		HARNESS_TEST(process_killed_under_an_event_loop),
 		HARNESS_TEST(bad_entries),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

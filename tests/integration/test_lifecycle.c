@@ -184,7 +184,7 @@ static void test_stale_socket(void **state)
 	assert_int_equal(status.st_mode & 0777, 0600);
 	kill(daemon->pid, SIGKILL);
 	kilnd_wait(daemon, 2000);
-	assert_no_children(2000);
+	assert_no_children();
 	assert_int_equal(access(daemon->socket, F_OK), 0);
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
@@ -233,7 +233,7 @@ static void test_autostart(void **state)
 	while (access(daemon->socket, F_OK) == 0 && now_ms() < end)
 		pause_ms(5);
 	assert_int_equal(access(daemon->socket, F_OK), -1);
-	assert_no_children(STOP_TIMEOUT_MS);
+	assert_no_children();
 	unsetenv("KILN_CACHE_DIR");
 	unsetenv("KILN_DEVICES");
 }
@@ -290,7 +290,7 @@ static void test_drain(void **state)
 	assert_null(client_try(daemon, 1000, &status));
 	assert_int_equal(status, KILN_ECONN);
 	free_slow(&slow);
-	assert_no_children(1000);
+	assert_no_children();
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 }
 
@@ -311,7 +311,7 @@ static void test_drain_deadline(void **state)
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_in_range(now_ms() - start, 250, 3000);
 	free_slow(&slow);
-	assert_no_children(1000);
+	assert_no_children();
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 }
 
@@ -328,7 +328,7 @@ static void test_idle_exit(void **state)
 	assert_int_equal(info_int(client, "server.pid"), daemon->pid);
 	kiln_close(client);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(1000);
+	assert_no_children();
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 }
 
@@ -345,7 +345,7 @@ static void test_stop_request(void **state)
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_ECONN);
 	kiln_close(client);
-	assert_no_children(1000);
+	assert_no_children();
 }
 
 int main(void)
@@ -358,6 +358,6 @@ int main(void)
 		HARNESS_TEST(test_drain_deadline), HARNESS_TEST(test_idle_exit),
 		HARNESS_TEST(test_stop_request),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,6 +229,6 @@ int main(void)
 		HARNESS_TEST(busy_is_alive),      HARNESS_TEST(what_was_posted_is_not_awaited),
 		HARNESS_TEST(hanging_is_overdue), HARNESS_TEST(a_neighbour_is_no_excuse),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,6 @@ static void test_four_clients(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {HARNESS_TEST(test_four_clients)};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,6 +342,6 @@ int main(void)
 		HARNESS_TEST(test_stale_memory),        HARNESS_TEST(test_orders),
 		HARNESS_TEST(test_operators_are_clean),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

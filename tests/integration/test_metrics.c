@@ -278,7 +278,7 @@ static void test_unix_socket(void **state)
 		if (i == 0) {
 			kill(daemon->pid, SIGKILL);
 			kilnd_wait(daemon, STOP_TIMEOUT_MS);
-			assert_no_children(STOP_TIMEOUT_MS);
+			assert_no_children();
 			assert_int_equal(stat(address.sun_path, &status), 0);
 		} else {
 			kilnd_stop(daemon);
@@ -294,6 +294,6 @@ int main(void)
 		HARNESS_TEST(test_requests),    HARNESS_TEST(test_silent_peers),
 		HARNESS_TEST(test_unix_socket),
 	};
-	harness_begin(300);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

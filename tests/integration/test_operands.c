@@ -408,6 +408,6 @@ int main(void)
 		HARNESS_TEST(test_prepared), HARNESS_TEST(test_in_place),
 	};
 
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,6 +201,6 @@ int main(void)
 		HARNESS_TEST(test_limits),
 		HARNESS_TEST(test_memory),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

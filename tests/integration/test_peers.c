@@ -14,8 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define REPLY_TIMEOUT_MS 5000
-
 static int raw_connect(const struct kilnd *daemon)
 {
 	int sock = raw_open(daemon);
@@ -28,7 +26,7 @@ static void raw_send(int sock, struct wire_out *out)
 {
 	assert_int_equal(wire_end(out), KILN_OK);
 	assert_int_equal(
-		frame_send_wait(sock, out->buffer.data, out->buffer.size, NULL, 0, REPLY_TIMEOUT_MS),
+		frame_send_wait(sock, out->buffer.data, out->buffer.size, NULL, 0, CALL_TIMEOUT_MS),
 		KILN_OK);
 	wire_out_free(out);
 }
@@ -38,7 +36,7 @@ static int raw_reply(int sock, char *sentence, size_t size)
 {
 	char unread[16];
 
-	return raw_said(sock, REPLY_TIMEOUT_MS, sentence ? sentence : unread,
+	return raw_said(sock, CALL_TIMEOUT_MS, sentence ? sentence : unread,
 					sentence ? size : sizeof(unread));
 }
 
@@ -308,6 +306,6 @@ int main(void)
 		HARNESS_TEST(test_odd_requests),  HARNESS_TEST(test_too_many_values),
 		HARNESS_TEST(test_deaf_client),   HARNESS_TEST(test_foreign_users),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,6 +286,6 @@ int main(void)
 		HARNESS_TEST(test_memory),
 		HARNESS_TEST(test_memory_cap),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

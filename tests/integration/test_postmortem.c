@@ -357,6 +357,6 @@ int main(void)
 		HARNESS_TEST(test_lane),   HARNESS_TEST(test_calls_of_long_ago),
 		HARNESS_TEST(test_store),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

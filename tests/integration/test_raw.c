@@ -187,6 +187,6 @@ int main(void)
 		HARNESS_TEST(test_odds),
 		HARNESS_TEST(test_launches_are_checked),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,6 +289,6 @@ int main(void)
 		HARNESS_TEST(test_what_is_refused),
 		HARNESS_TEST(test_entries),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

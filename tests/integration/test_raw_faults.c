@@ -470,6 +470,6 @@ int main(void)
 		HARNESS_TEST(test_gone_in_the_middle),
 		HARNESS_TEST(test_wrapper),
 	};
-	harness_begin(200);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

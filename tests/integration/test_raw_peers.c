@@ -427,6 +427,6 @@ int main(void)
 		HARNESS_TEST(test_sums_have_a_budget),
 		HARNESS_TEST(test_launches),
 	};
-	harness_begin(100);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

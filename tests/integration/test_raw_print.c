@@ -111,6 +111,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_prints),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

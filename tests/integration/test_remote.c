@@ -494,6 +494,6 @@ int main(void)
 		REMOTE_TEST(test_lazy),          REMOTE_TEST(test_one_compile), REMOTE_TEST(test_at_once),
 		REMOTE_TEST(test_holder_killed), REMOTE_TEST(test_patience),    REMOTE_TEST(test_forgeries),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, remote_need_redis, NULL);
 }

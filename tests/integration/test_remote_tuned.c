@@ -454,6 +454,6 @@ int main(void)
 		REMOTE_TEST(test_shared),       REMOTE_TEST(test_newer_counts), REMOTE_TEST(test_who_may),
 		REMOTE_TEST(test_nobody_waits), REMOTE_TEST(test_forgeries),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, remote_need_redis, NULL);
 }

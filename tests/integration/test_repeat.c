@@ -372,7 +372,7 @@ static void daemon_ended(void **state)
 		if (killed) {
 			kill(daemon->pid, SIGKILL);
 			kilnd_wait(daemon, STOP_TIMEOUT_MS);
-			assert_no_children(STOP_TIMEOUT_MS);
+			assert_no_children();
 		} else {
 			kilnd_stop(daemon);
 		}
@@ -426,6 +426,6 @@ int main(void)
 		HARNESS_TEST(daemon_ended),
 		HARNESS_TEST(steady_state_makes_no_system_call),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -408,6 +408,6 @@ int main(void)
 		HARNESS_TEST(test_compilers_read_nothing), HARNESS_TEST(test_compilers_read_no_data),
 		HARNESS_TEST(test_less_is_said),           HARNESS_TEST(test_off_and_wrapped),
 	};
-	harness_begin(200);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

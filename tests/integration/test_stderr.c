@@ -91,6 +91,6 @@ int main(void)
 		HARNESS_TEST(nobody_reads),
 	};
 
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,14 +227,14 @@ static void test_slow(void **state)
 	began = now_ms();
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(info_int(other, "server.pid"), daemon->pid);
-	assert_in_range(now_ms() - began, 0, 2000);
+	assert_in_range(now_ms() - began, 0, 15000);
 	/* Who asks the cache itself is told. */
 	began = now_ms();
 	kiln_reply_free(ask_ls(other, &status));
 	assert_int_equal(status, KILN_ETIMEDOUT);
 	assert_sentence("the disk of the cache");
 	assert_sentence("see to it");
-	assert_in_range(now_ms() - began, 0, 2000);
+	assert_in_range(now_ms() - began, 0, 15000);
 	/* A kernel that only the disk has is compiled again. */
 	forget_loaded(client);
 	assert_permutes(client, &first, "compiled");
@@ -271,9 +271,9 @@ static void test_slow_end(void **state)
 	began = now_ms();
 	kill(daemon->pid, SIGTERM);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_in_range(now_ms() - began, 0, 6000);
+	assert_in_range(now_ms() - began, 0, 20000);
 	await_log(daemon, "does not answer; it is left as it is");
-	assert_no_children(1000);
+	assert_no_children();
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
@@ -388,7 +388,7 @@ static void test_race(void **state)
 	/* A dead one leaves its socket and its locks. */
 	kill(daemon->pid, SIGKILL);
 	kilnd_wait(daemon, 2000);
-	assert_no_children(2000);
+	assert_no_children();
 	assert_int_equal(access(daemon->socket, F_OK), 0);
 	race(daemon);
 	client = client_open(daemon);
@@ -403,6 +403,6 @@ int main(void)
 		HARNESS_TEST(test_refused),  HARNESS_TEST(test_locked),     HARNESS_TEST(test_slow),
 		HARNESS_TEST(test_slow_end), HARNESS_TEST(test_taken_away), HARNESS_TEST(test_race),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

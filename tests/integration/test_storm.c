@@ -335,7 +335,7 @@ static void test_leaves_while_draining(void **state)
 		pause_ms(2);
 	close(sock);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(1000);
+	assert_no_children();
 }
 
 static void test_one_hello(void **state)
@@ -470,6 +470,6 @@ int main(void)
 		HARNESS_TEST(test_impatience),
 		HARNESS_TEST(test_storm),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

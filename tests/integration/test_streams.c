@@ -440,6 +440,6 @@ int main(void)
 		HARNESS_TEST(a_ready_word_that_is_never_written),
 		HARNESS_TEST(refusals),
 	};
-	harness_begin(280);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

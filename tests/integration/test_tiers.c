@@ -417,7 +417,7 @@ static void stop_at_work(struct kilnd *daemon, kiln_client *client)
 	kiln_reply_free(reply);
 	kiln_close(client);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(STOP_TIMEOUT_MS);
+	assert_no_children();
 }
 
 /* A process for a user's source is given no generic kernels: its session would keep them from those
@@ -524,6 +524,6 @@ int main(void)
 		HARNESS_TEST(asked_for_comes_first),
 	};
 
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,6 @@ int main(void)
 		HARNESS_TEST(the_compiler_changes_while_a_load_waits),
 	};
 
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

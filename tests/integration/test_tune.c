@@ -255,6 +255,6 @@ int main(void)
 		HARNESS_TEST(test_table),
 		HARNESS_TEST(test_refusals),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -304,6 +304,6 @@ int main(void)
 		HARNESS_TEST(test_strangers),
 		HARNESS_TEST(test_restarted_as_another),
 	};
-	harness_begin(120);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

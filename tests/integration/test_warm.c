@@ -444,6 +444,6 @@ int main(void)
 		HARNESS_TEST(test_compilers_by_turns),
 		HARNESS_TEST(test_compiler_replaced),
 	};
-	harness_begin(240);
+	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,8 @@ stop() {
 	tries=0
 	while kill -0 "$(cat "$folder/pid" 2>/dev/null)" 2>/dev/null; do
 		tries=$((tries + 1))
-		[ $tries -le 300 ] || {
-			echo "daemon.sh: the daemon of $folder has not ended in 30 s"
+		[ $tries -le 2000 ] || {
+			echo "daemon.sh: the daemon of $folder does not end"
 			exit 1
 		}
 		sleep 0.1
@@ -43,7 +43,7 @@ echo "$folder" >"$noted"
 tries=0
 until "$KILN" status >/dev/null 2>&1; do
 	tries=$((tries + 1))
-	if [ $tries -gt 300 ] || ! kill -0 "$(cat "$folder/pid")" 2>/dev/null; then
+	if [ $tries -gt 2000 ] || ! kill -0 "$(cat "$folder/pid")" 2>/dev/null; then
 		echo "daemon.sh: the daemon does not answer:"
 		cat "$folder/log"
 		exit 1

@@ -37,20 +37,25 @@ def daemon_pid():
 
 
 def kill_daemon():
-    """Kills the daemon as a crash would, and waits until it is gone."""
+    """Kills the daemon as a crash would, and waits until it and its processes are gone."""
     pid = daemon_pid()
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        pids = [pid, *map(int, children.read().split())]
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-            with open(f"/proc/{pid}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return
-        except (ProcessLookupError, FileNotFoundError):
-            return
+    deadline = time.monotonic() + 120
+    while any(is_there(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"the daemon {pid} or one of its processes is still there")
         time.sleep(0.01)
-    raise AssertionError(f"the daemon {pid} is still there")
+
+
+def is_there(pid):
+    """Whether a process has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
 
 
 def run(source, **variables):

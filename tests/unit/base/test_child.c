@@ -265,7 +265,7 @@ int main(int argc, char **argv)
 	};
 	if (argc > 1)
 		return be_child(argv[1]);
-	alarm(60);
+	alarm(300);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static int in_child(void (*body)(void))
 	pid_t pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		alarm(30);
+		alarm(300);
 		body();
 		_exit(0);
 	}

@@ -19,7 +19,7 @@ static void fault(const char *instantiation, uint32_t by, int operand_count, cha
 	pid_t child = fork();
 	assert_true(child >= 0);
 	if (child == 0) {
-		alarm(30);
+		alarm(300);
 		open_device();
 		struct device_memory *both[2] = {alloc(100), alloc(100)};
 		struct device_module *module = load(instantiation);

@@ -294,7 +294,7 @@ static void expect_sentence(const char *instantiation, uint32_t threads, const c
 static void divergence_is_told_and_ends(void **state)
 {
 	(void)state;
-	alarm(30); /* a hang is what this is about */
+	alarm(300); /* a hang is what this is about */
 	expect_sentence("bad<5>", 32,
 					(const char *[]){"block (", "thread (6,0,0): __trap was called at test.cuh:",
 									 "(kernel bad<5>)", NULL});

@@ -221,7 +221,7 @@ static void a_step_too_far_is_told(void **state)
 	pid_t child = fork();
 	assert_true(child >= 0);
 	if (child == 0) {
-		alarm(30);
+		alarm(300);
 		setup(NULL);
 		struct sum sum = make("sum<3>");
 		struct device_done done = {0};

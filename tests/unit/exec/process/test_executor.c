@@ -460,7 +460,7 @@ static void many_requests_at_once(void **state)
 	uint64_t first = peer.next_id;
 	struct launch copy = {
 		.copy = 4, .stream = 1, .operands = {{1, 0, 4, 1}, {1, 8, 4, 1}}, .operand_count = 2};
-	alarm(60);
+	alarm(300);
 	while (received < MANY) {
 		struct pollfd fd = {.fd = peer.sock, .events = POLLIN};
 		if (sent < MANY)
