@@ -28,7 +28,8 @@ void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size)
 {
 	uint32_t shift = 0;
 
-	while (UINT64_C(1) << shift < size)
+	/* Sizes beyond are those of tensors without elements, of which the product is larger. */
+	while (shift < 63 && UINT64_C(1) << shift < size)
 		shift++;
 	plan_arg_scalar(plan, bytes, size);
 	plan_arg_scalar(plan, bytes, magic_of(size, shift, bytes * 8));

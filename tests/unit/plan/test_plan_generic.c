@@ -310,6 +310,10 @@ static void divisors_are_exact(void **state)
 		check_divisor(4, (UINT64_C(1) << bit) + 1, INT32_MAX - 1);
 		check_divisor(8, (UINT64_C(1) << 2 * bit) + 1, INT64_MAX - 1);
 	}
+	/* A product that is no size: of other dimensions than one of 0. */
+	struct kernel_plan plan = {0};
+	plan_arg_divisor(&plan, 8, UINT64_MAX);
+	assert_int_equal(plan.arg_count, 3);
 }
 
 static void no_candidate(void **state)

@@ -165,6 +165,7 @@ static void nothing(void **state)
 {
 	struct kernel_problem p = layer(KILN_F32, 2, SHAPE(0, 8));
 	struct kernel_plan plan = plan_on("sm_90", &p);
+	char error[KERNEL_ERROR_MAX] = "";
 
 	(void)state;
 	assert_int_equal(plan.kind, KERNEL_NOTHING);
@@ -179,6 +180,12 @@ static void nothing(void **state)
 	refused(&p, "layer_norm: rows of no elements have no mean; leave mean and rstd out");
 	p = rms(KILN_F32, 4, 0);
 	refused(&p, "rms_norm: rows of no elements have no deviation; leave rstd out");
+	/* Sizes around that of 0 whose product is beyond all strides. */
+	p = (struct kernel_problem){.op = "layer_norm", .tensor_count = 2};
+	p.tensors[X] = tensor(KILN_F32, 4, SHAPE(0, 33, (INT64_C(1) << 31) + 1, INT64_C(1) << 40));
+	assert_int_equal(plan_infer(&p, error), KILN_OK);
+	set_axes(&p, 4);
+	assert_int_equal(plan_on("sm_90", &p).kind, KERNEL_NOTHING);
 }
 
 static void outputs_are_inferred(void **state)

@@ -74,7 +74,9 @@ void norm_form(const struct kernel_problem *problem, const int *index, int count
 		stride[i] = strides[i];
 	}
 	*pieces = 0;
-	while (!rows_form(form, x->rank, x->shape, count, stride, first, axes, &culprit)) {
+	/* Without elements, strides may be too large to join, packed or not. */
+	while (!rows_form(form, x->rank, x->shape, count, stride, first, axes, &culprit) &&
+		   !(*pieces & 1u << culprit)) {
 		struct kernel_tensor dense = *x;
 		plan_contiguous(&dense);
 		memcpy(&strides[culprit][first], &dense.stride[first], sizeof(int64_t) * (size_t)axes);
