@@ -2,13 +2,14 @@
  * lookup.h: shared by job.c, lookup.c, lookup_end.c and lookup_answer.c.
  *
  * A lookup finds or makes the kernel of one key.  A wait is one call of job_resolve(): it joins the
- * lookup of its key, or opens it.
+ * lookup of its key, or else it is answered with what the cache has in memory, or opens a lookup.
  *
  *   wait:   LATER -----> COMPILERS ---+-----------> LOOKUP --> answered and freed
  *            the loop    until the    |               ^
  *            turns once  compilers    +---> KEY ------+
  *                        are known          a worker thread hashes the sources
  *
+ *           COMPILERS, KEY --memory has the kernel--> answered and freed
  *           LATER, COMPILERS, LOOKUP --job_leave--> freed
  *           KEY --job_leave--> LEFT --the thread is done--> freed
  *
