@@ -234,12 +234,12 @@ static void random_cases(void **state)
 	}
 }
 
-/* Gives the problem other sizes, the same ones where it had the same; false: that is more than the
+/* Gives the problem other sizes, or none, the same ones where it had the same; false: that is more than the
  * planner has to know. */
 static bool grow(struct kernel_problem *p, uint64_t *random)
 {
-	static const int64_t sizes[] = {1,    2,     7,       63,      251,       256,
-									4096, 65521, 1 << 20, 1 << 24, 1LL << 31, (1LL << 33) + 1};
+	static const int64_t sizes[] = {
+		0, 1, 2, 7, 63, 251, 256, 4096, 65521, 1 << 20, 1 << 24, 1LL << 31, (1LL << 33) + 1};
 	int64_t from[KERNEL_MAX_OPERANDS * KILN_MAX_RANK], to[KERNEL_MAX_OPERANDS * KILN_MAX_RANK];
 	int count = 0;
 
