@@ -11,7 +11,8 @@
  * sizes and strides and the operands that are left out.  The others take turns: each kind is one
  * target's, and the next dtype of a variant the next target's; and each takes every 32nd kernel of
  * the rest.
- * Generic kernels are long and alike: sm_90 takes every 16th, and the others every 64th.
+ * Generic kernels are long and many: sm_90 takes one of each form, a template with its arguments
+ * but for dtypes, numbers and truth values, and the others take every 128th kernel.
  * With KILN_TEST_ALL set, which takes ten times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
@@ -53,10 +54,10 @@ struct unit {
 	int index;
 	char name[192]; /* of the case */
 	char source[64], instantiation[KERNEL_INSTANTIATION_MAX];
-	char kind[128];
+	char kind[KERNEL_INSTANTIATION_MAX + 16];
 	uint32_t threads;
 	bool representative; /* the first of its kind */
-	int turn;            /* which dtype it has of those of its variant */
+	int turn; /* which dtype it has of those of its variant, or number of those of its form */
 };
 
 struct list {
@@ -87,17 +88,43 @@ static int by_kind(const void *a, const void *b)
 	return order ? order : (left->c > right->c) - (left->c < right->c);
 }
 
+static bool is_word(const char *at, size_t length, const char *word)
+{
+	return strlen(word) == length && memcmp(at, word, length) == 0;
+}
+
+/* A generic kernel's kind is its form and its index.  Dtypes and numbers, which the form lacks, are
+ * the words that have a digit. */
+static void set_form(struct unit *unit, const char *instantiation)
+{
+	size_t used = 0, length;
+
+	for (const char *at = instantiation; *at; at += length) {
+		length = strcspn(at, "<>, ");
+		bool dropped = strcspn(at, "0123456789") < length || is_word(at, length, "true") ||
+					   is_word(at, length, "false");
+		length += length == 0;
+		if (!dropped) {
+			memcpy(unit->kind + used, at, length);
+			used += length;
+		}
+	}
+	snprintf(unit->kind + used, sizeof(unit->kind) - used, " %d", unit->index);
+}
+
 static void set_unit(struct unit *unit, const struct kernel_plan *plan)
 {
 	memcpy(unit->source, plan->source, sizeof(unit->source));
 	memcpy(unit->instantiation, plan->instantiation, sizeof(unit->instantiation));
 	unit->threads = plan->block[0] * plan->block[1] * plan->block[2];
-	if (unit->c)
+	if (unit->c) {
 		snprintf(unit->kind, sizeof(unit->kind), "%s %s %d", plan->op, plan->variant,
 				 (int)unit->c->operand[0].dtype);
-	else
-		snprintf(unit->kind, sizeof(unit->kind), "%s %d", plan->op, unit->index);
-	snprintf(unit->name, sizeof(unit->name), "%s", unit->c ? unit->c->name : unit->kind);
+		snprintf(unit->name, sizeof(unit->name), "%s", unit->c->name);
+	} else {
+		set_form(unit, plan->instantiation);
+		snprintf(unit->name, sizeof(unit->name), "%s %d", plan->op, unit->index);
+	}
 }
 
 /* The plan of a unit; or the planner's refusal. */
@@ -183,7 +210,10 @@ static bool plan_generics(const struct kernel_limits *limits, char **ops, struct
 			list->count++;
 		}
 	}
-	return list->count > 0 && list->count < MOST_GENERICS;
+	if (list->count == 0 || list->count == MOST_GENERICS)
+		return false;
+	drop_repeats(list);
+	return true;
 }
 
 /* Distinct kernels for a target; false after a message. */
@@ -298,7 +328,7 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 static bool is_taken(const struct unit *unit, int number, int target)
 {
 	if (generics && !all_targets_take_all)
-		return number % (target ? 64 : 16) == target;
+		return target ? number % 128 == target : unit->representative && unit->turn == 0;
 	if (all_targets_take_all)
 		return true;
 	if (target == 0)
