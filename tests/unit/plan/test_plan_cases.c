@@ -234,8 +234,8 @@ static void random_cases(void **state)
 	}
 }
 
-/* Gives the problem other sizes, or none, the same ones where it had the same; false: that is more than the
- * planner has to know. */
+/* Gives the problem other sizes, or none, the same ones where it had the same; false: that is more
+ * than the planner has to know. */
 static bool grow(struct kernel_problem *p, uint64_t *random)
 {
 	static const int64_t sizes[] = {
