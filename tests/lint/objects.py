@@ -51,16 +51,20 @@ def objects(build):
 def read(build):
     """Returns (file -> symbols that it takes, symbol -> files, static function -> files)."""
     takes, gives, statics = (collections.defaultdict(set) for _ in range(3))
-    for path, source in objects(build):
-        lines = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-        for line in lines.splitlines():
-            kind, name = line.split()[-2:]
-            if kind == "U":
-                takes[source].add(name)
-            elif kind == "t":
-                statics[name].add(source)
-            elif kind in "TDBRVWC":
-                gives[name].add(source)
+    sources = dict(objects(build))
+    if not sources:
+        return takes, gives, statics
+    lines = subprocess.run(["nm", "-A", *sources], capture_output=True, text=True, check=True).stdout
+    for line in lines.splitlines():
+        path, _, symbol = line.partition(":")
+        source = sources[path]
+        kind, name = symbol.split()[-2:]
+        if kind == "U":
+            takes[source].add(name)
+        elif kind == "t":
+            statics[name].add(source)
+        elif kind in "TDBRVWC":
+            gives[name].add(source)
     return takes, gives, statics
 
 
@@ -125,6 +129,8 @@ def main():
         if len(ring) > 2 and missing:
             print(f"{page}:1: has no reason for the ring of {short}: names no {missing[0]}")
     for name, files in sorted(statics.items()):
+        if len(files) <= STATIC_MOST:
+            continue
         own = sorted(file for file in files if defines(file, name))
         if len(own) > STATIC_MOST:
             print(
