@@ -60,6 +60,13 @@ class Gradients(unittest.TestCase):
         kiln.layer_norm(x, 33, None, bias).sum().backward()
         self.assertEqual((x.grad.dtype, bias.grad.dtype), (torch.bfloat16, torch.float32))
         torch.testing.assert_close(bias.grad, torch.full((33,), 9.0))
+        # Nothing is rounded to the type of the rows, or of a narrower factor.
+        dy = torch.randn(9, 33).bfloat16()
+        for weight in (None, torch.ones(33).half()):
+            for norm in (lambda w, b: kiln.layer_norm(x, 33, w, b),
+                         lambda w, b: kiln.rms_norm(x, 33, w, bias=b)):
+                grad, = torch.autograd.grad(norm(weight, bias), bias, dy)
+                torch.testing.assert_close(grad, dy.float().sum(0))
 
     def test_empty_and_expanded(self):
         x = torch.empty(0, 5, requires_grad=True)

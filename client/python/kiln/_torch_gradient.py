@@ -253,6 +253,9 @@ class Gradient:
             grad, idx = (self.back.names.index(name) for name in ("ddst", "idx"))
             values[grad] = values[grad].reshape(values[idx].numel(), values[grad].shape[-1])
             values[idx] = values[idx].reshape(-1)
+        beta = self.operator.inputs.get("beta")
+        if known and beta is not None and needs[beta]:
+            self._widen_weight(values, rest, rest[beta])
         if known:
             self._run(values, needs, run, found)
             if self.bias is not None and needs[self.bias]:
@@ -265,6 +268,19 @@ class Gradient:
             found[self.residual] = found.get(self.operator.first)
         return {place: grad.to(rest[place]) for place, grad in found.items()
                 if needs[place] and grad is not None}
+
+    def _widen_weight(self, values, rest, wide):
+        """The gradients of weight and bias have weight's type, or input's: that of a wider bias
+        would be rounded to it."""
+        weight = self.back.names.index("weight")
+        given, shape = values[weight], values[self.back.names.index("normalized_shape")]
+        like = rest[self.operator.first] if given is None else given.dtype
+        if torch.finfo(wide).bits <= torch.finfo(like).bits:
+            return
+        if given is None:
+            dy = values[self.back.names.index("dy")]
+            given = dy.new_ones(shape if isinstance(shape, (list, tuple)) else [shape])
+        values[weight] = given.to(wide)
 
     def _run(self, values, needs, run, found):
         wanted = False

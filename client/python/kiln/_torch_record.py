@@ -108,6 +108,11 @@ class Recorder:
                 values[back.names[want]] = outputs[place]
         if len(outputs) < len(back.outputs):
             return []
+        asks = "grad_enabled() or modes() or transform() is not None"
+        factor, bias = (self.operator.inputs.get(name) for name in ("gamma", "beta"))
+        if bias is not None:  # of a type of its own
+            asks += (f" or ctx.needs_input_grad[{bias}] and ctx.rest[{bias}] is not "
+                     f"(ctx.rest[{factor}] or ctx.rest[{self.operator.first}])")
         found = ["None"] * len(self.names)
         for place, target in gradient.writes:
             always = back.outputs[place].want is None
@@ -119,7 +124,7 @@ class Recorder:
             return []  # they are taken in the order of the operator's inputs
         return [
             "def backward(ctx, grad):",
-            "    if grad_enabled() or modes() or transform() is not None:",
+            f"    if {asks}:",
             "        return general(ctx, grad)",
             "    rest, needs = ctx.rest, ctx.needs_input_grad",
             *([f"    {_tuple(kept)}= ctx.saved_tensors"] if kept else []),
