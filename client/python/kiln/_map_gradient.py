@@ -62,7 +62,7 @@ def _size(node):
 
 
 def _sums(terms):
-    """The sum of terms, in as many texts as one statement has no room for."""
+    """The sum of terms as texts, each of which one statement has room for."""
     texts = [""]
     for term in terms:
         text = f"{texts[-1]} + {term}" if texts[-1] else term

@@ -212,14 +212,15 @@ int run_wait(struct connection *connection, kiln_ticket ticket)
 	}
 }
 
-/* Do two tensors that are written share memory?  Caches may lie between each other's elements. */
+/* Do two tensors that are written share memory?  Parts of one tensor may lie between each other's
+ * elements. */
 static bool meet(const struct problem_operand *a, const struct problem_operand *b)
 {
 	const char *first = a->view.data, *second = b->view.data;
 	uint64_t one = view_span(&a->view), other = view_span(&b->view);
 	if (one == 0 || other == 0)
 		return false;
-	if (a->role == ROLE_KEPT && b->role == ROLE_KEPT)
+	if (!view_contiguous(&a->view) || !view_contiguous(&b->view))
 		return first == second;
 	return first < second + other && second < first + one;
 }
