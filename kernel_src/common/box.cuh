@@ -266,3 +266,22 @@ DEVICE void giou_finish(Compute sum, Count valid, const int threads, u8 *scratch
 			*count = static_cast<i64>(valid);
 	}
 }
+
+/* Stores a box, W bytes at once.  The address is aligned to them. */
+template <int W, typename T, typename Compute>
+DEVICE void box_store(T *to, const Compute (&box)[4])
+{
+	constexpr int bytes = 4 * static_cast<int>(sizeof(T));
+
+	if constexpr (W == sizeof(T)) {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			element_store(to + i, box[i]);
+	} else {
+		u32 words[bytes / 4];
+		element_pack<T>(box, words);
+#pragma unroll
+		for (int n = 0; n < bytes / W; n++)
+			vec_store<W>(reinterpret_cast<u8 *>(to) + n * W, words + n * (W / 4));
+	}
+}

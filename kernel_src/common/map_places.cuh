@@ -82,6 +82,20 @@ struct MapStrays {
 	}
 };
 
+/* SPLIT threads of a block share an output: the part of it that a thread has, and the number of the
+ * output in the block.  Lanes beside one another have parts of one row, or outputs that are
+ * neighbours in memory. */
+template <int THREADS, int SPLIT, class MAP>
+DEVICE u32 map_part()
+{
+	return MAP::rows ? threadIdx.x % SPLIT : threadIdx.x / (THREADS / SPLIT);
+}
+template <int THREADS, int SPLIT, class MAP>
+DEVICE u32 map_lane()
+{
+	return MAP::rows ? threadIdx.x / SPLIT : threadIdx.x % (THREADS / SPLIT);
+}
+
 template <class MAP>
 DEVICE void map_report(const MapStrays &strays, u64 *report)
 {

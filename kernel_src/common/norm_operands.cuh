@@ -16,6 +16,19 @@ DEVICE void norm_hide(u32 &word)
 	asm volatile("" : "+r"(word));
 #endif
 }
+/* Does so for the words of two rows. */
+template <int N, int WORDS>
+DEVICE void norm_hide(u32 (&x)[N][WORDS], u32 (&dy)[N][WORDS])
+{
+#pragma unroll
+	for (int n = 0; n < N; n++) {
+#pragma unroll
+		for (int w = 0; w < WORDS; w++) {
+			norm_hide(x[n][w]);
+			norm_hide(dy[n][w]);
+		}
+	}
+}
 
 enum {
 	NORM_RMS = 1,      /* no mean is taken off */

@@ -214,6 +214,20 @@ struct PanelHeld {
 		}
 	}
 
+	/* Calls body(i, raw) for each column that is not held. */
+	template <bool DOWN, typename Body>
+	DEVICE void each_left(Batch &next, Body body) const
+	{
+		each_batch<DOWN>(next, [&](int i, Batch &raw) {
+#pragma unroll
+			for (int n = 0; n < batch; n++) {
+				const int b = DOWN ? batch - 1 - n : n;
+				if (i + b < count)
+					body(i + b, raw[b]);
+			}
+		});
+	}
+
 	/* Writes results of column i of the thread; columns begin at `to`. */
 	DEVICE void write(int i, Element *to, i64 step,
 					  const typename SHAPE::Compute (&values)[length]) const
@@ -264,8 +278,51 @@ DEVICE Value panel_tree(const Value *values, int apart, Merge merge)
 					 panel_tree<COUNT / 2>(values + COUNT / 2 * apart, apart, merge));
 }
 
-/* Like panel_meet(), for threads whose first rows are any.  Row r is in place r / V of those with
- * its r % V: lanes beside one another are in other banks. */
+/* Where a row's values are kept while its threads meet.  Of skewed panels, row r is in place r / V
+ * of those with its r % V: lanes beside one another are in other banks. */
+template <class SHAPE>
+DEVICE int panel_place(int row)
+{
+	constexpr int V = SHAPE::length;
+	return SHAPE::skewed ? (row + V) % V * SHAPE::lanes + (row + V) / V - 1 : row;
+}
+
+/* Gives every block of the cluster what this one has of a row. */
+template <class SHAPE, class Value>
+DEVICE void panel_put(Value (&total)[SHAPE::cluster][SHAPE::rows], int place, const Value &all)
+{
+	if constexpr (SHAPE::cluster == 1) {
+		total[0][place] = all;
+	} else {
+#pragma unroll
+		for (int rank = 0; rank < SHAPE::cluster; rank++)
+			cluster_put(&total[SHAPE::rank()][place], all, static_cast<u32>(rank));
+	}
+}
+
+/* Waits for the values of all blocks; a thread takes those of its rows, from `first` on. */
+template <class SHAPE, class Value, typename Merge>
+DEVICE void panel_get(Value (&mine)[SHAPE::length],
+					  const Value (&total)[SHAPE::cluster][SHAPE::rows], int first, Merge merge)
+{
+	if constexpr (SHAPE::cluster > 1) {
+		cluster_arrive();
+		cluster_wait();
+	} else {
+		__syncthreads();
+	}
+#pragma unroll
+	for (int v = 0; v < SHAPE::length; v++) {
+		if (SHAPE::skewed && first + v < 0)
+			continue;
+		mine[v] = total[0][panel_place<SHAPE>(first + v)];
+#pragma unroll
+		for (int rank = 1; rank < SHAPE::cluster; rank++)
+			mine[v] = merge(mine[v], total[rank][panel_place<SHAPE>(first + v)]);
+	}
+}
+
+/* Does what panel_meet() does, for threads whose first rows are any. */
 template <class SHAPE, int TURN, class Value, typename Merge>
 DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], int first, Merge merge)
 {
@@ -274,12 +331,11 @@ DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], int first, Merge mer
 	constexpr int parts = SHAPE::split / team; /* that each thread of a team merges */
 	__shared__ Value partial[SHAPE::split][rows + 1];
 	__shared__ Value total[cluster][rows];
-	const auto place = [&](int v) { return (first + v + V) % V * lanes + (first + v + V) / V - 1; };
 
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		if (first + v >= 0)
-			partial[SHAPE::part()][place(v)] = mine[v];
+			partial[SHAPE::part()][panel_place<SHAPE>(first + v)] = mine[v];
 	__syncthreads();
 	if constexpr (cluster > 1 && TURN == 0)
 		cluster_wait(); /* for panel_begin(): the neighbours are there */
@@ -291,31 +347,10 @@ DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], int first, Merge mer
 #pragma unroll
 		for (int far = 1; far < team; far *= 2)
 			all = merge(all, group_from(all, far));
-		if (here && member == 0) {
-			if constexpr (cluster == 1) {
-				total[0][to] = all;
-			} else {
-#pragma unroll
-				for (int rank = 0; rank < cluster; rank++)
-					cluster_put(&total[SHAPE::rank()][to], all, static_cast<u32>(rank));
-			}
-		}
+		if (here && member == 0)
+			panel_put<SHAPE>(total, to, all);
 	}
-	if constexpr (cluster > 1) {
-		cluster_arrive();
-		cluster_wait();
-	} else {
-		__syncthreads();
-	}
-#pragma unroll
-	for (int v = 0; v < V; v++) {
-		if (first + v < 0)
-			continue;
-		mine[v] = total[0][place(v)];
-#pragma unroll
-		for (int rank = 1; rank < cluster; rank++)
-			mine[v] = merge(mine[v], total[rank][place(v)]);
-	}
+	panel_get<SHAPE>(mine, total, first, merge);
 }
 
 /*
@@ -354,27 +389,8 @@ DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, Merge merge)
 #pragma unroll
 		for (int lanes = 1; lanes < warps; lanes *= 2)
 			all = merge(all, group_from(all, lanes));
-		if (here && warp == 0) {
-			if constexpr (cluster == 1) {
-				total[0][row] = all;
-			} else {
-#pragma unroll
-				for (int rank = 0; rank < cluster; rank++)
-					cluster_put(&total[SHAPE::rank()][row], all, static_cast<u32>(rank));
-			}
-		}
+		if (here && warp == 0)
+			panel_put<SHAPE>(total, row, all);
 	}
-	if constexpr (cluster > 1) {
-		cluster_arrive();
-		cluster_wait();
-	} else {
-		__syncthreads();
-	}
-#pragma unroll
-	for (int v = 0; v < V; v++) {
-		mine[v] = total[0][first + v];
-#pragma unroll
-		for (int rank = 1; rank < cluster; rank++)
-			mine[v] = merge(mine[v], total[rank][first + v]);
-	}
+	panel_get<SHAPE>(mine, total, first, merge);
 }

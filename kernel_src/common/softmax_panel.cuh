@@ -188,12 +188,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		held.write(i, y, y_step, value);
 	};
 	if constexpr (SHAPE::more)
-		held.template each_batch<true>(next, [&](int i, typename Held::Batch &raw) {
-#pragma unroll
-			for (int b = Held::batch - 1; b >= 0; b--)
-				if (i + b < held.count)
-					finish(i + b, raw[b]);
-		});
+		held.template each_left<true>(next, finish);
 	if constexpr (put_back) {
 #pragma unroll
 		for (int v = 0; v < V; v++)
@@ -238,12 +233,7 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 	held.fetch();
 	if constexpr (SHAPE::more) {
 		held.read(held.held, next);
-		held.template each_batch<false>(next, [&](int i, const typename Held::Batch &raw) {
-#pragma unroll
-			for (int b = 0; b < Held::batch; b++)
-				if (i + b < held.count)
-					add(i + b, raw[b]);
-		});
+		held.template each_left<false>(next, add);
 	}
 	if (held.count > 0)
 		held.each_kept(add);
@@ -262,12 +252,7 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 		held.write(i, dx, dx_step, out);
 	};
 	if constexpr (SHAPE::more)
-		held.template each_batch<true>(next, [&](int i, typename Held::Batch &raw) {
-#pragma unroll
-			for (int b = Held::batch - 1; b >= 0; b--)
-				if (i + b < held.count)
-					finish(i + b, raw[b]);
-		});
+		held.template each_left<true>(next, finish);
 	if (held.count > 0)
 		held.each_kept(finish);
 	held.template each_slot<false>(finish);

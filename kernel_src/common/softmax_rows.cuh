@@ -84,13 +84,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 	{
 		Compute found = this->nothing();
 
-#pragma unroll
-		for (int n = 0; n < kept; n++) {
-			if (!row.has(n))
-				continue;
-			this->terms(marks[n], n, words.word[n][0], value[n]);
-			this->raise(marks[n], n, value[n], found);
-		}
+		raise_kept(found);
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
@@ -98,7 +92,6 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 				if (!this->reads(n))
 					continue;
 				open(at, n);
-				this->terms(at.mark, n, at.raw, at.value);
 				this->raise(at.mark, n, at.value, found);
 			}
 		}
@@ -123,7 +116,6 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 				if (!this->reads(n))
 					continue;
 				open(at, n);
-				this->terms(at.mark, n, at.raw, at.value);
 				this->add(largest, at.value, sum);
 				if constexpr (put_back)
 					words.put_slot(n, 0, at.value);
@@ -155,12 +147,10 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 				Slot at;
 				if (!row.has(n))
 					continue;
-				if constexpr (levels) {
+				if constexpr (levels)
 					raise_slot(level, n, at.mark, at.value);
-				} else {
+				else
 					open(at, n);
-					this->terms(at.mark, n, at.raw, at.value);
-				}
 				this->template finish<levels>(all.largest, slot_rest, at.value);
 				if constexpr (MASK::partial)
 					this->bury(at.mark, n, dead, at.value);
@@ -170,6 +160,18 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 	}
 
   protected:
+	/* Makes terms of what is in registers; `largest` becomes that of all so far. */
+	DEVICE void raise_kept(Compute &largest)
+	{
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			this->terms(marks[n], n, words.word[n][0], value[n]);
+			this->raise(marks[n], n, value[n], largest);
+		}
+	}
+
 	DEVICE SoftmaxSum<Compute> gather_terms()
 	{
 		SoftmaxSum<Compute> mine = {this->nothing(), 0};
@@ -183,13 +185,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 			}
 		}
 		Compute found = mine.largest;
-#pragma unroll
-		for (int n = 0; n < kept; n++) {
-			if (!row.has(n))
-				continue;
-			this->terms(marks[n], n, words.word[n][0], value[n]);
-			this->raise(marks[n], n, value[n], found);
-		}
+		raise_kept(found);
 		if constexpr (kept < held)
 			mine.sum *= mine.fading(found, mine.largest, scale.exponent);
 		const Compute finite = MASK::partial ? fmax(found, Vectors::Limits::lowest()) : found;
@@ -319,7 +315,6 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 		if (!this->reads(n))
 			return;
 		open(at, n);
-		this->terms(at.mark, n, at.raw, at.value);
 		this->raise(at.mark, n, at.value, found);
 		const Compute finite = MASK::partial ? fmax(found, Vectors::Limits::lowest()) : found;
 		this->add(finite, at.value, more);
@@ -337,6 +332,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 	{
 		mask.fetch(at.mark, row.column(n));
 		words.take_slot(n, 0, at.raw);
+		this->terms(at.mark, n, at.raw, at.value);
 	}
 };
 

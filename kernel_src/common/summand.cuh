@@ -76,3 +76,28 @@ struct summand<u32> : summand_integer<u32, u32> {
 template <>
 struct summand<u64> : summand_integer<u64, u64> {
 };
+
+/* Adds N elements out of words to N sums. */
+template <typename T, int N>
+DEVICE void summand_add(const u32 *words, typename summand<T>::Compute (&sum)[N])
+{
+	typename summand<T>::Compute one[N];
+
+	summand<T>::unpack(words, one);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		sum[i] += one[i];
+}
+
+/* Adds alpha times each. */
+template <typename T, int N>
+DEVICE void summand_add(const u32 *words, typename summand<T>::Compute alpha,
+						typename summand<T>::Compute (&sum)[N])
+{
+	typename summand<T>::Compute one[N];
+
+	summand<T>::unpack(words, one);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		sum[i] += alpha * one[i];
+}

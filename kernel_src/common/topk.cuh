@@ -12,6 +12,7 @@
  */
 #pragma once
 #include "common/order.cuh"
+#include "common/total.cuh"
 #include "common/vec.cuh"
 
 #define TOPK_BINS 256
@@ -117,11 +118,7 @@ DEVICE void topk_find_bin(const u32 *bins, u32 want, int lane, u32 *found)
 	for (int i = 0; i < each; i++)
 		upto += bins[lane * each + i];
 	const u32 mine = upto;
-#pragma unroll
-	for (int far = 1; far < 32; far *= 2) {
-		const u32 other = __shfl_up_sync(0xffffffffu, upto, far);
-		upto += lane >= far ? other : 0;
-	}
+	upto = total_upto(upto, lane);
 	u32 before = upto - mine;
 	if (before < want && want <= upto) {
 		int bin = lane * each;

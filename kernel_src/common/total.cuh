@@ -34,6 +34,17 @@ DEVICE u32 total_warp(u32 value)
 #endif
 }
 
+/* The sum over the lanes of a warp up to this one. */
+DEVICE u32 total_upto(u32 value, int lane)
+{
+#pragma unroll
+	for (int far = 1; far < 32; far *= 2) {
+		const u32 other = __shfl_up_sync(0xffffffffu, value, far);
+		value += lane >= far ? other : 0;
+	}
+	return value;
+}
+
 /* Adds up the sums of a whole block, in its first warp.  All threads come. */
 template <int MOST, typename Compute, typename Count>
 DEVICE void total_join(Compute &sum, Count &count, const int warps)

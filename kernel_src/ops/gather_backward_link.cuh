@@ -195,13 +195,9 @@ DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 slot
 #pragma unroll 1
 	while (slot != GROUP::end) {
 		u32 words[4];
-		Compute one[GROUP::rows];
 		vec_load<16>(memory.shared + slot * 16, words);
 		slot = memory.next()[slot];
-		summand<typename GROUP::Element>::unpack(words, one);
-#pragma unroll
-		for (int g = 0; g < GROUP::rows; g++)
-			sum[g] += one[g];
+		summand_add<typename GROUP::Element>(words, sum);
 	}
 }
 
@@ -227,15 +223,9 @@ DEVICE void scatter_link_follow(const ScatterLinkMemory<GROUP> &memory, u32 (&sl
 			any = any || slot[i] != GROUP::end;
 		}
 #pragma unroll
-		for (int i = 0; i < 2; i++) {
-			Compute one[GROUP::rows];
-			if (!there[i])
-				continue;
-			summand<typename GROUP::Element>::unpack(words[i], one);
-#pragma unroll
-			for (int g = 0; g < GROUP::rows; g++)
-				sum[i][g] += one[g];
-		}
+		for (int i = 0; i < 2; i++)
+			if (there[i])
+				summand_add<typename GROUP::Element>(words[i], sum[i]);
 	}
 }
 

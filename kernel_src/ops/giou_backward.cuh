@@ -7,25 +7,6 @@
 #include "common/element.cuh"
 #include "common/types.cuh"
 
-/* W: bytes that are stored at once.  The address is aligned to them. */
-template <int W, typename T, typename Compute>
-DEVICE void giou_store(T *to, const Compute (&box)[4])
-{
-	constexpr int bytes = 4 * static_cast<int>(sizeof(T));
-
-	if constexpr (W == sizeof(T)) {
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			element_store(to + i, box[i]);
-	} else {
-		u32 words[bytes / 4];
-		element_pack<T>(box, words);
-#pragma unroll
-		for (int n = 0; n < bytes / W; n++)
-			vec_store<W>(reinterpret_cast<u8 *>(to) + n * W, words + n * (W / 4));
-	}
-}
-
 template <int W, bool CLAMP, class PAIRS, typename Number>
 DEVICE void giou_pair_backward(const PAIRS &all, Number pair, typename PAIRS::Compute factor,
 							   typename PAIRS::Pred *dpred)
@@ -35,7 +16,7 @@ DEVICE void giou_pair_backward(const PAIRS &all, Number pair, typename PAIRS::Co
 
 	if (all.load(pair, a, b))
 		typename PAIRS::template Pair<CLAMP>(a, b).gradient(a, b, factor, out);
-	giou_store<W>(dpred + static_cast<i64>(pair) * 4, out);
+	box_store<W>(dpred + static_cast<i64>(pair) * 4, out);
 }
 
 /* dy: numbered by DIMS, DY apart. */
@@ -95,7 +76,7 @@ __global__ __launch_bounds__(THREADS) void giou_loss_backward(
 				for (int i = 0; i < 4; i++)
 					out[i] = here[j] ? out[i] : 0;
 				if (mine < end)
-					giou_store<W>(dpred + static_cast<i64>(mine) * 4, out);
+					box_store<W>(dpred + static_cast<i64>(mine) * 4, out);
 			}
 		} else {
 			giou_pair_backward<W, CLAMP>(all, pair, factor, dpred);

@@ -41,19 +41,12 @@ DEVICE void giou_load(const T *from, i64 step, bool vector, Compute (&box)[4])
 template <typename T, typename Compute>
 DEVICE void giou_store(T *to, bool vector, const Compute (&box)[4])
 {
-	constexpr int bytes = 4 * static_cast<int>(sizeof(T)), w = bytes < 16 ? bytes : 16;
+	constexpr int bytes = 4 * static_cast<int>(sizeof(T));
 
-	if (!vector) {
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			element_store(to + i, box[i]);
-	} else {
-		u32 words[bytes / 4];
-		element_pack<T>(box, words);
-#pragma unroll
-		for (int n = 0; n < bytes / w; n++)
-			vec_store<w>(reinterpret_cast<u8 *>(to) + n * w, words + n * (w / 4));
-	}
+	if (vector)
+		box_store<(bytes < 16 ? bytes : 16)>(to, box);
+	else
+		box_store<bytes / 4>(to, box);
 }
 
 /* BoxPairs of box.cuh, with sizes as arguments; pairs that are not ragged have no offsets. */

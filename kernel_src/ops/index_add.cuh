@@ -196,16 +196,6 @@ struct IndexAdd {
 		summand<T>::unpack(in, sum);
 	}
 
-	DEVICE void add(const u32 *more, Compute (&sum)[V]) const
-	{
-		Compute one[V];
-
-		summand<T>::unpack(more, one);
-#pragma unroll
-		for (int v = 0; v < V; v++)
-			sum[v] += alpha * one[v];
-	}
-
 	DEVICE void store(const IndexSlice &slice, i64 place, i64 column, const Compute (&sum)[V]) const
 	{
 		u32 out[words];
@@ -240,7 +230,7 @@ struct IndexAdd {
 #pragma unroll
 				for (int a = 0; a < ahead; a++)
 					if (a < count[j])
-						add(more[j][a], sum[j]);
+						summand_add<T>(more[j][a], alpha, sum[j]);
 			}
 		}
 	}
@@ -256,7 +246,7 @@ struct IndexAdd {
 			if (placed(static_cast<Index>(idx[list + i * size.idx_step]), place, false, unseen))
 				continue;
 			vec_load<es * V>(from + i * size.many_axis * es, more);
-			add(more, sum);
+			summand_add<T>(more, alpha, sum);
 		}
 	}
 

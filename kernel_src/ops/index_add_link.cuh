@@ -227,16 +227,6 @@ struct IndexAddLink {
 		vec_load<bytes>(from + static_cast<i64>(key) * (PLACES::many_axis * es), more);
 	}
 
-	DEVICE void add(const u32 (&more)[words], Compute (&sum)[v]) const
-	{
-		Compute one[v];
-
-		summand<T>::unpack(more, one);
-#pragma unroll
-		for (int i = 0; i < v; i++)
-			sum[i] += alpha * one[i];
-	}
-
 	/* Begins the sums, and adds what is listed for their places. */
 	DEVICE void add_keys(const u32 *keys, const u32 *counts, Sums &sums) const
 	{
@@ -265,7 +255,7 @@ struct IndexAddLink {
 #pragma unroll
 				for (int a = 0; a < ahead; a++)
 					if (n + a < left[j])
-						add(more[j][a], sums.sum[j]);
+						summand_add<T>(more[j][a], alpha, sums.sum[j]);
 			}
 			n += ahead;
 		} while (n < most);
@@ -288,9 +278,9 @@ struct IndexAddLink {
 				load(sums.from[j], key, more[0]);
 				if (rest)
 					load(sums.from[j], then, more[1]);
-				add(more[0], sums.sum[j]);
+				summand_add<T>(more[0], alpha, sums.sum[j]);
 				if (rest)
-					add(more[1], sums.sum[j]);
+					summand_add<T>(more[1], alpha, sums.sum[j]);
 			}
 		}
 	}

@@ -182,16 +182,6 @@ struct IndexAddSplit {
 		return strays;
 	}
 
-	DEVICE void add(const u32 (&more)[words], Compute (&sum)[v]) const
-	{
-		Compute one[v];
-
-		summand<T>::unpack(more, one);
-#pragma unroll
-		for (int i = 0; i < v; i++)
-			sum[i] += alpha * one[i];
-	}
-
 	/* Adds up rows whose numbers are listed from `from` to `to`.  -0 is what changes no sum. */
 	DEVICE void add_rows(const u8 *row, u32 from, u32 to, Compute (&sum)[v]) const
 	{
@@ -209,7 +199,7 @@ struct IndexAddSplit {
 #pragma unroll
 			for (int a = 0; a < ahead; a++)
 				if (n + a < to)
-					add(more[a], sum);
+					summand_add<T>(more[a], alpha, sum);
 		}
 	}
 
@@ -281,15 +271,9 @@ struct IndexAddSplit {
 				if (n + a < all)
 					vec_load<layer_bytes>(from + (n + a) * layer, more[a]);
 #pragma unroll
-			for (int a = 0; a < layers_ahead; a++) {
-				Compute one[vl];
-				if (n + a >= all)
-					continue;
-				summand<Compute>::unpack(more[a], one);
-#pragma unroll
-				for (int x = 0; x < vl; x++)
-					sum[x] += one[x];
-			}
+			for (int a = 0; a < layers_ahead; a++)
+				if (n + a < all)
+					summand_add<Compute>(more[a], sum);
 		}
 		u32 out[vec_words<es * vl>];
 		summand<T>::pack(sum, out);

@@ -133,8 +133,7 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 	typedef typename MAP::Element Element;
 	constexpr int v = MAP::vector, outs = MAP::rows ? 1 : v, lanes = THREADS / SPLIT;
 	const Number outputs = static_cast<Number>(elements / outs);
-	const u32 part = MAP::rows ? threadIdx.x % SPLIT : threadIdx.x / lanes;
-	const u32 lane = MAP::rows ? threadIdx.x / SPLIT : threadIdx.x % lanes;
+	const u32 part = map_part<THREADS, SPLIT, MAP>(), lane = map_lane<THREADS, SPLIT, MAP>();
 	const Number groups = (outputs + lanes - 1) / lanes;
 	Number unit = static_cast<Number>(blockIdx.x);
 	MapStrays strays;

@@ -192,8 +192,7 @@ DEVICE void map_rows(const MAP &map, u64 rows, u64 *report)
 	constexpr int results = MAP::rows ? (THREADS + 31) / 32 : THREADS * outs;
 	__shared__ u64 shared[wide ? results : (results + 1) / 2];
 	const Number units = static_cast<Number>(rows / outs);
-	const u32 part = MAP::rows ? threadIdx.x % SPLIT : threadIdx.x / lanes;
-	const u32 lane = MAP::rows ? threadIdx.x / SPLIT : threadIdx.x % lanes;
+	const u32 part = map_part<THREADS, SPLIT, MAP>(), lane = map_lane<THREADS, SPLIT, MAP>();
 	const Number groups = (units + lanes - 1) / lanes;
 	Number group = static_cast<Number>(blockIdx.x);
 	MapStrays strays;

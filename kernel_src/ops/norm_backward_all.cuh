@@ -105,18 +105,6 @@ struct NormBackwardAll {
 			else
 				return PLACE::template column<INPUT>(static_cast<Offset>(column));
 		}
-		/* The compiler must not keep what it made of them. */
-		DEVICE void hide()
-		{
-#pragma unroll
-			for (int n = 0; n < NV; n++) {
-#pragma unroll
-				for (int w = 0; w < Row::words; w++) {
-					norm_hide(x[n][w]);
-					norm_hide(dy[n][w]);
-				}
-			}
-		}
 		/* The words of a row that lies in a slot. */
 		DEVICE void take(const Row &row, const u8 *slot, bool here)
 		{
@@ -257,7 +245,7 @@ struct NormBackwardAll {
 				row_store(row, n, at.dx + number * static_cast<Offset>(columns), out);
 		}
 		words = next;
-		words.hide();
+		norm_hide(words.x, words.dy);
 		norm_backward_barrier<size, SHAPE::rows>();
 	}
 };

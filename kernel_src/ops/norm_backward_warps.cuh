@@ -203,16 +203,8 @@ struct NormBackwardWarps {
 			mine.merge(some);
 		}
 		mine = gather(mine, turn, free).template means<SHAPE::columns>();
-		if constexpr (!SHAPE::keeps) {
-#pragma unroll
-			for (int n = 0; n < NV; n++) {
-#pragma unroll
-				for (int w = 0; w < SHAPE::words; w++) {
-					norm_hide(x[n][w]);
-					norm_hide(dy[n][w]);
-				}
-			}
-		}
+		if constexpr (!SHAPE::keeps)
+			norm_hide(x, dy);
 		if (!dx)
 			return;
 		const NormBackwardSlope<WITH, Compute> slope(mine, row.rstd);

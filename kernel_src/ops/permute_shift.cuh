@@ -122,6 +122,23 @@ DEVICE void permute_shift_cut(const b128 *column, u32 byte, u32 (&words)[4])
 	vec_window<ES, 16>(pair, static_cast<int>(byte % 16), words);
 }
 
+/* The ends of a run: fewer elements than a vector has, before the first one and behind the last. */
+template <class SHAPE, int ES, int THREADS, int R>
+DEVICE void permute_shift_run_ends(u8 *y, const b128 *tile, int columns)
+{
+	constexpr int each = 16 / ES;
+	const int count = columns * R;
+	const int before = (16 - vec_beyond<16>(y)) % 16 / ES, behind = (count - before) % each;
+	const int i = static_cast<int>(threadIdx.x);
+	static_assert(R >= each && THREADS >= 2 * each, "a thread an element");
+	if (i < before + behind) {
+		const int back = i - before + 1;
+		const b128 *const from = tile + (i < before ? 0 : SHAPE::chunk_at(columns - 1));
+		vec_copy<ES>(reinterpret_cast<const u8 *>(from) + (i < before ? i : R - back) * ES,
+					 y + (i < before ? i : count - back) * ES);
+	}
+}
+
 /* All rows of some columns, which follow one another in y: one run of `columns` * R elements. */
 template <class SHAPE, int ES, int TC, int THREADS, int R>
 DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
@@ -153,16 +170,7 @@ DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
 			column++;
 		}
 	}
-	/* Fewer elements than a vector has, before the first one and behind the last. */
-	const int before = (16 - vec_beyond<16>(y)) % 16 / ES, behind = (count - before) % each;
-	const int i = static_cast<int>(threadIdx.x);
-	static_assert(R >= each && THREADS >= 2 * each, "a thread an element");
-	if (i < before + behind) {
-		const int back = i - before + 1;
-		const b128 *const from = tile + (i < before ? 0 : SHAPE::chunk_at(columns - 1));
-		vec_copy<ES>(reinterpret_cast<const u8 *>(from) + (i < before ? i : R - back) * ES,
-					 y + (i < before ? i : count - back) * ES);
-	}
+	permute_shift_run_ends<SHAPE, ES, THREADS, R>(y, tile, columns);
 }
 
 /* The ends of columns: what is before the first vector, and less than one behind the last. */
@@ -227,16 +235,7 @@ DEVICE void permute_shift_out_pairs(u8 *y, const b128 *tile, int columns)
 				vec_store<16>(y + static_cast<i64>(element + i * stride) * ES, words[i]);
 		element += 2 * stride;
 	}
-	/* Fewer elements than a vector has, before the first one and behind the last. */
-	const int before = (16 - vec_beyond<16>(y)) % 16 / ES, behind = (count - before) % each;
-	const int i = static_cast<int>(threadIdx.x);
-	static_assert(R >= each && THREADS >= 2 * each, "a thread an element");
-	if (i < before + behind) {
-		const int back = i - before + 1;
-		const b128 *const from = tile + (i < before ? 0 : SHAPE::chunk_at(columns - 1));
-		vec_copy<ES>(reinterpret_cast<const u8 *>(from) + (i < before ? i : R - back) * ES,
-					 y + (i < before ? i : count - back) * ES);
-	}
+	permute_shift_run_ends<SHAPE, ES, THREADS, R>(y, tile, columns);
 }
 
 /*

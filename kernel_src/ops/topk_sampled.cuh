@@ -16,6 +16,7 @@
 #include "common/group.cuh"
 #include "common/index.cuh"
 #include "common/topk.cuh"
+#include "common/total.cuh"
 
 /* Entries of a bin, at most; each is compared with all of them. */
 #define SAMPLED_BIN_MOST 96
@@ -224,11 +225,7 @@ DEVICE bool sampled_scan(u32 *bins, u32 *sums, u32 k)
 		upto += bins[thread * each + i];
 	}
 	mine[each] = upto;
-#pragma unroll
-	for (int far = 1; far < 32; far *= 2) {
-		const u32 other = __shfl_up_sync(0xffffffffu, upto, far);
-		upto += thread % 32 >= far ? other : 0;
-	}
+	upto = total_upto(upto, thread % 32);
 	if (thread % 32 == 31)
 		sums[thread / 32] = upto;
 	__syncthreads();
