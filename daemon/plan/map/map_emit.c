@@ -1,6 +1,6 @@
 /*
  * map_emit.c: a statement's expressions as C++.  Integers go through functions of
- * common/map_values.cuh, for what is not defined in C++ (overflow, division by zero, shifts) is
+ * common/map_numbers.cuh, for what is not defined in C++ (overflow, division by zero, shifts) is
  * defined in a statement.
  */
 #include "map.h"
