@@ -52,6 +52,27 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 						const struct kernel_limits *limits,
 						char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX]);
 
+/* ---- Candidates (gather_way.c) ---- */
+
+#define GATHER_WAYS 24
+
+struct gather_way {
+	bool stage, list;
+	uint32_t rows, threads;
+	uint32_t most; /* elements that a thread has at all; 0: several vectors of 16 bytes */
+	uint32_t vector, load, index_load; /* elements; bytes; bytes */
+	int64_t part;                      /* elements of dst */
+	char name[KERNEL_CHOICE_MAX];
+};
+
+/* The planner's own first; how many. */
+int gather_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
+				const struct kernel_limits *limits, struct gather_way ways[GATHER_WAYS]);
+/* Does src lie without gaps? */
+bool gather_is_dense(const struct gather_problem *gather);
+/* Bytes of shared memory of a way with a list. */
+uint32_t gather_list_shared(const struct gather_problem *gather, const struct gather_way *way);
+
 /* ---- Groups (gather_group.c): several rows that share their list at a time ---- */
 
 #define GATHER_GROUPS 12
