@@ -3,17 +3,21 @@
  * how its elements are gone through.  docs/map.md says what a statement means.
  *
  *   map_word.c    text to words
- *   map_parse.c   words to tree
+ *   map_name.c    names of operands, indices and scalars
+ *   map_expression.c  words to the tree of an expression
+ *   map_parse.c   the statement around it
  *   map_type.c    types of the tree's nodes
  *   map_fold.c    reductions within the right side: which are worked out once for a row, and which
  *                 of them are the same
  *   map_dtype.c   the output's dtype, where it is left out
- *   map_range.c   extents of indices, ranges of integers, which subscripts need a check
+ *   map_range.c   extents of indices, ranges of integers
+ *   map_access.c  the places at which operands are read, which subscripts need a check
  *   map_loop.c    the loops, and how each access moves along them
  *   map_stage.c   the stages of a row: one for each of its reductions, and the sweep
  *   map_way.c     the candidates
  *   map_emit.c    the tree as C++
  *   map_write.c   the generated file around it
+ *   map_write_functions.c  the functions of its structure
  *   map_write_rows.c  that of a statement of rows
  *   map_sizes.c   what is no number in it where it serves all sizes: the generic kernel's arguments
  *   map.c         the plan
@@ -192,6 +196,7 @@ int map_column(const struct map *map, int node);
 
 /* map_parse.c: names, statement, bounds and checked, as far as they are there without tensors. */
 int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX]);
+/* map_name.c: the operands' names alone. */
 int map_parse_names(const struct kernel_problem *problem, struct map *map);
 
 /* map_type.c; all inputs are there. */
@@ -224,6 +229,8 @@ kiln_dtype map_natural_dtype(const struct map *map);
 /* map_range.c */
 int map_extents(struct map *map); /* of indices */
 void map_ranges(struct map *map);
+
+/* map_access.c */
 int map_accesses(struct map *map);
 /* Do two parts of the statement say the same? */
 bool map_same(const struct map *map, int a, int b);
@@ -338,7 +345,7 @@ struct map_size {
 bool map_sizes(const struct map *map, const struct map_loops *loops,
 			   struct map_size list[MAP_SIZES], int *count);
 
-/* ---- C++ (map_emit.c, map_write.c) ---- */
+/* ---- C++ (map_emit.c, map_write*.c) ---- */
 
 /* An expression of the tree, in the type `as`. */
 void map_emit(const struct map *map, const struct map_loops *loops, int node, enum map_type as,

@@ -4,9 +4,21 @@
 #include "map_word.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+int map_refuse(struct map *map, int column, const char *format, ...)
+{
+	va_list args;
+	int used = snprintf(map->error, KERNEL_ERROR_MAX, "map: column %d: ", column);
+
+	va_start(args, format);
+	vsnprintf(map->error + used, (size_t)(KERNEL_ERROR_MAX - used), format, args);
+	va_end(args);
+	return KILN_EINVAL;
+}
 
 static void read_number(struct map_parser *parser)
 {

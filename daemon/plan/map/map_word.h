@@ -1,6 +1,6 @@
 /*
- * map_word.h: a statement's words, for the parser: map_word.c finds them, map_parse.c puts them
- * together.
+ * map_word.h: a statement's words, for the parser: map_word.c finds them, map_parse.c and
+ * map_expression.c put them together.
  */
 #ifndef KILN_DAEMON_PLAN_MAP_WORD_H
 #define KILN_DAEMON_PLAN_MAP_WORD_H

@@ -1,6 +1,7 @@
 /*
- * map_write.h: pieces of the file that is generated for a statement: map_write.c has them and the
- * file of a statement without rows, map_write_rows.c that of one with rows.
+ * map_write.h: pieces of the file that is generated for a statement: map_write.c and
+ * map_write_functions.c have them.  map_write.c writes the file of a statement without rows,
+ * map_write_rows.c that of one with rows.
  */
 #ifndef KILN_DAEMON_PLAN_MAP_WRITE_H
 #define KILN_DAEMON_PLAN_MAP_WRITE_H
