@@ -11,7 +11,7 @@
 
 enum { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU };
 
-/* 1 / (1 + exp(-x)), and 1 less that, which rounding leaves whole. */
+/* s = 1 / (1 + exp(-x)), and rest = 1 - s with the bits that a difference would lose. */
 template <typename Compute>
 DEVICE void act_sigmoid(Compute x, Compute &s, Compute &rest)
 {

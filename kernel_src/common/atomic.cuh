@@ -1,6 +1,6 @@
 /*
- * atomic.cuh: adding to elements of memory to which other threads add at the same time.  The order
- * of additions is anything, and each is rounded to the type of the elements.
+ * atomic.cuh: adds to elements of memory while other threads add to them.  Additions come in any
+ * order, and each is rounded to the type of the elements.
  */
 #pragma once
 #include "common/element.cuh"

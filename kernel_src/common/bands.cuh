@@ -1,8 +1,8 @@
 /*
- * bands.cuh: the order in which blocks walk through the tiles of matrices: in bands of so many
- * tiles of rows, column by column.  One band: blocks that follow each other have neighbouring rows;
- * bands of 1: neighbouring columns; of a few: both are near, and what tiles share at their edges is
- * in the cache still.
+ * bands.cuh: the order in which blocks walk through the tiles of matrices.  A band is some rows of
+ * tiles, and blocks take it column by column.  Where one band has all rows, blocks that follow each
+ * other have neighbouring rows; where bands have one row each, neighbouring columns.  With a few
+ * rows a band both are near, and the cache still has what tiles share at their edges.
  */
 #pragma once
 #include "common/types.cuh"

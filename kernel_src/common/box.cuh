@@ -1,6 +1,6 @@
 /*
  * box.cuh: boxes of four numbers x1, y1, x2, y2, read as any of the floats or u8; the generalized
- * intersection over union of two of them, and what it changes by with the first.
+ * intersection over union of two of them, and its derivative by the first.
  *
  *   giou = inter / max(union, e) - (enclosing - union) / max(enclosing, e),  e = 1e-5
  *
@@ -85,7 +85,7 @@ DEVICE Compute box_max(Compute a, Compute b)
 		return fmaxf(a, b);
 }
 
-/* At least the limit; what is no number stays so. */
+/* Returns the limit at least; a NaN stays one. */
 template <typename Compute>
 DEVICE Compute box_limited(Compute area)
 {
@@ -248,7 +248,7 @@ struct BoxPairs {
 	}
 
   private:
-	/* Offsets that are wrong name nothing that is not there. */
+	/* Keeps an offset, right or wrong, within the boxes there are. */
 	DEVICE i64 within(i32 offset) const
 	{
 		return offset < 0 ? 0 : offset < boxes ? offset : boxes;

@@ -4,7 +4,8 @@
  * be called: the planner makes no such kernels there.
  *
  * A barrier's phase ends when all that it was made for have arrived and all bytes that they told it
- * to expect are there.  Who waits names the phase by its parity, and sees what came with it.
+ * to expect are there.  A thread that waits names the phase by its parity, and then sees what
+ * came with it.
  */
 #pragma once
 #include "common/types.cuh"

@@ -158,9 +158,9 @@ DEVICE void columns_fence()
  * numbers, in one block, when all of `blocks` have come here; what they wrote before is seen.  The
  * four counters are 0 before the first block begins, and again after the last.
  *
- * Blocks share the strips.  To do so they wait for one another, but only when all have begun: those
- * run already, and wait for nobody before they come here.  A block that finds some not begun leaves
- * its room to them.  The last to come takes what is left.
+ * Blocks share the strips.  To do so they wait for one another, but only when all have begun: then
+ * all run, and none waits for others before it comes here.  A block that finds some not begun
+ * leaves its room to them.  The last to come takes what is left.
  */
 DEVICE void columns_begin(u32 *counter)
 {
@@ -207,9 +207,9 @@ DEVICE void columns_meet(u32 *counter, u32 blocks, u32 strips, Body body)
 
 /*
  * Does so for strips that take equal time, in fewer trips to memory.  Block number i of those that
- * stay takes strips i, i + blocks and so on, and the last to come what nobody stayed for.  The
- * counters, the first at a multiple of 8, are used otherwise than by columns_meet: columns_begin()
- * is given the third.
+ * stay takes strips i, i + blocks and so on; the last to come takes the strips of blocks that did
+ * not stay.  The counters have other uses than in columns_meet: the first lies at a multiple of 8,
+ * and columns_begin() is given the third.
  *
  * begun: what the first thread found there some time before, so as not to wait for it now.
  */

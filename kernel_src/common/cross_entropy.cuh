@@ -115,8 +115,8 @@ DEVICE Compute cross_entropy_no_number()
 template <typename Compute>
 struct CrossEntropySlope {
 	Compute power; /* factor of exp(z - lse) */
-	Compute each;  /* of each column, and of the target's besides, which are taken off */
-	Compute hot;
+	Compute each;  /* is taken off every column */
+	Compute hot;   /* is taken off the target's, besides */
 	CrossEntropyTarget target;
 
 	/* by: the factor of the row.  share: what a column has of all. */

@@ -4,7 +4,7 @@
  * A group is a part of a warp (a power of two), whole warps of a block, or a block in each member
  * of a cluster.  A value is a small struct of floats or doubles with
  *
- * void merge(const Value &other, with...)   associative but for rounding, the same from both sides
+ *   void merge(const Value &other, with...) associative but for rounding, the same from both sides
  *   static Value none()                       what merges without effect
  *
  * `with` is whatever else a merge needs to know, the same in all threads; mostly there is nothing.

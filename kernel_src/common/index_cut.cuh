@@ -1,6 +1,6 @@
 /*
- * index_cut.cuh: rows by indices that are no whole vectors of 16 bytes: a thread cuts each vector of
- * dst out of the two aligned ones of src around it, and where two rows meet out of two more.
+ * index_cut.cuh: rows by indices that are no whole vectors of 16 bytes: a thread cuts each vector
+ * of dst out of the two aligned ones of src around it, and where two rows meet out of two more.
  */
 #pragma once
 #include "common/types.cuh"

@@ -1,5 +1,5 @@
 /*
- * last.cuh: which block is done last, asked by one thread of each.
+ * last.cuh: tells which block is done last; one thread of each block asks.
  */
 #pragma once
 #include "common/types.cuh"

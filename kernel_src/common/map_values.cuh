@@ -1,6 +1,6 @@
 /*
- * map_values.cuh: the elements of generated statements, in and out of memory: a value is of the type
- * that it is computed in (map_numbers.cuh), an element of its tensor's.
+ * map_values.cuh: the elements of generated statements, in and out of memory: a value is of the
+ * type that it is computed in (map_numbers.cuh), an element of its tensor's.
  */
 #pragma once
 #include "common/element.cuh"

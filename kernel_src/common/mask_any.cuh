@@ -1,6 +1,6 @@
 /*
- * mask_any.cuh: the masks of masked softmax (mask.cuh), of which the kernel is told which one it is
- * when it is launched.
+ * mask_any.cuh: the masks of masked softmax (mask.cuh), for kernels that are told at launch which
+ * one they have.
  */
 #pragma once
 #include "common/row_any.cuh"

@@ -4,10 +4,10 @@
  *
  * Nothing is ever taken from squares of the elements themselves.  A group's threads first agree on
  * a pivot, which is the mean but for rounding, and then add up the differences to it and their
- * squares.  What the differences add up to corrects the mean; so a mean of 10000 costs a deviation
- * of 0.001 nothing, though 32 bits cannot hold such a mean.  Warps and blocks are put together by
- * the rule of Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing
- * sample variances", 1979).
+ * squares.  The sum of the differences corrects the mean.  So a deviation of 0.001 loses nothing
+ * beside a mean of 10000, though 32 bits cannot hold such a mean.  Warps and blocks are put
+ * together by the rule of Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
+ * computing sample variances", 1979).
  */
 #pragma once
 #include "common/group.cuh"

@@ -1,6 +1,6 @@
 /*
- * norm_any.cuh: what layer_norm, rms_norm and their backward have in common of rows of any length
- * (row_any.cuh): where elements of two inputs lie, how they come in, and gamma and beta.
+ * norm_any.cuh: rows of any length (row_any.cuh), for layer_norm, rms_norm and their backward:
+ * where elements of two inputs lie, how they come in, and gamma and beta.
  */
 #pragma once
 #include "common/norm.cuh"

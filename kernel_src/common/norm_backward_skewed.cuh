@@ -1,9 +1,9 @@
 /*
- * norm_backward_skewed.cuh: rows that begin anywhere between two aligned vectors, as far behind one
- * as every other row that their threads come to (norm_backward.cuh).
+ * norm_backward_skewed.cuh: rows that begin anywhere between two aligned vectors
+ * (norm_backward.cuh).  All rows that a thread comes to begin equally far behind one.
  *
- * So a thread has the same columns of all of them: it adds up each in a register, and has gamma of
- * them in shared memory, where vectors of it are aligned.
+ * So a thread has the same columns of all its rows: it adds up each column in a register, and finds
+ * their gamma in shared memory, where vectors of it are aligned.
  */
 #pragma once
 #include "common/norm_backward.cuh"

@@ -9,7 +9,8 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* The compiler is to believe that this word has changed, or it keeps what was made of it. */
+/* Makes the compiler believe that this word has changed: else it keeps, in registers, the numbers
+ * that it made of the word. */
 DEVICE void norm_hide(u32 &word)
 {
 #if !KILN_CPU

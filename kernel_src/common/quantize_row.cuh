@@ -148,8 +148,8 @@ DEVICE void quantize_row_groups_any(const GroupAny &threads, i64 columns, i64 gr
 	}
 }
 
-/* The same of rows and groups of whole vectors of V, of which 2^shift lanes that follow one another
- * share a group.  make(column, v) makes a vector. */
+/* Does so for rows and groups of whole vectors of V: 2^shift lanes that follow one another share a
+ * group.  make(column, v) makes a vector. */
 template <int V, typename OUT, class MAKE>
 DEVICE void quantize_row_groups_vectors(const GroupAny &threads, i64 columns, u32 shift,
 										const QuantizeRow<OUT> &to, const MAKE &make)

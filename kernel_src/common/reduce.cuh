@@ -9,8 +9,8 @@
  *                                                     with inverse = 1 / count
  *   counted(value, count)                 after all calls of take_one and take_some: how many there
  *                                         were
- *   located                               take says of several elements where the first is: that of
- *                                         the result is looked for in the end
+ *   located                               take() notes where the first of several elements is; the
+ *                                         place of the result itself is found in the end
  *   pivoted                               take and take_one are given the row's first element as
  *                                         `real`; take_some(value, in, count, inverse, real) takes
  *                                         some at once, of a value that has `count`, with

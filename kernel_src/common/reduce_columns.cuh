@@ -1,6 +1,6 @@
 /*
- * reduce_columns.cuh: reductions of rows that lie side by side: a thread goes over a vector of rows,
- * column by column.
+ * reduce_columns.cuh: reductions of rows that lie side by side: a thread goes over a vector of
+ * rows, column by column.
  */
 #pragma once
 #include "common/inverse.cuh"

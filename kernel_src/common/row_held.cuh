@@ -41,7 +41,7 @@ struct RowHeld {
 	{
 		return column(n) < columns;
 	}
-	/* The same for all threads: what nobody has takes no time. */
+	/* All threads answer alike, so vectors that no thread has take no time. */
 	DEVICE bool any_has(int n) const
 	{
 		return n * apart < columns + (SKEWED ? V - 1 : 0);

@@ -1,7 +1,7 @@
 /*
  * row_stream.cuh: one row of a matrix that is too long to be held: a block goes over it in steps,
  * as often as it needs, COUNT vectors a thread in each.  Vectors are cut and numbered as those of
- * row.cuh, but without end; what is there said of skewed rows holds here.
+ * row.cuh, but without end; skewed rows are as they are there.
  */
 #pragma once
 #include "common/element.cuh"

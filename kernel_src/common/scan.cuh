@@ -12,8 +12,8 @@
  *   clear(held, v)        makes of element v one that changes nothing but none()
  *   result(out, held, v, before, upto, exclusive)   element v of the outputs, by what is known of
  *                         the elements before it, and of those up to it
- *   chunks                there are a shorter way for elements that follow one another, Chunk,
- *                         chunk() and spread(); they are of inputs without B
+ *   chunks                elements that follow one another have a shorter way: Chunk, chunk()
+ *                         and spread(), for inputs without B
  *
  *   rows      a row's elements lie side by side in y: threads scan a row, HELD vectors each
  *   columns   rows lie side by side: LANES vectors of rows, of which SPLIT threads share each

@@ -21,7 +21,7 @@
  *                                   a multiple of V; sure: all of these are in the row
  *   bool live(const Held<V> &, column, j) const       does column + j take part?
  *   Compute term(const Held<V> &, j, x, before) const         before * x and what the mask adds
- *   Compute empty() const           what all of a row is of which nothing takes part
+ *   Compute empty() const           all elements of a row in which none takes part
  *
  * Columns are of any signed type.  In skewed rows some of a vector's columns may be outside the
  * row: fetch must not read a mask there, and nothing asks for them.

@@ -1,5 +1,5 @@
 /*
- * softmax_exp.cuh: powers of 2 and logarithms, as softmax has them and others, too.
+ * softmax_exp.cuh: powers of 2 and logarithms, for softmax and others.
  */
 #pragma once
 #include "common/types.cuh"

@@ -322,7 +322,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 		mine.largest = found;
 	}
 
-	/* A vector that is in a slot. */
+	/* A vector that is in a slot; open() brings it and makes terms of it. */
 	struct Slot {
 		Marks mark;
 		u32 raw[Row::words];

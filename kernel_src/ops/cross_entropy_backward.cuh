@@ -1,6 +1,6 @@
 /*
- * cross_entropy_backward.cuh: the gradient of the loss of rows of logits, of which the logarithms
- * of sums are known.  Each thread makes one vector (flat.cuh).  The gradient may lie where the
+ * cross_entropy_backward.cuh: the gradient of the loss of rows of logits, whose logarithms of sums
+ * the forward has found.  Each thread makes one vector (flat.cuh).  The gradient may lie where the
  * logits do.  The generic kernel takes sizes, strides and the type of targets as arguments.
  */
 #pragma once

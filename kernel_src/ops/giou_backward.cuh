@@ -1,6 +1,6 @@
 /*
- * giou_backward.cuh: from the derivative by giou, or by its mean over all valid pairs, that by the
- * predictions: one pair a thread, or some; 0 where a pair is not valid.
+ * giou_backward.cuh: the derivative by the predictions, from that by giou or by its mean over all
+ * valid pairs.  A thread has one pair, or some; a pair that is not valid gets 0.
  */
 #pragma once
 #include "common/box.cuh"

@@ -4,7 +4,7 @@
  * scale.  The scale is given, or the row's own, or each group of GROUP columns has its own.
  *
  *   norm_quantize           a group of threads holds each row in registers
- *   norm_quantize_slots     and keeps a part of a row in shared memory
+ *   norm_quantize_slots     does so with a part of the row in shared memory
  *   norm_quantize_stream    a block reads each row again whenever it needs it
  *   norm_quantize_generic   does so for sizes, strides and types of gamma and beta that are known
  *                           at the launch

@@ -10,8 +10,9 @@
  * are not aligned; permute_box.cuh takes what would move in narrow vectors.
  *
  * Dimensions of a List stand fastest first.  Sizes, strides and offsets count elements (vectors in
- * permute_vector).  The slowest dimension that is only iterated over is a matter of the launch.
- * LOOP: the grid is smaller than the work.  Offset is 32 bits wide where one batch allows it.
+ * permute_vector).  Of the dimensions that are only iterated over, the slowest is known to the
+ * launch alone.  LOOP: the grid is smaller than the work.  Offset is 32 bits wide where one batch
+ * allows it.
  */
 #pragma once
 #include "common/types.cuh"

@@ -3,8 +3,8 @@
  * last.
  *
  * X_STEP: from column to column of x; X_SIDE: from a row to the one beside it; DIMS and X number
- * the others, as in softmax.cuh.  One block a multiprocessor will do: the compiler would rather
- * spill than have fewer blocks than it thinks best.
+ * the others, as in softmax.cuh.  Kernels ask for one block a multiprocessor: otherwise the
+ * compiler spills registers to have as many blocks as it thinks best.
  */
 #pragma once
 #include "common/softmax_strided.cuh"

@@ -1,6 +1,6 @@
 /*
- * map_name.c: a statement's names: an operand is one of the attribute names, an index is on the left
- * side or a subscript by itself, a scalar is an attribute.
+ * map_name.c: a statement's names: an operand is one of the attribute names, an index is on the
+ * left side or a subscript by itself, a scalar is an attribute.
  */
 #include "map_parse.h"
 

@@ -1,6 +1,6 @@
 /*
- * map_write_functions.c: the functions of a generated structure: for subscripts that are computed or
- * checked, for reductions, and for the order of all values.
+ * map_write_functions.c: the functions of a generated structure: for subscripts that are computed
+ * or checked, for reductions, and for the order of all values.
  */
 #include "map_write.h"
 

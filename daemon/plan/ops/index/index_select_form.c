@@ -1,6 +1,6 @@
 /*
- * index_select_form.c: a request of index_select as rows: which elements of dst one index moves, and
- * where they are in src.
+ * index_select_form.c: a request of index_select as rows: which elements of dst one index moves,
+ * and where they are in src.
  */
 #include "index_select.h"
 

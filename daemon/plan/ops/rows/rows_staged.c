@@ -1,6 +1,6 @@
 /*
- * rows_staged.c: candidates for rows that come and go by way of shared memory, several of a block as
- * one piece: short ones that begin between two vectors, or take few of them.
+ * rows_staged.c: candidates for rows that come and go by way of shared memory, several of a block
+ * as one piece: short ones that begin between two vectors, or take few of them.
  */
 #include "rows_search.h"
 
