@@ -449,12 +449,37 @@ static void cancels_without_end(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The same of one call that goes by message. */
+static void a_call_is_canceled_once(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_ticket ticket;
+	kilnd_start(daemon, OPTIONS("--specialize", "eager")); /* nothing is loaded meanwhile */
+	setenv("KILN_LANE", "off", 1);
+	pair_open(daemon, &pair);
+	unsetenv("KILN_LANE");
+	pair_run(&pair, false);
+	await_info(pair.client, "executors[0].inflight", 0);
+	pid_t process = (pid_t)info_int(pair.client, "executors[0].pid");
+	assert_int_equal(kill(process, SIGSTOP), 0);
+	assert_ok(pair_submit(&pair, false, 0, &ticket));
+	for (int i = 0; i < 4; i++)
+		assert_ok(kiln_cancel(pair.client, ticket));
+	assert_int_equal(info_int(pair.client, "executors[0].inflight"), 2);
+	assert_int_equal(kill(process, SIGCONT), 0);
+	(void)kiln_wait(pair.client, ticket, CALL_TIMEOUT_MS);
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(misused_descriptors),
 		HARNESS_TEST(nonsense_in_memory),
 		HARNESS_TEST(cancels_without_end),
+		HARNESS_TEST(a_call_is_canceled_once),
 	};
 	harness_begin();
 	alarm((unsigned)(from_environment("KILN_ATTACK_MS", 0) / 1000) + PROGRAM_SECONDS);
