@@ -47,10 +47,11 @@ until "$KILN" status >"$DIR/out" && grep -q "in memory only, and written" "$DIR/
 	[ $tries -lt 2000 ] || { fails "no kernel is unsaved: $(cat "$DIR/out")" && break; }
 	sleep 0.1
 done
-trouble="writing a kernel to $DIR/cache/kiln.db failed: database or disk is full"
-grep -q "$trouble.*: make room on its disk" "$DIR/out" || fails "status: $(cat "$DIR/out")"
+# A later write of the daemon fails as well, and its sentence takes the place of the first.
+trouble="writing (a kernel )?to $DIR/cache/kiln.db failed: database or disk is full"
+grep -qE "$trouble.*: make room on its disk" "$DIR/out" || fails "status: $(cat "$DIR/out")"
 "$KILN" cache ls >"$DIR/out" 2>"$DIR/err" || fails "cache ls"
-grep -q "^kiln: cache ls: $trouble" "$DIR/err" || fails "cache ls: $(cat "$DIR/err")"
+grep -qE "^kiln: cache ls: $trouble" "$DIR/err" || fails "cache ls: $(cat "$DIR/err")"
 "$KILN" cache pin "$key" >"$DIR/out" 2>"$DIR/err" && fails "pin on a full disk"
 grep -q "make room on its disk" "$DIR/err" || fails "pin: $(cat "$DIR/err")"
 "$KILN" debug store-fault none && "$KILN" debug look || fails "look"

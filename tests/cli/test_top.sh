@@ -47,10 +47,16 @@ until "$KILN" top --once --interval 100ms >"$DIR/out" &&
 	[ $tries -lt 2000 ] || break
 done
 [ $tries -lt 2000 ] || fails "no calls a second: $(cat "$DIR/out")"
+tries=0
+until "$KILN" top --once --interval 300ms --json >"$DIR/rates" &&
+	grep -qE '"calls_per_s":[0-9.]*[1-9]' "$DIR/rates"; do
+	tries=$((tries + 1))
+	[ $tries -lt 2000 ] || break
+done
 json 'j["calls_per_s"] > 0 and j["launches"] > 0 and j["sessions"][0]["calls_per_s"] > 0
 	and j["sessions"][0]["held_bytes"] == 2 * 64 * 64 * 4
 	and j["devices"][0]["held_bytes"] == 2 * 64 * 64 * 4 and "scratch_bytes" in j["devices"][0]' \
-	"$KILN" top --once --interval 300ms
+	sh -c 'cat "$0"' "$DIR/rates"
 awk 'length > 80 { print; bad = 1 } END { exit bad }' "$DIR/out" ||
 	fails "lines of more than 80 columns"
 grep -qE '^softmax +1 +0 % ' "$DIR/out" || fails "no operator: $(cat "$DIR/out")"
