@@ -44,7 +44,7 @@ static void handle_give_up(struct device_handle *handle, int status, const char 
 {
 	handle->state = HANDLE_STOPPED;
 	handle->ended_us = util_now_us();
-	snprintf(handle->reason, sizeof(handle->reason), "%s", reason);
+	snprintf(handle->reason, sizeof(handle->reason), "%.*s", KERNEL_ERROR_MAX - 1, reason);
 	if (handle->generation || handle->device->state == DEVICE_LOST) {
 		char error[KERNEL_ERROR_MAX];
 		handle_lose(handle);
