@@ -14,7 +14,8 @@ except ImportError:
     sys.exit(77)
 
 BEGIN, END = 1, 2
-TURN_NS = 20_000_000
+# A busy machine may let a thread stand for so long before it looks at the clock.
+TURN_NS = 200_000_000
 
 
 class Span:
@@ -132,7 +133,7 @@ def alone(file, op, least):
     assert kernels and all(any(kernel.flows & wait.flows for wait in waits) for kernel in kernels)
     assert {span.name for span in on["session"]} >= {"prepare", "load", "trace.begin", op}
     whole = [span for span in on["session"] if span.name == "trace.begin"][0]
-    assert all(span.begin >= whole.begin - TURN_NS and span.end <= whole.end + 1000 for span in ran)
+    assert all(span.within(whole, TURN_NS) for span in ran)
     print("%d spans of one session" % len(spans))
 
 
@@ -182,8 +183,8 @@ def main(file, launches, compiles):
                  and span.name == "permute"]
         looks = [span for span in on["lookups"] if span.flows & compiled.flows and span.name == "look"]
         assert waits and looks and waits[0].about["about"] == "compiled"
-        assert compiled.within(waits[0], 1000) and looks[0].within(waits[0], 1000)
-        assert looks[0].end <= compiled.begin + 1000
+        assert compiled.within(waits[0], TURN_NS) and looks[0].within(waits[0], TURN_NS)
+        assert looks[0].end <= compiled.begin + TURN_NS
     print("%d spans on %d tracks" % (len(spans), len(tracks)))
 
 
