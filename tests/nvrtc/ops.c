@@ -57,7 +57,7 @@ struct unit {
 	char kind[KERNEL_INSTANTIATION_MAX + 16];
 	uint32_t threads;
 	bool representative; /* the first of its kind */
-	int turn; /* which dtype it has of those of its variant, or number of those of its form */
+	int turn; /* which dtype it has of its variant's, or which kernel it is of its form's */
 };
 
 struct list {
