@@ -279,30 +279,95 @@ static void buffers_of_others(void **state)
 	kilnd_stop(daemon);
 }
 
+/* A request for a call that turns cubes of this side, in these buffers. */
+static void begin_prepare(struct peer *peer, struct wire_out *out, int64_t side,
+						  const uint64_t *buffers)
+{
+	const int64_t shape[] = {side, side, side}, perm[] = {2, 1, 0};
+	peer_begin(peer, out, "prepare");
+	wire_put_str(out, "op", "permute");
+	wire_list_begin(out, "tensors");
+	for (int k = 0; k < 2; k++) {
+		wire_map_begin(out, NULL);
+		wire_put_int(out, "d", KILN_F32);
+		wire_put_ints(out, "s", shape, 3);
+		if (buffers)
+			wire_put_uint(out, "b", buffers[k]);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+	wire_map_begin(out, "attrs");
+	wire_put_ints(out, "perm", perm, 3);
+	wire_map_end(out);
+}
+
+#define OFFERS 300
+
+/* The daemon binds calls to a lane that are not launched yet.  While the device process stands
+ * still, it is sent no more of them than of launches. */
+static void calls_that_are_not_taken(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct wire_out out;
+	struct peer peer;
+	uint64_t buffers[2], id;
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy"));
+	kiln_client *observer = client_open(daemon);
+	peer_open(&peer, daemon, "");
+	for (int k = 0; k < 2; k++) {
+		peer_begin(&peer, &out, "alloc");
+		wire_put_uint(&out, "bytes", 65536);
+		assert_int_equal(peer_ask(&peer, &out, -1), KILN_OK);
+		buffers[k] = peer.made;
+	}
+	begin_prepare(&peer, &out, 15, buffers);
+	assert_int_equal(peer_ask(&peer, &out, -1), KILN_OK);
+	const uint64_t call = peer.made;
+	peer_begin(&peer, &out, "submit");
+	wire_put_uint(&out, "call", call);
+	wire_list_begin(&out, "operands");
+	for (int k = 0; k < 2; k++) {
+		const int64_t place[2] = {(int64_t)buffers[k], 0};
+		wire_put_ints(&out, NULL, place, 2);
+	}
+	wire_list_end(&out);
+	wire_put_bool(&out, "lane", true);
+	assert_int_equal(peer_ask(&peer, &out, -1), KILN_OK);
+
+	pid_t process = (pid_t)info_int(observer, "executors[0].pid");
+	assert_int_equal(kill(process, SIGSTOP), 0);
+	for (int i = 0; i < OFFERS; i++) {
+		begin_prepare(&peer, &out, 14, buffers);
+		wire_put_bool(&out, "run", true);
+		wire_put_bool(&out, "lane", true);
+		peer_send(&peer, &out, -1);
+	}
+	/* Its answer comes behind those of all that the daemon has read. */
+	peer_begin(&peer, &out, "devices");
+	peer_send(&peer, &out, -1);
+	int taken = 0;
+	for (id = 0; id != peer.id; taken++)
+		assert_int_equal(peer_take(&peer, &id), KILN_OK);
+	assert_in_range(info_int(observer, "executors[0].inflight"), 64, 200);
+	assert_int_equal(kill(process, SIGCONT), 0);
+	for (; taken <= OFFERS; taken++)
+		assert_int_equal(peer_take(&peer, &id), KILN_OK);
+	peer_close(&peer);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
 /* A session has no desk before it has a lane; a client chooses no number of its own. */
 static void numbers_of_no_desk(void **state)
 {
 	static const uint64_t numbers[] = {1, LANE_DESK, LANE_DESK + LANE_DESK_CALLS, UINT64_MAX};
-	static const int64_t shape[] = {2, 3}, turned[] = {3, 2}, perm[] = {1, 0};
 	struct kilnd *daemon = *state;
 	struct wire_out out;
 	struct peer peer;
 	kilnd_start(daemon, NULL);
 	peer_open(&peer, daemon, "");
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		peer_begin(&peer, &out, "prepare");
-		wire_put_str(&out, "op", "permute");
-		wire_list_begin(&out, "tensors");
-		for (int k = 0; k < 2; k++) {
-			wire_map_begin(&out, NULL);
-			wire_put_int(&out, "d", KILN_F32);
-			wire_put_ints(&out, "s", k ? turned : shape, 2);
-			wire_map_end(&out);
-		}
-		wire_list_end(&out);
-		wire_map_begin(&out, "attrs");
-		wire_put_ints(&out, "perm", perm, 2);
-		wire_map_end(&out);
+		begin_prepare(&peer, &out, 2, NULL);
 		wire_put_uint(&out, "bound", numbers[i]);
 		peer_expect(&peer, &out, -1, KILN_EINVAL, "gives no new call the number");
 	}
@@ -470,6 +535,7 @@ int main(void)
 		HARNESS_TEST(a_client_that_tells_nothing),
 		HARNESS_TEST(buffers_of_others),
 		HARNESS_TEST(numbers_of_no_desk),
+		HARNESS_TEST(calls_that_are_not_taken),
 		HARNESS_TEST(dies_at_the_desk),
 		HARNESS_TEST(a_client_that_dies),
 		HARNESS_TEST(more_calls_than_are_planned),

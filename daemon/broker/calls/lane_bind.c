@@ -158,6 +158,17 @@ static bool operands_are_there(const struct work *work)
 	return true;
 }
 
+/* The client is answered before the device process has the message, so the session counts them:
+ * launches of other sessions wait behind them. */
+#define OFFERS_MOST 64
+
+static void on_offered(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct session *session = arg;
+	session->offer_count--;
+	lane_answered(session, status, error, reply);
+}
+
 bool lane_offer(struct session *session, uint64_t ticket, struct call *call, struct kernel_ref *ref,
 				const struct work_operand *operands)
 {
@@ -175,16 +186,18 @@ bool lane_offer(struct session *session, uint64_t ticket, struct call *call, str
 	int fds[LANE_DESCRIPTORS];
 	memcpy(work.operands, operands, sizeof(*operands) * (size_t)work.operand_count);
 	/* The device process may still know calls that the client has released, so half stay free. */
-	if (!session->lane || session->lane->calls >= LANE_CALLS / 2 || !module ||
-		!operands_are_there(&work) || !lane_bind(&work))
+	if (!session->lane || session->offer_count >= OFFERS_MOST ||
+		session->lane->calls >= LANE_CALLS / 2 || !module || !operands_are_there(&work) ||
+		!lane_bind(&work))
 		return false;
 	uint64_t id = handle_begin(executor, &message, "lane.bind");
 	lane_put_bind(&work, &message);
 	work_put_launch(&message, &work, module, false, true);
 	if (handle_send(executor, &message, id, NULL, 0,
-					(uint32_t)session->broker->options.launch_timeout_ms, lane_answered,
+					(uint32_t)session->broker->options.launch_timeout_ms, on_offered,
 					session) != KILN_OK)
 		return false;
+	session->offer_count++;
 	lane_bound(&work);
 	reply_begin(&message, ticket);
 	wire_put_uint(&message, "call", call->id);

@@ -70,11 +70,12 @@ struct session {
 	void (*send)(struct peer *peer, struct wire_out *out, const int *fds, int fd_count);
 	struct request *requests; /* open ones, the newest first */
 	int request_count;
-	int work_count;           /* works under way; with the requests these are "in flight" */
-	int cancel_count;         /* cancels of lane entries, which the device process has to take */
-	struct owned *owned;      /* calls: buffers and prepared calls */
-	struct work_queue *works; /* calls: launches, copies and frees under way */
-	struct lane *lane;        /* calls: in executor; NULL: none yet, or none more */
+	int work_count;   /* works under way; with the requests these are "in flight" */
+	int offer_count;  /* calls that are bound to its lane, which the device process has to take */
+	int cancel_count; /* cancels of lane entries, which the device process has to take */
+	struct owned *owned;               /* calls: buffers and prepared calls */
+	struct work_queue *works;          /* calls: launches, copies and frees under way */
+	struct lane *lane;                 /* calls: in executor; NULL: none yet, or none more */
 	struct raw_budget *raw_budget;     /* kernels: texts that are held for it; NULL: none yet */
 	struct shapes *shapes;             /* kernels: what its problems vary in, by operator */
 	struct alt_compiler *alt_compiler; /* devices: the compiler that it named; NULL: none */
