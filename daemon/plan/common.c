@@ -273,6 +273,9 @@ const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const 
 static int check_sizes(const char *op, const char *name, const struct kernel_tensor *tensor,
 					   char error[KERNEL_ERROR_MAX])
 {
+	/* Planners multiply the sizes beside one of 0, too. */
+	struct kernel_tensor filled = *tensor;
+	bool empty = false;
 	int64_t count, bytes;
 	uint64_t extent;
 
@@ -285,12 +288,17 @@ static int check_sizes(const char *op, const char *name, const struct kernel_ten
 			return plan_refuse(error, KILN_EINVAL,
 							   "%s: dimension %d of %s has stride %lld; strides are 0 or more", op,
 							   k, name, (long long)tensor->stride[k]);
+		if (tensor->shape[k] == 0) {
+			filled.shape[k] = 1;
+			empty = true;
+		}
 	}
-	if (!plan_elements(tensor, &count) ||
+	if (!plan_elements(&filled, &count) ||
 		__builtin_mul_overflow(count, (int64_t)kernel_dtype_bytes(tensor->dtype), &bytes))
 		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s has more elements than 63 bits can count in bytes", op, name);
-	if (!plan_extent(tensor, &extent))
+						   "%s: %s has more elements than 63 bits can count in bytes%s", op, name,
+						   empty ? ", sizes of 0 counted as 1" : "");
+	if (!plan_extent(&filled, &extent))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: the strides of %s reach further than 63 bits can count in bytes",
 						   op, name);

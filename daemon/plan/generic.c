@@ -28,7 +28,7 @@ void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size)
 {
 	uint32_t shift = 0;
 
-	/* Sizes beyond are those of tensors without elements, of which the product is larger. */
+	/* No shift reaches a product that has wrapped around. */
 	while (shift < 63 && UINT64_C(1) << shift < size)
 		shift++;
 	plan_arg_scalar(plan, bytes, size);

@@ -154,6 +154,16 @@ static void sizes_beyond_counting(void **state)
 	p.tensors[0].shape[1] = p.tensors[0].shape[2] = 1;
 	refused(&p, "permute: x has more elements than 63 bits can count in bytes");
 	p = good();
+	p.tensors[0].shape[0] = 0;
+	p.tensors[0].shape[1] = p.tensors[0].shape[2] = INT64_C(1) << 32;
+	refused(&p,
+			"permute: x has more elements than 63 bits can count in bytes, sizes of 0 counted as "
+			"1");
+	p = good();
+	p.tensors[0].shape[0] = 0;
+	p.tensors[0].stride[1] = INT64_MAX;
+	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
+	p = good();
 	p.tensors[0].stride[0] = INT64_MAX;
 	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
 	p = good();

@@ -74,7 +74,7 @@ void norm_form(const struct kernel_problem *problem, const int *index, int count
 		stride[i] = strides[i];
 	}
 	*pieces = 0;
-	/* Without elements, strides may be too large to join, packed or not. */
+	/* Each operand is made dense once. */
 	while (!rows_form(form, x->rank, x->shape, count, stride, first, axes, &culprit) &&
 		   !(*pieces & 1u << culprit)) {
 		struct kernel_tensor dense = *x;
