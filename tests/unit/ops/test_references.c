@@ -358,6 +358,15 @@ static void spoil(struct scene *scene, int operand, int64_t element)
 	assert_false(scene_judge(scene).wrong);
 }
 
+/* A sum of thousands of elements may be right and as far off as one that test_spoiled() spoils. */
+static bool is_small(const struct cases_case *c)
+{
+	for (int i = 0; i < c->operand_count; i++)
+		if (cases_elements(&c->operand[i]) > 5000)
+			return false;
+	return true;
+}
+
 /* The reference's own answers, rounded, are right; each output's elements are looked at. */
 static void test_spoiled(void **state)
 {
@@ -368,7 +377,7 @@ static void test_spoiled(void **state)
 	for (int i = 0; i < count; i += 3) {
 		struct scene scene;
 		const struct cases_case *c = &all[i];
-		if (cases_elements(&c->operand[0]) > 5000)
+		if (!is_small(c))
 			continue;
 		scene_open(&scene, c, (uint64_t)i + 1);
 		scene_write(&scene);
