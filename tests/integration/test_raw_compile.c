@@ -273,7 +273,7 @@ static void test_entries(void **state)
 			assert_kernel(client, x, entries[i].entry, entries[i].wanted, nvrtc);
 		else
 			assert_no_kernel(client, entries[i].entry, nvrtc);
-	/* Which of several is meant nobody can tell. */
+	/* Nobody can tell which of several is meant. */
 	const kiln_raw raw = raw_of(kinds, "over");
 	refused(client, &raw, KILN_ECOMPILE, "the entry over: ");
 	kiln_free(x);

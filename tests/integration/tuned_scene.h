@@ -43,7 +43,7 @@ static inline struct tuned_class tuned_class_of(kiln_client *client, const struc
 
 enum { TUNED_ARGS = 10, TUNED_MODEL = 0, TUNED_SIGNATURE = 2, TUNED_CHOICE = 4, TUNED_MICROS = 5 };
 
-/* What tuned.put takes; the first three name the row. */
+/* Fills in the arguments of tuned.put, of which the first three name the row. */
 static inline void tuned_row(const struct tuned_class *class, const char *choice, int64_t when,
 							 kiln_attr args[TUNED_ARGS])
 {

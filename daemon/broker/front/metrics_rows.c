@@ -128,7 +128,7 @@ static void put_device_busy(struct metrics_out *out)
 		metrics_put_sample(out, device->busy_us / 1e6, "device=\"%s\"", device->info.name);
 }
 
-/* What the device processes of a device are together. */
+/* Adds up the figures of a device's processes. */
 struct device_sum {
 	const char *device;
 	struct metrics_out *out;

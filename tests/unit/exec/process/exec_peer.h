@@ -5,6 +5,7 @@
 #define KILN_TESTS_EXEC_PEER_H
 
 #include "client/wire/frame.h"
+#include "client/wire/lane_memory.h"
 #include "client/wire/wire.h"
 
 #include <kiln/kiln.h>
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 
 #include <cmocka.h>
@@ -112,6 +114,22 @@ static inline int ask_alloc(struct peer *peer, uint64_t buffer, uint64_t bytes)
 	wire_put_uint(&message, "buf", buffer);
 	wire_put_uint(&message, "bytes", bytes);
 	return ask(peer, &message);
+}
+
+#define SPIN_US 50
+
+/* Maps the memory of a lane without entries, as the broker makes it; the caller unmaps it. */
+static inline struct lane_memory *make_lane_memory(int *fd)
+{
+	struct lane_memory *memory;
+	*fd = frame_memfd("lane", sizeof(*memory));
+	memory = mmap(NULL, sizeof(*memory), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	assert_true(memory != MAP_FAILED);
+	memory->header.magic = LANE_MAGIC;
+	memory->header.version = LANE_VERSION;
+	memory->header.entries = LANE_ENTRIES;
+	memory->header.spin_us = SPIN_US;
+	return memory;
 }
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "executor_scene.h"
 
-#include "client/wire/lane_memory.h"
 #include "daemon/base/util.h"
 
 #include <sched.h>
@@ -17,7 +16,6 @@
 #define CALL 3
 #define BYTES 64
 #define DEADLINE_MS 100
-#define SPIN_US 50
 
 struct scene {
 	struct peer peer;
@@ -92,19 +90,12 @@ static inline int ask_of_lane(struct scene *scene, const char *type, const char 
 static inline void make_lane(struct scene *scene)
 {
 	int ends[2];
-	scene->fds[0] = frame_memfd("lane", sizeof(*scene->lane));
+	scene->lane = make_lane_memory(&scene->fds[0]);
 	scene->fds[1] = eventfd(0, EFD_NONBLOCK);
 	assert_int_equal(pipe(ends), 0);
 	scene->client = ends[0];
 	scene->fds[2] = ends[1];
 	scene->fds[3] = frame_memfd("counts", sizeof(struct lane_counts));
-	scene->lane =
-		mmap(NULL, sizeof(*scene->lane), PROT_READ | PROT_WRITE, MAP_SHARED, scene->fds[0], 0);
-	assert_true(scene->lane != MAP_FAILED);
-	scene->lane->header.magic = LANE_MAGIC;
-	scene->lane->header.version = LANE_VERSION;
-	scene->lane->header.entries = LANE_ENTRIES;
-	scene->lane->header.spin_us = SPIN_US;
 }
 
 static inline void unmake_lane(struct scene *scene)

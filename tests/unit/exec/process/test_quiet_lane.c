@@ -16,8 +16,6 @@ int main(void)
 
 #else
 
-#include "client/wire/lane_memory.h"
-
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -26,18 +24,6 @@ struct lane {
 	struct lane_memory *memory;
 	int fds[LANE_EXEC_DESCRIPTORS], client; /* its end of the pipe */
 };
-
-static void make_memory(struct lane *lane)
-{
-	lane->fds[0] = frame_memfd("lane", sizeof(*lane->memory));
-	lane->memory =
-		mmap(NULL, sizeof(*lane->memory), PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
-	assert_true(lane->memory != MAP_FAILED);
-	lane->memory->header.magic = LANE_MAGIC;
-	lane->memory->header.version = LANE_VERSION;
-	lane->memory->header.entries = LANE_ENTRIES;
-	lane->memory->header.spin_us = 50;
-}
 
 /* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
 static void open_made(struct scene *scene, struct lane *lane)
@@ -66,7 +52,7 @@ static void open_made(struct scene *scene, struct lane *lane)
 
 static void open_lane(struct scene *scene, struct lane *lane)
 {
-	make_memory(lane);
+	lane->memory = make_lane_memory(&lane->fds[0]);
 	open_made(scene, lane);
 }
 
@@ -190,7 +176,7 @@ static void deadline_of_a_stream(void **state)
 	(void)state;
 	struct lane lane = {0};
 	int status;
-	make_memory(&lane);
+	lane.memory = make_lane_memory(&lane.fds[0]);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
