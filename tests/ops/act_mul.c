@@ -68,7 +68,7 @@ static void answer(const struct reference *r, int operand, int64_t at, double of
 											4 * reference_floor(dtype) * fmax(1, off);
 	bool open = isinf(factor) && fabs(of_x) < 16 * reference_floor(dtype);
 
-	reference_value(r, operand, at, value, open ? -1 : allowed);
+	reference_value(r, operand, at, value, open ? REFERENCE_NO_NUMBER : allowed);
 }
 
 /* Element number i of y or dy, where it lies in a row of x, other, dx and dother. */

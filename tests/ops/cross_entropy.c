@@ -153,8 +153,8 @@ static void answer_slope(const struct row *row, int operand, double by)
 					 p * 2 * fabs(row->square) * row->lse_off + 8 * u * (each + hot + p * fabs(a));
 		double allowed = off * fabs(by) + reference_rounding(dtype, value) +
 						 4 * reference_floor(dtype) * fmax(1, fabs(by));
-		/* With an infinite factor nothing is left to say. */
-		reference_value(row->r, operand, at, value, isinf(by) ? -1 : allowed);
+		/* An infinite factor times what may be rounded to 0, or to either side of it. */
+		reference_value(row->r, operand, at, value, isinf(by) ? REFERENCE_NO_NUMBER : allowed);
 	}
 }
 

@@ -11,6 +11,10 @@
 
 #include "make.h"
 
+/* In place of how far off a result may be. */
+#define REFERENCE_OPEN (-1.)      /* nothing can be told: anything is right */
+#define REFERENCE_NO_NUMBER (-2.) /* any infinity and any NaN is right */
+
 /* One call of a reference. */
 struct reference {
 	const struct cases_case *c;
@@ -19,7 +23,7 @@ struct reference {
 	int64_t most;              /* of the numbers that map works out; 0: all */
 	/* These take the answers, each with `taker`. */
 	void *taker;
-	/* A result may be off by `allowed`; below 0: nothing can be told, and anything is right. */
+	/* A result may be off by `allowed`, or that is one of the two below. */
 	void (*value)(void *taker, int operand, int64_t element, double expected, double allowed);
 	/* A result is right with these bytes only. */
 	void (*bytes)(void *taker, int operand, int64_t element, const void *expected);

@@ -66,13 +66,13 @@ static void quantize_part(const struct reference *r, int scale, int y, int scale
 	}
 	if (to->dtype != KILN_DTYPE_NONE)
 		reference_value(r, scales, reference_at(to, 0, to->rank, number), by,
-						open        ? -1
+						open        ? REFERENCE_OPEN
 						: isinf(by) ? 0
 									: relative * by);
 	for (int64_t k = 0; k < count; k++) {
 		double q = v[k] / by;
 		if (given ? off[k] < 0 : open)
-			reference_value(r, y, at + k, q, -1);
+			reference_value(r, y, at + k, q, REFERENCE_OPEN);
 		else
 			reference_quotient(r, y, at + k, q,
 							   isinf(q) ? 0 : fabs(q) * (relative + 0x1p-22) + off[k] / fabs(by));

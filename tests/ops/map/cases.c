@@ -95,7 +95,7 @@ static void answer(const struct reference *r, int output, int64_t element,
 		rounded = eval_rounded(dtype, eval_as_real(*value));
 		number = rounded.value;
 		if (isinf(rounded.error))
-			reference_value(r, output, element, number, -1);
+			reference_value(r, output, element, number, REFERENCE_OPEN);
 		else if (cases_element(&r->c->operand[output]) > 1 || rounded.error > 0)
 			reference_value(r, output, element, number, rounded.error);
 		else { /* also the bits of a NaN are known */
@@ -103,7 +103,7 @@ static void answer(const struct reference *r, int output, int64_t element,
 			reference_bytes(r, output, element, &bits);
 		}
 	} else if (value->real && isinf(value->error)) {
-		reference_value(r, output, element, value->value, -1);
+		reference_value(r, output, element, value->value, REFERENCE_OPEN);
 	} else {
 		/* The low bytes come first; beyond 2^53 a double does not tell neighbours apart, and of a
 		 * bool it tells no 1 from other bytes that are not 0. */

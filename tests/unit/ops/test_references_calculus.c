@@ -88,6 +88,34 @@ static void test_no_number(void **state)
 	scene_close(&s);
 }
 
+/* An infinite gradient times a slope that may be rounded to 0: no finite number is right. */
+static void test_infinite_factor(void **state)
+{
+	const struct make_shape shape = {1, {1}};
+	const double right[] = {NAN, INFINITY, -INFINITY}, x = -1, other = 1, dy = INFINITY;
+	struct cases_case c = case_of(reference_of("act_mul_backward"));
+	struct scene s;
+
+	(void)state;
+	make_input(&c, 0, KILN_F16, &shape);
+	make_input(&c, 1, KILN_F16, &shape);
+	make_input(&c, 2, KILN_F16, &shape);
+	make_output(&c, 3, KILN_F16, &shape);
+	make_none(&c, 4);
+	make_word(&c, "act", "relu");
+	scene_open(&s, &c, 1);
+	set(&s, 0, &x);
+	set(&s, 1, &other);
+	set(&s, 2, &dy);
+	for (int i = 0; i < 3; i++) {
+		scene_put(&s, 3, 0, right[i]);
+		assert_false(scene_judge(&s).wrong);
+	}
+	scene_put(&s, 3, 0, 0.5);
+	assert_true(scene_judge(&s).wrong);
+	scene_close(&s);
+}
+
 static void test_softmax_backward_by_hand(void **state)
 {
 	const struct make_shape shape = {1, {2}};
@@ -452,11 +480,12 @@ static void test_norm_gradient(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_softmax_by_hand),          cmocka_unit_test(test_no_number),
-		cmocka_unit_test(test_softmax_backward_by_hand), cmocka_unit_test(test_masked_by_hand),
-		cmocka_unit_test(test_mask_broadcast),           cmocka_unit_test(test_norm_by_hand),
-		cmocka_unit_test(test_norm_backward_by_hand),    cmocka_unit_test(test_softmax_gradient),
-		cmocka_unit_test(test_masked_gradient),          cmocka_unit_test(test_norm_gradient),
+		cmocka_unit_test(test_softmax_by_hand),  cmocka_unit_test(test_no_number),
+		cmocka_unit_test(test_infinite_factor),  cmocka_unit_test(test_softmax_backward_by_hand),
+		cmocka_unit_test(test_masked_by_hand),   cmocka_unit_test(test_mask_broadcast),
+		cmocka_unit_test(test_norm_by_hand),     cmocka_unit_test(test_norm_backward_by_hand),
+		cmocka_unit_test(test_softmax_gradient), cmocka_unit_test(test_masked_gradient),
+		cmocka_unit_test(test_norm_gradient),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
