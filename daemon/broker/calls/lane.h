@@ -34,11 +34,11 @@ bool lane_busy(const struct session *session);
  * is in the device process. */
 bool lane_offer(struct session *session, uint64_t ticket, struct call *call, struct kernel_ref *ref,
 				const struct work_operand *operands);
-/* The client's first call, which has the number that the device process has bound it by at the
- * lane's desk. */
-void lane_bound_itself(struct session *session, struct call *call);
-/* Whether a call may have that number: what the lane's desk has bound is told of once, in order. */
+/* Whether a new call may have this number: the client tells once, and in order, of the calls that
+ * the device process has bound at the lane's desk. */
 bool lane_may_tell(const struct session *session, uint64_t number);
+/* Takes over such a call; lane_may_tell() has allowed its number. */
+void lane_bound_itself(struct session *session, struct call *call);
 /* Gives up a call that was bound there and has not been told of. */
 void lane_unbind_number(struct session *session, uint64_t number);
 /* How many such calls there are. */

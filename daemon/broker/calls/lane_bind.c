@@ -138,8 +138,6 @@ void lane_bound_itself(struct session *session, struct call *call)
 {
 	struct kernel_ref *variant = call->variants[0];
 	const struct tier *tier = variant->tier;
-	if (!is_of_desk(session->lane, call->id))
-		return;
 	note_told(session, call->id);
 	note_bound(session, call, variant, tier ? tier->generic : variant, call->id);
 	call->bound[0].early = true;

@@ -140,17 +140,22 @@ static void write_program(const char *path, const char *format, ...)
 	close(fd);
 }
 
+static kiln_connect_options autostart(const char *socket, const char *daemon)
+{
+	return (kiln_connect_options){.size = sizeof(kiln_connect_options),
+								  .socket = socket,
+								  .daemon = daemon,
+								  .timeout_ms = 60000,
+								  .flags = KILN_CONNECT_AUTOSTART};
+}
+
 /* The sentence has the last error of the daemon that was started, and of no other one. */
 static void test_reason(void **state)
 {
 	(void)state;
 	kiln_client *client = NULL;
 	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], daemon[64], log[64], expected[128];
-	kiln_connect_options options = {.size = sizeof(options),
-									.socket = path,
-									.daemon = daemon,
-									.timeout_ms = 15000,
-									.flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = autostart(path, daemon);
 
 	assert_non_null(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/kiln.sock", directory);
@@ -180,11 +185,7 @@ static void test_autostart_gone(void **state)
 	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
 	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], log[64];
 	kiln_client *client = NULL;
-	kiln_connect_options options = {.size = sizeof(options),
-									.socket = path,
-									.daemon = "/bin/false",
-									.timeout_ms = 60000,
-									.flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = autostart(path, "/bin/false");
 	int status = 0;
 
 	assert_non_null(mkdtemp(directory));
@@ -212,11 +213,7 @@ static void test_autostart(void **state)
 	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], daemon[64], noted[64], log[64];
 	char text[512], expected[256];
 	struct stat made;
-	kiln_connect_options options = {.size = sizeof(options),
-									.socket = path,
-									.daemon = daemon,
-									.timeout_ms = 15000,
-									.flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = autostart(path, daemon);
 
 	assert_non_null(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s", directory);
