@@ -73,6 +73,7 @@ struct permute_variant {
 	const char *source;
 	const char *fields; /* of the text, in order: 'x' rows x columns, 'w' load as a bare number,
 						   'k', 'l', 's', 't', 'm', 'o' order */
+	uint32_t align;     /* of a shift: bytes at which its stores to long columns of y begin */
 	/* Makes suggestions.  None: the variant declines, and why it does was added. */
 	void (*suggest)(struct permute_list *list, struct plan_text *why);
 	/* Fills in the plan: true; or false with the rule that the choice breaks in why. */

@@ -1,112 +1,8 @@
 /*
- * permute_shift.c: transposes of unaligned rows, turned in registers as tiles are.
+ * permute_shift.c: transposes of unaligned rows, turned in registers as tiles are.  Which of them
+ * is in permute_shift_find.c, by which tiles in permute_shift_pick.c.
  */
-#include "permute.h"
-
-#define WHOLE_COLUMNS 160 /* halves of a row that one tile takes */
-#define HIGH_COLUMNS 136  /* of a tile with twice the rows, where columns of y are aligned */
-#define MOST_WHOLE 320    /* bytes of a column that one tile takes */
-#define MOST_NARROW 160   /* bytes of all rows, of which a box makes more */
-#define HIGH_ROWS 512     /* of 8 bytes, for stores that step */
-#define LEAST_COLUMNS 24
-#define SLIM_ROWS 512 /* of tiles whose columns are one vector */
-#define ONE_PASS 288  /* threads that load a tile in one go, as many as suit four blocks */
-#define LEAST_ONCE 96 /* bytes of a row that are enough for a tile then */
-#define ONE_LARGE 384 /* as many as suit three blocks */
-#define LEAST_LARGE 64
-#define FAR_APART (1 << 18) /* bytes: so far apart, short pieces of rows cost more than they save */
-
-static uint32_t shift_side_of(uint32_t element)
-{
-	return element == 8 ? 32 : element == 4 ? 64 : 128;
-}
-
-/* Are the columns one vector that is aligned, and the rows many?  Eight halves are better off in a
- * box. */
-static bool is_slim(const struct permute_matrix *matrix, uint32_t element)
-{
-	return element <= 2 && matrix->columns * element == matrix->load && matrix->load >= 8 &&
-		   (element == 1 || matrix->load == 8) && matrix->store < 8 &&
-		   matrix->rows >= SLIM_ROWS / 2;
-}
-
-static bool permute_shift_find(const struct permute_form *form, struct permute_matrix *matrix,
-							   bool *run, struct plan_text *why)
-{
-	*run = false;
-	return (permute_matrix_find(form, 0, "shift", matrix, why) && is_slim(matrix, form->element) &&
-			!permute_too_small(form, &matrix->batch, "shift", why)) ||
-		   permute_skewed_find(form, shift_side_of(form->element), "shift", matrix, run, why);
-}
-
-bool permute_shift_slim(const struct permute_form *form)
-{
-	char reason[256];
-	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
-	struct permute_matrix matrix;
-
-	return permute_matrix_find(form, 0, "shift", &matrix, &unsaid) &&
-		   is_slim(&matrix, form->element);
-}
-
-/* Are stores that step from column to column the better ones for the tiles of a shift? */
-bool permute_step_better(const struct permute_form *form, const struct permute_choice *choice)
-{
-	char reason[256];
-	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
-	struct permute_matrix matrix;
-	bool run;
-
-	return choice->band != 1 && !permute_shift_slim(form) &&
-		   permute_shift_find(form, &matrix, &run, &unsaid) &&
-		   (form->element < 8 || (choice->columns >= LEAST_COLUMNS && matrix.rows >= HIGH_ROWS));
-}
-
-bool permute_shift_low(const struct permute_form *form)
-{
-	char reason[256];
-	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
-	struct permute_matrix matrix;
-	bool run;
-
-	return form->element == 2 && permute_shift_find(form, &matrix, &run, &unsaid) && !run &&
-		   matrix.rows * form->element <= MOST_NARROW;
-}
-
-/* ---- The kernel's geometry ---- */
-
-struct shape {
-	bool run;            /* all rows of some columns */
-	bool skew_x, skew_y; /* vectors straddle */
-	uint32_t chunks;     /* of 16 bytes, of a column in shared memory */
-	uint32_t bytes;      /* of shared memory */
-	uint32_t slots;      /* what a thread does at once while loading */
-};
-
-/* A tile's stores to a column of y begin at a multiple of this, as in the kernel. */
-static uint32_t align_of(const struct permute_variant *variant, const struct permute_matrix *matrix,
-						 uint32_t element)
-{
-	return variant == &permute_step && element > 1 && matrix->rows * element >= 512 ? 32 : 16;
-}
-
-static struct shape shape_of(const struct permute_choice *c, const struct permute_matrix *matrix,
-							 bool can_run, uint32_t element, uint32_t align)
-{
-	uint32_t each = 16 / element, reach;
-	struct shape shape = {.run = can_run && c->rows == matrix->rows};
-
-	shape.skew_x = shape.run || matrix->load < c->load;
-	shape.skew_y = shape.run || matrix->store < 16 || matrix->apart < align;
-	reach = shape.run ? each - 1 : shape.skew_y ? align / element : 0;
-	shape.chunks = (uint32_t)permute_tiles(c->rows + reach, each);
-	/* An odd number of chunks a column, and one behind the last column. */
-	shape.bytes = (c->columns * (shape.chunks | 1) + 1) * 16;
-	shape.slots = c->columns / (c->load / element) * shape.chunks * (each / c->block);
-	return shape;
-}
-
-/* ---- Making ---- */
+#include "permute_shift.h"
 
 static bool is_one_of(uint32_t n, uint32_t a, uint32_t b, uint32_t c)
 {
@@ -143,7 +39,7 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct permute_matrix matrix;
-	struct shape shape;
+	struct shift_shape shape;
 	uint64_t blocks;
 	bool loop, run;
 
@@ -151,11 +47,12 @@ static bool shift_make(const struct permute_form *form, const struct kernel_limi
 		!geometry(c, &matrix, run, form->element, why))
 		return false;
 	if (!(run && c->rows == matrix.rows) &&
-		c->rows * form->element % align_of(variant, &matrix, form->element)) {
+		c->rows * form->element % permute_shift_align(variant, &matrix, form->element)) {
 		plan_print(why, "rows are whole sectors of y");
 		return false;
 	}
-	shape = shape_of(c, &matrix, run, form->element, align_of(variant, &matrix, form->element));
+	shape = permute_shift_shape(c, &matrix, run, form->element,
+								permute_shift_align(variant, &matrix, form->element));
 	if (!permute_skewed_fits(c, shape.bytes, limits, why))
 		return false;
 	out->shared_bytes = shape.bytes;
@@ -194,263 +91,11 @@ static bool permute_step_make(const struct permute_form *form, const struct kern
 	return shift_make(form, limits, c, &permute_step, out, why);
 }
 
-/* ---- Suggesting ---- */
-
-/* Picks so many threads that each loads `passes` times. */
-static uint32_t pick_threads(const struct permute_choice *c, const struct shape *shape,
-							 uint32_t element, uint32_t passes)
-{
-	uint32_t step = shape->run ? 32 : c->rows * element / 16;
-
-	while (step % 32)
-		step *= 2;
-	return (uint32_t)permute_tiles(permute_tiles(shape->slots, passes), step) * step;
-}
-
-/* Tiles of `columns`, or as few of equal size as shared memory lets three blocks be resident. */
-static uint32_t pick_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
-							 const struct kernel_limits *limits, bool run, uint32_t element)
-{
-	const uint64_t columns = (uint64_t)matrix->columns;
-	const uint32_t unit = 16 / element, bytes = limits->shared_optin / 3 - 1024;
-	const uint32_t chunks = shape_of(c, matrix, run, element, 16).chunks | 1;
-	const uint32_t fit = (bytes / 16 - 1) / chunks, least = 64 / element;
-	const uint64_t most = (fit > least ? fit : least) / unit * unit;
-
-	return (uint32_t)permute_tiles(permute_tiles(columns, permute_tiles(columns, most)), unit) *
-		   unit;
-}
-
-/* A way of cutting tiles, and for how many threads registers are to be enough: the more there are,
- * the more loads are under way, but no kernel may spill.  0: for as many as it happens. */
-struct cut {
-	uint32_t piece, load; /* bytes of a thread's block, down and along */
-	uint32_t threads;
-};
-
-static void suggest_cut(struct permute_list *list, const struct permute_matrix *matrix, bool run,
-						const struct permute_choice *tile, const struct cut *cut)
-{
-	const uint32_t element = list->form->element;
-	struct permute_choice c = *tile;
-	struct shape shape;
-
-	c.load = cut->load;
-	c.block = cut->piece / element;
-	shape = shape_of(&c, matrix, run, element, align_of(list->variant, matrix, element));
-	for (uint32_t passes = 1; passes <= 4; passes++) {
-		c.threads = pick_threads(&c, &shape, element, passes);
-		if (c.threads < 96 || c.threads > 416)
-			continue;
-		c.resident = cut->threads < c.threads ? 1 : cut->threads / c.threads;
-		permute_suggest(list, &c);
-	}
-}
-
-static void suggest_cuts(struct permute_list *list, const struct permute_matrix *matrix, bool run,
-						 const struct permute_choice *tile)
-{
-	static const struct cut cuts[4][3] = {
-		{{8, 8, 1152}, {8, 4, 1152}, {8, 16, 0}},
-		{{8, 16, 1152}, {16, 8, 1152}, {8, 8, 1152}},
-		{{16, 16, 1152}, {16, 8, 1024}, {8, 16, 1024}},
-		{{16, 16, 1152}, {16, 8, 1152}, {8, 16, 1152}},
-	};
-	const uint32_t element = list->form->element;
-
-	for (int i = 0; i < 3; i++)
-		suggest_cut(list, matrix, run, tile, &cuts[element == 8 ? 3 : element / 2][i]);
-}
-
-/* Tiles of equal sizes, where those of `side` would leave a narrow one at the end. */
-static void suggest_even(struct permute_list *list, const struct permute_matrix *matrix,
-						 uint32_t side)
-{
-	const uint32_t element = list->form->element, unit = 16 / element;
-	const struct cut cut = {element == 1 ? 8 : element == 2 ? 8 : 16, element == 1 ? 8 : 16, 1152};
-
-	for (int more = 0; more <= 1; more++) {
-		struct permute_choice c = {.rows = side, .columns = side};
-		c.band = permute_near_band(matrix, side, element);
-		c.columns = permute_even_side(matrix->columns, side, unit, more);
-		suggest_cut(list, matrix, false, &c, &cut);
-		c.rows = permute_even_side(matrix->rows, side, 4 * unit, more);
-		suggest_cut(list, matrix, false, &c, &cut);
-		c.columns = side;
-		suggest_cut(list, matrix, false, &c, &cut);
-	}
-}
-
-/* Tiles of equal size if these cover less that is not there. */
-static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
-{
-	uint32_t even = permute_even_side(size, side, unit, 0);
-
-	return 32 * permute_tiles((uint64_t)size, even) * even <
-				   31 * permute_tiles((uint64_t)size, side) * side
-			   ? even
-			   : side;
-}
-
-#define SMALL_TILE 12288 /* bytes: a multiprocessor has many of them */
-
-/* All rows, which lie `apart` bytes apart, of as many columns as threads load in one go, if that is
- * enough of each. */
-static uint32_t run_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
-							const struct kernel_limits *limits, int64_t apart, uint32_t element)
-{
-	uint32_t unit = 16 / element, whole = pick_columns(c, matrix, limits, true, element);
-	struct permute_choice one = {.rows = c->rows, .columns = unit, .load = 16, .block = 4};
-	uint32_t slots = shape_of(&one, matrix, true, element, 16).slots;
-	uint32_t once = ONE_PASS / slots * unit, large = ONE_LARGE / slots * unit;
-
-	/* Loads of bytes would be too short; and there is little to wait for in a small tile. */
-	if (element == 1 || (whole >= matrix->columns && matrix->rows * whole * element <= SMALL_TILE))
-		return whole;
-	if (element == 2 && once * element >= LEAST_ONCE)
-		return once < whole ? once : whole;
-	if (element == 2 && large * element >= LEAST_LARGE && apart < FAR_APART)
-		return large < whole ? large : whole;
-	return (uint32_t)permute_tiles(whole / 2, unit) * unit;
-}
-
-/* Columns of a tile: a row of halves whole if it is not long; else parts of equal size. */
-static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t element)
-{
-	const uint64_t columns = (uint64_t)matrix->columns;
-	uint32_t unit = 16 / element, side = element == 2 ? 64 : shift_side_of(element);
-
-	if (element == 1)
-		return shift_side(matrix->columns, side, unit);
-	/* Rows of x that begin anywhere, and aligned columns of y: longer pieces of the former. */
-	if (element == 2 && matrix->columns > WHOLE_COLUMNS && matrix->load == 2 && matrix->apart >= 32)
-		side = 128;
-	else if (element == 2 && matrix->columns <= WHOLE_COLUMNS)
-		side = WHOLE_COLUMNS;
-	const uint64_t even = permute_tiles(columns, permute_tiles(columns, side));
-	return (uint32_t)permute_tiles(even, unit) * unit;
-}
-
-/* Rows of a tile of so many columns: all of them if they are few; else as many as cover the fewest
- * that are not there. */
-static uint32_t tile_rows(const struct permute_matrix *matrix, uint32_t columns, uint32_t element)
-{
-	const uint32_t unit = 32 / element, side = shift_side_of(element);
-	const uint32_t most = element == 2 ? MOST_NARROW : MOST_WHOLE;
-	const bool low = element == 2 && columns > 64 && matrix->columns <= WHOLE_COLUMNS &&
-					 (columns > HIGH_COLUMNS || matrix->apart < 32 || matrix->load > 2);
-	const uint64_t rows = (uint64_t)matrix->rows, whole = permute_tiles(rows, unit) * unit;
-	const uint32_t first = low ? side / 2 : side;
-	const uint32_t sides[] = {first, side / 2, whole * element <= most ? (uint32_t)whole : first};
-	uint32_t best = first;
-	uint64_t least = UINT64_MAX;
-
-	for (int i = 0; i < 3 && element > 1; i++) {
-		uint64_t cost = permute_tiles(rows, sides[i]) * (sides[i] * (uint64_t)element + 16);
-		if (20 * cost < 19 * least) {
-			least = cost;
-			best = sides[i];
-		}
-	}
-	return best;
-}
-
-static void suggest_slim(struct permute_list *list, const struct permute_matrix *matrix)
-{
-	const uint32_t element = list->form->element, unit = 64 / element;
-	const struct cut cut = {8, matrix->load, 1152};
-	struct permute_choice c = {.columns = (uint32_t)matrix->columns};
-
-	/* A tile has all columns: bands are the same. */
-	for (uint32_t rows = SLIM_ROWS; rows >= SLIM_ROWS / 2; rows /= 2) {
-		c.rows = permute_even_side(matrix->rows, rows, unit, 0);
-		suggest_cut(list, matrix, false, &c, &cut);
-	}
-}
-
-/* Other tiles, the even ones among them. */
-static void suggest_others(struct permute_list *list, const struct permute_matrix *matrix, bool run,
-						   const struct permute_choice *first)
-{
-	const uint32_t element = list->form->element, side = shift_side_of(element);
-	struct permute_choice c = *first;
-
-	for (uint32_t parts = 1; run && parts <= 4; parts *= 2) {
-		c.columns = pick_columns(&c, matrix, list->limits, true, element);
-		c.columns =
-			(uint32_t)permute_tiles(permute_tiles(c.columns, parts), 16 / element) * (16 / element);
-		suggest_cuts(list, matrix, true, &c);
-	}
-	c = (struct permute_choice){
-		.rows = side, .columns = side, .band = permute_near_band(matrix, side, element)};
-	suggest_cuts(list, matrix, false, &c);
-	if (!run) {
-		c.columns = 2 * side;
-		suggest_cuts(list, matrix, false, &c);
-		c.rows = 2 * side;
-		c.columns = side;
-		suggest_cuts(list, matrix, false, &c);
-	}
-	suggest_even(list, matrix, side);
-}
-
-static void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
-{
-	const uint32_t element = list->form->element;
-	struct permute_matrix matrix;
-	struct permute_choice c = {.load = 4, .block = 16 / element};
-	char reason[256];
-	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
-	bool run;
-
-	/* The note does not mention that rows are aligned. */
-	if (!permute_shift_find(list->form, &matrix, &run, &unsaid))
-		return;
-	if (is_slim(&matrix, element)) {
-		suggest_slim(list, &matrix);
-		return;
-	}
-	int64_t apart = list->form->dim[list->form->rank - 1].from * element;
-	c.rows = (uint32_t)matrix.rows;
-	c.columns = run ? run_columns(&c, &matrix, list->limits, apart, element)
-					: tile_columns(&matrix, element);
-	if (!run)
-		c.rows = tile_rows(&matrix, c.columns, element);
-	/* Runs of y are long enough by themselves. */
-	c.band = run ? 1 : permute_near_band(&matrix, c.columns, element);
-	if (element == 1 && !run) {
-		/* Wide loads, and as many registers as they take, are better than many threads. */
-		const struct cut wide = {8, 16, 0};
-		const struct permute_choice high = {
-			.rows = 256, .columns = 128, .band = permute_near_band(&matrix, 128, 1)};
-		suggest_cut(list, &matrix, false, &high, &wide);
-	}
-	suggest_cuts(list, &matrix, run, &c);
-	if (list->count) {
-		static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 2, 4, 8, 16, 32};
-		struct permute_choice other = list->choice[0];
-		for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
-			other.band = bands[i];
-			permute_suggest(list, &other);
-		}
-		other = list->choice[0];
-		other.resident = 1;
-		permute_suggest(list, &other);
-	}
-	if (!run) {
-		struct permute_choice other = c;
-		other.rows = 2 * c.rows;
-		suggest_cuts(list, &matrix, false, &other);
-	}
-	suggest_others(list, &matrix, run, &c);
-	if (list->count == 0)
-		plan_print(why, "not shift: no tile fits a block; ");
-}
-
 const struct permute_variant permute_shift = {
 	.name = "shift",
 	.source = "ops/permute_shift.cuh",
 	.fields = "xkltmo",
+	.align = 16,
 	.suggest = permute_shift_suggest,
 	.make = permute_shift_make,
 };
@@ -460,6 +105,7 @@ const struct permute_variant permute_step = {
 	.name = "step",
 	.source = "ops/permute_shift.cuh",
 	.fields = "xkltmo",
+	.align = 32,
 	.suggest = permute_shift_suggest,
 	.make = permute_step_make,
 };
