@@ -42,8 +42,8 @@ static void a_load_waits_for_the_kernel(void **state)
 	expect_ping(&scene);
 	assert_int_equal(fake->calls("cuModuleLoadData"), LOADED);
 	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 2);
-	/* Meanwhile others launch.  Their kernels have ended before the first one does, for a kernel that
-	 * ended later could run for longer than a patience, which is short from then on. */
+	/* Meanwhile others launch.  Their kernels end before the first one does: from its end on the
+	 * patience is short, and a kernel that ended later could run for longer than that. */
 	fake->hold(FAKE_HOLD_BUSY);
 	expect(&scene, post_launch(&scene, 2, 6));
 	expect_ping(&scene);
