@@ -11,6 +11,7 @@
 
 #if defined(KILN_HAVE_CUDA_H) && defined(KILN_FAKE_CUDA_LIBRARY)
 
+#include <poll.h>
 #include <pthread.h>
 
 #define LONG_MS 60000 /* a patience that no test waits for */
@@ -163,11 +164,15 @@ static inline void expect_ping(struct scene *scene)
 	expect(scene, post_number(scene, "ping", "x", 1));
 }
 
+/* It comes after a patience that may be eight times as long as a thread was kept from the CPU. */
 static inline void await_hold(struct scene *scene)
 {
+	struct pollfd watch = {.fd = scene->peer.sock, .events = POLLIN};
 	int begun = scene->begun;
-	while (scene->begun == begun)
+	while (scene->begun == begun) {
+		assert_int_equal(poll(&watch, 1, LONG_MS - 10000), 1);
 		assert_true(note_event(scene));
+	}
 }
 
 /* Until the driver has been called so often. */
