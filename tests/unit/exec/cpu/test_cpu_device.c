@@ -25,16 +25,21 @@ static void streams_are_independent(void **state)
 								   .operands = operands,
 								   .operand_count = 2,
 								   .copy_bytes = BYTES,
-								   .delay_ms = 300,
-								   .ticket = 1001,
+								   .delay_ms = 60000,
+								   .ticket = 1000,
 								   .stream = 7};
 	assert_int_equal(device_cpu.launch(device, &launch, error), KILN_OK);
+	launch.delay_ms = 0;
+	launch.ticket++;
+	assert_int_equal(device_cpu.launch(device, &launch, error), KILN_OK);
 	memset(host, 0, BYTES);
-	/* Behind the delayed one in its stream; the other stream does not wait for either. */
+	/* Behind the delayed one in its stream; the other stream waits for none of them. */
 	assert_int_equal(device_cpu.copy(device, 7, 1002, y, 0, host, BYTES, false, error), KILN_OK);
 	uint8_t other[16] = {1, 2, 3};
 	assert_int_equal(device_cpu.copy(device, 8, 1003, x, 0, other, 4, false, error), KILN_OK);
 	assert_int_equal(wait_done(1003).status, KILN_OK);
+	device_cpu.cancel(device, &(uint64_t){1000}, 1);
+	assert_int_equal(wait_done(1000).status, KILN_ECANCELED);
 	assert_int_equal(wait_done(1001).status, KILN_OK);
 	assert_int_equal(wait_done(1002).status, KILN_OK);
 	for (int i = 0; i < BYTES; i++)

@@ -15,7 +15,7 @@
 #define OWNER 9
 #define CALL 3
 #define BYTES 64
-#define DEADLINE_MS 100
+#define LONG_MS 60000 /* a deadline, or a delay, that no test waits for */
 
 struct scene {
 	struct peer peer;
@@ -106,8 +106,8 @@ static inline void unmake_lane(struct scene *scene)
 	close(scene->client);
 }
 
-/* With buffers 1 to 4 and a call; ready_ms: of ready words. */
-static inline void open_patient(struct scene *scene, uint32_t ready_ms)
+/* With buffers 1 to 4 and a call.  The deadlines are those of launches and of ready words. */
+static inline void open_until(struct scene *scene, uint32_t deadline_ms, uint32_t ready_ms)
 {
 	struct wire_out message;
 	begin_peer(&scene->peer, "cpu");
@@ -119,7 +119,7 @@ static inline void open_patient(struct scene *scene, uint32_t ready_ms)
 	}
 	make_lane(scene);
 	begin_owned(scene, &message, "lane.open");
-	wire_put_uint(&message, "deadline", DEADLINE_MS);
+	wire_put_uint(&message, "deadline", deadline_ms);
 	wire_put_uint(&message, "ready", ready_ms);
 	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_EXEC_DESCRIPTORS);
 	assert_int_equal(status_of(&scene->peer, id), KILN_OK);
@@ -128,7 +128,7 @@ static inline void open_patient(struct scene *scene, uint32_t ready_ms)
 
 static inline void open_scene(struct scene *scene)
 {
-	open_patient(scene, 0);
+	open_until(scene, LONG_MS, 0);
 }
 
 static inline void close_scene(struct scene *scene)

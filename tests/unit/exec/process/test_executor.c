@@ -372,9 +372,12 @@ static void keeps_what_is_in_flight(void **state)
 	(void)state;
 	struct peer peer;
 	begin_scale(&peer);
-	struct launch slow = scale_launch;
-	slow.delay = 1000;
-	uint64_t launch_id = post_launch(&peer, &slow);
+	/* The launch waits behind a copy, which waits until it is canceled. */
+	struct launch copy = {.copy = 4, .stream = 1, .operands = {{1, 0, 4, 1}, {1, 8, 4, 1}}};
+	copy.operand_count = 2;
+	copy.delay = 60000;
+	uint64_t copy_id = post_launch(&peer, &copy);
+	uint64_t launch_id = post_launch(&peer, &scale_launch);
 	struct wire_out message;
 	begin(&peer, &message, "free");
 	wire_put_uint(&message, "buf", 2);
@@ -384,13 +387,14 @@ static void keeps_what_is_in_flight(void **state)
 	uint64_t unload_id = post(&peer, &message, NULL, 0);
 	/* Both names are gone at once, and another stream is not held up. */
 	struct launch other = scale_launch;
-	other.stream = 2;
+	other.stream = copy.stream = 2;
+	copy.delay = 0;
 	assert_int_equal(ask_launch(&peer, &other), KILN_ENOENT);
-	struct launch copy = {.copy = 4, .stream = 2, .operands = {{1, 0, 4, 1}, {1, 8, 4, 1}}};
-	copy.operand_count = 2;
 	assert_int_equal(ask_launch(&peer, &copy), KILN_OK);
 	assert_int_equal(ask_number(&peer, "ping", "x", 1), KILN_OK);
-	assert_int_equal(wire_get_int(&answer.root, "inflight", -1), 1);
+	assert_int_equal(wire_get_int(&answer.root, "inflight", -1), 2);
+	assert_int_equal(ask_number(&peer, "cancel", "ticket", copy_id), KILN_OK);
+	assert_int_equal(status_of(&peer, copy_id), KILN_ECANCELED);
 	assert_int_equal(status_of(&peer, launch_id), KILN_OK);
 	assert_int_equal(status_of(&peer, free_id), KILN_OK);
 	assert_int_equal(status_of(&peer, unload_id), KILN_OK);
@@ -421,7 +425,7 @@ static void a_fault_is_told_and_ends_it(void **state)
 	bad.module = 2;
 	bad.scalar_count = 1;
 	bad.scalars[0] = 1001;
-	slow.delay = 10000;
+	slow.delay = 60000;
 	slow.stream = 3;
 	post_launch(&peer, &slow);
 	uint64_t id = post_launch(&peer, &bad);

@@ -39,17 +39,16 @@ static int ask_graph(struct peer *peer, uint64_t graph, const struct launch *par
 	return ask(peer, &message);
 }
 
-static uint64_t post_run(struct peer *peer, uint64_t graph, uint64_t owner, uint64_t delay)
+static uint64_t post_run(struct peer *peer, uint64_t graph, uint64_t owner)
 {
 	struct wire_out message;
 	begin_graph(peer, &message, "graph.launch", graph, owner);
-	wire_put_uint(&message, "delay", delay);
 	return post(peer, &message, NULL, 0);
 }
 
 static int run(struct peer *peer, uint64_t graph)
 {
-	return status_of(peer, post_run(peer, graph, OWNER, 0));
+	return status_of(peer, post_run(peer, graph, OWNER));
 }
 
 static int ask_free(struct peer *peer, uint64_t graph, uint64_t owner)
@@ -161,12 +160,15 @@ static void keeps_what_is_in_flight(void **state)
 {
 	(void)state;
 	struct peer peer;
-	struct launch parts[2];
+	struct launch parts[2], copy;
 	struct wire_out message;
 	begin_two(&peer, parts);
 	set(&peer, 1, 1);
 	assert_int_equal(ask_graph(&peer, 7, parts, 2), KILN_OK);
-	uint64_t launch = post_run(&peer, 7, OWNER, 300);
+	/* The graph waits behind a copy, which waits until it is canceled. */
+	copy = parts[1];
+	copy.delay = 60000;
+	uint64_t copied = post_launch(&peer, &copy), launch = post_run(&peer, 7, OWNER);
 	assert_int_equal(ask_free(&peer, 7, OWNER), KILN_OK);
 	begin(&peer, &message, "unload");
 	wire_put_uint(&message, "mod", 1);
@@ -174,6 +176,8 @@ static void keeps_what_is_in_flight(void **state)
 	begin(&peer, &message, "free");
 	wire_put_uint(&message, "buf", 2);
 	uint64_t release = post(&peer, &message, NULL, 0);
+	assert_int_equal(ask_number(&peer, "cancel", "ticket", copied), KILN_OK);
+	assert_int_equal(status_of(&peer, copied), KILN_ECANCELED);
 	assert_int_equal(status_of(&peer, launch), KILN_OK);
 	assert_int_equal(status_of(&peer, release), KILN_OK);
 	assert_int_equal(status_of(&peer, unload), KILN_OK);
@@ -188,7 +192,7 @@ static void is_its_owners(void **state)
 	struct launch parts[2];
 	begin_two(&peer, parts);
 	assert_int_equal(ask_graph(&peer, 7, parts, 2), KILN_OK);
-	assert_int_equal(status_of(&peer, post_run(&peer, 7, OWNER + 1, 0)), KILN_ENOENT);
+	assert_int_equal(status_of(&peer, post_run(&peer, 7, OWNER + 1)), KILN_ENOENT);
 	assert_int_equal(ask_free(&peer, 7, OWNER + 1), KILN_OK);
 	assert_int_equal(ask_number(&peer, "end", "stream", OWNER + 1), KILN_OK);
 	assert_int_equal(run(&peer, 7), KILN_OK);

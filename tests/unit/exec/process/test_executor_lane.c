@@ -25,22 +25,30 @@ static void a_gate_holds_back_its_stream_alone(void **state)
 	close_scene(&scene);
 }
 
-/* Nobody may be ended for what waits for its client. */
+/* Nobody may be ended for what waits for its client, nor for what waits behind another's launch. */
 static void parked_is_not_overdue(void **state)
 {
+	enum { DEADLINE_MS = 100 };
 	(void)state;
 	struct scene scene;
-	open_scene(&scene);
-	uint64_t gated = add(&scene, gated_on(1)), until = util_now_us() + 3 * DEADLINE_MS * 1000ull;
-	/* As long as three deadlines, and not more entries than places. */
-	while (util_now_us() < until) {
-		pass_by(&scene);
-		usleep(DEADLINE_MS * 1000 / 20);
-	}
-	assert_false(has_ended(&scene, gated));
-	open_gate(&scene, gated);
-	expect(&scene, gated, KILN_OK, "");
-	close_scene(&scene);
+	struct wire_out message;
+	const struct launch slow = {.stream = OWNER,
+								.copy = BYTES,
+								.delay = LONG_MS,
+								.operands = {{1, 0, BYTES, 1}, {2, 0, BYTES, 1}},
+								.operand_count = 2};
+	open_until(&scene, DEADLINE_MS, 0);
+	post_launch(&scene.peer, &slow);
+	begin(&scene.peer, &message, "ping");
+	assert_int_equal(ask_past_events(&scene.peer, &message), KILN_OK);
+	uint64_t behind = add(&scene, copy_on(0)), gated = add(&scene, gated_on(1));
+	usleep(3 * DEADLINE_MS * 1000);
+	assert_false(has_ended(&scene, behind) || has_ended(&scene, gated));
+	assert_int_equal(ask_of_lane(&scene, "lane.cancel", "number", gated), KILN_OK);
+	expect(&scene, gated, KILN_ECANCELED, "the call was canceled before it started");
+	assert_false(has_ended(&scene, behind));
+	assert_int_equal(end_peer(&scene.peer), 0);
+	unmake_lane(&scene);
 }
 
 /* It has an end all the same, which is long in coming: it, and what follows it, are told. */
@@ -48,7 +56,7 @@ static void a_gate_that_stays_shut(void **state)
 {
 	(void)state;
 	struct scene scene;
-	open_patient(&scene, 300);
+	open_until(&scene, LONG_MS, 300);
 	struct lane_entry last = after(0, 1);
 	last.flags = LANE_DONE;
 	uint64_t began = util_now_us(), gated = add(&scene, gated_on(1)), follower = add(&scene, last);
@@ -58,11 +66,12 @@ static void a_gate_that_stays_shut(void **state)
 	expect(&scene, follower, KILN_ECANCELED, "the call that this one follows did not succeed");
 	assert_true(util_now_us() - began >= 300000);
 	/* Its stream is let go after its client is told. */
-	uint64_t until = util_now_us() + 5000000;
+	uint64_t until = util_now_us() + WAIT_MS * 1000ull;
 	while (!lane_gate_open(&scene.lane->gates[follower % LANE_ENTRIES].done, follower))
 		assert_true(util_now_us() < until);
-	uint64_t next = add(&scene, gated_on(1));
+	uint64_t next = atomic_load(&scene.lane->header.tail);
 	open_gate(&scene, next);
+	assert_int_equal(add(&scene, gated_on(1)), next);
 	expect(&scene, next, KILN_OK, "");
 	close_scene(&scene);
 }
@@ -166,7 +175,7 @@ static void open_other(struct scene *scene, uint64_t owner, uint64_t delay)
 /* A lane whose entries all wait behind a launch that takes its time. */
 static void open_full(struct scene *scene, uint64_t owner)
 {
-	open_other(scene, owner, 60000);
+	open_other(scene, owner, LONG_MS);
 	for (unsigned i = 0; i < LANE_ENTRIES; i++)
 		add(scene, copy_of(owner));
 }
@@ -219,7 +228,7 @@ static void many_requests_keep_no_lane_waiting(void **state)
 	struct peer *peer = &scene.peer;
 	struct wire_out message;
 	begin_launchers(peer, "cpu", 1);
-	open_other(&scene, OWNER, 60000);
+	open_other(&scene, OWNER, LONG_MS);
 	while (!atomic_load(&scene.lane->header.sleeping) || !sleeps(peer->pid))
 		sched_yield();
 	assert_int_equal(kill(peer->pid, SIGSTOP), 0);
