@@ -52,14 +52,14 @@ static void test_refused(void **state)
 	(void)state;
 	struct fake *fake = fake_start(refuse_hello);
 	kiln_client *client = (kiln_client *)&state;
-	assert_int_equal(fake_connect(fake, 5000, &client), KILN_ELIMIT);
+	assert_int_equal(fake_connect(fake, FAKE_WAIT_MS, &client), KILN_ELIMIT);
 	assert_string_equal(kiln_errmsg(), "there are 64 sessions already");
 	assert_ptr_equal(client, &state);
 	fake_stop(fake);
 
 	fake = fake_start(NULL);
 	fake->proto = 99;
-	assert_int_equal(fake_connect(fake, 5000, &client), KILN_EVERSION);
+	assert_int_equal(fake_connect(fake, FAKE_WAIT_MS, &client), KILN_EVERSION);
 	SAYS("9.9.9");
 	SAYS("protocol 99");
 	SAYS(fake->path);
@@ -112,7 +112,7 @@ static void test_nobody(void **state)
 /* Waits for a file that a process which is not our child writes, up to a deadline. */
 static bool read_when_there(const char *path, char *text, size_t size)
 {
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 12000; i++) {
 		struct timespec pause = {.tv_nsec = 5000000};
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
 		ssize_t n = fd >= 0 ? read(fd, text, size - 1) : 0;
@@ -276,7 +276,7 @@ static void test_turned_away(void **state)
 	struct fake *fake = fake_start(turn_away);
 	kiln_client *client = NULL;
 
-	assert_int_equal(fake_connect(fake, 10000, &client), KILN_EPERM);
+	assert_int_equal(fake_connect(fake, FAKE_WAIT_MS, &client), KILN_EPERM);
 	assert_string_equal(kiln_errmsg(), "uid 7 may not use this kilnd of uid 8");
 	assert_null(client);
 	fake_stop(fake);

@@ -3,6 +3,7 @@
  * and that what is wrong is refused in the same words as the first time.  Against a fake daemon
  * that has the calls it was asked for and no others.
  */
+#include "client/lib/client.h"
 #include "client/lib/signature.h"
 #include "fake_daemon.h"
 
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #define SAYS(part) assert_non_null(strstr(kiln_errmsg(), part))
+#define SHORT_MS 50 /* a deadline of calls that are never answered */
 
 /* The objects of the fake, which writes them before it answers; a test reads them afterwards. */
 static struct {
@@ -92,12 +94,12 @@ struct scene {
 	kiln_buffer *x, *y;
 };
 
-static struct scene scene_open(int timeout_ms)
+static struct scene scene_open(void)
 {
 	struct scene scene = {.fake = fake_start(keep_calls)};
 	memset(&has, 0, sizeof(has));
 	has.limit = INT32_MAX;
-	assert_int_equal(fake_connect(scene.fake, timeout_ms, &scene.client), KILN_OK);
+	assert_int_equal(fake_connect(scene.fake, FAKE_WAIT_MS, &scene.client), KILN_OK);
 	assert_int_equal(kiln_alloc(scene.client, 4096, 0, "x", &scene.x), KILN_OK);
 	assert_int_equal(kiln_alloc(scene.client, 4096, 0, "y", &scene.y), KILN_OK);
 	return scene;
@@ -140,7 +142,7 @@ static void settle(struct scene *scene)
 static void the_same_call_again(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open();
 	assert_int_equal(run(&scene, 8), KILN_OK);
 	uint64_t first = has.submitted;
 	for (int i = 0; i < 10; i++) {
@@ -168,7 +170,7 @@ static void the_same_call_again(void **state)
 static void the_oldest_is_released(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open();
 	uint64_t calls[SIGNATURE_CALLS];
 	for (int i = 0; i < SIGNATURE_CALLS; i++) {
 		assert_int_equal(run(&scene, i), KILN_OK);
@@ -195,7 +197,7 @@ static void the_oldest_is_released(void **state)
 static void the_daemon_takes_no_more(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open();
 	kiln_tensor tensors[] = {row(scene.x, 0, 4), row(scene.y, 0, 4)};
 	kiln_call *calls[4] = {NULL};
 	has.limit = 3;
@@ -230,7 +232,7 @@ static void the_daemon_takes_no_more(void **state)
 static void failures_are_not_remembered(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open();
 	has.fail_prepares = 2;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(run(&scene, 8), KILN_ECOMPILE);
@@ -247,7 +249,7 @@ static void failures_are_not_remembered(void **state)
 static void wrong_arguments(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS), other = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open(), other = scene_open();
 	for (int known = 0; known < 2; known++) {
 		kiln_tensor good[] = {row(scene.x, 0, 8), row(scene.y, 0, 8)}, bad[2];
 		kiln_attr attr = {.kind = KILN_ATTR_INT};
@@ -280,14 +282,16 @@ static void wrong_arguments(void **state)
 static void timeouts(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(300);
+	struct scene scene = scene_open();
 	assert_int_equal(run(&scene, 8), KILN_OK);
 	uint64_t first = has.submitted;
 	has.hold_submits = true;
+	scene.client->timeout_ms = SHORT_MS;
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(run(&scene, 8), KILN_ETIMEDOUT);
 		SAYS("did not finish the call before the deadline");
 	}
+	scene.client->timeout_ms = FAKE_WAIT_MS;
 	settle(&scene);
 	has.hold_submits = false;
 	assert_int_equal(run(&scene, 8), KILN_OK);
@@ -301,7 +305,7 @@ static void timeouts(void **state)
 static void the_first_call_is_one_message(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open();
 	has.runs = true;
 	for (int n = 1; n <= 10; n++) {
 		assert_int_equal(run(&scene, n), KILN_OK);
@@ -324,10 +328,12 @@ static void the_first_call_is_one_message(void **state)
 static void a_first_call_that_is_late(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(300);
+	struct scene scene = scene_open();
 	has.hold_prepares = true;
+	scene.client->timeout_ms = SHORT_MS;
 	assert_int_equal(run(&scene, 8), KILN_ETIMEDOUT);
 	SAYS("did not answer \"prepare\" before the deadline");
+	scene.client->timeout_ms = FAKE_WAIT_MS;
 	has.hold_prepares = false;
 	settle(&scene);
 	settle(&scene);
@@ -342,7 +348,7 @@ static void a_first_call_that_is_late(void **state)
 static void ends(void **state)
 {
 	(void)state;
-	struct scene scene = scene_open(FAKE_WAIT_MS);
+	struct scene scene = scene_open();
 	int status = -1;
 	assert_int_equal(run(&scene, 8), KILN_OK);
 	pid_t pid = fork();
