@@ -32,11 +32,11 @@ static void write_file(const char *name, const void *content, size_t size)
 	assert_int_equal(fclose(file), 0);
 }
 
-/* Waits for a child, for ten seconds at most; its exit status, or minus the signal. */
+/* Waits for a child, for a minute at most; its exit status, or minus the signal. */
 static int join(pid_t pid)
 {
 	int status = 0;
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 6000; i++) {
 		pid_t done = waitpid(pid, &status, WNOHANG);
 		if (done == pid)
 			return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#define WAIT_MS 60000
+#define WAIT_MS 240000
 
 /* A sanitizer's allocator does not survive an address space limit. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
