@@ -351,9 +351,9 @@ bool closer_is_full(uint32_t uid)
 }
 
 /* close() takes the descriptor out of the process's table before it sleeps, and the thread does not
- * sleep before it calls close().  So while the thread runs, or wants to, the table may still have
- * the descriptor.  The system is asked for the thread: to ask for the descriptor could make the
- * loop its last user, which closes it. */
+ * sleep before it calls close().  So while the thread runs, wants to or is stopped, the table may
+ * still have the descriptor.  The system is asked for the thread: to ask for the descriptor could
+ * make the loop its last user, which closes it. */
 static bool is_in_table(const struct item *item)
 {
 	char path[64], stat[256];
@@ -365,7 +365,7 @@ static bool is_in_table(const struct item *item)
 	close(file);
 	stat[size > 0 ? size : 0] = 0;
 	const char *name_end = strrchr(stat, ')');
-	return name_end && name_end[1] && name_end[2] == 'R';
+	return name_end && name_end[1] && name_end[2] != 'S' && name_end[2] != 'D';
 }
 
 /* Called with the lock. */

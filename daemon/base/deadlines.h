@@ -12,7 +12,7 @@
 
 #define DEADLINE_HELLO_MS 10000          /* from a connection to its first message */
 #define DEADLINE_CLOSER_MS 2000          /* of descriptors of a uid, before they are fewer again */
-#define DEADLINE_CLOSER_SETTLE_US 100000 /* of those that wait, before a child is started */
+#define DEADLINE_CLOSER_SETTLE_US 200000 /* of those that wait, before a child is started */
 #define PAUSE_CLOSER_SETTLE_US 200       /* between two looks whether they are closed */
 #define PAUSE_CLOSER_TICK_US 5000  /* between two looks whether threads that close need help */
 #define PAUSE_CLOSER_HELP_US 20000 /* a descriptor is being closed, before a second thread helps */
