@@ -154,7 +154,8 @@ static void test_reason(void **state)
 {
 	(void)state;
 	kiln_client *client = NULL;
-	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], daemon[64], log[64], expected[128];
+	char directory[] = "/tmp/kiln-test-XXXXXX", path[64] = "", daemon[64] = "", log[64];
+	char expected[128];
 	kiln_connect_options options = autostart(path, daemon);
 
 	assert_non_null(mkdtemp(directory));
@@ -183,7 +184,7 @@ static void test_autostart_gone(void **state)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
-	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], log[64];
+	char directory[] = "/tmp/kiln-test-XXXXXX", path[64] = "", log[64];
 	kiln_client *client = NULL;
 	kiln_connect_options options = autostart(path, "/bin/false");
 	int status = 0;
@@ -210,8 +211,8 @@ static void test_autostart(void **state)
 {
 	(void)state;
 	kiln_client *client = NULL;
-	char directory[] = "/tmp/kiln-test-XXXXXX", path[64], daemon[64], noted[64], log[64];
-	char text[512], expected[256];
+	char directory[] = "/tmp/kiln-test-XXXXXX", path[64] = "", daemon[64] = "";
+	char noted[64], log[64], text[512], expected[256];
 	struct stat made;
 	kiln_connect_options options = autostart(path, daemon);
 
