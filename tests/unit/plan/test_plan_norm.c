@@ -348,6 +348,22 @@ static void places(void **state)
 	assert_non_null(strstr(plan.instantiation, "List<1>, List<>, i64>"));
 }
 
+/* More vectors a thread than 32 bits count, where each of a block's threads has its share. */
+static void rows_beyond_all_blocks(void **state)
+{
+	const int64_t columns[] = {INT64_C(1) << 61};
+	struct kernel_problem p = {.op = "rms_norm_quantize", .tensor_count = 6};
+
+	(void)state;
+	p.tensors[0] = p.tensors[1] = p.tensors[3] = tensor(KILN_F16, 1, columns);
+	p.tensors[5] = tensor(KILN_I8, 1, columns);
+	set_text(add_attr(&p, "to", KILN_ATTR_STRING)->s, sizeof(p.attrs[0].s), "i8");
+	for (int residual = 1; residual >= 0; residual--) {
+		assert_string_equal(plan_on("sm_75", &p).variant, "stream");
+		leave_out(&p, 3);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,7 +373,7 @@ int main(void)
 		cmocka_unit_test(nothing),    cmocka_unit_test(outputs_are_inferred),
 		cmocka_unit_test(extents),    cmocka_unit_test(left_out),
 		cmocka_unit_test(arguments),  cmocka_unit_test(one_kernel_for_all_rows),
-		cmocka_unit_test(places),
+		cmocka_unit_test(places),     cmocka_unit_test(rows_beyond_all_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,14 +144,13 @@ void index_add_pass_operands(const struct index_add *add, struct kernel_plan *ou
 
 void index_add_alpha(const struct index_add *add, struct kernel_plan *out)
 {
-	uint64_t whole = (uint64_t)(int64_t)add->alpha;
-
+	/* One of a float may be beyond all integers. */
 	if (plan_is_float(add->index.dtype))
 		plan_arg_real(out, add->index.dtype, add->alpha);
 	else if (add->index.element == 8)
-		plan_arg_scalar(out, 8, whole);
+		plan_arg_scalar(out, 8, (uint64_t)(int64_t)add->alpha);
 	else
-		plan_arg_scalar(out, 4, (uint32_t)whole);
+		plan_arg_scalar(out, 4, (uint32_t)(int64_t)add->alpha);
 }
 
 void index_add_extents(const struct kernel_problem *problem, const struct index_add *add,

@@ -185,7 +185,7 @@ static int norm_quantize_shapes(const struct form *form, const struct kernel_lim
 	if (vectors < 512)
 		return count;
 	if (form->need.streams > 1) {
-		like.size = rows_group(vectors, (uint32_t)plan_divide_up(vectors, limits->max_threads));
+		like.size = rows_group(vectors, (uint64_t)plan_divide_up(vectors, limits->max_threads));
 		quantize_prefer(out, count, &like);
 		return count;
 	}

@@ -110,7 +110,7 @@ uint32_t rows_narrow(const struct rows_form *form, int operand, uint32_t element
 /* The widest vector (elements) with which all rows of the held operands are aligned. */
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
 /* Threads of a row of vectors, of which each holds so many: a part of a warp or whole ones. */
-uint32_t rows_group(uint64_t vectors, uint32_t held);
+uint32_t rows_group(uint64_t vectors, uint64_t held);
 /* Has the device clusters, and a grid of one of so many blocks for each row? */
 bool rows_clusters(const struct rows_form *form, uint32_t blocks,
 				   const struct kernel_limits *limits);

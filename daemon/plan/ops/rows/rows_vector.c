@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whole warps that no block has. */
+#define GROUP_MOST (1u << 30)
+
 uint32_t rows_narrow(const struct rows_form *form, int operand, uint32_t element, uint32_t bytes)
 {
 	for (int k = 0; k < form->rank; k++)
@@ -58,10 +61,12 @@ bool rows_clusters(const struct rows_form *form, uint32_t blocks,
 		   (uint64_t)form->rows <= limits->grid_x / blocks;
 }
 
-uint32_t rows_group(uint64_t vectors, uint32_t held)
+uint32_t rows_group(uint64_t vectors, uint64_t held)
 {
-	uint64_t size = plan_divide_up(vectors, held);
+	uint64_t size = (uint64_t)plan_divide_up((int64_t)vectors, (int64_t)held);
 
+	if (size > GROUP_MOST)
+		return GROUP_MOST;
 	if (size > 32)
 		return (uint32_t)plan_divide_up(size, 32) * 32;
 	for (uint32_t power = 1;; power *= 2)

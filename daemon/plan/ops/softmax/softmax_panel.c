@@ -80,6 +80,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	uint32_t bytes = way.bytes, split = way.split, blocks = way.blocks;
 	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
+	int64_t held = plan_divide_up(form->rows.columns, parts);
 	struct softmax_tile tile;
 
 	memset(&tile, 0, sizeof(tile));
@@ -89,7 +90,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	tile.split = split;
 	tile.cluster = cluster;
 	tile.blocks = blocks;
-	tile.held = (uint32_t)plan_divide_up((uint64_t)form->rows.columns, parts);
+	tile.held = (uint32_t)held;
 	while (!skewed && tile.lanes < 32 && tile.lanes * 2 * split <= limits->max_threads &&
 		   tile.lanes * 2 * tile.vector * element <= bytes && tile.lanes * tile.vector < inner)
 		tile.lanes *= 2;
@@ -97,7 +98,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 		tile.lanes = skewed_lanes(inner, tile.vector, bytes / 16, split);
 	threads = tile.lanes * split;
 	each = tile.vector * element * form->need.streams;
-	if (threads > limits->max_threads || threads % 32 || *count == most || tile.held > PANEL_HELD)
+	if (threads > limits->max_threads || threads % 32 || *count == most || held > PANEL_HELD)
 		return;
 	room = (limits->shared_optin + RESERVED) / blocks;
 	if (meet_bytes(form, &tile) > limits->shared_default ||
