@@ -270,6 +270,9 @@ const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const 
 	return NULL;
 }
 
+/* Planners round sizes up to units, which 63 bits then hold. */
+#define MOST_BYTES (INT64_MAX / 2)
+
 static int check_sizes(const char *op, const char *name, const struct kernel_tensor *tensor,
 					   char error[KERNEL_ERROR_MAX])
 {
@@ -294,13 +297,14 @@ static int check_sizes(const char *op, const char *name, const struct kernel_ten
 		}
 	}
 	if (!plan_elements(&filled, &count) ||
-		__builtin_mul_overflow(count, (int64_t)kernel_dtype_bytes(tensor->dtype), &bytes))
+		__builtin_mul_overflow(count, (int64_t)kernel_dtype_bytes(tensor->dtype), &bytes) ||
+		bytes > MOST_BYTES)
 		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s has more elements than 63 bits can count in bytes%s", op, name,
+						   "%s: %s has more elements than 62 bits can count in bytes%s", op, name,
 						   empty ? ", sizes of 0 counted as 1" : "");
-	if (!plan_extent(&filled, &extent))
+	if (!plan_extent(&filled, &extent) || extent > MOST_BYTES)
 		return plan_refuse(error, KILN_EINVAL,
-						   "%s: the strides of %s reach further than 63 bits can count in bytes",
+						   "%s: the strides of %s reach further than 62 bits can count in bytes",
 						   op, name);
 	return KILN_OK;
 }

@@ -148,30 +148,35 @@ static void sizes_beyond_counting(void **state)
 
 	(void)state;
 	p.tensors[0].shape[0] = p.tensors[0].shape[1] = INT64_C(1) << 32;
-	refused(&p, "permute: x has more elements than 63 bits can count in bytes");
+	refused(&p, "permute: x has more elements than 62 bits can count in bytes");
 	p = good();
 	p.tensors[0].shape[0] = INT64_C(1) << 61; /* the elements fit, their bytes do not */
 	p.tensors[0].shape[1] = p.tensors[0].shape[2] = 1;
-	refused(&p, "permute: x has more elements than 63 bits can count in bytes");
+	refused(&p, "permute: x has more elements than 62 bits can count in bytes");
+	p = good();
+	p.tensors[0].dtype = KILN_U8; /* 63 bits hold it, but not rounded up to any unit */
+	p.tensors[0].shape[0] = INT64_MAX;
+	p.tensors[0].shape[1] = p.tensors[0].shape[2] = 1;
+	refused(&p, "permute: x has more elements than 62 bits can count in bytes");
 	p = good();
 	p.tensors[0].shape[0] = 0;
 	p.tensors[0].shape[1] = p.tensors[0].shape[2] = INT64_C(1) << 32;
 	refused(&p,
-			"permute: x has more elements than 63 bits can count in bytes, sizes of 0 counted as "
+			"permute: x has more elements than 62 bits can count in bytes, sizes of 0 counted as "
 			"1");
 	p = good();
 	p.tensors[0].shape[0] = 0;
 	p.tensors[0].stride[1] = INT64_MAX;
-	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
+	refused(&p, "permute: the strides of x reach further than 62 bits can count in bytes");
 	p = good();
 	p.tensors[0].stride[0] = INT64_MAX;
-	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
+	refused(&p, "permute: the strides of x reach further than 62 bits can count in bytes");
 	p = good();
 	p.tensors[0].stride[0] = INT64_MAX / 4; /* times 4 bytes, plus the rest */
-	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
+	refused(&p, "permute: the strides of x reach further than 62 bits can count in bytes");
 	p = good();
 	p.tensors[0].stride[0] = p.tensors[0].stride[1] = INT64_MAX / 2;
-	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
+	refused(&p, "permute: the strides of x reach further than 62 bits can count in bytes");
 }
 
 static void targets(void **state)

@@ -226,7 +226,7 @@ static void gather_add_list(const struct gather_problem *gather, const struct ke
 	int64_t bytes = most * gather->element;
 	struct gather_way way = {.rows = 1, .vector = gather->element == 1 ? 8 : 16 / gather->element};
 
-	while (way.rows < MOST_ROWS && way.rows * divisor * bytes < LIST_BYTES)
+	while (way.rows < MOST_ROWS && bytes < LIST_BYTES && way.rows * divisor * bytes < LIST_BYTES)
 		way.rows *= 2;
 	while (way.rows > 1 && gather_list_shared(gather, &way) > limits->shared_default)
 		way.rows /= 2;
