@@ -13,6 +13,7 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "listen.h"
+#include "peer_admit.h"
 #include "peer_descriptors.h"
 #include "session_life.h"
 
@@ -46,16 +47,20 @@ const char *accept_path(const struct broker *broker)
 
 /* Turns a client away for want of descriptors, instead of spinning on a socket that stays readable.
  * False if nobody waited: without a descriptor to give, accept4 says EMFILE before it looks. */
-static bool turn_away(struct acceptor *acceptor)
+static bool turn_away(struct broker *broker)
 {
+	struct acceptor *acceptor = broker->acceptor;
+	char error[KERNEL_ERROR_MAX];
 	if (acceptor->spare >= 0)
 		close(acceptor->spare);
-	int fd = accept4(acceptor->socket.fd, NULL, NULL, SOCK_CLOEXEC);
-	if (fd >= 0)
-		closer_put_socket(fd);
-	acceptor->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
+	int fd = accept4(acceptor->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		int status = util_fail(error, sizeof(error), KILN_ELIMIT, "%s; try again later",
+							   rights_full_text(getuid()));
+		admit_turn_away(broker, fd, status, error);
 		util_log(UTIL_WARN, "a client was turned away: %s", strerror(EMFILE));
+	}
+	acceptor->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return fd >= 0;
 }
 
@@ -114,7 +119,7 @@ static bool take_one(struct broker *broker)
 	}
 	if (!acceptor->crowded && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
 		return errno != EAGAIN;
-	if (!acceptor->crowded && (errno == EMFILE || errno == ENFILE) && turn_away(acceptor))
+	if (!acceptor->crowded && (errno == EMFILE || errno == ENFILE) && turn_away(broker))
 		return true;
 	rest(acceptor);
 	return false;
