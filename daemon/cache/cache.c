@@ -1,6 +1,6 @@
 /* cache.c: opens and writes: memory before disk, and uses in batches; heal.c answers a disk that
  * fails.  Knows no SQL. */
-#include "conductor.h"
+#include "cache_state.h"
 #include "disk_fault.h"
 
 #include <stdlib.h>

@@ -2,11 +2,11 @@
  * failures.c: remembers compiles that failed under the keys of their kernels, so that the next
  * request gets the same sentence at once.
  *
- * A failure is stored as the blob of a row without an object, which has a checksum: the sentence
- * stands in the place of the symbol, the status in that of the registers, the end of its time in
- * that of the shared memory.  A damaged failure is removed and reads as none.
+ * A failure is stored as a row without an object, so it has a checksum like any row.  The sentence
+ * stands in the place of the symbol, the status in that of the registers, and the end of its time
+ * in that of the shared memory.  A damaged failure is removed and reads as none.
  */
-#include "conductor.h"
+#include "cache_state.h"
 #include "database.h"
 
 #include <stdlib.h>

@@ -17,7 +17,7 @@
  * cache_begin_trouble() and cache_sound() write trouble, leave_db() and open_db() write db.
  * Outside of this file the cache is never ALONE without a sentence in trouble.
  */
-#include "conductor.h"
+#include "cache_state.h"
 #include "daemon/base/deadlines.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /*
  * internal.h: declarations that the files of the cache share.  cache.c conducts; row.c knows the
- * bytes of a row, memory.c the rows kept in memory, place.c the directory and its lock, database*.c
- * the database.  Only the cache and its tests include this.
+ * bytes of a row, memory.c the rows kept in memory, directory.c where the cache lies and its lock,
+ * database*.c the database.  Only the cache and its tests include this.
  */
 #ifndef KILN_DAEMON_CACHE_INTERNAL_H
 #define KILN_DAEMON_CACHE_INTERNAL_H

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "conductor.h"
+#include "cache_state.h"
 #include "pack_bytes.h"
 #include "pack_format.h"
 #include "pack_winners.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conductor.h"
+#include "cache_state.h"
 #include "database.h"
 #include "pack_format.h"
 

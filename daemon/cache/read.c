@@ -2,7 +2,7 @@
  * read.c: reads rows, verifies them, and lists them; moves damaged ones to the quarantine.  Knows
  * no SQL: database_rows.c and database_list.c have it.
  */
-#include "conductor.h"
+#include "cache_state.h"
 #include "daemon/base/deadlines.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * trim.c: caps, trimming, pins, and the upkeep between lookups.  Knows no SQL: the order in which
  * rows go is DB_VICTIMS of database.c.
  */
-#include "conductor.h"
+#include "cache_state.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * they are few and small.  They have no checksum: the planner checks each choice again, so a
  * damaged row makes no kernel wrong.
  */
-#include "conductor.h"
+#include "cache_state.h"
 #include "database.h"
 
 #include <string.h>

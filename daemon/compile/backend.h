@@ -68,7 +68,7 @@ bool scan_name_ok(const char *name);
 /* Adds what the user wrote, includes in place. */
 int user_add(const struct compile_job *job, struct util_text *text, char error[KERNEL_ERROR_MAX]);
 
-/* ---- once.c ---- */
+/* ---- include_once.c ---- */
 
 enum once { ONCE_NOT, ONCE_PRAGMA, ONCE_GUARD };
 /* Says of each file of a user but the first, which is the source, whether it has an effect only the
@@ -76,7 +76,7 @@ enum once { ONCE_NOT, ONCE_PRAGMA, ONCE_GUARD };
 void once_find(const struct compile_job *job, const struct compile_file *files, int count,
 			   enum once *out);
 
-/* ---- shared.c ---- */
+/* ---- shared_arrays.c ---- */
 
 /* The source with `extern __shared__ T name[];` made to what the cpu device can compile, as many
  * lines as before. */
@@ -138,7 +138,7 @@ bool log_says_too_large(const char *log);
 /* Registers, shared, spilled and local bytes as ptxas -v prints them. */
 void log_figures(const char *log, struct compile_result *out);
 
-/* ---- identity.c ---- */
+/* ---- compiler_identity.c ---- */
 
 /* A short text that changes when any of the files is replaced or rewritten.  False if one is not
  * there. */
@@ -175,7 +175,7 @@ struct headers {
 bool headers_make(const struct compile_job *job, struct headers *out);
 void headers_free(struct headers *headers);
 
-/* ---- usage.c ---- */
+/* ---- compile_memory.c ---- */
 
 void usage_open(void); /* before the rights to open files are given up */
 /* Returns the bytes that the process has in memory when a job begins. */
@@ -183,7 +183,7 @@ uint64_t usage_begin(void);
 /* The most that the job, and the programs that it started, had above that. */
 int64_t usage_end(uint64_t before);
 
-/* ---- reach.c ---- */
+/* ---- compiler_folders.c ---- */
 
 #define COMPILE_REACH 40
 

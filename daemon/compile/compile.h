@@ -6,16 +6,18 @@
  *   sources.c   the kernel sources, embedded or from --kernel-dir, and what a file includes
  *   scan.c      finds the #include lines of a source
  *   unit.c      the one text a compiler sees
- *   user.c      the part of it that a user wrote: includes, line numbers; once.c: which headers
- *               count once
- *   shared.c    dynamic shared memory in users' sources, for the cpu device
+ *   user.c      the part of it that a user wrote: includes, line numbers; include_once.c:
+ *               which headers count once
+ *   shared_arrays.c      dynamic shared memory in users' sources, for the cpu device
  *   options.c   the options each compiler gets
  *   key.c       everything that can change the bits, as a text and its hash; and back
  *   key_diff.c  what two such texts differ in, in words; template_diff.c: two template-ids
  *   reproduce.c what a compiler was told, from a key
  *   nvrtc.c     CUDA C++ to cubin; nvrtc_library.c finds libnvrtc, nvrtc_headers.c gives it headers
  *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
- *   identity.c  who a compiler is, by the content of its files
+ *   compiler_identity.c  who a compiler is, by the content of its files
+ *   compiler_folders.c   what a host compiler may read
+ *   compile_memory.c     how much memory a compile takes
  *   job.c       the messages between broker and worker
  *   worker.c    the worker's main loop
  *

@@ -318,7 +318,7 @@ int exec_main(const struct exec_options *options)
 	exec_quiet_open(executor, options->quiet_patience_ms);
 	exec_account_open(executor);
 	exec_trail_open(executor, options->trail);
-	exec_discipline(options);
+	exec_give_up_rights(options);
 	int status = start(executor, options, held, error);
 	/* This thread and its launchers, which inherit it, nap more exactly; the driver's do not. */
 	prctl(PR_SET_TIMERSLACK, NAP_SLACK_NS, 0, 0, 0);

@@ -25,7 +25,7 @@
  *   executor_trail.c     what it leaves behind of its last calls
  *   executor_account.c   for whom the device was busy
  *   executor_misdeed.c   what tests ask it to do wrong
- *   discipline.c         what the process gives up before it serves
+ *   executor_rights.c    what the process gives up before it serves
  */
 #ifndef KILN_DAEMON_EXEC_EXECUTOR_H
 #define KILN_DAEMON_EXEC_EXECUTOR_H
@@ -247,9 +247,9 @@ static inline bool exec_misdeed_holds(const struct exec *executor)
 }
 #endif
 
-/* ---- discipline.c ---- */
+/* ---- executor_rights.c ---- */
 /* Gives up core files and new privileges.  A process that is not wrapped also gets a process group
  * of its own, dies with its parent, and keeps no descriptors but 0 to 2 and sock. */
-void exec_discipline(const struct exec_options *options);
+void exec_give_up_rights(const struct exec_options *options);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * shared: `extern __shared__ T name[];` in a user's source, for the cpu device, where dynamic
- * shared memory is a pointer that the executor keeps and no declaration of C++ can say that.  In a
- * function it becomes a pointer; outside, an object that turns into one where it is used.  Reads
- * tokens, not C++: what it does not know stays as it is.
+ * shared_arrays: `extern __shared__ T name[];` in a user's source, for the cpu device, where
+ * dynamic shared memory is a pointer that the executor keeps and no declaration of C++ can say
+ * that.  In a function it becomes a pointer; outside, an object that turns into one where it is
+ * used.  Reads tokens, not C++: what it does not know stays as it is.
  */
 #include "backend.h"
 

@@ -1,10 +1,10 @@
 /*
- * conductor.h: the state of a cache, for cache.c (opening, writing), heal.c (a disk that fails),
+ * cache_state.h: the state of a cache, for cache.c (opening, writing), heal.c (a disk that fails),
  * read.c (reading and verifying), trim.c (caps and pins), failures.c, tuned.c and pack_read.c.  No
  * other file includes it.
  */
-#ifndef KILN_DAEMON_CACHE_CONDUCTOR_H
-#define KILN_DAEMON_CACHE_CONDUCTOR_H
+#ifndef KILN_DAEMON_CACHE_STATE_H
+#define KILN_DAEMON_CACHE_STATE_H
 
 #include "internal.h"
 

@@ -1,6 +1,6 @@
 /*
- * reach: which directories a compiler of the host needs to read, from where it lies.  Everything
- * else is kept from it: a source that names another file gets nothing of it.
+ * compiler_folders: which directories a compiler of the host needs to read, from where it
+ * lies.  Everything else is kept from it: a source that names another file gets nothing of it.
  */
 #include "backend.h"
 

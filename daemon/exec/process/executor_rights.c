@@ -1,6 +1,6 @@
 /*
- * discipline: gives up rights before the executor serves.  Each step is a precaution: if the host
- * refuses one, the others still help.
+ * executor_rights: gives up rights before the executor serves.  Each step is a precaution: if the
+ * host refuses one, the others still help.
  */
 #include "executor.h"
 
@@ -44,7 +44,7 @@ static void silence(void)
 	close(nothing);
 }
 
-void exec_discipline(const struct exec_options *options)
+void exec_give_up_rights(const struct exec_options *options)
 {
 	struct rlimit none = {0, 0}, files;
 	int sock = options->sock;

@@ -1,8 +1,8 @@
 /*
- * once: finds the headers of a user that have an effect only where they are included first: those
- * with #pragma once, and those that lie between #ifndef NAME, #define NAME and #endif.  The #define
- * stands on the next line, and no other text of the job defines NAME: a condition that depends on
- * other files is no guard.
+ * include_once: finds the headers of a user that have an effect only where they are included
+ * first: those with #pragma once, and those that lie between #ifndef NAME, #define NAME and
+ * #endif.  The #define stands on the next line, and no other text of the job defines NAME: a
+ * condition that depends on other files is no guard.
  */
 #include "backend.h"
 

@@ -1,6 +1,6 @@
 /*
- * identity: who a compiler is, by the content of its files; and a cheap stamp that tells whether
- * the files are still those that were hashed.
+ * compiler_identity: who a compiler is, by the content of its files; and a cheap stamp that tells
+ * whether the files are still those that were hashed.
  */
 #include "backend.h"
 

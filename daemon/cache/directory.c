@@ -1,5 +1,5 @@
 /*
- * place.c: checks that the directory of the cache is ours alone and on a disk of this host, and
+ * directory.c: checks that the directory of the cache is ours alone and on a disk of this host, and
  * locks it for one process.  Knows nothing of the database's content.
  */
 #include "internal.h"
