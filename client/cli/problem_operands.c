@@ -199,9 +199,9 @@ static void boxes_shape(const struct cli *cli, const struct cli_problem *problem
 	}
 }
 
-/* Sets the shape of what goes with the tokens of [.., tokens, heads, dim], or of [.., heads,
- * tokens, dim]: their positions, or rows of angles, of which the tokens name those from attribute
- * start on. */
+/* Sets the shape of an operand that goes with the tokens of [.., tokens, heads, dim], or of [..,
+ * heads, tokens, dim].  It has their positions, or rows of angles, of which the tokens use those
+ * from attribute start on. */
 static void tokens_shape(const struct cli_problem *problem, const struct op_operand *operand,
 						 kiln_tensor *tensor)
 {

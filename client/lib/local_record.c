@@ -1,6 +1,6 @@
 /*
- * local_record.c: see local_record.h.  A graph does not run beside itself, so a launch on another
- * stream than those before it goes to the driver as it is.
+ * local_record.c: see local_record.h.  A graph does not run beside itself.  So a launch on another
+ * stream than the launches before it goes to the driver as a plain launch.
  */
 #ifdef KILN_HAVE_CUDA_H
 

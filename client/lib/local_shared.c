@@ -52,8 +52,8 @@ int local_module_fail(CUresult result, const char *function, const char *what)
 
 /* ---- The driver ---- */
 
-/* A thread that captures may not load or unload, unless it says that this is no part of what it
- * captures. */
+/* A thread that captures a graph may load and unload only if it says that the graph does not
+ * capture this. */
 static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
 {
 	return cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS

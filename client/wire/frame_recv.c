@@ -2,9 +2,10 @@
  * frame_recv.c: the receiving half of frame.  It must not look into a payload.
  *
  * Another process chooses the descriptors that come in, and to close one may block.  So this file
- * closes none: the caller gets all of them, also those of a refused frame, and there is room for as
- * many as a datagram can carry, because the kernel closes those that find no room.  A bulk payload
- * is read, not mapped, and only from memory that its seals and its file system keep as it is.
+ * closes no descriptor.  The caller gets all of them, also those of a refused frame.  The kernel
+ * closes descriptors that find no room, so there is room for as many as one datagram can carry.  A
+ * bulk payload is read, not mapped, and only from memory that its seals and its file system keep as
+ * it is.
  */
 #include "frame.h"
 

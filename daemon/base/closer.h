@@ -6,8 +6,8 @@
  * frees them page by page, and a socket closes the descriptors that are queued in it.  The loop
  * must never do that: it hands over the descriptor, and the uid that answers for it.
  *
- * A descriptor that waits here still belongs to the process, and a child that starts closes its
- * copy of it while the loop waits for the child.  So nothing waits for long: where a thread is
+ * A descriptor that waits here is still open, so a child that starts has a copy of it.  The child
+ * closes its copy while the loop waits for the child.  So nothing waits for long: where a thread is
  * slow, others help the same uid until each descriptor has a thread; close() takes the descriptor
  * out of the process at its beginning.  child.c starts a child when closer_settle() says that none
  * waits.

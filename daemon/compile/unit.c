@@ -80,9 +80,9 @@ static int count_shim(const struct compile_job *job)
 	return count;
 }
 
-/* A mention of the entry, for the warning that is asked for nowhere else: there is one if it is
- * declared __global__, which host C++ has no other words for.  The line is none of a system header,
- * whatever a line of the user's says. */
+/* Mentions the entry.  The compiler warns here alone, and only if the entry is declared __global__:
+ * host C++ has no other way to ask for that.  The line belongs to no system header, whatever a line
+ * of the user's says. */
 static void name_entry(struct util_text *text, const char *entry)
 {
 	util_text_add(text, "# 1 \"entry\"\n");

@@ -147,7 +147,8 @@ struct device_ops {
 	 * NULL: the device has no parts. */
 	int (*split)(struct device *device, int count, struct device **parts,
 				 char error[KERNEL_ERROR_MAX]);
-	/* A thread other than that of open() calls it before it uses its part.  NULL: it need not. */
+	/* Any thread but the one that called open() calls this before it uses its part.  NULL: it need
+	 * not. */
 	int (*enter)(struct device *part, char error[KERNEL_ERROR_MAX]);
 	/* From now on kernels are compiled to be checked, and the threads of a block run in this order.
 	 * Call it before anything is loaded.  NULL: the device cannot. */

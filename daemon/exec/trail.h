@@ -28,8 +28,8 @@ struct trail_call {
 struct trail {
 	_Atomic uint64_t begun;   /* calls; the last is at (begun - 1) % TRAIL_CALLS */
 	_Atomic uint64_t culprit; /* the number of the call that broke the device; 0: not known */
-	/* The time in which the device had work, and the same divided among the accounts whose work it
-	 * was: at each moment those that have some share alike, so these add up to that. */
+	/* The time in which the device had work, and each account's part of it.  At each moment the
+	 * accounts that have work share alike, so the parts add up to the whole. */
 	_Atomic uint64_t busy_us, shares[TRAIL_ACCOUNTS];
 	struct trail_call calls[TRAIL_CALLS];
 };

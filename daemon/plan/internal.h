@@ -44,8 +44,8 @@ int plan_check_tensor(const char *op, const char *operands, int index,
 int plan_check_summand(const struct kernel_problem *problem, int index,
 					   char error[KERNEL_ERROR_MAX]);
 
-/* The stride of the first dimension, the batch.  Nothing is multiplied by that of a batch of one,
- * but it is part of a kernel like any other, so that all batches have the same kernel.  One that no
+/* The stride of the first dimension, the batch.  A kernel names the stride of a batch of one, too,
+ * though no index is multiplied by it: so all batches have the same kernel.  A stride that no
  * larger batch could have, because its elements would overlap, becomes the least. */
 int64_t plan_batch_stride(int rank, const int64_t *shape, const int64_t *stride);
 

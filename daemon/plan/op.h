@@ -120,8 +120,8 @@ struct op_attribute {
 	bool needed;
 };
 
-/* The generic kernel takes so many times longer than an exact one of this variant, for problems
- * that stay in the device's cache and for those that do not. */
+/* The time of the generic kernel, divided by that of an exact kernel of this variant: for problems
+ * that stay in the device's cache, and for larger ones. */
 struct op_gain {
 	const char *variant; /* NULL: any other of the operator */
 	double in_cache, in_memory;

@@ -278,8 +278,8 @@ DEVICE Value panel_tree(const Value *values, int apart, Merge merge)
 					 panel_tree<COUNT / 2>(values + COUNT / 2 * apart, apart, merge));
 }
 
-/* Where a row's values are kept while its threads meet.  Of skewed panels, row r is in place r / V
- * of those with its r % V: lanes beside one another are in other banks. */
+/* Where a row's values are kept while its threads meet.  In skewed panels, rows whose r % V is the
+ * same lie together, row r as number r / V of them: so neighbouring lanes use different banks. */
 template <class SHAPE>
 DEVICE int panel_place(int row)
 {

@@ -150,8 +150,9 @@ template <>
 constexpr bool row_any_typed<void> = false;
 
 /*
- * 16 bytes of elements of ES bytes, at any address; of a tensor of [begin, end), aligned vectors in
- * which there is nothing of it are not read, and what is not its own says nothing.
+ * Reads 16 bytes of elements of ES bytes, at any address.  The tensor lies at [begin, end).  An
+ * aligned vector that holds nothing of the tensor is not read, and bytes that are not its own have
+ * any value.
  */
 template <int ES>
 DEVICE void row_any_piece(const u8 *from, const u8 *begin, const u8 *end, u32 (&words)[4])

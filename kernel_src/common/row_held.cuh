@@ -1,6 +1,6 @@
 /*
- * row_held.cuh: rows of any length up to what their threads can hold, of which all but the length
- * is constant: row.cuh with a number of columns that is known when the kernel is launched.
+ * row_held.cuh: row.cuh with a number of columns that is known when the kernel is launched: rows of
+ * any length that their threads can hold.  All but the length is constant.
  *
  * NV vectors of V elements a thread, SIZE threads a row, ROWS rows side by side in a block.  SKEWED
  * rows begin anywhere between two vectors, or at one.  Others are whole vectors.

@@ -1,6 +1,6 @@
 /*
- * row_stream.cuh: one row of a matrix that is too long to be held: a block goes over it in steps,
- * as often as it needs, COUNT vectors a thread in each.  Vectors are cut and numbered as those of
+ * row_stream.cuh: rows that are too long to be held.  A block goes over a row in steps, as often as
+ * it needs.  In each step a thread has COUNT vectors.  Vectors are cut and numbered as those of
  * row.cuh, but without end; skewed rows are as they are there.
  */
 #pragma once

@@ -200,10 +200,10 @@ DEVICE void vec_store_some(void *to, const u32 (&words)[vec_words<ES * N>], int 
 }
 
 /*
- * The BYTES bytes of a row of COLUMNS elements of ES bytes that begin `ahead` columns behind
- * `column`, out of the two aligned vectors around them, of which only those are read in which there
- * is something of the row.  `column` is greater than -BYTES / ES, `ahead` is a multiple of that;
- * sure: all of the columns are in the row.
+ * Cuts BYTES bytes of a row, from `ahead` columns behind `column` on, out of the two aligned
+ * vectors around them.  The row has COLUMNS elements of ES bytes.  A vector that holds nothing of
+ * the row is not read.  `column` is greater than -BYTES / ES, `ahead` is a multiple of that; sure:
+ * all of the columns are in the row.
  */
 template <int ES, int BYTES, i64 COLUMNS, typename Column>
 DEVICE void vec_load_between(const void *row, Column column, int ahead, bool sure,

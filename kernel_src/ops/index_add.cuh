@@ -4,10 +4,11 @@
  * sums begin at 0.  With an index for each element, idx has a list for each slice o.
  *
  * A block owns `rows` places of the indexed dimension, for some slices and for a part of their
- * columns.  It looks at the whole list of indices, each warp at a part of it, and notes those that
- * name one of its places: an entry, of which each warp has `room`.  One warp chains the entries of
- * each place, and then each thread sums up vectors of its own.  Where a warp has no room for its
- * entries, the block takes fewer places at a time; for a single place, threads read the list.
+ * columns.  Each warp looks at a part of the list of indices, and notes those that name a place of
+ * the block.  A note is an entry; each warp has room for `room` of them.  One warp chains the
+ * entries of each place, and then each thread sums up vectors of its own.  Where a warp has no room
+ * for its entries, the block takes fewer places at a time; for a single place, threads read the
+ * list.
  */
 #pragma once
 #include "common/index_add.cuh"
@@ -147,9 +148,9 @@ struct IndexAdd {
 		return noted;
 	}
 
-	/* Chains all entries by their `n` places.  One warp goes over them from the end, 32 at a time;
-	 * of those of one place, each is followed by the next lane's, the last by what has been first.
-	 */
+	/* Chains all entries by their `n` places.  One warp goes over them from the end, 32 at a time.
+	 * Among these, an entry is followed by that of the next lane with the same place, and the last
+	 * of them by the place's first entry so far. */
 	DEVICE void chain(u32 n) const
 	{
 		const int lane = static_cast<int>(threadIdx.x);

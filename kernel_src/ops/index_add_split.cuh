@@ -3,10 +3,10 @@
  *
  * The list is cut into chunks.  The first blocks have a chunk each, for 32 vectors of the columns
  * of a slice.  A block puts the indices of its chunk in order by their places.  A warp takes one
- * place after another, or one of `parts` of its rows, adds these up by rising k, and leaves the sum
- * in scratch memory: a layer has those of all places.  The blocks behind them wait, and add up the
- * layers in the order of their rows.  So the bits depend on how long chunks are, and on nothing
- * else.
+ * place after another, or one of `parts` of the rows of a place.  It adds the rows up by rising k,
+ * and leaves the sum in scratch memory.  The sums of all places are a layer.  The blocks behind
+ * them wait, and add up the layers in the order of their rows.  So the bits depend on how long
+ * chunks are, and on nothing else.
  */
 #pragma once
 #include "common/earlier.cuh"

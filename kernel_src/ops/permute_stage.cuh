@@ -2,9 +2,9 @@
  * permute_stage.cuh: a transpose whose rows begin anywhere: their strides, or those of y's columns,
  * are no multiple of a vector.  Elements are bytes, as in permute.cuh.
  *
- * The aligned 16-byte pieces that cover a row go to shared memory as they are (at most 15 bytes
- * more at each end, of the same 16 bytes as an element of the row), row after row at a pitch that
- * is congruent to the distance of rows in x modulo 16: so an element lies where row and column say,
+ * The aligned 16-byte pieces that cover a row go to shared memory as they are.  At each end they
+ * have at most 15 bytes more, of the same 16 bytes as an element of the row.  The distance of rows
+ * there is congruent to that in x modulo 16, so row and column alone say where an element lies,
  * whatever its row's alignment is.  Words of y are put together from elements, and begin where y is
  * aligned to them; what is before the first word and behind the last one goes by elements.
  */

@@ -1,6 +1,6 @@
 /*
- * raw_launch.c: one launch of a kernel that the program brought along: what its arguments are, and
- * how they reach it: as addresses on CUDA, on device cpu as copies that come back.
+ * raw_launch.c: launches a kernel that the program brought along.  Its arguments are read here, and
+ * handed over: on CUDA as addresses, on device cpu as copies that come back.
  */
 #include "argument.h"
 #include "cuda.h"

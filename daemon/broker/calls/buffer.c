@@ -1,7 +1,7 @@
 /*
- * buffer.c: brings buffers into device processes.  A buffer keeps what a process needs to import
- * it, so that a new device process, and that of the session's own kernels, gets it when it is next
- * used.
+ * buffer.c: brings buffers into device processes.  A buffer keeps what a device process needs to
+ * import it.  A new device process, or the one of the session's own kernels, gets the buffer when
+ * it is next used there.
  */
 #include "buffer_state.h"
 

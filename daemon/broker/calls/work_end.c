@@ -83,8 +83,8 @@ static void count_lost(const struct work *work)
 	counters->transfers_lost += work_is_copy(work);
 }
 
-/* Adds the work to the trace: from its request to its end, how long it waited in the queue, and
- * then, for a free, which no device shows, how long for the last use of its buffer. */
+/* Adds the work to the trace, from its request to its end, with the time that it waited in the
+ * queue.  No device shows a free, so the trace has its wait for the last use of the buffer, too. */
 static void work_trace(const struct work *work)
 {
 	struct trace *trace = work->session->broker->trace;

@@ -1,6 +1,7 @@
 /*
- * work_send.c: the steps of a work from the head of the queue (work.c) to the device process: when
- * all that it needs is there (work_need.c), and the ticket that it follows, its message is sent.
+ * work_send.c: takes a work from the head of the queue (work.c) to the device process.  Its message
+ * is sent when all that it needs is there (work_need.c), and when the ticket that it follows has
+ * ended.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /*
- * handle_lost.c: devices that were there and are away.  A handle whose device is lost is STOPPED
- * between two looks for it, which come less and less often, and answers at once that it is lost.
+ * handle_lost.c: devices that were there and are away.  The handle of a lost device looks for it
+ * less and less often.  Between two looks it is STOPPED, and answers at once that the device is
+ * lost.
  */
 #include "handle_state.h"
 

@@ -55,8 +55,8 @@ struct handle_reading {
 	uint64_t from;              /* all calls before are read, or were overwritten */
 	uint64_t seen[TRAIL_CALLS]; /* number + 1 of the call that was read last at each place */
 	unsigned messages;          /* notes of messages whose calls it has read or missed */
-	/* By line % TRAIL_CALLS, for each line of calls: the end of the last one that was read, and the
-	 * pass in which one of them had not ended. */
+	/* For each line of calls, by line % TRAIL_CALLS: the end of the last call that was read, and
+	 * the pass in which one of its calls had not ended. */
 	uint64_t until_ns[TRAIL_CALLS], held[TRAIL_CALLS], pass;
 };
 
@@ -235,8 +235,8 @@ static int process_of(const struct device_handle *handle)
 	return handle->child ? child_pid(handle->child) : 0;
 }
 
-/* Adds a call to its line.  A line's calls follow one another: one that was given to the device
- * while the one before it ran began when that ended. */
+/* Adds a call to its line.  The calls of a line run one after another.  A call that was given to
+ * the device while the call before it ran began when that call ended. */
 static void trace_call(void *arg, struct device_handle *handle, const struct handle_past *past)
 {
 	struct trace *trace = arg;

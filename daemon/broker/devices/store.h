@@ -1,7 +1,7 @@
 /*
- * store: calls the cache off the loop, one call at a time; results come back on the loop.  Calls of
- * the daemon itself go first, in order: they keep what was compiled, before anybody looks for it,
- * and there are no more of them than compiles and faults.  Those of sessions take turns
+ * store: calls the cache off the loop, one call at a time; results come back on the loop.  The
+ * daemon's own calls go first, in order, so that a compiled kernel is kept before anybody looks for
+ * it.  There are no more of these calls than compiles and faults.  Those of sessions take turns
  * (base/turns.h).  A disk that takes its time holds nobody: each call of store_wait() has a
  * deadline, and goes on without the cache.
  */

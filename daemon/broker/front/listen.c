@@ -26,9 +26,8 @@
 
 /*
  * Without guests the socket has 0600 and its directory 0700.  Guests of one group come in by that
- * group: 0660 and 0710.  A mode can name no more than one group, and kilnd may give a file only to
- * a group that it is in: all other guests come in by 0666 and 0711, and SO_PEERCRED tells them
- * from strangers.
+ * group: 0660 and 0710.  A file has one group, and kilnd may give a file only to a group that it is
+ * in.  All other guests come in by 0666 and 0711, and SO_PEERCRED tells guests from strangers.
  *
  * kilnd marks each directory that it makes with the sticky bit, which means nothing where nobody
  * else may write.  By this mark a later kilnd knows that the mode is its own to change; the mode of

@@ -24,10 +24,10 @@ struct listen_socket {
 };
 
 /*
- * Uses LISTEN_FDS when it is for this process, else makes the socket at the path of the options,
- * and its directory if that is not there: for the daemon's user alone, or for those as well whom
- * --allow-uid and --allow-gid name.  KILN_EBUSY when another daemon answers there; KILN_EPERM for a
- * directory that others can write to.  The log names a directory that keeps those out.
+ * Uses LISTEN_FDS when it is for this process.  Otherwise makes the socket at the path of the
+ * options, and its directory if that is not there.  Both are for the daemon's user, and for those
+ * whom --allow-uid and --allow-gid name.  KILN_EBUSY when another daemon answers there; KILN_EPERM
+ * for a directory that others can write to.  The log names a directory that keeps those out.
  */
 int listen_open(struct listen_socket *socket, const struct options *options,
 				char error[KERNEL_ERROR_MAX]);

@@ -1,8 +1,8 @@
 /*
- * scrape.c: see scrape.h.  A peer may be anybody on this host, slow or hostile: it gets
- * DEADLINE_SCRAPE_MS from its connection to its last byte and SCRAPE_REQUEST_MAX bytes for its
- * request, and loses its place to a newer one when there are SCRAPES_MOST.  The text is made anew
- * at most every PAUSE_SCRAPE_MS.
+ * scrape.c: see scrape.h.  A peer may be anybody on this host, slow or hostile.  It gets
+ * DEADLINE_SCRAPE_MS from its connection to its last byte, and SCRAPE_REQUEST_MAX bytes for its
+ * request.  When there are SCRAPES_MOST peers, it loses its place to a newer one.  The text is made
+ * anew at most every PAUSE_SCRAPE_MS.
  *
  *   READING --the request is whole, or wrong--> WRITING --written--> CLOSED
  *   READING, WRITING --the deadline, an error, a newer peer--> CLOSED

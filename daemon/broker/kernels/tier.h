@@ -206,8 +206,8 @@ struct tiers {
 	uv_timer_t timer;
 	struct warming *warming;
 	uint64_t kept_bytes; /* of objects that kernels keep */
-	/* Problems whose exact kernel was loaded: a first call of those looks for it before it takes
-	 * the generic one. */
+	/* Problems whose exact kernel was loaded.  A first call of such a problem looks for that kernel
+	 * before it takes the generic one. */
 	uint64_t promoted[PLAN_HASHES];
 	bool stopped;
 };

@@ -1,7 +1,7 @@
 /*
- * cuda_import: allocations of other processes: of cuMemAlloc, opened by IPC handle, and of a
- * stream-ordered pool, which takes two steps: the pool is imported by descriptor, and its
- * allocations one by one by the data that their owner exported.  Must not know what the buffers are
+ * cuda_import: opens allocations of other processes.  One of cuMemAlloc is opened by its IPC
+ * handle.  One of a stream-ordered pool takes two steps: the pool is imported by its descriptor,
+ * then each allocation by the data that its owner exported.  Must not know what the buffers are
  * used for.
  *
  * Several buffers may lie in one allocation; it is opened for the first of them and closed with the

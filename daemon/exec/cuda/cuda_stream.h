@@ -26,8 +26,9 @@ struct cuda_stream {
 	CUstream stream;
 	struct cuda_queue running; /* the driver has these, in order */
 	struct cuda_queue held;    /* wait for their time, for an idle stream, or behind such a work */
-	/* The last launch, if it is a recorded one: the driver gets it when the next one comes, or
-	 * together with the kernel that tells of it and of those before it.  NULL: it has them all. */
+	/* The last launch, if it was recorded.  The driver gets it when the next launch comes, or
+	 * together with the kernel that tells the end of this launch and of those before it.  NULL: it
+	 * has them all. */
 	struct cuda_work *ahead;
 	struct cuda_scratch scratch;
 	struct cuda_cell *word; /* for marks; NULL until there are untimed launches */

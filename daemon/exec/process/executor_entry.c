@@ -88,8 +88,8 @@ static void tell_good(struct exec_lane *lane, struct exec_slot *slot, uint64_t m
 	exec_lane_wake_client(lane);
 }
 
-/* Tells the broker that launches of lanes end.  It sees nothing of them, and would take requests
- * that wait behind them for stuck. */
+/* Tells the broker that launches of lanes end.  The broker sees nothing of these launches, and
+ * would take requests that wait behind them for stuck. */
 static void say_progress(struct launcher *launcher)
 {
 	struct wire_out message;
@@ -240,7 +240,7 @@ static void announce(struct launcher *launcher, struct exec_lane *lane, struct e
 	slot->flight.done_last = !needed;
 }
 
-/* Prepares the flight of an entry.  It leaves buffers as they are: none of them counts. */
+/* Prepares the flight of an entry.  The counts of its buffers stay as they are. */
 static void begin_flight(struct launcher *launcher, struct exec_lane *lane, struct exec_slot *slot)
 {
 	struct exec_flight *flight = &slot->flight;

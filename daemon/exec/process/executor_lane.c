@@ -44,12 +44,12 @@ static uint32_t spin_among(const struct launcher *launcher, uint32_t count)
 }
 
 /*
- * Tells the clients how long to spin before they sleep.  With n clients that launch a turn comes n
- * launches after the last one, for the driver takes launches one by one: a client that spins for
- * one launch would mostly sleep before its turn and be late for the next.  A graph, or launches
- * that are queued, take several times as long as one launch.  Where there are too few CPUs, clients
- * that spin take them from each other and from this process: there each spins for one launch, and
- * not at all if its turn comes later.
+ * Tells the clients how long to spin before they sleep.  The driver takes launches one by one, so
+ * each of n clients that launch has a turn every n launches.  A client that spins for the time of
+ * one launch would mostly fall asleep before its turn, and be late for the next.  A graph, or
+ * launches that are queued, take several times as long as one launch.  Where CPUs are too few,
+ * clients that spin take them from each other and from this process.  There each client spins for
+ * one launch, and not at all if its turn comes later.
  */
 static void share_spin(struct launcher *launcher, bool always)
 {

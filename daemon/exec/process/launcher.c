@@ -229,9 +229,9 @@ static bool start_thread(struct launcher *launcher)
 	return started;
 }
 
-/* A driver's lock, which they take in turns, costs two threads more than it gains them: on an H200
- * one launcher made 439 000 launches a second for 8 programs, two made 331 000 and four 315 000;
- * for 64 programs one made 223 000 to 276 000 and four 287 000 to 321 000. */
+/* Threads that launch take turns at a lock of the driver, and two lose more by it than they gain.
+ * On an H200 one launcher made 439 000 launches a second for 8 programs, two made 331 000 and four
+ * 315 000; for 64 programs one made 223 000 to 276 000 and four 287 000 to 321 000. */
 #ifdef KILN_TEST_HOOKS
 #define SESSIONS_FIRST 1
 #else

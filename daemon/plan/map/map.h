@@ -270,8 +270,8 @@ struct map_loops {
 	bool holds;        /* all stages read the same: it may be held in registers */
 };
 
-/* The output's first index where it has one value: it is a loop all the same, and moves operands as
- * that of a larger batch does, so that all batches have one kernel. */
+/* The output's first index, if it has one value only.  It stays a loop, and moves operands as in a
+ * larger batch, so that all batches have one kernel. */
 static inline bool map_is_batch_of_one(const struct map *map, int index)
 {
 	return index == 0 && map->output_rank > 0 && map->index[0].extent == 1 && !map->generic;

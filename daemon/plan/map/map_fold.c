@@ -3,10 +3,10 @@
  *
  * A reduction that depends on indices of the left side alone has a value for each row, that is for
  * each value of these indices, and is worked out before the row's elements.  The row's indices are
- * those of all such reductions together.  Indices of reductions that go equally far, in the same
- * order, become one index, and so do they and the indices of the left side that are none of the
- * row's: x[i,j] and max[k](x[i,k]) then read the same, and max[k](x[i,k]) and max[l](x[i,l]) are
- * one.
+ * those of all such reductions together.  Reductions whose indices go equally far, in the same
+ * order, share them.  They also share them with the indices of the left side that do not number the
+ * row.  So x[i,j] and max[k](x[i,k]) read the same elements, and max[k](x[i,k]) and max[l](x[i,l])
+ * are one reduction.
  *
  * A reduction that depends on another one's own index is local.
  */

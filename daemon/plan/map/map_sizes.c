@@ -1,8 +1,8 @@
 /*
- * map_sizes.c: what is a number in the file that is generated for one statement and one set of
- * sizes, and an argument in that of the generic kernel, which serves all sizes: the extents of
- * loops, how far each access moves along them, sizes and strides of what is read by computed
- * subscripts, and how many terms a sum has.
+ * map_sizes.c: the sizes of a statement: the extents of loops, how far each access moves along
+ * them, sizes and strides of what is read by computed subscripts, and how many terms a sum has.
+ * The source of an exact kernel has them as numbers.  That of the generic kernel, which serves all
+ * sizes, has them as arguments.
  */
 #include "map.h"
 

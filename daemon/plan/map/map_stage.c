@@ -2,8 +2,9 @@
  * map_stage.c: a statement of rows is gone through row by row.  A row has a stage for each of its
  * reductions, in the order in which they need one another, and then the sweep over its elements.
  *
- * Threads that share a row lie along it, with vectors of what a stage goes over, or side by side
- * along the row's own last index, whichever has more operands lie side by side.
+ * The threads of a row lie along it, with vectors of what a stage goes over; or they lie side by
+ * side along the row's own last index.  The better way is that in which more operands lie side by
+ * side.
  */
 #include "map.h"
 

@@ -1,6 +1,6 @@
 /*
- * map_write.c: the file that is generated for a statement: a structure that knows where its
- * elements are and what each becomes, and a kernel that hands it to one of ops/map*.cuh.
+ * map_write.c: writes the source of a statement.  It has a structure that knows where elements are
+ * and what each becomes, and a kernel that hands this structure to one of ops/map*.cuh.
  */
 #include "map_write.h"
 

@@ -1,8 +1,8 @@
 /*
- * command_object.c: object gives a prepared call to its program, which launches it in its own
- * context: the description of a launch, and the compiled kernel, which comes the same way as for a
- * launch here.  A program that says so gets the generic kernel first, and asks again for the exact
- * one, by the number of its launches.
+ * command_object.c: the request "object" gives a prepared call to its program, which launches it in
+ * its own context.  The answer has the description of a launch and the compiled kernel, which is
+ * found as for a launch here.  A program that says so gets the generic kernel first, and asks again
+ * for the exact one, by the number of its launches.
  */
 #include <string.h>
 #include <unistd.h>

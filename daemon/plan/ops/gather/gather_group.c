@@ -84,9 +84,9 @@ static void add_part(const struct kernel_problem *problem, const struct gather_p
 }
 
 /*
- * Elements that a multiprocessor makes in a time: as many blocks as registers and shared memory
- * hold, each of which takes as long as its loads of src and its turns.  The weights are fitted to
- * figures of an H200.
+ * Elements that a multiprocessor makes in a time.  It holds as many blocks as registers and shared
+ * memory allow, and a block takes as long as its loads of src and its turns.  The weights are
+ * fitted to figures of an H200.
  */
 static int64_t speed(const struct gather_problem *gather, const struct kernel_limits *limits,
 					 const struct gather_group *group)

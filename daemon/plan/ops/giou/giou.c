@@ -1,9 +1,9 @@
 /*
  * giou.c: giou, giou_loss and their backward: which kernel takes a request.
  *
- * What the figures of an H200 say: one pair a thread, two of a loss, whose boxes are read at once;
- * for the loss of a quarter of a million pairs one, in blocks as large as they may be, so that the
- * last one has few sums to add up.
+ * Figures of an H200 speak for one pair a thread, and for two pairs of a loss, whose boxes are read
+ * at once.  For the loss of a quarter of a million pairs they speak for one pair again, in blocks
+ * as large as they may be: then the last block has few sums to add up.
  */
 #include "giou.h"
 

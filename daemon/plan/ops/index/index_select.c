@@ -49,8 +49,9 @@ static void select_add_way(const struct select_problem *select, const struct ker
 	(*count)++;
 }
 
-/* Do bands find rows in the cache that indices name again?  Not where all of src stays there, nor
- * where a band of all rows does not, nor where few rows are named twice. */
+/* Do bands find rows in the cache that indices name again?  They do not help where the cache keeps
+ * all of src, where it does not even keep a band of all rows, and where few rows are named
+ * twice. */
 static bool bands_pay(const struct select_problem *select)
 {
 	const struct index_problem *index = &select->index;

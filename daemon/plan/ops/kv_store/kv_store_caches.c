@@ -1,6 +1,6 @@
 /*
- * kv_store_caches.c: paged caches, the slots that name their rows, and the scales by which keys and
- * values are divided: what is asked of them, and what kernels are told.
+ * kv_store_caches.c: checks paged caches, the slots that name their rows, and the scales that
+ * divide keys and values; and passes them to kernels.
  */
 #include "kv_store.h"
 #include "daemon/plan/ops/quantize/quantize.h"

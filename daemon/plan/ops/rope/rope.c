@@ -16,8 +16,8 @@ struct way {
 
 /* ---- How threads share the work ---- */
 
-/* Pairs that are interleaved give a thread one vector a head, so two heads make as much of it as
- * two halves do, where threads are enough for that. */
+/* Of interleaved pairs a thread has one vector a head, of halves it has two.  So it takes two heads
+ * of interleaved pairs, where threads are enough for that. */
 static int rope_find_ways(const struct rope_problem *rope, const struct rope_items *items,
 						  const struct kernel_limits *limits, struct way ways[WAYS_MOST])
 {

@@ -62,9 +62,9 @@ static void offer_pieces(struct rows_search *search)
 
 /*
  * Rows by way of shared memory: short ones that begin between two vectors, or take so few that
- * lanes would stay idle.  One part of a warp for each row, which takes as many elements at once as
- * a bank of shared memory has bytes for: also where a row begins in the middle of one, if x and y
- * lie in the same place.
+ * lanes would stay idle.  A part of a warp takes each row, as many elements at once as a bank of
+ * shared memory has bytes for.  A row may begin in the middle of a bank if x and y lie in the same
+ * place.
  */
 void rows_offer_staged(struct rows_search *search)
 {
