@@ -18,11 +18,6 @@ static struct gather_op gather_op_of(const struct kernel_problem *problem)
 							  .output = 2};
 }
 
-static void name_of(const struct kernel_problem *problem, int operand, char name[16])
-{
-	plan_operand_name(problem->operands, operand, name);
-}
-
 static int check_dtypes(const struct kernel_problem *problem, const struct gather_op *op,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -32,8 +27,8 @@ static int check_dtypes(const struct kernel_problem *problem, const struct gathe
 	char from[16], to[16];
 	int status = KILN_OK;
 
-	name_of(problem, op->input, from);
-	name_of(problem, op->output, to);
+	plan_operand_name(problem->operands, op->input, from);
+	plan_operand_name(problem->operands, op->output, to);
 	if (idx->dtype != KILN_U8 && idx->dtype != KILN_U16 && idx->dtype != KILN_I32 &&
 		idx->dtype != KILN_I64)
 		return plan_refuse(error, KILN_EINVAL, "%s: idx is %s; it must be u8, u16, i32 or i64",
@@ -49,23 +44,6 @@ static int check_dtypes(const struct kernel_problem *problem, const struct gathe
 	return status;
 }
 
-static int check_sizes(const struct kernel_problem *problem, int a, int dim_a, int b, int dim_b,
-					   char error[KERNEL_ERROR_MAX])
-{
-	long long is = (long long)problem->tensors[a].shape[dim_a];
-	long long must = (long long)problem->tensors[b].shape[dim_b];
-	char name[16], other[16];
-
-	if (is == must)
-		return KILN_OK;
-	name_of(problem, a, name);
-	name_of(problem, b, other);
-	return plan_refuse(error, KILN_EINVAL,
-					   "%s: dimension %d of %s has size %lld; it must be that of dimension %d of "
-					   "%s, %lld",
-					   problem->op, dim_a, name, is, dim_b, other, must);
-}
-
 static int check_shapes(const struct kernel_problem *problem, const struct gather_op *op,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -75,8 +53,8 @@ static int check_shapes(const struct kernel_problem *problem, const struct gathe
 	int rank = input->rank, status;
 	char from[16], to[16];
 
-	name_of(problem, op->input, from);
-	name_of(problem, op->output, to);
+	plan_operand_name(problem->operands, op->input, from);
+	plan_operand_name(problem->operands, op->output, to);
 	if (rank < 2)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s has rank %d; it needs 2 dimensions at least, those of idx and "
@@ -88,11 +66,11 @@ static int check_shapes(const struct kernel_problem *problem, const struct gathe
 	if (output->rank != rank)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d and %s rank %d; they must agree",
 						   problem->op, from, rank, to, output->rank);
-	status = check_sizes(problem, op->idx, 0, op->input, rank - 2, error);
+	status = rows_check_size(problem, op->idx, 0, op->input, rank - 2, error);
 	for (int k = 0; k < rank - 1 && !status; k++)
-		status = check_sizes(problem, op->output, k, op->input, k, error);
+		status = rows_check_size(problem, op->output, k, op->input, k, error);
 	if (!status)
-		status = check_sizes(problem, op->idx, 1, op->many, rank - 1, error);
+		status = rows_check_size(problem, op->idx, 1, op->many, rank - 1, error);
 	return status ? status : rows_check_contiguous(problem, op->output, error);
 }
 

@@ -56,23 +56,6 @@ static int index_check_dtypes(const struct kernel_problem *problem, const struct
 
 /* ---- Shapes ---- */
 
-static int check_size(const struct kernel_problem *problem, int a, int dim_a, int b, int dim_b,
-					  char error[KERNEL_ERROR_MAX])
-{
-	long long is = (long long)problem->tensors[a].shape[dim_a];
-	long long must = (long long)problem->tensors[b].shape[dim_b];
-	char name[16], other[16];
-
-	if (is == must)
-		return KILN_OK;
-	plan_operand_name(problem->operands, a, name);
-	plan_operand_name(problem->operands, b, other);
-	return plan_refuse(error, KILN_EINVAL,
-					   "%s: dimension %d of %s has size %lld; it must be that of dimension %d of "
-					   "%s, %lld",
-					   problem->op, dim_a, name, is, dim_b, other, must);
-}
-
 static int check_rank(const struct kernel_problem *problem, int operand, int rank, const char *why,
 					  char error[KERNEL_ERROR_MAX])
 {
@@ -98,9 +81,9 @@ static int check_flat(const struct kernel_problem *problem, const struct index_o
 	if (!status)
 		status = check_rank(problem, op->many, rank + 1, ", one more than idx", error);
 	for (int k = 0; k < rank && !status; k++)
-		status = check_size(problem, op->many, k, IDX, k, error);
+		status = rows_check_size(problem, op->many, k, IDX, k, error);
 	if (!status)
-		status = check_size(problem, op->many, rank, op->few, 1, error);
+		status = rows_check_size(problem, op->many, rank, op->few, 1, error);
 	return status;
 }
 
@@ -133,15 +116,15 @@ static int check_axis(const struct kernel_problem *problem, const struct index_o
 		status = check_rank(problem, IDX, op->each ? rank : 1, "", error);
 	for (int k = 0; k < rank && !status; k++)
 		if (op->base >= 0)
-			status = check_size(problem, op->few, k, op->base, k, error);
+			status = rows_check_size(problem, op->few, k, op->base, k, error);
 	for (int k = 0; k < rank && !status; k++)
 		if (k != axis)
 			status = covers ? check_covered(problem, k, error)
-							: check_size(problem, op->many, k, indexed, k, error);
+							: rows_check_size(problem, op->many, k, indexed, k, error);
 	for (int k = 0; k < rank && !status && op->each; k++)
-		status = check_size(problem, op->many, k, IDX, k, error);
+		status = rows_check_size(problem, op->many, k, IDX, k, error);
 	if (!status && !op->each)
-		status = check_size(problem, op->many, axis, IDX, 0, error);
+		status = rows_check_size(problem, op->many, axis, IDX, 0, error);
 	return status;
 }
 

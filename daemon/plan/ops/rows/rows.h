@@ -60,6 +60,9 @@ int rows_check_same(const struct kernel_problem *problem, int index, int like,
 /* Both, for a float operand like another that was checked. */
 int rows_check_like(const struct kernel_problem *problem, int index, int like,
 					char error[KERNEL_ERROR_MAX]);
+/* Dimension dim_a of operand a has the size of dimension dim_b of operand b. */
+int rows_check_size(const struct kernel_problem *problem, int a, int dim_a, int b, int dim_b,
+					char error[KERNEL_ERROR_MAX]);
 int rows_check_contiguous(const struct kernel_problem *problem, int index,
 						  char error[KERNEL_ERROR_MAX]);
 /* An operand that is left out becomes contiguous, with shape and dtype of another. */

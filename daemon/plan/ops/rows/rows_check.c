@@ -70,6 +70,23 @@ int rows_check_same(const struct kernel_problem *problem, int index, int like,
 	return KILN_OK;
 }
 
+int rows_check_size(const struct kernel_problem *problem, int a, int dim_a, int b, int dim_b,
+					char error[KERNEL_ERROR_MAX])
+{
+	long long is = (long long)problem->tensors[a].shape[dim_a];
+	long long must = (long long)problem->tensors[b].shape[dim_b];
+	char name[16], other[16];
+
+	if (is == must)
+		return KILN_OK;
+	plan_operand_name(problem->operands, a, name);
+	plan_operand_name(problem->operands, b, other);
+	return plan_refuse(error, KILN_EINVAL,
+					   "%s: dimension %d of %s has size %lld; it must be that of dimension %d of "
+					   "%s, %lld",
+					   problem->op, dim_a, name, is, dim_b, other, must);
+}
+
 int rows_check_like(const struct kernel_problem *problem, int index, int like,
 					char error[KERNEL_ERROR_MAX])
 {
