@@ -378,12 +378,26 @@ static bool is_settled(void)
 	return closer.waiting == 0;
 }
 
+/* The system may not let a thread run that was called, or that is between two descriptors: the
+ * clock does not see that, and another takes what waits.  Called with the lock. */
+static void call_others(void)
+{
+	for (struct account *account = closer.accounts; account; account = account->next)
+		if (account->waiting)
+			call_thread(account);
+}
+
 bool closer_settle(void)
 {
-	const uint64_t end = util_now_us() + DEADLINE_CLOSER_SETTLE_US;
+	const uint64_t begin = util_now_us(), end = begin + DEADLINE_CLOSER_SETTLE_US;
+	uint64_t help = begin + PAUSE_CLOSER_HELP_US;
 	pthread_mutex_lock(&closer.lock);
 	bool settled = is_settled();
 	while (!settled && util_now_us() < end) {
+		if (util_now_us() > help) {
+			call_others();
+			help += PAUSE_CLOSER_HELP_US;
+		}
 		const struct timespec soon = thread_after_us(PAUSE_CLOSER_SETTLE_US);
 		pthread_cond_timedwait(&closer.settled, &closer.lock, &soon);
 		settled = is_settled();
