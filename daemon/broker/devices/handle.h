@@ -131,7 +131,8 @@ struct handle_stats {
 	uint32_t uid;
 	uint64_t session; /* 0: all sessions of the uid */
 	int pid, inflight, modules;
-	uint64_t restarts, scratch_bytes;
+	uint64_t restarts; /* processes that ended by themselves and were followed by another */
+	uint64_t scratch_bytes;
 	const char *sandbox; /* that holds the process; "": not started yet */
 	int launchers;       /* threads that may launch; 0: likewise */
 };

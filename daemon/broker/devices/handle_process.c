@@ -65,7 +65,6 @@ static void start_again(struct device_handle *handle)
 		longest = PAUSE_EXECUTOR_START_LAST_MS;
 	if (handle->ready_us && now - handle->ready_us > PAUSE_EXECUTOR_FORGIVEN_US)
 		handle->backoff_ms = 0;
-	handle->restarts++;
 	handle->state = HANDLE_WAITING;
 	handle->state_us = now;
 	/* The process of one session alone makes no other session wait. */
@@ -127,10 +126,12 @@ static void on_handle_gone(void *owner, int exit_status, int signal, const char 
 		util_log(UTIL_WARN, "%s: %s", name, sentence);
 
 	/* Restarts first, for callbacks may ask for more at once. */
-	if (handle->failed_starts >= START_TRIES)
+	if (handle->failed_starts >= START_TRIES) {
 		handle_give_up(handle, KILN_ENOTSUP, sentence);
-	else
+	} else {
+		handle->restarts++;
 		start_again(handle);
+	}
 	broker->events->device_lost(broker, handle, sentence);
 	handle_fail_calls(handle, sentence);
 	handle_drop_modules(handle);
@@ -212,7 +213,7 @@ void handle_start(struct device_handle *handle)
 	} else if (++handle->failed_starts >= START_TRIES) {
 		handle_give_up(handle, KILN_EIO, error);
 	} else {
-		start_again(handle);
+		start_again(handle); /* no process has begun: it is no restart of one */
 	}
 	handle_assert_valid(handle);
 }
