@@ -46,6 +46,27 @@ int64_t info_int(kiln_client *client, const char *path)
 	return value;
 }
 
+pid_t device_process(kiln_client *client, int row)
+{
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	char state[32], pid[32];
+
+	snprintf(state, sizeof(state), "executors[%d].state", row);
+	snprintf(pid, sizeof(pid), "executors[%d].pid", row);
+	while (now_ms() < end) {
+		kiln_reply *info = NULL;
+		assert_ok(kiln_request(client, "info", NULL, 0, &info));
+		const char *is = kiln_reply_str(info, state);
+		pid_t ready = is && !strcmp(is, "ready") ? (pid_t)kiln_reply_int(info, pid) : 0;
+		kiln_reply_free(info);
+		if (ready > 0)
+			return ready;
+		pause_ms(2);
+	}
+	fail_msg("no device process of row %d became ready", row);
+	return 0;
+}
+
 static void await(kiln_client *client, const char *path, int64_t least, int64_t most)
 {
 	int64_t end = now_ms() + CALL_TIMEOUT_MS, value;

@@ -193,6 +193,40 @@ int process_wait(pid_t pid, int timeout_ms)
 	}
 }
 
+/* Threads of a process that may still run, or finish a system call. */
+static int running_threads(pid_t pid)
+{
+	char path[64], stat[256];
+	struct dirent *entry;
+	int running = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *dir = opendir(path);
+
+	while (dir && (entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)pid, entry->d_name);
+		FILE *file = entry->d_name[0] != '.' ? fopen(path, "r") : NULL;
+		const char *line = file ? fgets(stat, sizeof(stat), file) : NULL;
+		const char *name_end = line ? strrchr(line, ')') : NULL;
+		running += name_end && !strchr("TtZX", name_end[2]);
+		if (file)
+			fclose(file);
+	}
+	if (dir)
+		closedir(dir);
+	return running;
+}
+
+void process_stop(pid_t pid)
+{
+	int64_t end = now_ms() + STOP_TIMEOUT_MS;
+
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	while (running_threads(pid)) {
+		assert_in_range(now_ms(), 0, end);
+		pause_ms(1);
+	}
+}
+
 pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg)
 {
 	pid_t parent = getpid(), pid;

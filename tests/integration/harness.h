@@ -92,6 +92,9 @@ kiln_client *client_open(const struct kilnd *daemon);
 kiln_client *client_try(const struct kilnd *daemon, int timeout_ms, int *status);
 /* A figure of "info". */
 int64_t info_int(kiln_client *client, const char *path);
+/* The device process in a row of "executors", once it is ready: before it has no pid, and a signal
+ * to process 0 would go to this program itself. */
+pid_t device_process(kiln_client *client, int row);
 /* Waits until a figure has a value (or at least it). */
 void await_info(kiln_client *client, const char *path, int64_t value);
 void await_info_at_least(kiln_client *client, const char *path, int64_t value);
@@ -118,6 +121,8 @@ typedef int process_body(const struct kilnd *daemon, void *arg);
 pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg);
 /* Waits for its end: the wait status. */
 int process_wait(pid_t pid, int timeout_ms);
+/* Stops it with SIGSTOP; none of its threads runs any more. */
+void process_stop(pid_t pid);
 #define EXITED(n) ((n) << 8) /* the wait status of exit(n) */
 
 /* From here on any system call but those to leave and to read the clock (which is one where the

@@ -382,7 +382,7 @@ static void test_nothing_leaks(void **state)
 	watcher = client_open(daemon);
 	assert_permutes(watcher, &problem, NULL);
 	await_info(watcher, "workers.idle", info_int(watcher, "workers.count"));
-	executor = (pid_t)info_int(watcher, "executors[0].pid");
+	executor = device_process(watcher, 0);
 	fds = count_fds(daemon->pid);
 	maps = count_shared_maps(executor);
 	resident = resident_kib(executor);

@@ -311,7 +311,7 @@ static void process_killed(void **state)
 	for (int i = 1; i <= 5; i++) {
 		kiln_ticket first, second;
 		pair_warm(&pair);
-		kill((pid_t)info_int(other, "executors[0].pid"), SIGKILL);
+		kill(device_process(other, 0), SIGKILL);
 		assert_ok(submit_chain(&pair, KILN_MAX_BATCH, 0, 0, &first));
 		assert_ok(submit_chain(&pair, 3, 1, first, &second));
 		assert_int_equal(kiln_wait(pair.client, first, CALL_TIMEOUT_MS), KILN_EDEVICE);
@@ -336,7 +336,7 @@ static void daemon_killed(void **state)
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
 	pair_warm(&pair);
-	kill((pid_t)info_int(pair.client, "executors[0].pid"), SIGSTOP);
+	process_stop(device_process(pair.client, 0));
 	assert_ok(submit_chain(&pair, 3, 0, 0, &first));
 	assert_ok(submit_chain(&pair, 3, 1, first, &second));
 	kill(daemon->pid, SIGKILL);

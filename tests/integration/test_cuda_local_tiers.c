@@ -113,7 +113,7 @@ static void no_launch_waits_for_a_compile(void **state)
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	debug_int(scene.client, "gain", "ms", 1000);
 	const pid_t compiler = compiler_of(&scene);
-	assert_int_equal(kill(compiler, SIGSTOP), 0);
+	process_stop(compiler);
 	const void *generic = launch_some(&scene, call, 1);
 	const int64_t end = now_ms() + CALL_TIMEOUT_MS;
 	while (info_int(scene.client, "busy.compiling") == 0 && now_ms() < end)
@@ -342,7 +342,7 @@ static kiln_call *ask_while_stopped(const struct scene *scene)
 {
 	kiln_call *call = prepare_columns(scene->client, COLUMNS - 3, "generic");
 	assert_ok(launch(scene, call));
-	assert_int_equal(kill(scene->daemon->pid, SIGSTOP), 0);
+	process_stop(scene->daemon->pid);
 	launch_some(scene, call, 20);
 	return call;
 }

@@ -193,7 +193,7 @@ static void shut_for_long(void **state)
 	struct round round;
 	kiln_ticket ticket;
 	scene_open(&scene, state, NULL);
-	pid_t executor = (pid_t)info_int(scene.other, "executors[0].pid");
+	pid_t executor = device_process(scene.other, 0);
 	streams->then(scene.stream, hold, &gate);
 	queue_rounds(&scene, &round, &ticket, 1);
 	double before = cpu_seconds(executor);

@@ -18,7 +18,7 @@
 
 static void kill_executor(const struct scene *scene)
 {
-	kill((pid_t)info_int(scene->other, "executors[0].pid"), SIGKILL);
+	kill(device_process(scene->other, 0), SIGKILL);
 }
 
 /* Each has ended, somehow. */

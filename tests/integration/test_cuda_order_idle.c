@@ -37,9 +37,9 @@ static bool has_stopped(pid_t pid)
 /* Stops the device process. */
 static pid_t stop_executor(const struct scene *scene)
 {
-	pid_t pid = (pid_t)info_int(scene->other, "executors[0].pid");
+	pid_t pid = device_process(scene->other, 0);
 	assert_true(pid > 1);
-	kill(pid, SIGSTOP);
+	process_stop(pid);
 	for (int64_t end = now_ms() + STREAM_MS; !has_stopped(pid);) {
 		assert_true(now_ms() < end);
 		pause_ms(1);

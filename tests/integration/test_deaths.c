@@ -342,9 +342,9 @@ static void assert_over(struct scene *scene, int fds)
 	assert_permutes(scene->watch, &problem, "hit");
 }
 
-static void kill_one(kiln_client *client, const char *figure)
+static void kill_one(kiln_client *client, int row)
 {
-	assert_int_equal(kill((pid_t)info_int(client, figure), SIGKILL), 0);
+	assert_int_equal(kill(device_process(client, row), SIGKILL), 0);
 }
 
 /* ---- Deaths ---- */
@@ -352,9 +352,9 @@ static void kill_one(kiln_client *client, const char *figure)
 static void children_die(struct scene *scene)
 {
 	int64_t lost = info_int(scene->watch, "counters.executor_faults");
-	kill_one(scene->watch, "executors[1].pid");
+	kill_one(scene->watch, 1);
 	debug_str(scene->watch, "kill", "role", "compiler");
-	kill_one(scene->watch, "executors[0].pid");
+	kill_one(scene->watch, 0);
 	for (int i = 0; i < STEPS; i++)
 		dismiss(scene, i, steps[i].status, steps[i].words);
 	assert_int_equal(info_int(scene->watch, "counters.executor_faults"), lost + 2);
@@ -371,7 +371,7 @@ static void clients_die(struct scene *scene)
 	await_info(scene->watch, "server.sessions", 1);
 	await_info(scene->watch, "counters.canceled", canceled + 2);
 	/* It hangs as before; what it holds is found to be gone in the next. */
-	kill_one(scene->watch, "executors[0].pid");
+	kill_one(scene->watch, 0);
 }
 
 static void broker_dies(struct scene *scene)
@@ -383,7 +383,7 @@ static void broker_dies(struct scene *scene)
 	memset(seat, 0, sizeof(*seat));
 	scene->pids[STEPS] = process_start(scene->daemon, sit, &place);
 	await_flag(&seat->ready, seat, asking.name);
-	kill(scene->daemon->pid, SIGSTOP);
+	process_stop(scene->daemon->pid);
 	atomic_store(&seat->go, true);
 	await_flag(&seat->sent, seat, asking.name);
 	place = (struct place){&connecting, mmap(NULL, sizeof(*seat), PROT_READ | PROT_WRITE,

@@ -45,7 +45,7 @@ static void nobody_waits_for_the_daemon(void **state)
 	int64_t messages = tier_counter(client, "message_launches");
 	int64_t requests = tier_counter(client, "requests"), generic = tier_counter(client, "generic");
 
-	assert_int_equal(kill(daemon->pid, SIGSTOP), 0);
+	process_stop(daemon->pid);
 	for (int round = 0; round < 2; round++)
 		for (int side = 15; side > 12; side--)
 			assert_ok(turn_once(client, cube.buffers, side));
@@ -70,7 +70,7 @@ static void new_buffers_are_known(void **state)
 		assert_ok(kiln_alloc(client, sizeof(cube.start), 0, NULL, &buffers[i]));
 	assert_ok(kiln_write(buffers[0], 0, cube.start, sizeof(cube.start)));
 
-	assert_int_equal(kill(daemon->pid, SIGSTOP), 0);
+	process_stop(daemon->pid);
 	for (int i = 0; i < 2; i++) {
 		const kiln_operand operands[2] = {{buffers[0], 0}, {buffers[1], 0}};
 		kiln_ticket ticket;
@@ -334,8 +334,8 @@ static void calls_that_are_not_taken(void **state)
 	wire_put_bool(&out, "lane", true);
 	assert_int_equal(peer_ask(&peer, &out, -1), KILN_OK);
 
-	pid_t process = (pid_t)info_int(observer, "executors[0].pid");
-	assert_int_equal(kill(process, SIGSTOP), 0);
+	pid_t process = device_process(observer, 0);
+	process_stop(process);
 	for (int i = 0; i < OFFERS; i++) {
 		begin_prepare(&peer, &out, 14, buffers);
 		wire_put_bool(&out, "run", true);
@@ -413,7 +413,7 @@ static void a_client_that_dies(void **state)
 		kiln_client *dying = client_open(daemon);
 		cube_open(dying, &own);
 		cube_turn(&own, 6);
-		kill(daemon->pid, SIGSTOP);
+		process_stop(daemon->pid);
 		turn_once(dying, own.buffers, 15);
 		kill(getpid(), SIGKILL);
 	}

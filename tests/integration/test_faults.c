@@ -290,7 +290,7 @@ static void without_what_they_need(void **state)
 	kiln_reply_free(reply);
 	pair_open(daemon, &pair);
 	pair_warm(&pair);
-	pid_t pid = (pid_t)info_int(client, "executors[0].pid");
+	pid_t pid = device_process(client, 0);
 	rlim_t usual = limit(pid, RLIMIT_NOFILE, 3);
 	expect("load", kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call), KILN_EIO,
 		   "cannot be put into a memfd: Too many open files");

@@ -206,7 +206,7 @@ static void made_and_freed(void **state)
 	kilnd_start(daemon, OPTIONS("--test-max-graph-calls", "12", "--max-calls", "8"));
 	chain_open(daemon, &chain);
 	matrix_put(chain.x, 1);
-	pid_t pid = (pid_t)info_int(chain.client, "executors[0].pid");
+	pid_t pid = device_process(chain.client, 0);
 	int64_t resident = 0;
 	for (int i = 0; i < 600; i++) {
 		for (int k = 0; k < 8; k++)
@@ -309,7 +309,7 @@ static void process_killed(void **state)
 		assert_ok(chain_run(&chain));
 		assert_ok(chain_run(&chain));
 		assert_chain_ran(&chain, (float)i);
-		kill((pid_t)info_int(chain.client, "executors[0].pid"), SIGKILL);
+		kill(device_process(chain.client, 0), SIGKILL);
 		for (int k = 0; k < 50; k++)
 			assert_ok(chain_submit(&chain, &tickets[k]));
 		for (int k = 0; k < 50; k++) {

@@ -274,7 +274,7 @@ static void process_killed(void **state)
 		kiln_ticket tickets[100];
 		int failed = 0;
 		pair_warm(&pair);
-		kill((pid_t)info_int(other, "executors[0].pid"), SIGKILL);
+		kill(device_process(other, 0), SIGKILL);
 		for (int k = 0; k < 100; k++)
 			assert_ok(pair_submit(&pair, k % 2, 0, &tickets[k]));
 		for (int k = 0; k < 100; k++) {
@@ -305,7 +305,7 @@ static void process_killed_under_an_event_loop(void **state)
 	other = client_open(daemon);
 	pair_warm(&pair);
 	struct pollfd watch = {.fd = kiln_fd(pair.client), .events = POLLIN};
-	kill((pid_t)info_int(other, "executors[0].pid"), SIGKILL);
+	kill(device_process(other, 0), SIGKILL);
 	await_info_at_least(other, "executors[0].restarts", 1);
 	int64_t end = now_ms() + CALL_TIMEOUT_MS;
 	do {

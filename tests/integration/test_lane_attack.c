@@ -388,7 +388,7 @@ static void under_attack(struct kilnd *daemon, int64_t milliseconds,
 	pair_close(&pair);
 	kiln_client *client = client_open(daemon);
 	await_info(client, "server.sessions", 1);
-	pid_t executor = (pid_t)info_int(client, "executors[0].pid");
+	pid_t executor = device_process(client, 0);
 	struct holding before[] = {holding_of(daemon->pid), holding_of(executor)};
 	start_all(daemon, scene, strike, pids);
 	watch(scene, milliseconds);
@@ -433,9 +433,9 @@ static void cancels_without_end(void **state)
 	kilnd_start(daemon, OPTIONS("--max-inflight", "4"));
 	pair_open(daemon, &pair);
 	pair_warm(&pair);
-	pid_t process = (pid_t)info_int(pair.client, "executors[0].pid");
+	pid_t process = device_process(pair.client, 0);
 	for (int round = 0; round < 2; round++) {
-		assert_int_equal(kill(process, SIGSTOP), 0);
+		process_stop(process);
 		assert_ok(pair_submit(&pair, false, 0, &ticket));
 		for (int i = 0; i < 4; i++)
 			assert_ok(kiln_cancel(pair.client, ticket));
@@ -461,8 +461,8 @@ static void a_call_is_canceled_once(void **state)
 	unsetenv("KILN_LANE");
 	pair_run(&pair, false);
 	await_info(pair.client, "executors[0].inflight", 0);
-	pid_t process = (pid_t)info_int(pair.client, "executors[0].pid");
-	assert_int_equal(kill(process, SIGSTOP), 0);
+	pid_t process = device_process(pair.client, 0);
+	process_stop(process);
 	assert_ok(pair_submit(&pair, false, 0, &ticket));
 	for (int i = 0; i < 4; i++)
 		assert_ok(kiln_cancel(pair.client, ticket));

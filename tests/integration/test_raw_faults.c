@@ -166,7 +166,7 @@ static void test_memory_survives(void **state)
 	assert_words(unused, 0);
 	/* What two processes share outlives the other one, too; what one alone had does not. */
 	assert_ok(kiln_write(held, 0, words, BYTES));
-	kill((pid_t)info_int(user.client, "executors[0].pid"), SIGKILL);
+	kill(device_process(user.client, 0), SIGKILL);
 	await_info(user.client, "executors[0].restarts", 1);
 	assert_ok(run(&user, user.add, held));
 	assert_words(held, 0x01010102);
@@ -186,7 +186,7 @@ static void test_memory_survives(void **state)
 	/* No buffer is left in either process. */
 	await_info(user.client, "executors[0].buffers", 0);
 	await_info(user.client, "executors[1].buffers", 0);
-	assert_shared_maps_at_most((pid_t)info_int(user.client, "executors[1].pid"), 0);
+	assert_shared_maps_at_most(device_process(user.client, 1), 0);
 	close(fd);
 	user_close(&user);
 	kilnd_stop(daemon);

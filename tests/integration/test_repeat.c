@@ -349,7 +349,7 @@ static void process_killed(void **state)
 		for (int k = 0; k < 5; k++)
 			assert_ok(turn(&scene, 0, 0));
 		assert_turned(&scene, 0, (float)i);
-		kill((pid_t)info_int(scene.client, "executors[0].pid"), SIGKILL);
+		kill(device_process(scene.client, 0), SIGKILL);
 		int status = turn(&scene, 0, 0);
 		if (status != KILN_EDEVICE && status != KILN_ELOST)
 			fail_msg("%s: %s", kiln_status_name(status), kiln_errmsg());

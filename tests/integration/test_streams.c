@@ -341,7 +341,7 @@ static void a_ready_word_that_is_never_written(void **state)
 	pair_open(daemon, &other);
 	pair_warm(&other);
 	pair_run(&other, true);
-	pid_t executor = (pid_t)info_int(other.client, "executors[0].pid");
+	pid_t executor = device_process(other.client, 0);
 	int maps = count_shared_maps(executor), fds = count_fds(executor);
 	struct lane_memory *others = lane_find(NULL);
 	pair_open(daemon, &pair);

@@ -212,7 +212,7 @@ static void see_stopped(const struct kilnd *daemon, kiln_client *observer, pid_t
 	kiln_buffer *own = NULL, *more = NULL;
 	char bytes[256] = {0};
 	assert_ok(kiln_alloc(hasty, sizeof(bytes), 0, NULL, &own));
-	assert_int_equal(kill(executor, SIGSTOP), 0);
+	process_stop(executor);
 	assert_int_equal(kiln_alloc(hasty, 64, 0, NULL, &more), KILN_ETIMEDOUT);
 	assert_int_equal(kiln_write(own, 0, bytes, sizeof(bytes)), KILN_ETIMEDOUT);
 	assert_int_equal(kiln_free(own), KILN_ETIMEDOUT);
@@ -277,7 +277,7 @@ static void test_lanes(void **state)
 		assert_ok(kiln_submit(calls.call, operands, 2, 0, &ticket));
 		assert_ok(kiln_wait(calls.client, ticket, CALL_TIMEOUT_MS));
 	}
-	pid_t executor = (pid_t)info_int(observer, "executors[0].pid");
+	pid_t executor = device_process(observer, 0);
 	debug_fail_device(calls.client, "hang", "entry", false);
 	assert_ok(kiln_submit(calls.call, operands, 2, 0, &ticket));
 	struct wait_seen seen = await_wait(observer, "launch");
