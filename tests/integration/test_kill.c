@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,7 +103,7 @@ static void test_executor(void **state)
 	for (int i = 1; i <= 3; i++) {
 		workload_await(busy.workload, 150 * i);
 		killed = now_ms();
-		kill((pid_t)info_int(busy.client, "executors[0].pid"), SIGKILL);
+		kill(device_process(busy.client, 0), SIGKILL);
 		await_info_at_least(busy.client, "executors[0].restarts", i);
 	}
 	workload_join(busy.workload, busy.pids, -1);
@@ -150,6 +151,21 @@ static int permute_once(const struct kilnd *daemon, void *arg)
 	return status ? 1 : 0;
 }
 
+/* Makes a compiler that says nothing before there is a file "go" beside it. */
+static void make_held_compiler(const struct kilnd *daemon, char variable[128], char go[80])
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "%s/g++", daemon->dir);
+	snprintf(go, 80, "%s/go", daemon->dir);
+	snprintf(variable, 128, "KILN_CXX=%s", path);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "#!/bin/sh\nwhile [ ! -e %s ]; do sleep 0.02; done\nexec g++ \"$@\"\n", go);
+	fclose(file);
+	assert_int_equal(chmod(path, 0700), 0);
+}
+
 /* The first of a daemon, of which it learns what compilers there are: who waits for that waits for
  * the next. */
 static void test_first_worker(void **state)
@@ -159,19 +175,20 @@ static void test_first_worker(void **state)
 		.size = sizeof(options), .socket = daemon->socket, .device = "none", .timeout_ms = 20000};
 	kiln_client *watcher = NULL;
 	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	char variable[128], go[80];
 
-	kilnd_spawn(daemon, OPTIONS("--workers", "1"), NULL, -1);
+	make_held_compiler(daemon, variable, go);
+	kilnd_spawn(daemon, OPTIONS("--workers", "1"), (const char *const[]){variable, NULL}, -1);
 	while (kiln_connect(&options, &watcher) && now_ms() < end)
 		pause_ms(1);
-	/* It comes up no further. */
-	kill((pid_t)worker_pid_in(watcher, "starting"), SIGSTOP);
 	pid_t waiting = process_start(daemon, permute_once, NULL);
 	await_info_at_least(watcher, "busy.waiting", 1);
 	for (int i = 1; i <= 2; i++) {
+		await_info(watcher, "workers.starting", 1);
 		kill((pid_t)worker_pid_in(watcher, "starting"), SIGKILL);
 		await_info(watcher, "counters.worker_faults", i);
-		await_info(watcher, "workers.starting", 1);
 	}
+	close(creat(go, 0600));
 	assert_int_equal(process_wait(waiting, CALL_TIMEOUT_MS), 0);
 	assert_int_equal(info_int(watcher, "counters.failures"), 0);
 	kiln_close(watcher);
@@ -272,7 +289,7 @@ static void test_buffers_of_the_dead(void **state)
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
 	fds = settle(daemon, client);
-	executor = (pid_t)info_int(client, "executors[0].pid");
+	executor = device_process(client, 0);
 	maps = count_shared_maps(executor);
 	pid = process_start(daemon, hold_buffers, held);
 	while (atomic_load(held) < MANY && now_ms() < end)
@@ -323,7 +340,7 @@ static int bench_run(struct bench *bench)
 
 static void kill_executor(kiln_client *client, int64_t restarts)
 {
-	kill((pid_t)info_int(client, "executors[0].pid"), SIGKILL);
+	kill(device_process(client, 0), SIGKILL);
 	await_info(client, "executors[0].restarts", restarts);
 }
 
