@@ -344,9 +344,7 @@ static void test_store(void **state)
 	debug_str(client, "kill", "role", "executor");
 	await_info(client, "counters.fault_failures", 1);
 	assert_int_equal(permute_check(client, &problem, 7, origin, why), KILN_OK);
-	char *log = kilnd_log(daemon);
-	assert_non_null(strstr(log, "the directory of reports, "));
-	free(log);
+	kilnd_await_log(daemon, "the directory of reports, ");
 	kiln_close(client);
 }
 

@@ -407,6 +407,24 @@ static bool asked(kiln_client *b, const struct permute *problem, const char *ori
 	return true;
 }
 
+/* Waits until the last line that tells of an entry that was refused has these words. */
+static void await_last_line(const struct kilnd *daemon, const char *sentence, const char *kernel)
+{
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	for (bool there = false; !there; pause_ms(5)) {
+		char *log = kilnd_log(daemon);
+		const char *last = log;
+		for (const char *at = log; (at = strstr(at, " is compiled here\n")); at++)
+			last = at;
+		while (last > log && last[-1] != '\n')
+			last--;
+		there = strstr(last, sentence) && strstr(last, kernel);
+		if (!there && now_ms() > end)
+			fail_msg("no \"%s\" in: %s", sentence, last);
+		free(log);
+	}
+}
+
 static void forge_all(struct forging *forging, kiln_client *b, const struct permute *problem)
 {
 	struct remote_scene *scene = forging->scene;
@@ -419,16 +437,8 @@ static void forge_all(struct forging *forging, kiln_client *b, const struct perm
 			written = info_int(b, "counters.remote_written");
 		} while (!asked(b, problem, "compiled"));
 		assert_int_equal(info_int(b, "counters.remote_refused"), refused + 1);
-		char *log = kilnd_log(scene->b.daemon);
-		const char *last = log;
-		for (const char *at = log; (at = strstr(at, " is compiled here\n")); at++)
-			last = at;
-		while (last > log && last[-1] != '\n')
-			last--;
 		snprintf(kernel, sizeof(kernel), "kernel %.12s", forging->key + strlen(ENTRY));
-		if (!strstr(last, forgeries[i].sentence) || !strstr(last, kernel))
-			fail_msg("no \"%s\" in: %s", forgeries[i].sentence, last);
-		free(log);
+		await_last_line(scene->b.daemon, forgeries[i].sentence, kernel);
 		/* It is mended by whoever noticed. */
 		assert_int_equal(info_int(b, "counters.remote_written"), written + 1);
 		while (!asked(b, problem, "remote"))

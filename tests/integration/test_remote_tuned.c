@@ -95,9 +95,7 @@ static void test_shared(void **state)
 	await_info(b, "counters.winner_misses", 1);
 	assert_permutes(b, &class.problem, "compiled");
 	assert_counters_add_up(b);
-	char *log = kilnd_log(scene->b.daemon);
-	assert_non_null(strstr(log, "253.2 us against 270.0: "));
-	free(log);
+	kilnd_await_log(scene->b.daemon, "253.2 us against 270.0: ");
 
 	/* It is b's own from then on, but not b's to give out. */
 	redis_kill(scene);
@@ -195,7 +193,7 @@ static void test_nobody_waits(void **state)
 	kiln_client *a = client_open(scene->a.daemon);
 	struct tuned_class other = class_of_width(a, 50);
 	await_info(a, "counters.winner_misses", 1);
-	kill(scene->redis, SIGSTOP);
+	process_stop(scene->redis);
 	assert_int_equal(waitpid(scene->redis, NULL, WUNTRACED), scene->redis);
 	struct tuned_class class = class_of_width(a, 70);
 	assert_int_equal(info_int(a, "busy.winner_looking"), 1);

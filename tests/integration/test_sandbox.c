@@ -367,7 +367,7 @@ static void test_less_is_said(void **state)
 
 	daemon->pid = process_start(daemon, old_host, (void *)(uintptr_t) "auto");
 	kilnd_await(daemon);
-	assert_logged(daemon, "warn the sandbox lacks ");
+	kilnd_await_log(daemon, "warn the sandbox lacks ");
 	kiln_client *client = client_open(daemon);
 	kiln_reply *reply;
 	assert_permutes(client, &problem, NULL);
