@@ -226,8 +226,8 @@ static void test_holder_killed(void **state)
 	int64_t killed = now_ms();
 	kilnd_wait(scene->a.daemon, STOP_TIMEOUT_MS);
 	await_info(b, "counters.jobs", 1);
-	/* A claim lasts a second. */
-	assert_in_range(now_ms() - killed, 0, 1000 + 500);
+	/* A claim lasts a second; a host with one is waited for for ten. */
+	assert_in_range(now_ms() - killed, 0, 8000);
 	assert_int_equal(process_wait(second, CALL_TIMEOUT_MS), EXITED(0));
 	process_wait(first, CALL_TIMEOUT_MS);
 	await_info(b, "counters.remote_written", 1);
@@ -236,14 +236,46 @@ static void test_holder_killed(void **state)
 	kiln_close(a);
 }
 
+/* How many keys the Redis has dropped because their time was over. */
+static int64_t expired_keys(const struct remote_scene *scene)
+{
+	static const char name[] = "expired_keys:";
+	char *figures = redis_ask(scene, "INFO stats");
+	const char *at = strstr(figures, name);
+	assert_non_null(at);
+	int64_t count = strtoll(at + strlen(name), NULL, 10);
+	free(figures);
+	return count;
+}
+
+/* A compile fails on a, and b then has its own.  False: a's claim has ended by itself. */
+static bool gives_claim_back(const struct remote_scene *scene, kiln_client *a, kiln_client *b,
+							 int number)
+{
+	const struct permute problem = transpose(35 + number, 52);
+	const int64_t expired = expired_keys(scene), end = now_ms() + CALL_TIMEOUT_MS;
+	char why[400];
+
+	debug_int(a, "fail-compile", "count", 1);
+	assert_int_equal(permute_check(a, &problem, 1, NULL, why), KILN_ECOMPILE);
+	/* No claim, and of entries one, and those of b. */
+	while (redis_int(scene, "DBSIZE") != 1 + number && now_ms() < end)
+		pause_ms(2);
+	assert_int_equal(redis_int(scene, "DBSIZE"), 1 + number);
+	const bool by_itself = expired_keys(scene) != expired;
+	const int64_t written = info_int(b, "counters.remote_written");
+	assert_permutes(b, &problem, "compiled");
+	await_info(b, "counters.remote_written", written + 1);
+	return !by_itself;
+}
+
 /* Who waits for another host does not wait for ever; and whoever needs no kernel any more, or got
  * none, gives the claim back at once. */
 static void test_patience(void **state)
 {
 	struct remote_scene *scene = *state;
 	struct remote_asking asking = {transpose(34, 52), "compiled"};
-	struct permute other = transpose(35, 52);
-	char why[400];
+	bool given_back = false;
 
 	host_start(&scene->a, scene->url, NULL);
 	host_start(&scene->b, scene->url, NULL);
@@ -261,15 +293,11 @@ static void test_patience(void **state)
 	await_info(a, "counters.canceled", 1);
 
 	debug_int(a, "delay-compile", "ms", 0);
-	debug_int(a, "fail-compile", "count", 1);
-	assert_int_equal(permute_check(a, &other, 1, NULL, why), KILN_ECOMPILE);
 	debug_int(b, "remote-patience", "ms", 60000);
-	int64_t began = now_ms();
-	while (redis_int(scene, "DBSIZE") != 1 && now_ms() - began < 500)
-		pause_ms(2);
-	/* No claim, and of entries the one. */
-	assert_int_equal(redis_int(scene, "DBSIZE"), 1);
-	assert_permutes(b, &other, "compiled");
+	/* On a machine that stops for a second a claim may end by itself. */
+	for (int i = 0; i < 5 && !given_back; i++)
+		given_back = gives_claim_back(scene, a, b, i);
+	assert_true(given_back);
 	kiln_close(b);
 	kiln_close(a);
 }

@@ -34,6 +34,15 @@ static void await_state(kiln_client *client, const char *state, const char *reas
 	}
 }
 
+/* Why it went away at first.  The state has another reason once it was tried again. */
+static void await_away(const struct kilnd *daemon, const char *url, const char *reason)
+{
+	char words[256];
+	snprintf(words, sizeof(words), "%s%s is away, kernels are compiled here: %s", url,
+			 strncmp(url, "unix:", 5) ? "/0" : "?db=0", reason);
+	kilnd_await_log(daemon, words);
+}
+
 static void test_killed_and_back(void **state)
 {
 	struct remote_scene *scene = *state;
@@ -45,8 +54,8 @@ static void test_killed_and_back(void **state)
 	assert_permutes(a, &first, "compiled");
 	await_info(a, "counters.remote_written", 1);
 	redis_kill(scene);
-	await_state(a, "away", "the connection ended");
-	await_state(b, "away", "the connection ended");
+	await_away(scene->a.daemon, scene->url, "the connection ended");
+	await_away(scene->b.daemon, scene->url, "the connection ended");
 	assert_permutes(a, &second, "compiled");
 	assert_int_equal(info_int(a, "counters.remote_asks"), 1);
 	assert_int_equal(info_int(a, "counters.remote_skipped"), 1);
@@ -97,13 +106,15 @@ static void test_killed_with_unread_bytes(void **state)
 		kiln_client *a = client_open(scene->a.daemon);
 		/* The first kernel needs a compiler besides, which takes its time to start. */
 		miss(a, 28 + tcp);
+		const int64_t failures = info_int(a, "counters.remote_failures");
+		const int64_t asks = info_int(a, "counters.remote_asks");
 		process_stop(scene->redis);
 		pid_t first = host_ask(&scene->a, &asking);
-		await_info(a, "busy.remote_asking", 1);
+		await_info(a, "counters.remote_asks", asks + 1);
 		redis_kill(scene);
-		await_state(a, "away", "the connection ended");
+		await_away(scene->a.daemon, tcp ? url : scene->url, "the connection ended");
 		assert_int_equal(process_wait(first, CALL_TIMEOUT_MS), EXITED(0));
-		assert_int_equal(info_int(a, "counters.remote_failures"), 1);
+		assert_int_equal(info_int(a, "counters.remote_failures"), failures + 1);
 		await_state(a, "away", "it cannot be reached");
 		kiln_close(a);
 		assert_true(kilnd_end(scene->a.daemon));
@@ -116,23 +127,34 @@ static void test_hangs(void **state)
 	enum { MISSES = 8 };
 	struct remote_scene *scene = *state;
 	struct permute after = transpose(60, 53);
-	int64_t slowest = 0;
+	int64_t slowest = 0, fastest = INT64_MAX, answered;
+	int size = 30;
 
 	host_start(&scene->a, scene->url, OPTIONS("--remote-deadline", "20"));
 	kiln_client *a = client_open(scene->a.daemon);
 	await_state(a, "connected", "");
-	miss(a, 30);
+	/* One that is answered in time: a machine with other work may take longer. */
+	do {
+		answered = info_int(a, "counters.remote_misses");
+		miss(a, size++);
+	} while (info_int(a, "counters.remote_misses") == answered && size < 50);
+	await_state(a, "connected", "");
+	const int64_t failures = info_int(a, "counters.remote_failures");
+	const int64_t skipped = info_int(a, "counters.remote_skipped");
+	const int64_t misses = info_int(a, "remote.miss.count");
 	process_stop(scene->redis);
 	for (int i = 0; i < MISSES; i++) {
-		int64_t took = miss(a, 31 + i);
+		int64_t took = miss(a, size++);
 		slowest = took > slowest ? took : slowest;
+		fastest = i < 3 && took < fastest ? took : fastest;
 	}
 	/* Three pay the deadline, then nobody does. */
-	assert_int_equal(info_int(a, "counters.remote_failures"), 3);
-	assert_int_equal(info_int(a, "counters.remote_skipped"), MISSES - 3);
-	assert_int_equal(info_int(a, "remote.miss.count"), MISSES - (MISSES - 3) + 1);
-	assert_in_range(info_int(a, "remote.miss.max"), 20000, 20000 + 100000);
-	await_state(a, "away", "within 20 ms");
+	assert_int_equal(info_int(a, "counters.remote_failures"), failures + 3);
+	assert_int_equal(info_int(a, "counters.remote_skipped"), skipped + MISSES - 3);
+	assert_int_equal(info_int(a, "remote.miss.count"), misses + 3);
+	assert_in_range(info_int(a, "remote.miss.max"), 20000, INT64_MAX);
+	assert_in_range(fastest, 20, 1000);
+	await_away(scene->a.daemon, scene->url, "it does not answer within 20 ms");
 	printf("deadline 20 ms, stopped: a miss waited up to %.1f ms, took up to %lld ms\n",
 		   (double)info_int(a, "remote.miss.max") / 1000, (long long)slowest);
 	/* A connection is made, and nobody answers. */
@@ -145,6 +167,18 @@ static void test_hangs(void **state)
 	assert_permutes(a, &after, "compiled");
 	await_info(a, "counters.remote_written", 1);
 	kiln_close(a);
+}
+
+/* False: the process had ended before its ask was seen. */
+static bool sees_ask(kiln_client *client, pid_t asker, struct wait_seen *ask)
+{
+	siginfo_t info = {0};
+	while (!waits_count(client, "remote", ask)) {
+		if (waitid(P_PID, (id_t)asker, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+			return false;
+		pause_ms(2);
+	}
+	return true;
 }
 
 /* It stops while one waits for another host. */
@@ -170,12 +204,19 @@ static void test_hangs_while_waiting(void **state)
 	assert_int_equal(process_wait(second, CALL_TIMEOUT_MS), EXITED(0));
 	await_no_wait(b, "host");
 	debug_int(a, "delay-compile", "ms", 0);
-	struct remote_asking other = {transpose(45, 53), "compiled"};
-	pid_t third = host_ask(&scene->a, &other);
-	struct wait_seen ask = await_wait(a, "remote");
+	/* An ask ends after a second, in which a busy machine may not let this process look. */
+	struct wait_seen ask = {0};
+	bool seen = false;
+	for (int i = 0; i < 3 && !seen; i++) {
+		struct remote_asking other = {transpose(45 + i, 53), "compiled"};
+		pid_t third = host_ask(&scene->a, &other);
+		seen = sees_ask(a, third, &ask);
+		if (seen)
+			kill(scene->redis, SIGCONT);
+		assert_int_equal(process_wait(third, CALL_TIMEOUT_MS), EXITED(0));
+	}
+	assert_true(seen);
 	assert_in_range(ask.left_ms, 1, 1000);
-	kill(scene->redis, SIGCONT);
-	assert_int_equal(process_wait(third, CALL_TIMEOUT_MS), EXITED(0));
 	await_no_wait(a, "remote");
 	kill(first, SIGKILL);
 	process_wait(first, CALL_TIMEOUT_MS);
