@@ -67,6 +67,27 @@ pid_t device_process(kiln_client *client, int row)
 	return 0;
 }
 
+pid_t compiler_process(kiln_client *client, const char *state)
+{
+	const kiln_attr what = string_attr("what", "children");
+	kiln_reply *reply;
+	pid_t pid = 0;
+
+	assert_ok(kiln_request(client, "debug", &what, 1, &reply));
+	for (int i = 0; i < kiln_reply_count(reply, "rows") && !pid; i++) {
+		char role[32], is[32], path[32];
+		snprintf(role, sizeof(role), "rows[%d].role", i);
+		snprintf(is, sizeof(is), "rows[%d].state", i);
+		snprintf(path, sizeof(path), "rows[%d].pid", i);
+		if (!strcmp(kiln_reply_str(reply, role), "compiler") &&
+			(!state || !strcmp(kiln_reply_str(reply, is), state)))
+			pid = (pid_t)kiln_reply_int(reply, path);
+	}
+	kiln_reply_free(reply);
+	assert_true(pid > 0);
+	return pid;
+}
+
 static void await(kiln_client *client, const char *path, int64_t least, int64_t most)
 {
 	int64_t end = now_ms() + CALL_TIMEOUT_MS, value;

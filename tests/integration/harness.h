@@ -95,6 +95,8 @@ int64_t info_int(kiln_client *client, const char *path);
 /* The device process in a row of "executors", once it is ready: before it has no pid, and a signal
  * to process 0 would go to this program itself. */
 pid_t device_process(kiln_client *client, int row);
+/* A compiler in this state ("idle"; NULL: in any), which there must be. */
+pid_t compiler_process(kiln_client *client, const char *state);
 /* Waits until a figure has a value (or at least it). */
 void await_info(kiln_client *client, const char *path, int64_t value);
 void await_info_at_least(kiln_client *client, const char *path, int64_t value);

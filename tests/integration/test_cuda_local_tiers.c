@@ -66,26 +66,6 @@ static const void *launch_past(const struct scene *scene, kiln_call *call, const
 	return now;
 }
 
-/* The compiler, whose pid the daemon tells, stops and goes on. */
-static pid_t compiler_of(const struct scene *scene)
-{
-	const kiln_attr what = string_attr("what", "children");
-	kiln_reply *reply = NULL;
-	char path[32];
-	pid_t pid = 0;
-	assert_ok(kiln_request(scene->client, "debug", &what, 1, &reply));
-	for (int i = 0; i < kiln_reply_count(reply, "rows") && !pid; i++) {
-		snprintf(path, sizeof(path), "rows[%d].role", i);
-		if (strcmp(kiln_reply_str(reply, path), "compiler") != 0)
-			continue;
-		snprintf(path, sizeof(path), "rows[%d].pid", i);
-		pid = (pid_t)kiln_reply_int(reply, path);
-	}
-	kiln_reply_free(reply);
-	assert_true(pid > 0);
-	return pid;
-}
-
 /* Launches until the daemon has the exact kernel compiled, while the stream is busy, and until the
  * client has the answer. */
 static const void *find_exact(const struct scene *scene, kiln_call *call, int compiles)
@@ -112,7 +92,7 @@ static void no_launch_waits_for_a_compile(void **state)
 	lazy_open(&scene, state);
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	debug_int(scene.client, "gain", "ms", 1000);
-	const pid_t compiler = compiler_of(&scene);
+	const pid_t compiler = compiler_process(scene.client, NULL);
 	process_stop(compiler);
 	const void *generic = launch_some(&scene, call, 1);
 	const int64_t end = now_ms() + CALL_TIMEOUT_MS;
@@ -144,12 +124,12 @@ static void no_launch_waits_for_the_cache(void **state)
 	lazy_open(&scene, state);
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	const void *generic = launch_some(&scene, call, 1);
-	debug_int(scene.client, "store-deadline", "ms", 60000);
-	debug_int(scene.client, "delay-store", "ms", 4000);
+	debug_int(scene.client, "store-deadline", "ms", 2 * CALL_TIMEOUT_MS);
+	debug_int(scene.client, "delay-store", "ms", CALL_TIMEOUT_MS);
 	const int64_t began = now_ms();
 	kiln_call *next = prepare_columns(scene.client, COLUMNS - 5, "generic");
 	assert_ptr_equal(launch_some(&scene, next, 1), generic);
-	assert_in_range(now_ms() - began, 0, 3900);
+	assert_in_range(now_ms() - began, 0, CALL_TIMEOUT_MS / 2);
 	assert_int_equal(objects(&scene), 2);
 	debug_int(scene.client, "delay-store", "ms", 0);
 	finish(&scene, call);

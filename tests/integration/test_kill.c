@@ -15,35 +15,6 @@
 
 #define GRACE_MS 8000 /* less than --liveness-timeout */
 
-static int64_t worker_pid_in(kiln_client *client, const char *state)
-{
-	const kiln_attr what = string_attr("what", "children");
-	kiln_reply *reply;
-	int64_t pid = 0;
-
-	if (kiln_request(client, "debug", &what, 1, &reply))
-		fail_msg("debug children: %s", kiln_errmsg());
-	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
-		char path[32];
-		snprintf(path, sizeof(path), "rows[%d].role", i);
-		if (strcmp(kiln_reply_str(reply, path), "compiler") != 0)
-			continue;
-		snprintf(path, sizeof(path), "rows[%d].state", i);
-		if (state && strcmp(kiln_reply_str(reply, path), state) != 0)
-			continue;
-		snprintf(path, sizeof(path), "rows[%d].pid", i);
-		pid = kiln_reply_int(reply, path);
-	}
-	kiln_reply_free(reply);
-	assert_true(pid > 0);
-	return pid;
-}
-
-static int64_t worker_pid(kiln_client *client)
-{
-	return worker_pid_in(client, NULL);
-}
-
 /* After whatever happened: the daemon works, its cache is sound, and it holds what it held before.
  */
 static void assert_sound(struct kilnd *daemon, kiln_client *client, int fds)
@@ -127,7 +98,7 @@ static void test_worker(void **state)
 	workload_start(busy.daemon, busy.workload, busy.pids);
 	for (int i = 1; i <= 3; i++) {
 		workload_await(busy.workload, 5 * i);
-		kill((pid_t)worker_pid(busy.client), SIGKILL);
+		kill(compiler_process(busy.client, NULL), SIGKILL);
 		await_info_at_least(busy.client, "counters.worker_faults", i);
 	}
 	workload_join(busy.workload, busy.pids, -1);
@@ -185,7 +156,7 @@ static void test_first_worker(void **state)
 	await_info_at_least(watcher, "busy.waiting", 1);
 	for (int i = 1; i <= 2; i++) {
 		await_info(watcher, "workers.starting", 1);
-		kill((pid_t)worker_pid_in(watcher, "starting"), SIGKILL);
+		kill(compiler_process(watcher, "starting"), SIGKILL);
 		await_info(watcher, "counters.worker_faults", i);
 	}
 	close(creat(go, 0600));

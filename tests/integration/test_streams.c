@@ -95,7 +95,11 @@ static void different_streams_overlap(void **state)
 	}
 	debug_int(pairs[0].client, "delay-launch", "ms", DELAY_MS);
 	assert_true(delayed(pairs, false) >= 8 * DELAY_MS);
-	assert_in_range(delayed(pairs, true), DELAY_MS, 6 * DELAY_MS);
+	/* A machine with other work may delay them further, but not each time. */
+	int64_t apart = INT64_MAX;
+	for (int i = 0; i < 5 && apart > 6 * DELAY_MS; i++)
+		apart = delayed(pairs, true);
+	assert_in_range(apart, DELAY_MS, 6 * DELAY_MS);
 	debug_int(pairs[0].client, "delay-launch", "ms", 0);
 	for (int i = 1; i < 8; i++) {
 		assert_transposed(&pairs[i], (float)i);
