@@ -429,7 +429,9 @@ static void test_limits(void **state)
 	kiln_client *b = client_open(scene->b.daemon);
 	assert_permutes(b, &problem, "compiled");
 	await_info(b, "counters.remote_write_failures", 1);
-	assert_int_equal(info_int(b, "counters.remote_misses"), 1);
+	/* It was asked in vain, or was late to say so. */
+	assert_int_equal(
+		info_int(b, "counters.remote_misses") + info_int(b, "counters.remote_failures"), 1);
 	kilnd_await_log(scene->b.daemon, " does not take kiln:1:entry:");
 	kilnd_await_log(scene->b.daemon, "OOM");
 	await_state(b, "connected", "");
