@@ -40,7 +40,8 @@ grep -q "^look   MPS       an MPS server may run here ($DIR/mps/control)" "$DIR/
 # A device process that ends by a fault leaves a word for whoever asks.
 "$KILN" debug kill executor >/dev/null || fails "debug kill"
 tries=0
-until "$KILN" status | grep -q 'cpu: pid [0-9]*, ready' || [ $tries -gt 2000 ]; do
+until { "$KILN" faults ls | grep -q 'killed by signal 9' &&
+	"$KILN" status | grep -q 'cpu: pid [0-9]*, ready'; } || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))
 	sleep 0.05
 done

@@ -79,7 +79,7 @@ wait $monitor || fails "monitor --count: $(cat "$DIR/err")"
 	fails "$(cat "$DIR/rows")"
 tail -n 1 "$DIR/rows" | grep -qE '^[0-9]+ requests in [0-9.]+ s, 2 shown$' ||
 	fails "$(cat "$DIR/rows")"
-"$KILN" monitor --slower-than 1s --seconds 1 >"$DIR/rows" &
+"$KILN" monitor --slower-than 600s --seconds 1 >"$DIR/rows" &
 monitor=$!
 "$KILN" run cumsum --shape 5x7 >/dev/null || fails "run cumsum"
 wait $monitor || fails "monitor --seconds"
@@ -94,7 +94,7 @@ totals = [row["total_us"] for row in rows]
 assert len(rows) == 32 and totals == sorted(totals, reverse=True), totals
 assert len({row["number"] for row in rows}) == 32
 assert all(sum(row["parts"].values()) == row["total_us"] for row in rows)
-assert rows[0]["origin"] == "compiled" and rows[0]["parts"]["compile"] > 0, rows[0]
+assert any(row["origin"] == "compiled" and row["parts"]["compile"] > 0 for row in rows), rows
 END
 "$KILN" slow --forget >"$DIR/out" || fails "slow --forget"
 grep -qE 'compiled +[0-9]+ +kiln +prepare softmax x=f32' "$DIR/out" || fails "$(cat "$DIR/out")"

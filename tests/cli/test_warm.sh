@@ -152,11 +152,8 @@ cd "$DIR" || exit 1
 json "j['hits'] == 2 and j['compiled'] == 0" "$KILN" warm --compiler "next++" --limit 2
 cd / || exit 1
 
-# Compilers that are none: one ends at once, one never, one fails, one kills its worker or, in a
-# sandbox, tries to.
-"$KILN" stop >/dev/null || fails "stop"
-wait "$DAEMON"
-daemon --compile-timeout 1000
+# Compilers that are none: one ends at once, one fails, one kills its worker or, in a sandbox, tries
+# to, one never ends.
 # odd WORD COMMAND: a compiler that does this at a kernel; warm names the kernel and says the word.
 odd() {
 	printf '#!/bin/sh\nread -r first <unit.cc\n[ -z "$first" ] || %s\nexec g++ "$@"\n' "$2" \
@@ -168,12 +165,18 @@ odd() {
 	grep -q '^warmed 0 of 1: ' "$DIR/out" || fails "$2: $(cat "$DIR/out")"
 }
 odd 'cannot read what the compiler made: No such file or directory$' 'exit 0'
-odd 'odd.* took longer than 1000 ms .--compile-timeout.$' 'while :; do :; done'
 odd 'the compiler failed without a word$' 'exit 1'
 printf '#!/bin/sh\nkill -9 $PPID\n' >"$DIR/odd++"
 "$KILN" warm --compiler "$DIR/odd++" --limit 1 >/dev/null 2>"$DIR/err" && fails "no worker"
 grep -qE 'odd\+\+ (could not be started: it|cannot be used as a compiler:) ' "$DIR/err" ||
 	fails "no worker: $(cat "$DIR/err")"
+"$KILN" stop >/dev/null || fails "stop"
+wait "$DAEMON"
+daemon --compile-timeout 1000
+odd 'odd.* took longer than 1000 ms .--compile-timeout.$' 'while :; do :; done'
+"$KILN" stop >/dev/null || fails "stop"
+wait "$DAEMON"
+daemon
 json 'j["failed"] == 0' "$KILN" warm "$DIR/m"
 
 # The generic kernels as a manifest: a line each.
