@@ -25,7 +25,6 @@
 #define SMALL (64u << 10)
 #define SMALL_MATRIX (256u << 10)
 #define PEER (64ull << 20) /* from one device to the other; LARGE as well */
-#define KILL_AFTER_US 300000
 #define PATIENCE_US 20e6
 
 struct side {
@@ -262,6 +261,14 @@ static bool is_back(struct side *side)
 	return false;
 }
 
+/* Waits until the thread of the side has done more calls. */
+static void await_more(const struct side *side, long calls)
+{
+	double end = runner_now_us() + PATIENCE_US;
+	while (side->calls <= calls && runner_now_us() < end)
+		usleep(1000);
+}
+
 static void killed(struct scene *scene)
 {
 	static const char name[] = "one is killed, the other goes on";
@@ -281,14 +288,16 @@ static void killed(struct scene *scene)
 		scene->sides[i].stop = &stop;
 		scene->sides[i].bytes = SMALL;
 		scene->sides[i].seconds = PATIENCE_US / 1e6;
+		scene->sides[i].calls = 0;
 		if (pthread_create(&threads[i], NULL, work, &scene->sides[i]) != 0)
 			exit(1);
 	}
-	usleep(KILL_AFTER_US);
+	await_more(left, 0);
+	await_more(right, 0);
 	kill(pid, SIGKILL);
 	pthread_join(threads[1], NULL);
 	long then = left->calls;
-	usleep(KILL_AFTER_US);
+	await_more(left, then);
 	atomic_store(&stop, true);
 	pthread_join(threads[0], NULL);
 	RUNNER_CHECK(name, right->status == KILN_EDEVICE || right->status == KILN_ELOST);
