@@ -194,9 +194,9 @@ class Signals(unittest.TestCase):
         statement = f"y[i] = x[i] * {time.time_ns() % 1000003 + 2} + {os.getpid()}"
         x = numpy.ones(4, "f4")
         kiln.softmax(x)
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             while time.monotonic() < start + 60:
                 kiln.map(statement, x=x)
                 statement += " + 1"

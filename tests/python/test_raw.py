@@ -415,9 +415,9 @@ class Refusals(unittest.TestCase):
 
     def test_ctrl_c_ends_a_compile(self):
         number = time.time_ns()
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         start = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             while time.monotonic() < start + 60:
                 number += 1
                 kiln.RawKernel(AXPY + f"// {number}\n", "axpy<float>").compile()
@@ -437,12 +437,20 @@ class Refusals(unittest.TestCase):
             }""", "until")
         waiter.compile()
         flag, shared, copied = kiln.empty(1, "i4"), kiln.empty(1), numpy.zeros(1, "f4")
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        start = time.monotonic()
+        pressed = []
+
+        def press():
+            while flag[0] != 1:
+                time.sleep(0.01)
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        flag[0] = 0
         with self.assertRaises(KeyboardInterrupt):
+            threading.Thread(target=press, daemon=True).start()
             waiter(1, 1, (flag, shared, copied))
         # A second is what is promised; a loaded machine may need more, and the deadline is 30.
-        self.assertLess(time.monotonic() - start, 5)
+        self.assertLess(time.monotonic() - pressed[0], 15)
         numpy.testing.assert_allclose(kiln.softmax(rand(10)).sum(), 1, rtol=1e-5)
         # What both share has what the kernel wrote until then, and is there still.
         self.assertEqual((flag[0], shared[0], copied[0]), (1, 0, 0))
