@@ -275,7 +275,7 @@ static void turn(void)
 	}
 }
 
-void exec_discipline(const struct exec_options *options)
+void exec_give_up_rights(const struct exec_options *options)
 {
 	(void)options; /* it would close what is this program's */
 }
