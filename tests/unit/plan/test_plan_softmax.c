@@ -293,6 +293,11 @@ static void other_dimensions(void **state)
 	/* From the end; the first, of more rows: how a row is split stays. */
 	p.attrs[0].i = -2;
 	assert_string_equal(plan_on("sm_90", &p).instantiation, plan.instantiation);
+	/* Nothing goes along the stride of a batch of one, whatever it is. */
+	p = make("softmax", KILN_F16, 3, SHAPE(1, 10, 64));
+	set_axis(&p, 1);
+	p.tensors[0].stride[0] = INT64_MAX;
+	assert_string_equal(plan_on("sm_90", &p).variant, "strided");
 	p = make("log_softmax", KILN_F64, 2, SHAPE(7, 5));
 	set_axis(&p, 0);
 	assert_int_equal(plan_on("sm_90", &p).extents[1].alignment, 8);

@@ -21,7 +21,7 @@ static uint32_t find_flags(const struct kernel_problem *problem,
 	bytes = bytes < 16 ? bytes : 16;
 	loads = loads && problem->tensors[1].alignment >= bytes;
 	for (int k = 0; k < gather->form.rank; k++)
-		loads = loads && gather->form.stride[1][k] * gather->index_bytes % bytes == 0;
+		loads = loads && (uint64_t)gather->form.stride[1][k] * gather->index_bytes % bytes == 0;
 	*index_load = loads ? bytes : gather->index_bytes;
 	*store = (uint32_t)vector * gather->element;
 	flags = gather->many % vector == 0 ? ROWS : 0;

@@ -63,12 +63,12 @@ static int check_values(const struct kernel_problem *problem, char error[KERNEL_
 static bool moves_vectors(const struct kernel_problem *problem, const struct form *form,
 						  uint32_t elements)
 {
-	int64_t bytes = (int64_t)elements * form->element;
+	uint64_t bytes = (uint64_t)elements * form->element;
 
 	for (int i = 0; i < 2; i++)
 		if (problem->tensors[operands.from[i]].alignment < bytes || form->dim[i] % elements ||
-			form->stride[i][0] * form->element % bytes ||
-			form->stride[i][1] * form->element % bytes)
+			(uint64_t)form->stride[i][0] * form->element % bytes ||
+			(uint64_t)form->stride[i][1] * form->element % bytes)
 			return false;
 	return kv_stores_vectors(problem, &operands, &form->caches,
 							 elements * kernel_dtype_bytes(form->caches.to));

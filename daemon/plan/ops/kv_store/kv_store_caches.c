@@ -150,13 +150,13 @@ int kv_check_caches(const struct kernel_problem *problem, const struct kv_operan
 bool kv_stores_vectors(const struct kernel_problem *problem, const struct kv_operands *operands,
 					   const struct kv_caches *caches, uint32_t bytes)
 {
-	int64_t element = kernel_dtype_bytes(caches->to);
+	uint64_t element = kernel_dtype_bytes(caches->to);
 
 	for (int i = 0; i < 2; i++) {
 		const struct kv_strides *strides = &caches->strides[i];
 		if (problem->tensors[operands->cache[i]].alignment < bytes ||
-			strides->block * element % bytes || strides->place * element % bytes ||
-			strides->head * element % bytes)
+			(uint64_t)strides->block * element % bytes ||
+			(uint64_t)strides->place * element % bytes || (uint64_t)strides->head * element % bytes)
 			return false;
 	}
 	return true;
@@ -165,7 +165,7 @@ bool kv_stores_vectors(const struct kernel_problem *problem, const struct kv_ope
 void kv_pass_caches(const struct kernel_problem *problem, const struct kv_operands *operands,
 					const struct kv_caches *caches, uint32_t unit, struct kernel_plan *out)
 {
-	int64_t each = kernel_dtype_bytes(caches->to) / unit;
+	uint64_t each = kernel_dtype_bytes(caches->to) / unit;
 	const struct kernel_tensor *slots = &problem->tensors[operands->slots];
 
 	plan_arg_pointer(out, operands->slots);
@@ -173,9 +173,9 @@ void kv_pass_caches(const struct kernel_problem *problem, const struct kv_operan
 		plan_arg_pointer(out, operands->cache[i]);
 		plan_arg_pointer(out, operands->scale[i]);
 		plan_arg_scalar(out, 8, (uint64_t)caches->scale_step[i]);
-		plan_arg_scalar(out, 8, (uint64_t)(caches->strides[i].block * each));
-		plan_arg_scalar(out, 8, (uint64_t)(caches->strides[i].place * each));
-		plan_arg_scalar(out, 8, (uint64_t)(caches->strides[i].head * each));
+		plan_arg_scalar(out, 8, (uint64_t)caches->strides[i].block * each);
+		plan_arg_scalar(out, 8, (uint64_t)caches->strides[i].place * each);
+		plan_arg_scalar(out, 8, (uint64_t)caches->strides[i].head * each);
 	}
 	plan_arg_scalar(out, 8, (uint64_t)caches->slots);
 	plan_arg_scalar(out, 8, (uint64_t)slots->stride[slots->rank - 1]);

@@ -46,7 +46,7 @@ uint32_t softmax_tile_vector(const struct softmax_form *form)
 		if (rows->stride[i][rows->rank - 1] != 1)
 			return 1;
 		for (int k = 0; k < rows->rank - 1; k++)
-			while (bytes > element && rows->stride[i][k] * element % bytes)
+			while (bytes > element && (uint64_t)rows->stride[i][k] * element % bytes)
 				bytes /= 2;
 		while (bytes > element && rows->step[i] * element % bytes)
 			bytes /= 2;
