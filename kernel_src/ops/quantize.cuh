@@ -5,7 +5,8 @@
  *   dequantize   y = x * scale
  *
  * Each thread makes a vector of y (flat.cuh), or some that lie a block apart.  `group` elements of
- * y that lie side by side share a scale, and scales lie side by side.
+ * y that lie side by side share a scale.  Scales lie side by side, or apart: those of the groups of
+ * a row scale_step from each other, and the first ones of rows scale_row.
  */
 #pragma once
 #include "common/flat.cuh"
@@ -38,6 +39,41 @@ struct QuantizeGroupsAny {
 	DEVICE bool whole(u64 e) const
 	{
 		return lone || of(e) == of(e + V - 1);
+	}
+};
+
+/* The same of scales that lie apart, of which a row has GROUPS. */
+template <typename Index, i64 GROUP, i64 GROUPS>
+struct QuantizeGroupsApart : QuantizeGroups<Index, GROUP> {
+	i64 scale_row, scale_step;
+
+	DEVICE QuantizeGroupsApart(i64 scale_row, i64 scale_step)
+		: scale_row(scale_row), scale_step(scale_step)
+	{
+	}
+	DEVICE i64 of(Index e) const
+	{
+		const Index number = QuantizeGroups<Index, GROUP>::of(e);
+		const Index row = number / static_cast<Index>(GROUPS);
+		return static_cast<i64>(row) * scale_row +
+			   static_cast<i64>(number - row * static_cast<Index>(GROUPS)) * scale_step;
+	}
+};
+
+struct QuantizeGroupsAnyApart : QuantizeGroupsAny {
+	Divisor<u64> groups;
+	i64 scale_row, scale_step;
+
+	DEVICE QuantizeGroupsAnyApart(const QuantizeGroupsAny &all, const Divisor<u64> &groups,
+								  i64 scale_row, i64 scale_step)
+		: QuantizeGroupsAny(all), groups(groups), scale_row(scale_row), scale_step(scale_step)
+	{
+	}
+	DEVICE i64 of(u64 e) const
+	{
+		const u64 number = QuantizeGroupsAny::of(e), row = groups.quotient(number);
+		return static_cast<i64>(row) * scale_row +
+			   static_cast<i64>(number - row * groups.size) * scale_step;
 	}
 };
 
@@ -111,45 +147,81 @@ DEVICE void quantize_vectors(const ROWS &rows, const X &x, const GROUPS &groups,
 
 /* ---- Kernels: COLUMNS and the lists as in flat.cuh ---- */
 
-/* COUNT: vectors of a thread, a block's apart. */
-template <typename T, typename OUT, bool BACK, int V, int COUNT, int WAY, int THREADS, bool LOOP,
-		  i64 GROUP, i64 COLUMNS, class DIMS, i64 X_STEP, class X, typename Index>
-__global__ LAUNCH_BOUNDS(THREADS) void quantize(const T *x, const float *scale, OUT *y,
-												i64 elements)
+/* All of y.  COUNT: vectors of a thread, a block's apart. */
+template <typename OUT, bool BACK, int V, int COUNT, int WAY, int THREADS, bool LOOP, i64 GROUP,
+		  class ROWS, class X, class GROUPS>
+DEVICE void quantize_all(const ROWS &rows, const X &x, const GROUPS &groups, const float *scale,
+						 OUT *y, i64 elements)
 {
+	typedef typename ROWS::Number Index;
 	constexpr Index apart = THREADS * V, block = COUNT * apart;
-	const FlatRows<Index, COLUMNS> rows = {};
-	const FlatOperand<T, X_STEP, DIMS, X> from = {x};
-	const QuantizeGroups<Index, GROUP> groups = {};
 	const Index end = static_cast<Index>(elements), all = static_cast<Index>(gridDim.x) * block;
 
 #pragma unroll 1
 	for (Index first = static_cast<Index>(blockIdx.x) * block; first < end; first += all) {
 		const Index mine = first + static_cast<Index>(threadIdx.x) * V;
 		if (WAY == FLAT_WHOLE && GROUP % V == 0 && first + block <= end) {
-			quantize_vectors<BACK, V, COUNT>(rows, from, groups, scale, y, mine, apart);
+			quantize_vectors<BACK, V, COUNT>(rows, x, groups, scale, y, mine, apart);
 		} else {
 #pragma unroll 1
 			for (Index e = mine; e < end && e < first + block; e += apart)
-				quantize_vector<BACK, V, WAY>(rows, from, groups, scale, y, e, end);
+				quantize_vector<BACK, V, WAY>(rows, x, groups, scale, y, e, end);
 		}
 		if (!LOOP)
 			break;
 	}
 }
 
-#define QUANTIZE_THREADS 256 /* of a block of the generic kernel, at most */
+template <typename T, typename OUT, bool BACK, int V, int COUNT, int WAY, int THREADS, bool LOOP,
+		  i64 GROUP, i64 COLUMNS, class DIMS, i64 X_STEP, class X, typename Index>
+__global__ LAUNCH_BOUNDS(THREADS) void quantize(const T *x, const float *scale, OUT *y,
+												i64 elements)
+{
+	quantize_all<OUT, BACK, V, COUNT, WAY, THREADS, LOOP, GROUP>(
+		FlatRows<Index, COLUMNS>{}, FlatOperand<T, X_STEP, DIMS, X>{x},
+		QuantizeGroups<Index, GROUP>{}, scale, y, elements);
+}
+
+template <typename T, typename OUT, bool BACK, int V, int COUNT, int WAY, int THREADS, bool LOOP,
+		  i64 GROUP, i64 GROUPS, i64 COLUMNS, class DIMS, i64 X_STEP, class X, typename Index>
+__global__ LAUNCH_BOUNDS(THREADS) void quantize_apart(const T *x, const float *scale, OUT *y,
+													  i64 elements, i64 scale_row, i64 scale_step)
+{
+	quantize_all<OUT, BACK, V, COUNT, WAY, THREADS, LOOP, GROUP>(
+		FlatRows<Index, COLUMNS>{}, FlatOperand<T, X_STEP, DIMS, X>{x},
+		QuantizeGroupsApart<Index, GROUP, GROUPS>(scale_row, scale_step), scale, y, elements);
+}
+
+#define QUANTIZE_THREADS 256 /* of a block of the generic kernels, at most */
+#define QUANTIZE_SPACE                                                                     \
+	DIVIDE_PARAMS(u64, group), u32 one, DIVIDE_PARAMS(u64, columns), u32 lone, i64 x_step, \
+		SPACE_SIZES(u64), SPACE_STRIDES(of_x)
 
 template <typename T, typename OUT, bool BACK, int V, int WAY>
-__global__ __launch_bounds__(QUANTIZE_THREADS) void quantize_generic(
-	const T *x, const float *scale, OUT *y, u64 elements, DIVIDE_PARAMS(u64, group), u32 one,
-	DIVIDE_PARAMS(u64, columns), u32 lone, i64 x_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x))
+__global__ __launch_bounds__(QUANTIZE_THREADS) void quantize_generic(const T *x, const float *scale,
+																	 OUT *y, u64 elements,
+																	 QUANTIZE_SPACE)
 {
 	const FlatAny rows = {DIVIDE_MADE(u64, columns), lone != 0};
 	const QuantizeGroupsAny groups = {DIVIDE_MADE(u64, group), one != 0};
 
 	flat_each<V, true>(elements, [&](u64 e) {
 		quantize_vector<BACK, V, WAY>(rows, FLAT_OPERAND(T, x, x_step, of_x), groups, scale, y, e,
+									  elements);
+	});
+}
+
+template <typename T, typename OUT, bool BACK, int V, int WAY>
+__global__ __launch_bounds__(QUANTIZE_THREADS) void quantize_apart_generic(
+	const T *x, const float *scale, OUT *y, u64 elements, i64 scale_row, i64 scale_step,
+	DIVIDE_PARAMS(u64, groups), QUANTIZE_SPACE)
+{
+	const FlatAny rows = {DIVIDE_MADE(u64, columns), lone != 0};
+	const QuantizeGroupsAnyApart apart({DIVIDE_MADE(u64, group), one != 0},
+									   DIVIDE_MADE(u64, groups), scale_row, scale_step);
+
+	flat_each<V, true>(elements, [&](u64 e) {
+		quantize_vector<BACK, V, WAY>(rows, FLAT_OPERAND(T, x, x_step, of_x), apart, scale, y, e,
 									  elements);
 	});
 }

@@ -45,12 +45,13 @@ static void quotient(const struct reference *r, int y, int64_t at, double x, dou
 	reference_quotient(r, y, at, value, isinf(value) ? 0 : fabs(value) * 0x1p-22);
 }
 
-/* Returns which scale element i has. */
+/* Returns where the scale of element i lies. */
 static int64_t scale_of(const struct cases_case *c, int64_t i)
 {
-	int64_t scales = cases_elements(&c->operand[1]);
+	const struct cases_operand *scale = &c->operand[1];
+	int64_t number = i / (cases_elements(&c->operand[0]) / cases_elements(scale));
 
-	return i / (cases_elements(&c->operand[0]) / scales);
+	return reference_at(scale, 0, scale->rank, number);
 }
 
 static void given(const struct reference *r, int64_t first, int64_t last)
@@ -207,9 +208,6 @@ static void add_shapes(void)
 
 	for (int i = 0; i < MAKE_COUNT(shapes); i++)
 		for (int k = 0; k < 3; k++) {
-			if (k != DYNAMIC && shapes[i].shape.size[shapes[i].shape.rank - 1] == 0 &&
-				shapes[i].group)
-				continue;
 			add(k, i + k, &shapes[i].shape, shapes[i].group,
 				shapes[i].shape.size[1] >= 70000 ? CASES_SLOW : 0);
 		}
@@ -254,11 +252,38 @@ static void add_columns(void)
 		int64_t group, stride[3];
 	} scales[] = {{128, {5, 1, 15}}, {128, {5, 1, 16}}, {24, {160, 32, 2}}, {0, {10, 2}}};
 
-	for (int i = 0; i < MAKE_COUNT(scales); i++) {
-		struct cases_case *c = cases_add(&dynamic, 0);
-		operands(c, i, &(struct make_shape){3, {3, 5, 384}}, scales[i].group);
-		make_strided(&c->operand[2], scales[i].stride);
-		c->operand[2].kept = i > 0;
+	for (int i = 0; i < 2 * MAKE_COUNT(scales); i++) {
+		int turn = i / 2;
+		struct cases_case *c = cases_add(ops[i % 2 ? turn % 2 : DYNAMIC], 0);
+		int scale = kind_of(c) == DYNAMIC ? 2 : 1;
+		operands(c, turn, &(struct make_shape){3, {3, 5, 384}}, scales[turn].group);
+		make_strided(&c->operand[scale], scales[turn].stride);
+		c->operand[scale].kept = kind_of(c) == DYNAMIC && turn > 0;
+		name(c);
+	}
+}
+
+/* Scales that are given and lie apart: groups of odd lengths, rows of x that do so, too, and one
+ * scale that several rows, or all groups of a row, share. */
+static void add_apart(void)
+{
+	static const struct {
+		struct make_shape shape;
+		int64_t group, stride[2], x_stride[2];
+	} apart[] = {
+		{{2, {70, 33}}, 11, {1, 70}, {33, 1}},   {{2, {9, 1023}}, 31, {1, 9}, {1030, 1}},
+		{{2, {12, 256}}, 128, {0, 1}, {256, 1}}, {{2, {12, 256}}, 64, {1, 0}, {1, 12}},
+		{{2, {40, 3}}, 1, {2, 80}, {3, 1}},      {{1, {777}}, 7, {3}, {1}},
+		{{2, {3, 5000}}, 0, {7}, {5000, 1}},
+	};
+
+	for (int i = 0; i < MAKE_COUNT(apart); i++) {
+		struct cases_case *c = cases_add(ops[i % 2], 0);
+		operands(c, i, &apart[i].shape, apart[i].group);
+		make_strided(&c->operand[1], apart[i].stride);
+		make_strided(&c->operand[0], apart[i].x_stride);
+		if (i % 3 == 2)
+			c->operand[1].offset = 4;
 		name(c);
 	}
 }
@@ -323,6 +348,7 @@ static void add_all(void)
 	add_shapes();
 	add_layouts();
 	add_columns();
+	add_apart();
 	add_values();
 	add_timed();
 }
@@ -339,6 +365,10 @@ static void add_random(uint64_t *state, struct cases_case *out)
 		if (shape.size[shape.rank - 1] % ++group == 0)
 			wanted = group;
 	operands(out, make_below(state, 9), &shape, group);
+	if (kind_of(out) != DYNAMIC && group > 0 && shape.rank == 2 && make_chance(state, 2)) {
+		int64_t scales = cases_elements(&out->operand[1]);
+		make_strided(&out->operand[1], (const int64_t[]){1 + make_below(state, 3), 1 + scales});
+	}
 	make_random_layout(state, &out->operand[0]);
 	name(out);
 }
@@ -438,6 +468,13 @@ static void bad_spaces(struct cases_case *c)
 	make_strided(&c->operand[2], (const int64_t[]){7, 2, 1});
 }
 
+static void bad_given_spaces(struct cases_case *c)
+{
+	c->op = &dequantize;
+	operands(c, 0, &(struct make_shape){3, {2, 3, 4}}, 2);
+	make_strided(&c->operand[1], (const int64_t[]){7, 2, 1});
+}
+
 static const struct cases_refusal refusals[] = {
 	{"quantize: x is f64; it must be f16, bf16 or f32", bad_dtype},
 	{"dequantize: x is f16; it must be f8e4m3, f8e5m2 or i8", bad_back},
@@ -460,6 +497,9 @@ static const struct cases_refusal refusals[] = {
 	{"dynamic_quantize: the dimensions of scale that number rows do not lie one after another: its "
 	 "rows must be evenly spaced",
 	 bad_spaces},
+	{"dequantize: the dimensions of scale that number rows do not lie one after another: its rows "
+	 "must be evenly spaced",
+	 bad_given_spaces},
 	{NULL, NULL},
 };
 

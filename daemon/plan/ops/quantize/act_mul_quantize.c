@@ -159,7 +159,7 @@ static void act_quantize_pass(const struct form *form, struct kernel_plan *out)
 	for (int i = X; i <= SCALES; i++)
 		plan_arg_pointer(out, i);
 	quantize_limits(out, form->to, form->group > 0);
-	quantize_pass_scales(form->problem, SCALES, out);
+	quantize_pass_scales(form->problem, SCALES, form->group > 0, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
 	plan_arg_scalar(out, 8, (uint64_t)form->half);
 }

@@ -211,7 +211,7 @@ static void norm_quantize_pass(const struct form *form, struct kernel_plan *out)
 		plan_arg_pointer(out, i);
 	plan_arg_real(out, KILN_F32, form->eps);
 	quantize_limits(out, form->to, form->group > 0);
-	quantize_pass_scales(form->problem, SCALES, out);
+	quantize_pass_scales(form->problem, SCALES, form->group > 0, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
 }
 

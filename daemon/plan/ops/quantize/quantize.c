@@ -18,6 +18,7 @@ enum { X, SCALE, Y };
 struct form {
 	struct rows_form rows; /* of x */
 	bool back, one;
+	bool apart; /* scales do not lie side by side */
 	int64_t elements, group;
 	kiln_dtype from, to;
 	uint32_t vector; /* elements */
@@ -58,10 +59,12 @@ static void quantize_find_form(const struct kernel_problem *problem, int64_t gro
 							   struct form *form)
 {
 	const struct kernel_tensor *x = &problem->tensors[X];
+	char error[KERNEL_ERROR_MAX];
 
 	memset(form, 0, sizeof(*form));
 	form->back = quantize_is_back(problem);
 	form->group = group;
+	form->apart = group > 0 && rows_check_contiguous(problem, SCALE, error) != KILN_OK;
 	form->from = x->dtype;
 	form->to = problem->tensors[Y].dtype;
 	form->elements = flat_rows(&form->rows, x->rank, x->shape, 1,
@@ -87,11 +90,23 @@ static void quantize_finish(const struct kernel_problem *problem, const struct f
 			 out->variant[0] ? "; sizes and strides are arguments" : "");
 }
 
-static void quantize_pass(const struct form *form, struct kernel_plan *out)
+/* Scales that each row of x has. */
+static int64_t scales_of_row(const struct kernel_problem *problem, const struct form *form)
+{
+	const struct kernel_tensor *x = &problem->tensors[X];
+
+	return x->shape[x->rank - 1] / form->group;
+}
+
+static void quantize_pass(const struct kernel_problem *problem, const struct form *form,
+						  struct kernel_plan *out)
 {
 	for (int i = X; i <= Y; i++)
 		plan_arg_pointer(out, i);
 	plan_arg_scalar(out, 8, (uint64_t)form->elements);
+	if (form->apart)
+		quantize_pass_scales(problem, SCALE,
+							 problem->tensors[SCALE].rank == problem->tensors[X].rank, out);
 }
 
 static void quantize_name_choice(const struct form *form, const struct spread *spread,
@@ -132,17 +147,19 @@ static int quantize_plan_exact(const struct kernel_problem *problem, const struc
 
 	snprintf(out->source, sizeof(out->source), SOURCE);
 	quantize_name_choice(form, spread, out->choice);
-	plan_print(&id, "quantize<%s, %s, %s, %u, %u, %s, %u, %s, %lld, %lld",
+	plan_print(&id, "quantize%s<%s, %s, %s, %u, %u, %s, %u, %s, %lld", form->apart ? "_apart" : "",
 			   plan_dtype_name(form->from), quantize_type(form->to), form->back ? "true" : "false",
 			   form->vector, spread->count, flat_way_name(form->way), spread->threads,
-			   loop ? "true" : "false", (long long)form->group,
-			   form->one ? 0 : (long long)form->rows.columns);
+			   loop ? "true" : "false", (long long)form->group);
+	if (form->apart)
+		plan_print(&id, ", %lld", (long long)scales_of_row(problem, form));
+	plan_print(&id, ", %lld", form->one ? 0 : (long long)form->rows.columns);
 	rows_print_sizes(&id, &form->rows);
 	rows_print_step(&id, &form->rows, 0);
 	rows_print_strides(&id, &form->rows, 0);
 	/* A thread goes as far as one step beyond the last element. */
 	plan_print(&id, ", %s>", form->elements > INT32_MAX ? "i64" : "u32");
-	quantize_pass(form, out);
+	quantize_pass(problem, form, out);
 	quantize_finish(problem, form, spread->threads, out);
 	return plan_check_name(&id, out, error);
 }
@@ -160,10 +177,12 @@ static int quantize_plan_generic(const struct kernel_problem *problem, struct fo
 	}
 	plan_generic_spread(out, limits, SOURCE, (uint64_t)plan_divide_up(form->elements, form->vector),
 						GENERIC_THREADS);
-	plan_print(&id, "quantize_generic<%s, %s, %s, %u, %s>", plan_dtype_name(form->from),
-			   quantize_type(form->to), form->back ? "true" : "false", form->vector,
-			   flat_way_name(form->way));
-	quantize_pass(form, out);
+	plan_print(&id, "quantize%s_generic<%s, %s, %s, %u, %s>", form->apart ? "_apart" : "",
+			   plan_dtype_name(form->from), quantize_type(form->to), form->back ? "true" : "false",
+			   form->vector, flat_way_name(form->way));
+	quantize_pass(problem, form, out);
+	if (form->apart)
+		plan_arg_divisor(out, 8, (uint64_t)scales_of_row(problem, form));
 	plan_arg_divisor(out, 8, form->group ? (uint64_t)form->group : 1);
 	plan_arg_scalar(out, 4, form->group == 0);
 	plan_arg_divisor(out, 8, (uint64_t)form->rows.columns);

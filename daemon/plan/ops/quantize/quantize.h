@@ -37,8 +37,8 @@ int quantize_check_one(const struct kernel_problem *problem, int index,
  * order, against y, which is checked.  scale, y, scales: operands. */
 int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, int scales,
 						char error[KERNEL_ERROR_MAX]);
-/* Passes how far apart the scales of rows lie, and those of groups. */
-void quantize_pass_scales(const struct kernel_problem *problem, int scales,
+/* Passes how far apart the scales of rows lie, and those of the groups of a row, if it has such. */
+void quantize_pass_scales(const struct kernel_problem *problem, int scales, bool groups,
 						  struct kernel_plan *out);
 
 /* Do lanes that follow each other share each group, and no others? */

@@ -111,9 +111,9 @@ static bool find_row_step(const struct kernel_tensor *scales, int leading, int64
 	return true;
 }
 
-/* Scales that are written, for each row, or for groups of each, wherever they lie. */
-static int check_written_scales(const struct kernel_problem *problem, int index, bool groups,
-								char error[KERNEL_ERROR_MAX])
+/* Scales for each row, or for groups of each, wherever they lie. */
+static int check_places(const struct kernel_problem *problem, int index, bool groups,
+						char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *scales = &problem->tensors[index];
 	int64_t count, step;
@@ -127,11 +127,24 @@ static int check_written_scales(const struct kernel_problem *problem, int index,
 			"%s: the dimensions of %s that number rows do not lie one after another: "
 			"its rows must be evenly spaced",
 			problem->op, name);
-	if (count && !plan_is_distinct(scales))
+	return KILN_OK;
+}
+
+static int check_written_scales(const struct kernel_problem *problem, int index, bool groups,
+								char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *scales = &problem->tensors[index];
+	int status = check_places(problem, index, groups, error);
+	int64_t count;
+	char name[16];
+
+	plan_operand_name(problem->operands, index, name);
+	plan_elements(scales, &count);
+	if (!status && count && !plan_is_distinct(scales))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: elements of %s share their place; an output's must lie apart",
 						   problem->op, name);
-	return KILN_OK;
+	return status;
 }
 
 int quantize_check_scale(const struct kernel_problem *problem, int index,
@@ -169,7 +182,7 @@ static int check_given(const struct kernel_problem *problem, int64_t *group,
 					   char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *x = &problem->tensors[0], *scale = &problem->tensors[1];
-	int status = quantize_check_scale(problem, 1, error), last = x->rank - 1;
+	int status = check_scale_type(problem, 1, error), last = x->rank - 1;
 	int64_t count, groups = 1;
 	bool more;
 
@@ -177,7 +190,7 @@ static int check_given(const struct kernel_problem *problem, int64_t *group,
 	if (status)
 		return status;
 	plan_elements(scale, &count);
-	if (count == 1 && (scale->rank < 2 || x->rank != scale->rank))
+	if (count == 1)
 		return KILN_OK;
 	more = x->rank > 0 && scale->rank == x->rank;
 	status = check_leading(problem, 1, more, error);
@@ -185,13 +198,13 @@ static int check_given(const struct kernel_problem *problem, int64_t *group,
 		return status;
 	if (more)
 		groups = scale->shape[last];
-	if (groups < 1 || x->shape[last] % groups)
+	if (groups < 1 ? x->shape[last] != 0 : x->shape[last] % groups)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: dimension %d has size %lld in x and %lld in scale, which must be a "
 						   "divisor of it",
 						   problem->op, last, (long long)x->shape[last], (long long)groups);
-	*group = count == 1 ? 0 : x->shape[last] / groups;
-	return KILN_OK;
+	*group = groups ? x->shape[last] / groups : 0;
+	return check_places(problem, 1, more, error);
 }
 
 static int check_group(const struct kernel_problem *problem, int64_t *group,
@@ -295,16 +308,17 @@ int quantize_check_rows(const struct kernel_problem *problem, int scale, int y, 
 	return check_row_scales(problem, y, scales, group, error);
 }
 
-void quantize_pass_scales(const struct kernel_problem *problem, int scales, struct kernel_plan *out)
+void quantize_pass_scales(const struct kernel_problem *problem, int scales, bool groups,
+						  struct kernel_plan *out)
 {
 	const struct kernel_tensor *at = &problem->tensors[scales];
-	bool there = at->dtype != KILN_DTYPE_NONE, groups = there && plan_int(problem, "group");
+	bool there = at->dtype != KILN_DTYPE_NONE;
 	int64_t step = 1;
 
 	if (there)
 		(void)find_row_step(at, at->rank - groups, &step);
 	plan_arg_scalar(out, 8, (uint64_t)step);
-	plan_arg_scalar(out, 8, groups ? (uint64_t)at->stride[at->rank - 1] : 1);
+	plan_arg_scalar(out, 8, there && groups ? (uint64_t)at->stride[at->rank - 1] : 1);
 }
 
 /* ---- Rows that are held by lanes ---- */

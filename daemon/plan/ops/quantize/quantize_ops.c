@@ -8,18 +8,22 @@ static const kiln_dtype wide[] = {KILN_F32, KILN_F16, KILN_BF16};
 static const char *const words[] = {"f8e4m3", "f8e5m2", "i8"};
 static const kiln_dtype narrow[] = {KILN_F8E4M3, KILN_F8E5M2, KILN_I8};
 
-/* Each pair of types has two: by vectors and by elements. */
+/* Each pair of types has two: by vectors and by elements; and as many again where scales are given
+ * that lie apart. */
 static int made(int index, bool back, bool dynamic, struct kernel_problem *out)
 {
 	static const char *const wide_words[] = {"f32", "f16", "bf16"};
-	int a = index / 6, b = index / 2 % 3;
+	int a = index % 18 / 6, b = index / 2 % 3;
 	const int64_t shape[] = {2, index & 1 ? 3 : 512};
+	bool apart = index >= 18;
 
-	if (index >= 18)
+	if (index >= (dynamic ? 18 : 36))
 		return KILN_ENOENT;
 	plan_made_tensor(out, 0, back ? narrow[b] : wide[a], 2, shape);
 	plan_made_tensor(out, dynamic ? 1 : 2, back ? wide[a] : narrow[b], 2, shape);
-	plan_made_tensor(out, dynamic ? 2 : 1, KILN_F32, dynamic ? 1 : 0, shape);
+	plan_made_tensor(out, dynamic ? 2 : 1, KILN_F32, dynamic || apart, shape);
+	if (apart)
+		out->tensors[1].stride[0] = 2;
 	if (index & 1)
 		for (int i = 0; i < 3; i++)
 			out->tensors[i].alignment = kernel_dtype_bytes(out->tensors[i].dtype);

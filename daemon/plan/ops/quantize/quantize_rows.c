@@ -104,7 +104,7 @@ static void quantize_rows_pass(const struct form *form, struct kernel_plan *out)
 	for (int i = X; i <= SCALE; i++)
 		plan_arg_pointer(out, i);
 	quantize_limits(out, form->to, form->groups > 0);
-	quantize_pass_scales(form->problem, SCALE, out);
+	quantize_pass_scales(form->problem, SCALE, form->groups > 0, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
 }
 
