@@ -85,7 +85,7 @@ static void reference(const struct reference *r, int64_t first, int64_t last)
 	const struct cases_operand *x = &r->c->operand[X], *other = &r->c->operand[RESIDUAL];
 	int axis = x->rank - 1;
 	int64_t columns = x->shape[axis];
-	double *s = reference_memory(3 * columns, sizeof(*s));
+	double *s = reference_memory(3 * columns + 1, sizeof(*s));
 
 	for (int64_t row = first; row < last; row++) {
 		for (int64_t k = 0; k < columns; k++) {
@@ -170,7 +170,9 @@ static void add_shapes(void)
 	static const struct make_shape shapes[] = {{1, {96}},        {2, {7, 33}},   {2, {5, 1023}},
 											   {3, {3, 5, 384}}, {2, {3, 8192}}, {2, {2, 70000}},
 											   {2, {70, 3}}};
-	static const struct make_shape nothing[] = {{2, {4, 0}}, {2, {0, 8}}};
+	static const struct make_shape nothing[] = {{2, {4, 0}}, {2, {0, 8}}, {3, {2, 3, 0}}, {1, {0}}};
+	static const unsigned with[] = {NO_SCALES, WITH_RESIDUAL, WITH_RESIDUAL | WITH_GAMMA,
+									WITH_SCALE};
 
 	for (int i = 0; i < 9; i++)
 		add(i % 2, i, &(struct make_shape){2, {9, 256}},
@@ -180,8 +182,8 @@ static void add_shapes(void)
 			shapes[i / 2].size[1] == 70000 ? CASES_SLOW : 0);
 	/* Narrow vectors, for gamma and beta have twice the bytes of x. */
 	add(false, 3, &(struct make_shape){2, {5, 4096}}, WITH_GAMMA | WITH_BETA, 0);
-	for (int i = 0; i < 2; i++)
-		add(i, i, &nothing[i], i ? WITH_RESIDUAL : NO_SCALES, 0);
+	for (int i = 0; i < MAKE_COUNT(nothing); i++)
+		add(i % 2, i, &nothing[i], with[i], 0);
 }
 
 /* Gaps, another order, addresses that are aligned to elements alone, and unusual numbers. */
@@ -327,12 +329,6 @@ static void bad_sum(struct cases_case *c)
 	make_none(c, RESIDUAL);
 }
 
-static void bad_rows(struct cases_case *c)
-{
-	c->op = &rms_norm;
-	operands(c, 0, &(struct make_shape){2, {3, 0}}, 0);
-}
-
 static void bad_group(struct cases_case *c)
 {
 	c->op = &rms_norm;
@@ -364,7 +360,6 @@ static const struct cases_refusal refusals[] = {
 	{"layer_norm_quantize: scale is f16; it must be f32", bad_type},
 	{"rms_norm_quantize: there is no residual; without it sum would be x and must be left out",
 	 bad_sum},
-	{"rms_norm_quantize: rows of no elements have no scales; leave scales out", bad_rows},
 	{"rms_norm_quantize: dimension 1 of y has size 4, which is no multiple of group 3", bad_group},
 	{"layer_norm_quantize: scale is given and group is 2; only scales that are found have groups",
 	 bad_both},

@@ -134,7 +134,7 @@ static int act_quantize_flats(const struct form *form, const struct kernel_limit
 	int64_t elements = form->rows.rows * form->rows.columns, lanes = form->group / vector;
 	int count = 0;
 
-	if ((!form->group && !plan_has(form->problem, SCALE)) ||
+	if (elements == 0 || (!form->group && !plan_has(form->problem, SCALE)) ||
 		rows_vector(&form->rows, &form->need) != vector || form->group % vector || lanes > 32 ||
 		(lanes & (lanes - 1)))
 		return 0;
@@ -149,7 +149,9 @@ static int act_quantize_flats(const struct form *form, const struct kernel_limit
 static int act_quantize_rows(const struct form *form, const struct kernel_limits *limits,
 							 struct rows_shape *out, int most)
 {
-	return form->group ? 0 : rows_shapes(&form->rows, &form->need, limits, out, most);
+	if (form->group || form->rows.columns == 0)
+		return 0;
+	return rows_shapes(&form->rows, &form->need, limits, out, most);
 }
 
 /* ---- The plan ---- */
@@ -282,11 +284,9 @@ int act_mul_quantize_plan(const struct kernel_problem *problem, const struct ker
 	if (status)
 		return status;
 	act_quantize_form(problem, &form);
-	if (form.rows.rows == 0 || form.rows.columns == 0) {
-		if (form.rows.rows && form.group == 0 && plan_has(problem, SCALES))
-			return plan_refuse(error, KILN_EINVAL,
-							   "%s: rows of no elements have no scales; leave scales out",
-							   problem->op);
+	/* Rows of nothing have scales. */
+	if (form.rows.rows == 0 ||
+		(form.rows.columns == 0 && (form.group || !plan_has(problem, SCALES)))) {
 		plan_no_elements(out);
 		return KILN_OK;
 	}

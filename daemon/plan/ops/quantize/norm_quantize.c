@@ -177,6 +177,8 @@ static int norm_quantize_shapes(const struct form *form, const struct kernel_lim
 	struct rows_shape like = {.rows = 1};
 	uint64_t vectors;
 
+	if (form->rows.columns == 0)
+		return 0;
 	if (count == 0 || out[0].skewed || out[0].vector * form->need.element != 16)
 		return count;
 	if (wide || narrow)
@@ -300,11 +302,9 @@ int norm_quantize_plan(const struct kernel_problem *problem, const struct kernel
 	if (status)
 		return status;
 	norm_quantize_form(problem, &form);
-	if (form.rows.rows == 0 || form.rows.columns == 0) {
-		if (form.rows.rows && form.group == 0 && plan_has(problem, SCALES))
-			return plan_refuse(error, KILN_EINVAL,
-							   "%s: rows of no elements have no scales; leave scales out",
-							   problem->op);
+	/* Rows of nothing have scales. */
+	if (form.rows.rows == 0 ||
+		(form.rows.columns == 0 && (form.group || !plan_has(problem, SCALES)))) {
 		plan_no_elements(out);
 		return KILN_OK;
 	}
