@@ -40,8 +40,28 @@ static const char *const torch_order[][2] = {
 	{"scatter_add", "input dim idx src"},
 	{"rope_kv_store", "q cos sin k v k_cache v_cache slots positions"},
 	{"kv_store", "k v k_cache v_cache slots k_scale v_scale"},
-	{"topk", "input k dim largest"},
+	{"topk", "input k dim largest sorted"},
 	{"sort", "input dim descending"},
+};
+
+/* Names that torch has, or takes as NumPy has them, for parameters that have another one here.
+ * NULL: of any function. */
+static const char *const also_named[][3] = {
+	{"index_select", "src", "input"},    {"index_select", "idx", "index"},
+	{"take_along_axis", "src", "input"}, {"take_along_axis", "idx", "indices"},
+	{"index_add", "idx", "index"},       {"index_add", "src", "source"},
+	{"scatter_add", "idx", "index"},     {"embedding", "idx", "input"},
+	{"vector_norm", "input", "x"},       {NULL, "dim", "axis"},
+	{NULL, "keepdim", "keepdims"},
+};
+
+/* Functions of which torch casts integers to i64 before; those of 32 bits are taken as they are. */
+static const char *const widened[] = {"cumsum", "cumprod"};
+
+/* Parameters of torch's that ask for what is the case always. */
+static const char *const ignored[][4] = {
+	{"topk", "sorted", "True", "the values are in order always"},
+	{"sort", "stable", "False", "equals are in order of their places always"},
 };
 
 /* Defaults that are not the planner's: torch's own, or what callers mean most often. */
@@ -53,7 +73,7 @@ static const char *const presets[][3] = {
 
 struct python_parameter {
 	const char *name, *kind, *type;
-	const char *attribute, *preset, *help;
+	const char *attribute, *preset, *help, *also;
 	char usual[32]; /* the default in the signature; "": it is required */
 	int operand;    /* -1: none */
 	bool positional;
@@ -88,9 +108,14 @@ static struct python_parameter *add(struct python_function *function, const char
 									const char *kind, const char *type, const char *usual)
 {
 	struct python_parameter *made = &function->parameters[function->count++];
-	*made =
-		(struct python_parameter){python_name(name), kind, type, NULL, NULL, NULL, "", -1, false};
+	*made = (struct python_parameter){.name = python_name(name), kind, type, .operand = -1};
 	snprintf(made->usual, sizeof(made->usual), "%s", usual);
+	for (size_t i = 0; i < sizeof(also_named) / sizeof(also_named[0]); i++) {
+		const char *const *also = also_named[i];
+		if ((!also[0] || strcmp(also[0], function->op->name) == 0) &&
+			strcmp(also[1], made->name) == 0)
+			made->also = also[2];
+	}
 	return made;
 }
 
@@ -115,14 +140,18 @@ static void add_attribute(struct python_function *function, const struct op_attr
 										   [KILN_ATTR_INTS] = {"INTS", "Sequence[int]"},
 										   [KILN_ATTR_STRING] = {"TEXT", "str"}};
 	bool shape = strcmp(attribute->name, "axes") == 0, over = strcmp(attribute->name, "over") == 0;
+	bool dtype = strcmp(attribute->name, "to") == 0;
 	const char *preset = preset_of(function->op->name, attribute->name);
 	const char *usual = attribute->usual ? attribute->usual : attribute->value ? "None" : "False";
-	struct python_parameter *made =
-		add(function, attribute->name,
-			shape  ? "SHAPE"
-			: over ? "OVER"
-				   : kinds[attribute->kind][0],
-			shape || over ? "int | Sequence[int]" : kinds[attribute->kind][1], usual);
+	struct python_parameter *made = add(function, attribute->name,
+										shape   ? "SHAPE"
+										: over  ? "OVER"
+										: dtype ? "TYPE"
+												: kinds[attribute->kind][0],
+										shape || over ? "int | Sequence[int]"
+										: dtype       ? "Any"
+													  : kinds[attribute->kind][1],
+										usual);
 	bool text = attribute->kind == KILN_ATTR_STRING;
 	made->attribute = attribute->name;
 	made->preset = preset;
@@ -220,6 +249,19 @@ static void add_dtype(struct python_function *function)
 		return;
 	struct python_parameter *made = add(function, "dtype", "DTYPE", "Any", "None");
 	made->help = "the element type that input is cast to before";
+	for (size_t i = 0; i < sizeof(widened) / sizeof(widened[0]); i++)
+		if (strcmp(widened[i], function->op->name) == 0) {
+			made->preset = "i64";
+			made->help = "the element type that input is cast to before; i64 for bools and for "
+						 "integers of 8 and 16 bits";
+		}
+}
+
+static void add_ignored(struct python_function *function)
+{
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		if (strcmp(ignored[i][0], function->op->name) == 0)
+			add(function, ignored[i][1], "IGNORED", "bool", ignored[i][2])->help = ignored[i][3];
 }
 
 static void describe(const struct plan_op *op, struct python_function *function)
@@ -229,6 +271,7 @@ static void describe(const struct plan_op *op, struct python_function *function)
 	add_attributes(function, true);
 	add_inputs(function, false);
 	add_attributes(function, false);
+	add_ignored(function);
 	add_dtype(function);
 	add_outputs(function);
 	order(function);
@@ -371,6 +414,8 @@ static void print_parts(const struct python_function *function)
 		print_quoted(at->attribute);
 		printf(", ");
 		print_quoted(at->preset);
+		printf(", ");
+		print_quoted(at->also);
 		printf("},\n");
 	}
 	printf("};\nstatic const char %s_doc[] = \"%s(", op->name, op->name);

@@ -35,7 +35,7 @@ class Errors(unittest.TestCase):
         x = rand((2, 3))
         for call, words in [(lambda: kiln.softmax(), "softmax.. needs input"),
                             (lambda: kiln.softmax(x, -1, 1.0), "takes 2 positional"),
-                            (lambda: kiln.softmax(x, axis=1), "no parameter axis"),
+                            (lambda: kiln.softmax(x, axes=1), "no parameter axes"),
                             (lambda: kiln.softmax(x, -1, dim=1), "got dim twice"),
                             (lambda: kiln.permute(x, 3), r"permute\(\): dims is 3; .* list"),
                             (lambda: kiln.masked_softmax(x, kind=3), "kind is 3; .* a text"),

@@ -204,6 +204,28 @@ class Others(Case):
         with self.assertRaisesRegex(ValueError, "group 7"):
             kiln.dynamic_quantize(x, "i8", group=7)
 
+    def test_scales_of_other_shapes(self):
+        x, one = rand((3, 50)), numpy.array(0.25, "f4")
+        y = kiln.quantize(x, one, numpy.int8)
+        for scale in [numpy.full(3, 0.25, "f4"), numpy.broadcast_to(one, 3),
+                      numpy.broadcast_to(one, (3, 5)), numpy.full((1, 1), 0.25, "f4"),
+                      numpy.full((5, 3), 0.25, "f4").T]:
+            numpy.testing.assert_array_equal(kiln.quantize(x, scale, "int8"), y)
+            numpy.testing.assert_array_equal(kiln.dequantize(y, scale, "f32"), y * one)
+
+    def test_rows_of_nothing_are_quantized(self):
+        for shape in [(0, 4), (3, 0), (2, 0, 0), (0,)]:
+            x = numpy.zeros(shape, "f4")
+            _, least = kiln.dynamic_quantize(x, "i8")
+            for function in [kiln.rms_norm_quantize, kiln.layer_norm_quantize,
+                             kiln.act_mul_quantize]:
+                other = {"other": x} if function is kiln.act_mul_quantize else {}
+                y, scales = function(x, "i8", **other)
+                self.assertEqual((y.shape, scales.shape), (shape, shape[:-1]))
+                numpy.testing.assert_array_equal(scales, least)
+                _, scales = function(x, "i8", scale=numpy.array(2, "f4"), **other)
+                self.assertTrue((scales == 2).all())
+
     def test_cast_transpose(self):
         x, scale = rand((2, 3, 50)) * 9, numpy.array(0.25, "f4")
         y, transposed = kiln.cast_transpose(x, "i8", scale)

@@ -73,6 +73,10 @@ class Torch(unittest.TestCase):
             z, given = function(x, "f8e4m3", group=128, **{name: turned})
             self.assertEqual((given.data_ptr(), given.stride()), (turned.data_ptr(), (1, 8)))
             self.assertTrue(torch.equal(found, turned) and torch.equal(y.float(), z.float()))
+            if function is kiln.dynamic_quantize:
+                self.assertTrue(torch.equal(kiln.quantize(x, turned, "f8e4m3").float(), y.float()))
+                back = kiln.dequantize(y, turned, "f32")
+                self.assertTrue(torch.equal(back, kiln.dequantize(y, found, "f32")))
             self.assertFalse(turned.t().as_strided((3, 3), (8, 1), 5).any())
 
     def test_floats_of_8_bits_back(self):
@@ -138,8 +142,65 @@ class Torch(unittest.TestCase):
                 # torch rounds a sum of bf16 more than once.
                 torch.testing.assert_close(grads[place], grads[place + 1], rtol=2e-2,
                                            atol=2e-2 if place == 0 else 1e-5)
-        with self.assertRaisesRegex(TypeError, "dtype is 'f4'; it must be a torch.dtype"):
+        for word in ["f64", "float64", numpy.float64, numpy.dtype("f8")]:
+            self.assertEqual(kiln.softmax(x.detach(), dtype=word).dtype, torch.float64)
+        with self.assertRaisesRegex(TypeError, "dtype is 'f4'; it must be an element type, such"):
             kiln.softmax(x, dtype="f4")
+
+    def test_types_by_their_names(self):
+        x, scale = torch.randn(3, 40), torch.tensor(0.5)
+        y = kiln.quantize(x, scale, "f8e4m3")
+        for to in [torch.float8_e4m3fn, "float8_e4m3fn"]:
+            self.assertTrue(torch.equal(kiln.quantize(x, scale, to).float(), y.float()))
+        for to in [torch.int8, numpy.int8, numpy.dtype("int8"), "int8"]:
+            self.assertEqual(kiln.dynamic_quantize(x, to, scale=False).dtype, torch.int8)
+        traced = torch.compile(lambda y: kiln.dequantize(y, scale, torch.bfloat16), fullgraph=True,
+                               backend="eager")
+        self.assertTrue(torch.equal(traced(y), kiln.dequantize(y, scale, "bf16")))
+        for to in [3, [4], "int9"]:
+            with self.assertRaisesRegex(TypeError, "to is .*; it must be an element type, such as"):
+                kiln.quantize(x, scale, to)
+
+    def test_small_integers_are_summed_as_in_torch(self):
+        for dtype in [torch.bool, torch.uint8, torch.int8, torch.int16]:
+            x = torch.tensor([[3, 0, 100], [1, 2, 120]]).to(dtype)
+            for name in ["cumsum", "cumprod"]:
+                mine, theirs = getattr(kiln, name), getattr(torch, name)
+                traced = torch.compile(lambda x: mine(x, 1), fullgraph=True, backend="eager")
+                for result in [mine(x, 1), traced(x)]:
+                    self.assertEqual(result.dtype, torch.int64)
+                    self.assertTrue(torch.equal(result, theirs(x, 1)))
+
+    def test_keywords_of_torch(self):
+        x, idx = torch.randn(4, 6, requires_grad=True), torch.tensor([2, 0])
+        F = torch.nn.functional
+        for mine, theirs in [
+                (kiln.index_select(input=x, dim=1, index=idx), torch.index_select(x, 1, idx)),
+                (kiln.index_add(x, dim=0, index=idx, source=x[:2]), x.index_add(0, idx, x[:2])),
+                (kiln.embedding(input=idx, weight=x), F.embedding(idx, x)),
+                (kiln.sum(x, axis=0, keepdims=True), x.sum(0, True)),
+                (kiln.topk(x, 2, 1, True, True)[0], torch.topk(x, 2, 1)[0]),
+                (kiln.sort(x, stable=True)[0], torch.sort(x, stable=True)[0])]:
+            torch.testing.assert_close(mine, theirs)
+            for result in torch.autograd.grad(mine.sin().sum(), x), \
+                    torch.autograd.grad(theirs.sin().sum(), x):
+                x.grad = result[0] if x.grad is None else x.grad - result[0]
+            torch.testing.assert_close(x.grad, torch.zeros_like(x), rtol=0, atol=1e-5)
+            x.grad = None
+
+    def test_weights_of_any_layout(self):
+        x, many = torch.randn(6, 5, 8, requires_grad=True), torch.randn(8, 10, requires_grad=True)
+        F = torch.nn.functional
+        for weight in [many.t()[::2], many[0, :1].expand(5, 8)]:
+            for name in ["layer_norm", "rms_norm"]:
+                mine, theirs = (getattr(at, name)(x, (5, 8), weight) for at in (kiln, F))
+                torch.testing.assert_close(mine, theirs)
+                grads = [torch.autograd.grad(y.sin().sum(), (x, many)) for y in (mine, theirs)]
+                torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+        weight = many.detach()[:, 3]
+        y, scales = kiln.rms_norm_quantize(x.detach(), torch.int8, weight)
+        again, same = kiln.rms_norm_quantize(x.detach(), torch.int8, weight.contiguous())
+        self.assertTrue(torch.equal(y, again) and torch.equal(scales, same))
 
     def test_layouts_and_outputs(self):
         x = torch.randn(6, 5, 8)

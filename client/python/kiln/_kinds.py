@@ -11,6 +11,7 @@ calls (autograd, tracing), register a function that describes its types:
                                         # makes any other output of, or None; it is kept
             "new_empty": True,          # like.new_empty(shape) makes an output of like's dtype
             "empty": empty,             # empty(like, shape, dtype): any other output
+            "packed": packed,           # packed(tensor): a copy of elements that lie side by side
             "written": written,         # written(tensor): a call has written it, and did not make it
             "stream": stream,           # stream(device): the address of the current CUDA stream
             "when": "grad",             # "never", "grad": an input requires it, "always"
@@ -27,7 +28,7 @@ calls (autograd, tracing), register a function that describes its types:
 """
 import sys
 
-from ._errors import NotSupported, WrongType, check, refusal
+from ._errors import NotSupported, WrongType, refusal
 
 _registered = {}
 
@@ -54,7 +55,8 @@ def cast(function, tensor, dtype):
     """The tensor with elements of the dtype; function: who asks for it."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
-        check(function, "dtype", dtype, torch.dtype, "a torch.dtype, as input is of torch")
+        if not isinstance(dtype, torch.dtype):
+            dtype = getattr(torch, TORCH[type_word(function, "dtype", dtype)])
         return tensor.to(dtype)
     if not hasattr(tensor, "astype"):
         raise NotSupported(f"{function}(): dtype is for tensors of torch, NumPy and CuPy; cast input "
@@ -62,7 +64,32 @@ def cast(function, tensor, dtype):
     try:
         return tensor.astype(dtype, copy=False)
     except TypeError:
-        raise refusal(function, "dtype", dtype, "an element type of NumPy") from None
+        return tensor.astype(numpy_type(function, dtype), copy=False)
+
+
+def type_word(function, name, value):
+    """Kiln's word for an element type: that itself, torch's or NumPy's, or a dtype of either."""
+    text = value
+    if not isinstance(value, str):  # numpy.dtype, a type of NumPy or ml_dtypes, torch.dtype
+        text = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value)
+    word = _WORDS.get(str(text).removeprefix("torch."))
+    if word is None:
+        raise refusal(function, name, value, "an element type, such as 'f16', 'float16', "
+                      "torch.float16 or numpy.float16")
+    return word
+
+
+def numpy_type(function, dtype):
+    """An element type, of which NumPy itself knows nothing by this name, as NumPy has it."""
+    word = type_word(function, "dtype", dtype)
+    if word not in _ML_DTYPES:
+        return _NUMPY[word]
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise NotSupported(f"{function}(): dtype is {word}, which NumPy does not have: install "
+                           "ml_dtypes") from None
+    return getattr(ml_dtypes, _ML_DTYPES[word])
 
 
 def _is_of(type, module):
@@ -92,6 +119,7 @@ TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64
          "u8": "uint8", "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32",
          "i64": "int64", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128",
          "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+_WORDS = {**{name: word for word, name in TORCH.items()}, **{word: word for word in TORCH}}
 
 
 def of_torch(type):
@@ -128,6 +156,7 @@ def of_torch(type):
     exchange = hasattr(type, "__dlpack_c_exchange_api__")
     return {"read": "exchange" if exchange else "attributes", "new_empty": True,
             "empty_like": torch.empty_like, "empty": empty, "pattern": pattern, "written": written,
+            "packed": torch.Tensor.contiguous,
             "stream": torch._C._cuda_getCurrentRawStream if torch.cuda.is_available() else None,
             "when": "always" if dispatches else "grad",
             "records": torch.is_grad_enabled,
@@ -156,7 +185,7 @@ def _numpy(type):
                                "ml_dtypes") from None
         return numpy.empty(shape, getattr(ml_dtypes, _ML_DTYPES[dtype]))
 
-    return {"read": "array", "empty": empty}
+    return {"read": "array", "empty": empty, "packed": numpy.ascontiguousarray}
 
 
 def _cupy(type):
@@ -171,7 +200,7 @@ def _cupy(type):
         with like.device:
             return cupy.empty(shape, _NUMPY[dtype])
 
-    return {"read": "dlpack", "empty": empty,
+    return {"read": "dlpack", "empty": empty, "packed": cupy.ascontiguousarray,
             "stream": lambda device: cupy.cuda.get_current_stream(device).ptr}
 
 

@@ -1,6 +1,7 @@
 """Memory that this process and the daemon share."""
 from . import _kiln
 from ._errors import Error, refusal, shown
+from ._kinds import numpy_type
 
 
 def empty(shape, dtype="float32"):
@@ -17,8 +18,8 @@ def empty(shape, dtype="float32"):
     try:
         element = numpy.dtype(dtype)
     except TypeError:
-        element = None
-    if element is None or element.hasobject or element.itemsize == 0:
+        element = numpy.dtype(numpy_type("empty", dtype))
+    if element.hasobject or element.itemsize == 0:
         raise refusal("empty", "dtype", dtype, "an element type of NumPy, no object and not empty")
     try:
         try:

@@ -7,11 +7,23 @@ import torch
 
 from . import _kiln
 from ._errors import InvalidArgument
-from ._kinds import TORCH
+from ._kinds import TORCH, cast
 from ._rows import ROWS
 
-_TYPES = {"TEXT": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "SHAPE": "SymInt[]",
+_TYPES = {"TEXT": "str?", "TYPE": "str?", "REAL": "float?", "INT": "SymInt?", "INTS": "int[]", "SHAPE": "SymInt[]",
           "OVER": "int[]?", "WANT": "bool"}
+
+
+# What torch.ops takes for an element type is Kiln's word for it.
+_WORDS = {getattr(torch, name): word for word, name in TORCH.items() if hasattr(torch, name)}
+_SMALL = {torch.bool, torch.int8, torch.uint8, torch.int16, getattr(torch, "uint16", torch.int16)}
+
+
+def cast_input(tensor, dtype, widens):
+    """The first input as a call with dtype= takes it; widens: small integers become int64."""
+    if dtype is None:
+        return tensor.to(torch.int64) if widens and tensor.dtype in _SMALL else tensor
+    return tensor.to(dtype) if dtype in _WORDS else cast("dtype", tensor, dtype)
 
 
 def _resized(shape, dim, size):
@@ -38,8 +50,9 @@ class Operator:
     def __init__(self, name):
         operands, parameters, positional = ROWS[name]
         self.name = name
-        self.parameters = [row for row in parameters if row[1] not in ("OUT", "DTYPE")]
-        self.casts = len(self.parameters) < sum(row[1] != "OUT" for row in parameters)
+        self.parameters = [row for row in parameters if row[1] not in ("OUT", "DTYPE", "IGNORED")]
+        dtype = [row for row in parameters if row[1] == "DTYPE"]
+        self.casts, self.widens = bool(dtype), any(row[4] for row in dtype)
         # How large such an output is along its dimension is said by nothing but the output.
         self.sized = any(row[1] == "out" and row[2] in ("last", "along") for row in operands) and \
             operands[0][0].startswith("d")
@@ -73,7 +86,7 @@ class Operator:
         self.here, self.anywhere = _kiln.here[name], getattr(_kiln, name)
         self.positional = positional
         self.order = [row[0] for row in parameters]
-        self.extra = [name for name in self.order if name not in self.names]  # dtype, out
+        self.extra = [name for name in self.order if name not in self.names]  # dtype, out, ignored ones
         self.bind = eval(f"lambda {self.signature}: (({self.sources}), {self.out_source})")
         self._here = self._runner(positional, self.here)
         self._anywhere = self._runner(positional, self.anywhere)
@@ -94,7 +107,7 @@ class Operator:
     def _sources(self):
         words = list(self.names)
         if self.casts:
-            words[0] = f"{words[0]} if dtype is None else {words[0]}.to(dtype)"
+            words[0] = f"cast_input({words[0]}, dtype, {self.widens})"
         if self.sized:
             along = 0 if self.indexed == "None" else self.indexed
             words[words.index("last")] = f"None if out is None else out.shape[{along}]"
@@ -145,6 +158,8 @@ class Operator:
                 plain[place] = list(value)
             elif kind == "INT" and isinstance(value, bool):
                 plain[place] = int(value)
+            elif kind == "TYPE" and not isinstance(value, str):
+                plain[place] = _WORDS.get(value, value)
         return plain
 
     def filled(self, values):

@@ -6,6 +6,8 @@ is written for each operator here, as the names in its row say, once.
 """
 import torch
 
+from ._torch_operator import cast_input
+
 _modes = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
 
@@ -152,7 +154,8 @@ def make(operator, general):
     return room["recorded"]
 
 
-_ASKED = {"grad_enabled": torch.is_grad_enabled, "modes": _modes, "transform": _transform}
+_ASKED = {"grad_enabled": torch.is_grad_enabled, "modes": _modes, "transform": _transform,
+          "cast_input": cast_input}
 
 
 def _function(operator, recorder):

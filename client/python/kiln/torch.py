@@ -12,7 +12,7 @@ from . import _kinds, _map, _operators, _torch_map
 from ._errors import InvalidArgument, NotSupported
 from ._rows import ROWS
 from ._torch_gradient import find
-from ._torch_operator import Operator
+from ._torch_operator import Operator, cast_input
 from ._torch_record import make as make_recorded, watched
 from ._torch_vmap import batched
 

@@ -87,6 +87,7 @@ static struct kind *describe(PyObject *type)
 	kind->asks = member(description, "asks");
 	kind->level = member(description, "level");
 	kind->records = member(description, "records");
+	kind->packed = member(description, "packed");
 	kind->negated = member(description, "negated");
 	kind->conjugated = member(description, "conjugated");
 	kind->asks_half = member(description, "asks_half");

@@ -44,6 +44,7 @@ struct kind {
 					   go to dispatch */
 	PyObject *level;   /* (object, name of its attribute): the same while that is not below 0 */
 	PyObject *records; /* records(): are calls recorded now? NULL: always */
+	PyObject *packed;  /* packed(tensor): its elements side by side; NULL: there is none */
 	PyObject *negated,
 		*conjugated;     /* of a tensor: is its memory to be read so? then the call goes to
 									  dispatch; NULL: never */

@@ -35,6 +35,10 @@ static int find_parameter(const struct operator* op, PyObject *name)
 	for (int i = 0; i < op->row->parameter_count; i++)
 		if (PyUnicode_Compare(op->names[i], name) == 0)
 			return i;
+	for (int i = 0; i < op->row->parameter_count; i++)
+		if (op->row->parameters[i].also &&
+			PyUnicode_CompareWithASCIIString(name, op->row->parameters[i].also) == 0)
+			return i;
 	return -1;
 }
 
@@ -125,6 +129,35 @@ static double epsilon_of(kiln_dtype dtype)
 	return dtype == KILN_F64 ? 0x1p-52 : 0x1p-23;
 }
 
+/* Reads an element type; *out: a word of the planner's, which Python keeps. */
+static int read_type(const char *function, const char *name, PyObject *value, const char **out)
+{
+	static PyObject *known; /* words by what is no text */
+	PyObject *word = NULL;
+
+	if (PyUnicode_Check(value)) {
+		*out = PyUnicode_AsUTF8AndSize(value, NULL);
+		if (*out && kiln_dtype_parse(*out) != KILN_DTYPE_NONE)
+			return 0;
+		PyErr_Clear();
+	} else if (known) {
+		word = PyDict_GetItemWithError(known, value);
+		PyErr_Clear(); /* a value without a hash is refused below */
+	}
+	if (!word) {
+		PyObject *ask = package_member("_kinds", "type_word");
+		PyObject *answer = ask ? PyObject_CallFunction(ask, "ssO", function, name, value) : NULL;
+		Py_XDECREF(ask);
+		if (!known)
+			known = PyDict_New();
+		bool kept = answer && known && PyDict_SetItem(known, value, answer) == 0;
+		word = kept ? answer : NULL;
+		Py_XDECREF(answer);
+	}
+	*out = word ? PyUnicode_AsUTF8AndSize(word, NULL) : NULL;
+	return *out ? 0 : RAISED;
+}
+
 static int read_value(struct problem *problem, const struct parameter *parameter, PyObject *value,
 					  kiln_attr *attr)
 {
@@ -135,6 +168,8 @@ static int read_value(struct problem *problem, const struct parameter *parameter
 		return argument_real(problem->op, parameter->name, value, &attr->f);
 	case PARAMETER_TEXT:
 		return argument_text(problem->op, parameter->name, value, &attr->s);
+	case PARAMETER_TYPE:
+		return read_type(problem->op, parameter->name, value, &attr->s);
 	case PARAMETER_OVER:
 		attr->ints = problem->ints;
 		attr->count = 1;
@@ -160,10 +195,12 @@ static int add_attribute(struct problem *problem, const struct parameter *parame
 {
 	static const kiln_attr_kind kinds[] = {
 		[PARAMETER_INT] = KILN_ATTR_INT,     [PARAMETER_REAL] = KILN_ATTR_REAL,
-		[PARAMETER_TEXT] = KILN_ATTR_STRING, [PARAMETER_INTS] = KILN_ATTR_INTS,
-		[PARAMETER_SHAPE] = KILN_ATTR_INT,   [PARAMETER_OVER] = KILN_ATTR_INTS,
+		[PARAMETER_TEXT] = KILN_ATTR_STRING, [PARAMETER_TYPE] = KILN_ATTR_STRING,
+		[PARAMETER_INTS] = KILN_ATTR_INTS,   [PARAMETER_SHAPE] = KILN_ATTR_INT,
+		[PARAMETER_OVER] = KILN_ATTR_INTS,
 	};
-	if (!value && !parameter->preset)
+	bool none = parameter->kind == PARAMETER_DTYPE || parameter->kind == PARAMETER_IGNORED;
+	if (none || (!value && !parameter->preset))
 		return 0;
 	kiln_attr *attr = problem_attr(problem, parameter->attribute, kinds[parameter->kind]);
 	if (!attr)
@@ -190,7 +227,8 @@ static int add_operand(const struct operator* op, struct problem *problem,
 			return RAISED;
 		problem->operands[problem->count - 1].shape = is->shape;
 		problem->operands[problem->count - 1].dtype = is->dtype;
-		return 0;
+		/* Weights and the like are few numbers, which kernels read as they lie side by side. */
+		return is->shape == SHAPE_TRAILING && !problem->unread ? problem_pack(problem) : 0;
 	}
 	bool optional = parameter->kind == PARAMETER_WANT;
 	bool alone = is->input >= 0 && problem->operands[is->input].role == ROLE_LEFT_OUT;
@@ -253,8 +291,10 @@ static PyObject *redirect(const struct operator* op, const struct problem *probl
 		Py_INCREF(args[i]);
 		PyTuple_SetItem(positional, i, args[i]);
 	}
-	for (Py_ssize_t i = 0; whole && i < keys; i++)
-		whole = PyDict_SetItem(named, PyTuple_GetItem(keywords, i), args[count + i]) == 0;
+	for (Py_ssize_t i = 0; whole && i < keys; i++) {
+		int at = find_parameter(op, PyTuple_GetItem(keywords, i));
+		whole = at >= 0 && PyDict_SetItem(named, op->names[at], args[count + i]) == 0;
+	}
 	if (whole && own)
 		result = PyObject_Call(own, positional, named);
 	else if (whole)
@@ -323,10 +363,21 @@ static PyObject *call_cast(PyObject *self, const struct operator* op, PyObject *
 	return result;
 }
 
+/* Is the input of a type that the operator casts by itself? */
+static bool is_widened(const struct operator* op, const struct problem *problem)
+{
+	kiln_dtype dtype = problem->unread ? KILN_DTYPE_NONE : problem->operands[0].view.dtype;
+
+	return op->dtype_at >= 0 && op->row->parameters[op->dtype_at].preset &&
+		   (dtype == KILN_BOOL || dtype == KILN_I8 || dtype == KILN_U8 || dtype == KILN_I16 ||
+			dtype == KILN_U16);
+}
+
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
 	const struct operator* op = PyCapsule_GetPointer(self, "kiln operator");
 	PyObject *slots[PARAMETERS_MOST], *result = NULL;
+	bool widened = false;
 	struct problem problem;
 
 	if (!op || bind(op, args, count, keywords, slots) != 0)
@@ -334,10 +385,19 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 	if (op->dtype_at >= 0 && slots[op->dtype_at])
 		return call_cast(self, op, slots);
 	problem_begin(&problem, op->row->name);
-	if (fill(op, slots, &problem) == 0)
-		result = problem.redirect ? redirect(op, &problem, args, count, keywords)
-								  : run_named(op, &problem);
+	if (fill(op, slots, &problem) == 0) {
+		widened = is_widened(op, &problem);
+		if (!widened)
+			result = problem.redirect ? redirect(op, &problem, args, count, keywords)
+									  : run_named(op, &problem);
+	}
 	problem_end(&problem);
+	if (widened) {
+		PyObject *wide = PyUnicode_FromString(op->row->parameters[op->dtype_at].preset);
+		slots[op->dtype_at] = wide;
+		result = wide ? call_cast(self, op, slots) : NULL;
+		Py_XDECREF(wide);
+	}
 	return result;
 }
 

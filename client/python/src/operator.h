@@ -14,9 +14,11 @@ enum parameter_kind {
 	PARAMETER_INT,
 	PARAMETER_REAL,
 	PARAMETER_TEXT,
-	PARAMETER_INTS,  /* dimensions, each one once */
-	PARAMETER_OVER,  /* some dimensions, or one */
-	PARAMETER_DTYPE, /* what the first operand is cast to before the call */
+	PARAMETER_TYPE,    /* an element type: the planner's word, torch's or NumPy's, or a dtype */
+	PARAMETER_INTS,    /* dimensions, each one once */
+	PARAMETER_OVER,    /* some dimensions, or one */
+	PARAMETER_IGNORED, /* torch's alone: says nothing that would be otherwise */
+	PARAMETER_DTYPE,   /* what the first operand is cast to before the call */
 	PARAMETER_SHAPE, /* the trailing dimensions of the first operand, of which the attribute is the
 						number */
 };
@@ -29,7 +31,9 @@ struct parameter {
 	const char *attribute; /* of the others: the planner's name */
 	const char *preset;    /* NULL: nothing is passed where the caller passes nothing;
 							  "epsilon": of the type computed in; else a text; of
-							  PARAMETER_WANT "True" */
+							  PARAMETER_WANT "True"; of PARAMETER_DTYPE what small
+							  integers and bools are cast to */
+	const char *also;      /* another name that it has in torch, or NULL */
 };
 
 struct operator_operand {

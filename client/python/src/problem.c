@@ -32,7 +32,7 @@ void problem_end(struct problem *problem)
 		if (operand->role == ROLE_LEFT_OUT)
 			continue;
 		view_end(&operand->view);
-		if (operand->role == ROLE_MADE)
+		if (operand->role == ROLE_MADE || operand->copied)
 			Py_XDECREF(operand->object);
 	}
 }
@@ -50,6 +50,7 @@ static struct problem_operand *add(struct problem *problem, enum role role, PyOb
 	operand->object = object;
 	operand->shape = SHAPE_PLANNED;
 	operand->dtype = DTYPE_FIRST;
+	operand->copied = false;
 	operand->view.owner = NULL;
 	return operand;
 }
@@ -166,6 +167,22 @@ int problem_input(struct problem *problem, PyObject *object, const char *name)
 {
 	struct problem_operand *operand = add(problem, ROLE_INPUT, object, name);
 	return operand ? read_operand(problem, operand) : RAISED;
+}
+
+int problem_pack(struct problem *problem)
+{
+	struct problem_operand *operand = &problem->operands[problem->count - 1];
+	const struct kind *kind = kind_of(operand->object);
+	if (!kind || !kind->packed || view_contiguous(&operand->view))
+		return kind ? 0 : RAISED;
+	PyObject *copy = PyObject_CallFunctionObjArgs(kind->packed, operand->object, NULL);
+	if (!copy)
+		return RAISED;
+	view_end(&operand->view);
+	operand->view.owner = NULL;
+	operand->object = copy;
+	operand->copied = true;
+	return view_read(kind, copy, operand->name, &operand->view);
 }
 
 /* Reads a tensor that is written. */

@@ -36,7 +36,9 @@ enum role {
 struct problem_operand {
 	enum role role;
 	const char *name;
-	PyObject *object; /* borrowed, but of ROLE_MADE, where it is NULL until it is made */
+	PyObject
+		*object; /* borrowed, but of ROLE_MADE, where it is NULL until it is made, and a copy */
+	bool copied; /* the object is a copy of the caller's */
 	enum shape_rule shape;
 	enum dtype_rule dtype;
 	struct view view; /* of ROLE_MADE once it is made */
@@ -67,6 +69,9 @@ int problem_input(struct problem *problem, PyObject *object, const char *name);
 /* object: a tensor to write, or NULL for one to make. */
 int problem_output(struct problem *problem, PyObject *object, const char *name,
 				   enum shape_rule shape, enum dtype_rule dtype);
+/* Puts a packed copy in the place of the last input, where its library makes such and it is not
+ * packed: 0 or RAISED. */
+int problem_pack(struct problem *problem);
 int problem_kept(struct problem *problem, PyObject *object, const char *name);
 int problem_left_out(struct problem *problem, const char *name);
 /* Adds an attribute, whose kind and value the caller fills in; NULL with an exception. */
