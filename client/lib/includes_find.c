@@ -311,7 +311,10 @@ static struct text *read_header(struct includes *found, const struct place *plac
 			close(fd);
 		return NULL;
 	}
-	size_t room = status.st_size > 0 && (size_t)status.st_size <= INCLUDES_BYTES
+	/* A file of /proc has no size, either, and yet it has text. */
+	char first;
+	bool empty = status.st_size == 0 && pread(fd, &first, 1, 0) == 0;
+	size_t room = empty || (status.st_size > 0 && (size_t)status.st_size <= INCLUDES_BYTES)
 					  ? (size_t)status.st_size
 					  : INCLUDES_BYTES;
 	char *text = includes_keep(found, room + 1);

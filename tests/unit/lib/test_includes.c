@@ -439,6 +439,9 @@ static void only_ordinary_files_are_read(void **state)
 	refuses("#include \"zero.h\"\n", folders, 1, KILN_EINVAL, "zero.h is a device; only ordinary");
 	refuses("#include <mem>\n", &self, 1, KILN_EIO, "the header /proc/self/mem cannot be read: ");
 	finds("#include <folder.h>\n#include <loop.h>\n", "");
+	assert_int_equal(symlink("/proc/version", path_of("version.h")), 0);
+	finds("#include <version.h>\n", "version.h");
+	assert_true(includes_raw(found)->headers[0].bytes > 0);
 }
 
 static void headers_have_a_limit(void **state)
