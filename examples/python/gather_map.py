@@ -15,7 +15,7 @@ dst = kiln.map("dst[i,j,k] = src[i,j,idx[j,k]]", src=src, idx=idx)
 numpy.testing.assert_array_equal(dst, plain)
 print("gathered", dst.shape)
 
-# What follows the gather can be in the statement: there is no array between the two.
+# The statement can go on behind the gather: there is no array between the two.
 w = random.random(50, "float32")
 total = kiln.map("total[i,j] += src[i,j,idx[j,k]] * w[k] * s", src=src, idx=idx, w=w, s=0.5)
 numpy.testing.assert_allclose(total, (plain * w * 0.5).sum(axis=2), rtol=1e-5, atol=1e-5)

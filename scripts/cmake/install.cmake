@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, in the components that packages.cmake makes packages of:
+# Files that `cmake --install` puts in place, in the components that packages.cmake makes packages of:
 #   library      libkiln
 #   development  headers, archive, files for CMake and pkg-config, examples
 #   programs     kilnd and kiln with manuals, documents and units of systemd

@@ -1,4 +1,4 @@
-# What can be switched, and the flags that every target of ours shares.
+# Options of the build, and the flags that every target of ours shares.
 option(KILN_BUILD_TESTS "Build the tests, and into kilnd what they ask of it (--test-requests)" OFF)
 option(KILN_BUILD_EXAMPLES "Build the examples" ON)
 option(KILN_WERROR "Treat warnings as errors" OFF)

@@ -44,7 +44,7 @@ lines_of() {
 		grep -qw "define $name" $headers || echo "$page:$line: there is no $name"
 	done
 
-	# Who may wait for ever.
+	# Files that may wait for ever.
 	lines_of "$ever" |
 		cut -d: -f1 | sort -u | grep -vE '_driver\.h$|/sandbox/' | while read -r file; do
 		grep -E '^\| `' "$page" | cut -d'|' -f2 | grep -qF "\`$file\`" ||

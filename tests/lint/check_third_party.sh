@@ -22,7 +22,7 @@ sort -u -o "$tmp/linked" "$tmp/linked"
 # The names of a row are in its first column, in backticks.
 awk -F'|' '/^\| `/ { print $2 }' $page | grep -oE '`[^`]+`' | tr -d '`' | sort -u >"$tmp/named"
 
-# What a program needs has the name of a row, too.
+# A library that a program needs has a row, too.
 for file in "$BUILD_DIR"/bin/kilnd "$BUILD_DIR"/bin/kiln "$BUILD_DIR"/lib/libkiln.so; do
 	[ ! -e "$file" ] || readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
 done | sort -u >"$tmp/needed"

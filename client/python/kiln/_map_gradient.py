@@ -20,7 +20,7 @@ _LARGE = 6  # parts of an argument that is worked out once, for a gradient that 
 _SAME = {"abs", "min", "max", "clamp"}
 _FLAT = {"floor", "ceil", "trunc", "rint", "isnan", "isinf", "isfinite"}
 
-# What a function's gradient is multiplied by, for each of its arguments.
+# Factors of a function's gradient, one for each of its arguments.
 _FACTORS = {
     "exp": ("* exp({0})",), "exp2": (f"* exp2({{0}}) * {math.log(2)}",), "expm1": ("* exp({0})",),
     "log": ("/ {0}",), "log2": (f"/ {{0}} / {math.log(2)}",),
@@ -39,7 +39,7 @@ _FACTORS = {
     "hypot": ("* {0} / hypot({0}, {1})", "* {1} / hypot({0}, {1})"),
     "fma": ("* {1}", "* {0}", ""),
     "abs": ("* ({0} > 0 ? 1 : {0} < 0 ? -1 : 0)",),
-    # A number wins against a NaN, and those that are equal share.
+    # A number wins against a NaN, and equal numbers share the gradient.
     "max": ("* ({0} > {1} || isnan({1}) ? 1 : {0} == {1} ? 0.5 : 0)",
             "* ({1} > {0} || isnan({0}) ? 1 : {0} == {1} ? 0.5 : 0)"),
     "min": ("* ({0} < {1} || isnan({1}) ? 1 : {0} == {1} ? 0.5 : 0)",
@@ -275,7 +275,7 @@ class Gradient:
         access, guards = place
         name, subscripts = access[1], access[2]
         tensor = self.tensors[name]
-        # A dimension of size 1 that is repeated is one more to be added up.
+        # Where a dimension of size 1 was repeated, its gradient is added up over it as well.
         kept = [one for one, size in zip(subscripts, tensor.shape)
                 if not (self._is_index(one) and size == 1 and self.extents[one[1]] != 1)]
         plain = [one[1] for one in kept if self._is_index(one)]

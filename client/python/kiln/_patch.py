@@ -44,7 +44,7 @@ class Replaced(dict):
 
 
 def _check(function, model):
-    # Who has a module has imported torch.
+    # A caller that has a module has imported torch.
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
         raise refusal(function, "model", model, "a torch.nn.Module")

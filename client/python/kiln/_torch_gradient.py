@@ -54,7 +54,7 @@ def _take_along_axis(operator, values, kept, grads, run):
     begin = grads[0].new_zeros(()).expand(within)
     found = run(back, _values(back, input=begin, dim=dim, idx=kept[0], src=grads[0],
                               bounds=bounds))[0]
-    # What lies beyond the indices along another dimension was not taken.
+    # Elements beyond the indices along another dimension were not taken.
     beyond = [size - most for size, most in zip(shape, within)]
     if any(beyond):
         found = torch.nn.functional.pad(found, [one for size in reversed(beyond)
@@ -63,7 +63,7 @@ def _take_along_axis(operator, values, kept, grads, run):
 
 
 def _sums(operator, values, kept, grads, run):
-    # What was added up takes the gradient of its sum.
+    # A summand has the gradient of its sum.
     if grads[0] is None:
         return {}
     back = operator.others["take_along_axis" if operator.name == "scatter_add" else "index_select"]

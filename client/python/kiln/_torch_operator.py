@@ -53,7 +53,7 @@ class Operator:
         self.parameters = [row for row in parameters if row[1] not in ("OUT", "DTYPE", "IGNORED")]
         dtype = [row for row in parameters if row[1] == "DTYPE"]
         self.casts, self.widens = bool(dtype), any(row[4] for row in dtype)
-        # How large such an output is along its dimension is said by nothing but the output.
+        # Nothing but such an output says how large it is along its dimension.
         self.sized = any(row[1] == "out" and row[2] in ("last", "along") for row in operands) and \
             operands[0][0].startswith("d")
         if self.sized:

@@ -24,7 +24,7 @@ def _logsumexp(row):
 
 
 def _prod(row):
-    # Of a row with one zero only that has a gradient: the product of the others.
+    # In a row with one zero only the zero has a gradient: the product of the others.
     zero = row.x == 0
     others = torch.where(zero, 1, row.x)
     product, zeros = row.again("prod", others), row.total(zero)

@@ -110,7 +110,7 @@ def _setup(operator):
                                       if place not in ctx.places))
         if gradient:
             wide = gradient.widened(inputs)
-            # What the call did not compute, and the gradient reads, is computed then.
+            # The gradient computes then what it reads and the call left out.
             ctx.again = wide if operator.wanted(wide) != operator.wanted(inputs) else None
             ctx.rest = gradient.rest(inputs)
             if ctx.again is None:
