@@ -54,8 +54,8 @@ int lane_plan(struct kiln_client *client, const struct request *request, const k
 			  int count, int64_t deadline, struct kiln_call *call);
 /* Makes the request tell the daemon of that call, and takes it over; false without memory. */
 bool lane_note_planned(struct kiln_call *call, struct request *request);
-/* Tells the daemon of the call, if that has to be done.  Messages that name the call come later,
- * and so does the telling of calls that are planned later: the daemon takes no other order. */
+/* Tells the daemon of the call, if that has to be done.  Call it before any message that names the
+ * call, and before calls that are planned later are told: the daemon takes no other order. */
 void lane_tell(struct kiln_call *call);
 /* Waits until the daemon has said whether it takes the call.  KILN_OK, KILN_ETIMEDOUT, KILN_ECONN.
  */

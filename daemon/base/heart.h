@@ -1,6 +1,7 @@
 /*
- * heart: a thread that tells the broker every every_ms that its process lives, while a working
- * thread is busy, however long a call of that thread takes.  While all are idle, the heart sleeps.
+ * heart: a thread that tells the broker every every_ms that its process lives.  It does so while a
+ * working thread is busy, however long a call of that thread takes.  While all are idle, the heart
+ * sleeps.
  */
 #ifndef KILN_DAEMON_UTIL_HEART_H
 #define KILN_DAEMON_UTIL_HEART_H

@@ -45,8 +45,8 @@ void cache_sound(struct cache *cache);
 void cache_probe(struct cache *cache);
 /* Leaves a database whose file was removed or replaced, and begins another; call before a write. */
 void cache_stay(struct cache *cache);
-/* Draws the consequences of a status of the database, and returns the caller's: a damaged database
- * is set aside at once, so that the next call finds a sound one, and rows in memory go on. */
+/* Acts on a status of the database, and returns the caller's.  A damaged database is set aside at
+ * once, so that the next call finds a sound one.  Rows in memory go on. */
 int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX]);
 /* Returns KILN_OK, or KILN_EIO with the trouble; now and then tries to open a database again. */
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);

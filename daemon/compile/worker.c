@@ -52,8 +52,9 @@ static void close_inherited(int keep)
 	closedir(dir);
 }
 
-/* A compile needs some megabytes for a moment.  They stay for the next one: giving them back and
- * having them zeroed again by the system is a tenth of its time, and more where many workers do. */
+/* A compile needs some megabytes for a moment, and the worker keeps them for the next one.  If the
+ * system took them back and zeroed them again, a compile would take a tenth longer, and more among
+ * many workers. */
 static void keep_memory(void)
 {
 	mallopt(M_MMAP_THRESHOLD, 16 << 20);

@@ -1,6 +1,6 @@
 /*
- * device_names.c: which device a name means, and what device processes say of theirs and of others:
- * a GPU is known by its UUID, for numbers change when one goes away.
+ * device_names.c: finds the device that a name means, and keeps what device processes say of their
+ * GPU and of others.  A UUID tells GPUs apart, for numbers change when one goes away.
  */
 #include "handle_state.h"
 #include "daemon/base/util.h"

@@ -1,6 +1,6 @@
 /*
- * waits: the rows of `kiln waits`: each client that waits now, and what for.  Every room tells of
- * those that it keeps waiting, from what the broker knows: no other process is asked.
+ * waits: the rows of `kiln waits`: each client that waits now, and what for.  Every room names the
+ * clients that it keeps waiting.  The broker knows them all, and asks no other process.
  */
 #ifndef KILN_DAEMON_WAITS_H
 #define KILN_DAEMON_WAITS_H

@@ -84,7 +84,7 @@ int cuda_list(struct device *device, struct device_info *out, int most)
 		return 0;
 	count = count < most ? count : most;
 	for (int i = 0; i < count; i++) {
-		/* One that does not say what it is has its number alone. */
+		/* A GPU that does not say what it is has its number alone. */
 		if (device->cu.cuDeviceGet(&handle, i) != CUDA_SUCCESS ||
 			cuda_describe_gpu(device, i, handle, &out[i]) != CUDA_SUCCESS) {
 			out[i] = (struct device_info){0};

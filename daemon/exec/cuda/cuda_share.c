@@ -1,7 +1,7 @@
 /*
  * cuda_share: lets a second process use memory of this device.  Memory of the device's pool cannot
- * leave its process, and a pool whose memory could would never give any back, so a shared buffer
- * moves to an allocation of its own.  None of the calls here waits for running kernels.
+ * leave its process.  A pool whose memory could leave would never give any back.  So a shared
+ * buffer moves to an allocation of its own.  None of the calls here waits for running kernels.
  */
 #include "daemon/exec/device.h"
 

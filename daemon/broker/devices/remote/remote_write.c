@@ -1,8 +1,9 @@
 /*
- * remote_write.c: writes entries to the second tier.  The store's thread seals them, a queue of
- * bounded bytes keeps them, and a connection of their own takes one at a time, so that no ask waits
- * behind an entry.  The command that gives up the claim follows the entry at once.  Winners of
- * tuning go the same way, in the order in which they came; so do those that are taken away.
+ * remote_write.c: writes entries to the second tier.  The store's thread seals an entry, and a
+ * queue of bounded bytes keeps it.  A connection for entries alone takes one at a time, so that no
+ * ask waits behind an entry.  The command that gives up the claim follows the entry at once.
+ * Winners of tuning go the same way, in the order in which they came; so do those that are taken
+ * away.
  */
 #include "remote_state.h"
 

@@ -117,8 +117,8 @@ static void hello_try(struct hello *hello, struct device_entry *device)
 		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
 }
 
-/* Finds the device that is named.  Before it says that there is none, it asks those that have not
- * said what they are. */
+/* Finds the device that is named.  Asks the devices that have not said what they are, before it
+ * says that there is none. */
 static void hello_find(struct hello *hello)
 {
 	struct session *session = hello->request.session;

@@ -302,7 +302,7 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 									.most = PLAN_MAX_CHOICES - count};
 		if (i >= 0 && order[i] == own)
 			continue;
-		/* One that takes all is worth one try, and one that seldom wins too. */
+		/* The variant that takes any form is worth one try, and so is the one that seldom wins. */
 		if (count && (i == VARIANTS - 1 || order[i] == &permute_stage))
 			list.most = list.most < 1 ? list.most : 1;
 		list.variant->suggest(&list, &why);

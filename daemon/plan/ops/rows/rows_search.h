@@ -19,8 +19,8 @@ struct rows_search {
 	int count, most;
 };
 
-/* Keeps a shape like the base, of so many vectors a thread, slots, rows of a block and blocks of a
- * row: if the kernel and the device have room for it. */
+/* Keeps a shape like the base, with so many vectors a thread, slots, rows of a block and blocks of
+ * a row, if the kernel and the device have room for it. */
 void rows_offer(struct rows_search *search, uint32_t held, uint32_t slots, uint32_t rows,
 				uint32_t cluster);
 /* Keeps one more shape, unless it is there. */

@@ -61,7 +61,8 @@ void rows_offer_usual(struct rows_search *search)
 	const struct usual *usual = usual_table(search->need);
 	uint32_t held, size, rows;
 
-	/* One warp a row as long as it can: what sticks out costs each warp alike. */
+	/* A row has one warp as long as that can hold it: the ends of skewed rows cost each warp
+	 * alike. */
 	if (search->base.skewed && search->vectors <= 8 * 32)
 		rows_offer(search, (uint32_t)plan_divide_up(search->vectors, 32), 0, 4, 1);
 	while (search->vectors > usual->vectors)
