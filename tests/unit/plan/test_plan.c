@@ -179,6 +179,32 @@ static void sizes_beyond_counting(void **state)
 	refused(&p, "permute: the strides of x reach further than 62 bits can count in bytes");
 }
 
+/* Atomic additions count 2^44 vectors: beyond them they are no candidate, and others are. */
+static void candidates_beyond_counting(void **state)
+{
+	static char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX];
+	struct kernel_problem p = {.op = "index_add", .tensor_count = 4};
+	struct kernel_limits limits = limits_of("sm_90");
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX] = "";
+	int count;
+
+	(void)state;
+	plan_made_tensor(&p, 0, KILN_F32, 3, SHAPE(200, INT32_MAX, 97));
+	plan_made_tensor(&p, 1, KILN_I32, 1, SHAPE(33));
+	plan_made_tensor(&p, 2, KILN_F32, 3, SHAPE(33, INT32_MAX, 97));
+	plan_made_tensor(&p, 3, KILN_F32, 3, SHAPE(200, INT32_MAX, 97));
+	plan_made_int(&p, "deterministic", 0);
+	count = plan_choices(&p, &limits, names, error);
+	assert_true(count > 1);
+	plan_made_word(&p, PLAN_CHOICE, "");
+	for (int i = 0; i < count; i++) {
+		set_text(p.attrs[1].s, sizeof(p.attrs[1].s), names[i]);
+		if (plan_problem(&p, &limits, &plan, error))
+			fail_msg("%s: %s", names[i], error);
+	}
+}
+
 static void targets(void **state)
 {
 	struct kernel_problem p = good();
@@ -483,6 +509,7 @@ int main(void)
 		cmocka_unit_test(optional_operands),
 		cmocka_unit_test(tensors),
 		cmocka_unit_test(sizes_beyond_counting),
+		cmocka_unit_test(candidates_beyond_counting),
 		cmocka_unit_test(targets),
 		cmocka_unit_test(attributes_are_known),
 		cmocka_unit_test(integers),
