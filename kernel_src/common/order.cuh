@@ -49,6 +49,33 @@ template <>
 struct order_of<i64> {
 	static constexpr bool integer = true;
 };
+template <>
+struct order_of<i16> {
+	static constexpr bool integer = true;
+};
+template <>
+struct order_of<i8> {
+	static constexpr bool integer = true;
+};
+template <>
+struct order_of<u8> {
+	static constexpr bool integer = true;
+};
+template <>
+struct order_of<bool> {
+	static constexpr bool integer = true;
+};
+/* Are the bits in order as they are?  Those of bools are, when they are 0 or 1. */
+template <typename T>
+constexpr bool order_unsigned = false;
+template <>
+constexpr bool order_unsigned<u8> = true;
+template <>
+constexpr bool order_unsigned<bool> = true;
+template <typename T>
+constexpr bool order_truth = false;
+template <>
+constexpr bool order_truth<bool> = true;
 
 template <typename T>
 struct Order {
@@ -67,7 +94,7 @@ struct Order {
 	/* The key of an element's bits. */
 	static DEVICE Key key(Key value, bool greatest)
 	{
-		Key out = value ^ sign;
+		Key out = order_truth<T> ? value != 0 : order_unsigned<T> ? value : value ^ sign;
 #if defined(__CUDA_ARCH__)
 		/* A sum with 0 is 0 for -0, and one and the same NaN for all. */
 		if constexpr (sizeof(T) == 4 && !order_of<T>::integer) {
@@ -89,7 +116,9 @@ struct Order {
 	static DEVICE Key value(Key key, bool greatest)
 	{
 		const Key out = greatest ? key ^ all : key;
-		if constexpr (order_of<T>::integer)
+		if constexpr (order_unsigned<T>)
+			return out;
+		else if constexpr (order_of<T>::integer)
 			return out ^ sign;
 		else
 			return out & sign ? out ^ sign : out ^ all;

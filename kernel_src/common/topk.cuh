@@ -35,6 +35,28 @@ struct TopkValue<i32> {
 		return static_cast<i32>(greatest ? ~words[i] : words[i]);
 	}
 };
+/* Small ones in 32 bits. */
+template <typename T>
+struct TopkSmall {
+	typedef i32 type;
+	static DEVICE i32 at(const u32 *words, int i, bool greatest)
+	{
+		const i32 value = static_cast<T>(vec_element<sizeof(T)>(words, i));
+		return greatest ? ~value : value;
+	}
+};
+template <>
+struct TopkValue<i16> : TopkSmall<i16> {
+};
+template <>
+struct TopkValue<i8> : TopkSmall<i8> {
+};
+template <>
+struct TopkValue<u8> : TopkSmall<u8> {
+};
+template <>
+struct TopkValue<bool> : TopkSmall<bool> {
+};
 template <>
 struct TopkValue<i64> {
 	typedef i64 type;

@@ -21,11 +21,13 @@ constexpr int vec_words = BYTES < 4 ? 1 : BYTES / 4;
 template <int ES>
 DEVICE u64 vec_element(const u32 *words, int i)
 {
-	static_assert(ES == 2 || ES == 4 || ES == 8, "size");
+	static_assert(ES == 1 || ES == 2 || ES == 4 || ES == 8, "size");
 	if constexpr (ES == 8)
 		return static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i];
 	else if constexpr (ES == 4)
 		return words[i];
+	else if constexpr (ES == 1)
+		return words[i / 4] >> i % 4 * 8 & 0xff;
 	else
 		return words[i / 2] >> i % 2 * 16 & 0xffff;
 }

@@ -228,6 +228,31 @@ static void add_values(void)
 	}
 }
 
+/* Integers of 8 and 16 bits and bools, of which many are equal: rows that are sorted whole, by a
+ * warp or a block, and such that are filtered; and addresses that are aligned to elements alone. */
+static void add_small(void)
+{
+	static const kiln_dtype dtypes[] = {KILN_I8, KILN_U8, KILN_I16, KILN_BOOL};
+	static const struct {
+		struct make_shape shape;
+		int axis;
+		int64_t k;
+	} rows[] = {{{2, {9, 33}}, -1, 5},
+				{{2, {3, 5001}}, -1, 40},
+				{{3, {3, 70, 5}}, 1, 9},
+				{{1, {700}}, 0, 700}};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(rows); i++) {
+		bool whole = i % 4 == 0 || i % 4 == 3;
+		struct cases_case *c = cases_add(whole && i >= 4 ? &sort : &topk, 0);
+		begin(c, dtypes[(i + i / 4) % MAKE_COUNT(dtypes)], &rows[i % 4].shape, rows[i % 4].axis,
+			  rows[i % 4].k, i / 2 % 2);
+		c->operand[0].offset = i / 4 * cases_element(&c->operand[0]);
+		name(c);
+	}
+	add(&topk, KILN_U8, &(struct make_shape){2, {3, 0}}, -1, 0, false, 0);
+}
+
 static void add_timed(void)
 {
 	static const struct {
@@ -251,6 +276,7 @@ static void add_all(void)
 	add_axes();
 	add_layouts();
 	add_values();
+	add_small();
 	add_timed();
 	/* Beyond 2^31 elements. */
 	add(&topk, KILN_F16, &(struct make_shape){2, {(INT64_C(1) << 25) + 5, 64}}, -1, 2, false,
@@ -288,7 +314,7 @@ static const struct make_shape small = {2, {3, 4}};
 static void bad_dtype(struct cases_case *c)
 {
 	c->op = &topk;
-	begin(c, KILN_U8, &small, -1, 2, false);
+	begin(c, KILN_U16, &small, -1, 2, false);
 }
 
 static void bad_rank(struct cases_case *c)
@@ -352,7 +378,7 @@ static void bad_places_rank(struct cases_case *c)
 }
 
 static const struct cases_refusal refusals[] = {
-	{"topk: x is u8; it must be f16, bf16, f32, f64, i32 or i64", bad_dtype},
+	{"topk: x is u16; it must be f16, bf16, f32, f64, i8, u8, i16, i32, i64 or bool", bad_dtype},
 	{"sort: x has rank 0; it needs a dimension to go along", bad_rank},
 	{"topk: k is 4; dimension 0 of x has size 3, and k may be no more", bad_k},
 	{"topk: k is 2049; it may be 0 to 2048", bad_many},

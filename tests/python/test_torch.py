@@ -171,6 +171,15 @@ class Torch(unittest.TestCase):
                     self.assertEqual(result.dtype, torch.int64)
                     self.assertTrue(torch.equal(result, theirs(x, 1)))
 
+    def test_small_integers_are_sorted_as_in_torch(self):
+        for dtype in [torch.bool, torch.uint8, torch.int8, torch.int16]:
+            x = torch.arange(-90, 60).view(5, 30)[:, torch.randperm(30)] // 3
+            x = (x > 0 if dtype == torch.bool else x).to(dtype)
+            for mine, theirs in zip(kiln.sort(x), torch.sort(x, dim=1, stable=True)):
+                self.assertTrue(mine.dtype == theirs.dtype and torch.equal(mine, theirs))
+            for mine, theirs in zip(kiln.topk(x, 7), torch.sort(x, stable=True, descending=True)):
+                self.assertTrue(torch.equal(mine, theirs[:, :7]))
+
     def test_keywords_of_torch(self):
         x, idx = torch.randn(4, 6, requires_grad=True), torch.tensor([2, 0])
         F = torch.nn.functional

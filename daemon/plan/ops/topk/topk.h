@@ -47,6 +47,8 @@ struct topk_way {
 #define TOPK_MAX_WAYS 24
 #define TOPK_GENERIC_THREADS 256u /* of a block, where the device has so many */
 
+/* Integers of 8 and 16 bits, and bools: only by way of shared memory. */
+bool topk_is_small(kiln_dtype dtype);
 int topk_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
 /* Finds the form of a problem that was checked. */

@@ -79,10 +79,11 @@ int topk_check(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX
 	struct kernel_tensor right;
 	int status;
 
-	if (!plan_is_float(dtype) && dtype != KILN_I32 && dtype != KILN_I64)
+	if (!plan_is_float(dtype) && dtype != KILN_I32 && dtype != KILN_I64 && !topk_is_small(dtype))
 		return plan_refuse(error, KILN_EINVAL,
-						   "%s: x is %s; it must be f16, bf16, f32, f64, i32 or i64", problem->op,
-						   plan_dtype_name(dtype));
+						   "%s: x is %s; it must be f16, bf16, f32, f64, i8, u8, i16, i32, i64 or "
+						   "bool",
+						   problem->op, plan_dtype_name(dtype));
 	status = rows_check_aligned(problem, X, error);
 	if (!status)
 		status = find_result(problem, dtype, &right, error);
@@ -109,12 +110,12 @@ static int topk_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MA
 /* Each type has two: rows whose elements lie side by side, and others. */
 static int topk_generics(int index, struct kernel_problem *out)
 {
-	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16,
-										KILN_F64, KILN_I32, KILN_I64};
+	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64, KILN_I32,
+										KILN_I64, KILN_I16, KILN_I8,   KILN_U8,  KILN_BOOL};
 	static const int64_t shape[] = {4, 64, 8}, result[] = {4, 1, 8};
 	int rank = index % 2 ? 3 : 2;
 
-	if (index >= 2 * 6)
+	if (index >= 2 * 10)
 		return KILN_ENOENT;
 	plan_made_tensor(out, X, dtypes[index / 2], rank, shape);
 	plan_made_tensor(out, VALUES, dtypes[index / 2], rank, result);

@@ -9,6 +9,11 @@
 #define BESIDE 1040u /* TOPK_BESIDE */
 #define SAMPLED_BESIDE 192u
 
+bool topk_is_small(kiln_dtype dtype)
+{
+	return dtype == KILN_I8 || dtype == KILN_U8 || dtype == KILN_I16 || dtype == KILN_BOOL;
+}
+
 void topk_find_form(const struct kernel_problem *problem, struct topk_form *form)
 {
 	const struct kernel_tensor *x = &problem->tensors[TOPK_X];
@@ -96,7 +101,7 @@ static int find_short(const struct topk_form *form, const struct kernel_limits *
 	uint32_t wanted = form->element == 2 ? 32 : 16;
 	int count = 0;
 
-	if (form->element > 4 || form->rows.columns > SHORT_COLUMNS ||
+	if (form->element > 4 || topk_is_small(form->dtype) || form->rows.columns > SHORT_COLUMNS ||
 		limits->max_threads < SHORT_THREADS)
 		return 0;
 	for (uint32_t lanes = 1; lanes <= 32 && count < 2 && form->k <= LIST_MOST; lanes *= 2)
@@ -171,7 +176,8 @@ static int find_sampled(const struct topk_form *form, const struct kernel_limits
 	uint32_t first = form->rows.columns * form->element < SAMPLED_SMALL ? 256 : 512;
 	int count = 0;
 
-	if (form->element > 4 || form->rows.step[0] != 1 || form->rows.columns < SAMPLED_COLUMNS)
+	if (form->element > 4 || topk_is_small(form->dtype) || form->rows.step[0] != 1 ||
+		form->rows.columns < SAMPLED_COLUMNS)
 		return 0;
 	count += fill_sampled(form, first, limits, &ways[count]);
 	return count + fill_sampled(form, 768 - first, limits, &ways[count]);
@@ -187,13 +193,13 @@ static void fill_rows(const struct topk_form *form, bool generic, uint32_t threa
 			 all = plan_power_of_two(columns, TOPK_COLUMNS_MOST);
 
 	*out = (struct topk_way){.kind = TOPK_ROWS, .threads = threads, .rows = rows, .held = 4};
-	out->vector = form->rows.step[0] == 1 ? 16 / form->element : 1;
+	out->vector = form->rows.step[0] != 1 ? 1 : form->element > 1 ? 16 / form->element : 8;
 	out->sorted = plan_power_of_two(form->k, TOPK_COLUMNS_MOST);
 	/* Where all are sorted in the end, or a warp sorts them at once, nothing is selected. */
 	out->whole = all == out->sorted || all <= 32;
 	if (out->whole)
 		out->sorted = all;
-	out->entry = out->whole && form->element == 2 && !generic ? 4 : form->element == 8 ? 16 : 8;
+	out->entry = out->whole && form->element <= 2 && !generic ? 4 : form->element == 8 ? 16 : 8;
 	out->room = out->sorted > 4 ? out->sorted : 4;
 	if (!out->whole) {
 		out->room = 4 * out->sorted > 2048 ? 4 * out->sorted : 2048;
