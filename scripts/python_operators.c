@@ -55,9 +55,6 @@ static const char *const also_named[][3] = {
 	{NULL, "keepdim", "keepdims"},
 };
 
-/* Functions of which torch casts integers to i64 before; those of 32 bits are taken as they are. */
-static const char *const widened[] = {"cumsum", "cumprod"};
-
 /* Parameters of torch's that ask for what is the case always. */
 static const char *const ignored[][4] = {
 	{"topk", "sorted", "True", "the values are in order always"},
@@ -249,12 +246,11 @@ static void add_dtype(struct python_function *function)
 		return;
 	struct python_parameter *made = add(function, "dtype", "DTYPE", "Any", "None");
 	made->help = "the element type that input is cast to before";
-	for (size_t i = 0; i < sizeof(widened) / sizeof(widened[0]); i++)
-		if (strcmp(widened[i], function->op->name) == 0) {
-			made->preset = "i64";
-			made->help = "the element type that input is cast to before; i64 for bools and for "
-						 "integers of 8 and 16 bits";
-		}
+	if (function->op->widens_integers) {
+		made->preset = "i64";
+		made->help = "the element type that input is cast to before; i64 for bools and for "
+					 "integers of 8 and 16 bits";
+	}
 }
 
 static void add_ignored(struct python_function *function)

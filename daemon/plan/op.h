@@ -174,6 +174,8 @@ struct plan_op {
 	 * device's own. */
 	void (*report)(const struct kernel_problem *problem, uint64_t reported,
 				   char error[KERNEL_ERROR_MAX]);
+	/* torch casts bools and integers of 8 and 16 bits to i64 before, so the Python function does. */
+	bool widens_integers;
 };
 
 /* The families, by name, each an array of operators; ended by NULL.  CMake writes the table. */

@@ -213,6 +213,7 @@ const struct plan_op plan_ops_cumsum[] = {
 		.summary = "y[k] = x[0] + .. + x[k] along an axis; f16 and bf16 are added up in f32, and "
 				   "i32 and i64 wrap",
 		SCAN(generics_all),
+		.widens_integers = true,
 	},
 	{
 		.name = "cumsum_backward",
@@ -227,6 +228,7 @@ const struct plan_op plan_ops_cumsum[] = {
 		.attributes = {AXIS, EXCLUSIVE, REVERSE("1 to multiply from the end")},
 		.summary = "y[k] = x[0] * .. * x[k] along an axis, in types as of cumsum",
 		SCAN(generics_all),
+		.widens_integers = true,
 	},
 	{
 		.name = "cumprod_backward",
