@@ -174,7 +174,7 @@ struct plan_op {
 	 * device's own. */
 	void (*report)(const struct kernel_problem *problem, uint64_t reported,
 				   char error[KERNEL_ERROR_MAX]);
-	/* torch casts bools and integers of 8 and 16 bits to i64 before, so the Python function does. */
+	/* torch casts bools and integers of 8 and 16 bits to i64 before; the Python function, too. */
 	bool widens_integers;
 };
 
