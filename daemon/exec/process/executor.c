@@ -208,7 +208,7 @@ static void serve(struct exec *executor)
 	uint64_t asked_us = 0;
 	while (!executor->ended) {
 		bool broken = false;
-		launcher->now_us = util_now_us();
+		launcher->now_us = launcher->turn_us = util_now_us();
 		launchers_listen(executor);
 		want_ends(executor);
 		exec_quiet_serve(executor, exec_lanes_waiting);

@@ -249,7 +249,7 @@ static const struct exec_slot *oldest(const struct exec_lane *lane)
 
 bool exec_lanes_overrun(struct launcher *launcher, struct device_done *culprit)
 {
-	uint64_t now = launcher->now_us;
+	uint64_t now = launcher->turn_us;
 	if (now < launcher->overrun_us)
 		return false;
 	launcher->overrun_us = now + PAUSE_OVERRUN_US;

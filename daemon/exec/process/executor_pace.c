@@ -110,7 +110,7 @@ bool exec_pace_overrun(struct launcher *launcher, struct device_done *culprit)
 	size_t cursor = 0;
 	if (!launcher->lines.count)
 		return false;
-	uint64_t now = util_now_us();
+	uint64_t now = launcher->turn_us;
 	if (now < launcher->lines_due_us)
 		return false;
 	while ((line = map_next(&launcher->lines, &cursor))) {

@@ -66,6 +66,9 @@ struct launcher {
 	/* The time when the turn began, or when its wait ended.  To ask for the time of each launch
 	 * would cost as much as all else that this process does for a launch. */
 	uint64_t now_us;
+	/* The time when the turn began.  A call is overdue by this time, not by now_us: between the
+	 * look for ends and the reading of now_us, the system may have stopped this process. */
+	uint64_t turn_us;
 	uint64_t lane_active_us;   /* the last time that an entry was taken or ended */
 	uint64_t overrun_us;       /* until then nobody looks whether entries are overdue */
 	uint32_t spin_us;          /* to look for entries before sleeping */

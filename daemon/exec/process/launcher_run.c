@@ -132,7 +132,7 @@ static void take_turn(struct launcher *launcher)
 	struct exec *executor = launcher->executor;
 	struct device_done done[LAUNCHER_ENDS];
 	bool broken = false;
-	launcher->now_us = util_now_us();
+	launcher->now_us = launcher->turn_us = util_now_us();
 	exec_lanes_serve(launcher);
 	int patience = exec_pace_patience(launcher, exec_lanes_patience(launcher));
 	patience = exec_account_patience(launcher, patience);

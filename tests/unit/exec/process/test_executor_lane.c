@@ -4,6 +4,62 @@
  */
 #include "executor_lane_scene.h"
 
+#include "daemon/exec/process/launcher.h"
+
+/* ---- A process that the system stops ---- */
+
+enum { HOLD_DEADLINE_MS = 700, HOLD_DELAY_MS = 200, HOLD_MS = 1500 };
+
+/* Shared with the executor process: 1 asks it to stand still behind its next look for ends. */
+static _Atomic int *hold;
+
+void __real_exec_lanes_wake(struct launcher *launcher);
+void __wrap_exec_lanes_wake(struct launcher *launcher);
+
+void __wrap_exec_lanes_wake(struct launcher *launcher)
+{
+	int asked = 1;
+	if (launcher_in_flight(launcher) > 0 && atomic_compare_exchange_strong(hold, &asked, 2))
+		usleep(HOLD_MS * 1000);
+	__real_exec_lanes_wake(launcher);
+}
+
+uint64_t __real_cpu_begun_us(struct device *part, uint64_t ticket);
+uint64_t __wrap_cpu_begun_us(struct device *part, uint64_t ticket);
+
+/* While hold is set, the device tells as little of what runs as a GPU does. */
+uint64_t __wrap_cpu_begun_us(struct device *part, uint64_t ticket)
+{
+	return atomic_load(hold) ? 1 : __real_cpu_begun_us(part, ticket);
+}
+
+/* The system stops the process that looks for ends, and meanwhile a kernel ends in time. */
+static void held_behind_its_look(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct wire_out message;
+	const struct launch launch = {.stream = OWNER,
+								  .copy = BYTES,
+								  .delay = HOLD_DELAY_MS,
+								  .operands = {{1, 0, BYTES, 1}, {2, 0, BYTES, 1}},
+								  .operand_count = 2};
+	open_scene(&scene);
+	begin(&scene.peer, &message, "launch");
+	put_launch(&message, &launch);
+	wire_put_uint(&message, "deadline", HOLD_DEADLINE_MS);
+	uint64_t id = post(&scene.peer, &message, NULL, 0);
+	pass_by(&scene);
+	atomic_store(hold, 1);
+	pass_by(&scene);
+	assert_int_equal(status_past_events(&scene.peer, id), KILN_OK);
+	assert_int_equal(atomic_load(hold), 2);
+	atomic_store(hold, 0);
+	close_scene(&scene);
+}
+
+/* ---- Entries ---- */
+
 static void a_gate_holds_back_its_stream_alone(void **state)
 {
 	(void)state;
@@ -316,6 +372,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gate_holds_back_its_stream_alone),
+		cmocka_unit_test(held_behind_its_look),
 		cmocka_unit_test(parked_is_not_overdue),
 		cmocka_unit_test(a_gate_that_stays_shut),
 		cmocka_unit_test(a_failure_outlives_its_place),
@@ -326,5 +383,8 @@ int main(void)
 		cmocka_unit_test(spins_as_there_are_cpus),
 		cmocka_unit_test(nonsense),
 	};
+	hold = mmap(NULL, sizeof(*hold), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (hold == MAP_FAILED)
+		return 1;
 	return cmocka_run_group_tests(tests, NULL, teardown);
 }
