@@ -316,6 +316,38 @@ static void divisors_are_exact(void **state)
 	assert_int_equal(plan.arg_count, 3);
 }
 
+/* ---- Rows that begin between two vectors ---- */
+
+/* The widest access to x of the generic kernel for its sums over dimension 0. */
+static uint32_t access_of_sum(struct kernel_tensor x)
+{
+	struct kernel_problem problem = {.op = "sum", .tensor_count = 1, .tensors = {x}};
+	char error[KERNEL_ERROR_MAX] = "";
+
+	set_perm(&problem, 1, SHAPE(0));
+	set_text(problem.attrs[0].name, sizeof(problem.attrs[0].name), "over");
+	if (plan_infer(&problem, error))
+		fail_msg("%s", error);
+	return generic_of(&problem).extents[0].alignment;
+}
+
+/* The kernel has no vectors for rows that are too long for its short numbers, nor for those that
+ * three dimensions number: it would read beyond their ends. */
+static void rows_end_where_they_end(void **state)
+{
+	struct kernel_tensor x = {.dtype = KILN_F16, .alignment = 16, .rank = 1, .stride = {1}};
+
+	(void)state;
+	x.shape[0] = 0x3fffffff;
+	assert_int_equal(access_of_sum(x), 16);
+	x.shape[0] = 0x40000001;
+	assert_int_equal(access_of_sum(x), 2);
+	x = (struct kernel_tensor){KILN_F16, 3, {6, 3, 20}, {1, 6, 18}, 16};
+	assert_int_equal(access_of_sum(x), 16);
+	x = (struct kernel_tensor){KILN_F16, 4, {6, 3, 4, 5}, {1, 24, 6, 72}, 16};
+	assert_int_equal(access_of_sum(x), 2);
+}
+
 static void no_candidate(void **state)
 {
 	struct kernel_problem problem = good();
@@ -339,7 +371,7 @@ int main(void)
 		cmocka_unit_test(all_have_one),           cmocka_unit_test(they_are_few),
 		cmocka_unit_test(ragged_batches_are_one), cmocka_unit_test(statements_have_few),
 		cmocka_unit_test(permutes_have_few),      cmocka_unit_test(divisors_are_exact),
-		cmocka_unit_test(no_candidate),
+		cmocka_unit_test(no_candidate),           cmocka_unit_test(rows_end_where_they_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

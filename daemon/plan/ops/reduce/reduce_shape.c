@@ -19,6 +19,7 @@
 #define LONG_CHUNKS 8      /* of a variance's columns, at least, if they are the longest */
 #define WHOLE_COLUMNS 1024 /* that one block takes */
 #define WHOLE_VECTORS 512  /* that eight threads of a generic kernel take */
+#define FLAT_COLUMNS 0x3fffffff
 
 uint32_t reduce_value_bytes(const struct reduce_form *form)
 {
@@ -264,11 +265,19 @@ int reduce_shapes(const struct reduce_form *form, const struct kernel_limits *li
 	return form->strided ? column_shapes(form, limits, shapes) : row_shapes(form, limits, shapes);
 }
 
+/* The generic kernel takes rows that begin between two vectors where REDUCE_IS_FLAT holds
+ * (reduce.cuh), and element by element elsewhere. */
+static bool is_flat(const struct reduce_form *form)
+{
+	return form->kept.rank <= 2 && form->rank == 1 && form->columns <= FLAT_COLUMNS;
+}
+
 struct reduce_shape reduce_generic_shape(const struct reduce_form *form,
 										 const struct kernel_limits *limits)
 {
-	bool narrow =
-		form->vector * form->element != 16 || (!plan_is_float(form->dtype) && form->element < 4);
+	bool narrow = form->vector * form->element != 16 ||
+				  (!plan_is_float(form->dtype) && form->element < 4) ||
+				  (form->skewed && !is_flat(form));
 	struct reduce_shape shape = {.vector = narrow ? 1 : form->vector, .held = 4, .times = 1};
 	struct reduce_form plain = *form;
 	int64_t vectors;
