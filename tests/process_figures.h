@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 int count_fds(pid_t pid);
-/* What they are open on, numbers left out: "/dev/nvidia#", "anon_inode:[eventfd]". */
+/* Descriptors are open on such things, numbers left out: "/dev/nvidia#", "anon_inode:[eventfd]". */
 #define FD_KINDS_MOST 24
 struct fd_kinds {
 	struct fd_kind {

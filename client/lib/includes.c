@@ -365,7 +365,7 @@ int includes_find(const kiln_raw *raw, struct includes **out)
 	struct includes *found = calloc(1, sizeof(*found));
 	if (!found)
 		return error_set(KILN_ENOMEM, "no memory for the headers of a source");
-	/* That of an earlier release is shorter. */
+	/* An earlier release has a shorter one. */
 	memcpy(&found->raw, raw, raw->size < sizeof(*raw) ? raw->size : sizeof(*raw));
 	found->main.label = raw->name ? raw->name : "raw.cu";
 	if (find_folders(found, &found->raw) == KILN_OK)

@@ -106,7 +106,7 @@ static bool read_piece(const struct bench_way *way, struct bench_sample *sample,
 	return true;
 }
 
-/* What an earlier kernel was judged by. */
+/* Reads again the sample by which an earlier kernel was judged. */
 static bool read_again(const struct bench_way *way, struct bench_sample *sample)
 {
 	for (int i = 0; i < sample->data->c->operand_count; i++)

@@ -172,7 +172,7 @@ static int64_t compile_kernel(struct compile_sources *sources, const struct kern
 	return compile(&job);
 }
 
-/* What may be beyond the limit by chance gets another two. */
+/* A kernel that may be beyond the limit by chance gets another two tries. */
 #define BY_CHANCE 1.5
 static void compile_again(struct compile_sources *sources, struct kernel *kernel,
 						  const char *target)
@@ -248,7 +248,7 @@ static int run_children(struct all *all, const struct options *options)
 
 /* ---- The table ---- */
 
-/* Of kernels [first, last), which are sorted by ratio; false: beyond the limit. */
+/* The kernels are sorted by ratio; false: their median is beyond the limit. */
 static bool print_operator(const struct kernel *kernels, int count, double limit)
 {
 	const struct kernel *median = &kernels[count / 2];

@@ -68,7 +68,7 @@ static bool read_limits(const char *device, struct kernel_limits *limits, char w
 	return true;
 }
 
-/* What the child hands back. */
+/* The child hands this back. */
 struct answer {
 	bool good;
 	struct kernel_limits limits;

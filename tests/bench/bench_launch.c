@@ -104,7 +104,7 @@ int bench_ordinal(const char *device)
 
 /* ---- The daemon, and the kernel that others launch by themselves ---- */
 
-/* What the daemon compiles for this device: "sm_90". */
+/* Finds the architecture for which the daemon compiles, such as "sm_90". */
 static bool find_target(kiln_client *client, const char *device, char target[16])
 {
 	kiln_reply *reply = NULL;

@@ -44,7 +44,7 @@ SIZES = {  # hidden, inner, layers, heads, heads of keys, words, batch, length
     "quick": (1024, 2816, 4, 16, 4, 8192, 4, 512),
     "whole": (2048, 5632, 12, 32, 8, 32000, 4, 1024),
 }
-# What losses may differ by, of their size: five updates by AdamW make more of each rounding.
+# Losses may differ by such a part: five updates by AdamW make more of each rounding.
 AGREE = {"cuda": 2e-2, "cpu": 1e-4}
 UNSEEN = {"cpu": [17, 29], "quick": [97, 131, 203, 257, 311, 389], "whole":
           [97, 131, 203, 257, 311, 389, 449, 521, 613, 701, 769, 907]}

@@ -123,7 +123,7 @@ static void check(bool good)
 		runner_pass();
 }
 
-/* Of a daemon with the small cache, or the whole one. */
+/* Measures a daemon with the small cache, or with the whole one. */
 static void run_many(struct bench *bench, bool (*measure)(const struct bench *bench))
 {
 	if (start(bench, "small", NULL)) {

@@ -230,7 +230,7 @@ bool bench_objects_want(struct bench_objects *objects, const char *source, const
 
 /* ---- Making ---- */
 
-/* What the children share. */
+/* The children share this. */
 struct share {
 	_Atomic int next, done, bad;
 };

@@ -120,7 +120,7 @@ struct sample {
 	double begin, end;
 };
 
-/* What A's process shares with this one. */
+/* A's process shares this with this one. */
 struct record {
 	_Atomic bool stop, failed;
 	_Atomic int count;
@@ -174,7 +174,7 @@ static const char *const manners[] = {"nothing", "from the cache", "from the cac
 									  "compiled"};
 #define MOST_GUESTS 5
 
-/* What B's processes share with this one. */
+/* B's processes share this with this one. */
 struct doorstep {
 	_Atomic bool open;
 	_Atomic int waiting, done;
@@ -278,7 +278,7 @@ struct row {
 	int launches;
 };
 
-/* Of what was under way within the time. */
+/* Judges the launches that were under way within the time. */
 static void judge(const struct record *record, double begin, double end, struct row *row)
 {
 	double *times = calloc((size_t)record->count + 1, sizeof(*times));

@@ -23,7 +23,7 @@
 #define WALL_US 50000 /* of measuring whole calls */
 #define WALL_LAUNCHES 64
 
-/* What the two processes share. */
+/* The two processes share this. */
 struct watch {
 	_Atomic int group, item, unreached;
 	_Atomic int64_t seen_us; /* the last sign of life */
@@ -247,7 +247,7 @@ static int run_all(struct run *run)
 	}
 }
 
-/* What the largest case needs, and the largest copy. */
+/* Makes the pools as large as the largest case and the largest copy. */
 static void size_pools(struct run *run)
 {
 	run->pools[0] = run->pools[1] = run->options->pool;

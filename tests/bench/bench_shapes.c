@@ -34,7 +34,7 @@
 #define SETTLE 3 /* calls until one is launched as all later ones */
 #define WARM_US 600e6
 
-/* What the processes write. */
+/* The processes write this. */
 struct result {
 	double first, again; /* us; the median of the repeated calls */
 };

@@ -58,7 +58,7 @@ struct figure {
 /* Begins a part of the table. */
 void table_section(const char *name);
 void table_row(const struct bench *bench, const struct figure *figure);
-/* What has no figure, and why. */
+/* Adds a row that has no figure, and says why. */
 void table_left_out(const char *name, const char *why);
 /* How many aims were met and missed. */
 void table_end(void);
@@ -120,7 +120,7 @@ void service_describe(kiln_tensor tensors[2], kiln_attr attrs[2]);
 
 enum crew_kind { CREW_READY, CREW_DONE, CREW_FAILED };
 
-/* What a process of a crew tells. */
+/* A process of a crew tells this. */
 struct crew_word {
 	enum crew_kind kind;
 	int64_t launches;
@@ -146,7 +146,7 @@ double crew_round(struct crew *crew, double seconds, char why[LAUNCH_WHY]);
 void crew_end(struct crew *crew);
 /* Waits for the end of a process, and ends it if that takes longer. */
 void crew_reap(pid_t pid, int milliseconds);
-/* What a process of a crew does; its exit status. */
+/* A process of a crew runs this; returns its exit status. */
 int crew_child(struct bench *bench, const char *role, double begun);
 /* In such a process. */
 bool crew_tell(const struct crew_word *word);

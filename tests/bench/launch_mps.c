@@ -103,7 +103,7 @@ static pid_t control_pid(const struct mps *mps)
 	return number > 1 && kill((pid_t)number, 0) == 0 ? (pid_t)number : 0;
 }
 
-/* Whoever ends this program ends it, too: it would outlive us. */
+/* The signals that end this program end it, too: it would outlive us. */
 static volatile sig_atomic_t control_running;
 
 static void on_end(int signal)

@@ -18,7 +18,7 @@ struct load_scale {
 	uint64_t cache_bytes;
 };
 
-/* What is measured, and with what. */
+/* The daemon that is measured, and how. */
 struct bench {
 	struct runner_options *options;
 	const struct load_scale *scale;

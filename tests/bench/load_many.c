@@ -18,7 +18,7 @@ static void figure(const struct bench *bench, const char *name, double value, co
 	runner_figure(bench->options, name, value, unit);
 }
 
-/* What a process has grown by for each of so many things. */
+/* A process has grown by so much for each of so many things. */
 struct growth {
 	pid_t broker, device;
 	double broker_bytes, device_bytes;
@@ -32,7 +32,7 @@ static void growth_begin(const struct bench *bench, struct growth *growth)
 	growth->device_bytes = load_resident(growth->device);
 }
 
-/* Of the broker, KiB for each. */
+/* Returns by how many KiB the broker has grown for each. */
 static double growth_end(const struct bench *bench, const struct growth *growth, int count,
 						 const char *each)
 {

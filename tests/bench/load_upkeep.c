@@ -91,7 +91,7 @@ bool load_upkeep(const struct runner_options *options, const char *request, uint
 	bool clears = strcmp(request, "cache.clear") == 0;
 	while (good && !upkeep.done && count < MOST_TIMES) {
 		plain[count] = time_request(client);
-		/* What is cleared is not to be compiled again. */
+		/* Cleared kernels are not to be compiled again. */
 		looked[count] = clears ? 0 : load_lookup(client, 0);
 		good = plain[count] >= 0 && looked[count] >= 0;
 		count++;

@@ -8,9 +8,9 @@
 
 /* As likely in each octave. */
 int64_t sizes_between(uint64_t *state, int64_t least, int64_t most);
-/* Of a row: of a vocabulary, a hidden state, a head, a sequence; a prime; any. */
+/* Draws the length of a row: a vocabulary, a hidden state, a head, a sequence; a prime; any. */
 int64_t sizes_columns(uint64_t *state);
-/* Of what a norm goes over: of a hidden state or a head, mostly. */
+/* Draws the length that a norm goes over: mostly a hidden state or a head. */
 int64_t sizes_hidden(uint64_t *state);
 /* Tokens or patches of an image. */
 int64_t sizes_sequence(uint64_t *state);

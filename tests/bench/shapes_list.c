@@ -55,7 +55,7 @@ static void make(struct shape *shape, int kind, int64_t batch, int64_t length, i
 
 void shape_make(int n, struct shape *shape)
 {
-	/* Of each kind, lengths that follow one another: odd ones, and such that vectors fit. */
+	/* Each kind has lengths that follow one another: odd ones, and some that vectors fit. */
 	make(shape, n % 6, 4 + n % 5, 17 + n / 6, 64 + n % 7);
 }
 

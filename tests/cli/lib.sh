@@ -40,7 +40,7 @@ daemon() {
 	done
 }
 
-# What differs from run to run: process ids, times, keys, sizes of objects, the test's directory.
+# Replaces all that differs from run to run: process ids, times, keys, sizes, the directory.
 normalise() {
 	sed -E -e "s|$DIR|DIR|g" \
 		-e 's/pid [0-9]+/pid N/' -e 's/process [0-9]+/process N/' \

@@ -48,7 +48,7 @@ grep -q "scale.cu:4:.*FACTOR" "$DIR/out" || fails "the script's error is: $(cat 
 grep -q "^result *KILN_ECOMPILE: scale.cu:4:" failed/report.txt || fails "$(cat failed/report.txt)"
 grep -q "FACTOR" failed/log.txt || fails "no log"
 
-# What took the compiler's life is remembered with all that it was given.
+# The daemon remembers a kernel that ended the compiler, with all that it was given.
 "$KILN" debug crash-compile 2 >/dev/null || fails "debug"
 key=$(compile cpu --macro FACTOR=4)
 report "$key" crashed || fails "the script failed: $(cat "$DIR/out")"
@@ -82,7 +82,7 @@ END
 [ "$(grep -c . "$DIR/err")" -eq 1 ] || fails "more than a sentence: $(cat "$DIR/err")"
 [ ! -e kiln-bugreport-0000 ] || fails "a directory for nothing"
 
-# Of the daemon: its reports, and how it is; and no secret, whichever way it came to the daemon.
+# The report has the daemon's reports and its state, and no secret, however it came to the daemon.
 stop_daemon() {
 	kill -TERM "$DAEMON"
 	wait "$DAEMON"

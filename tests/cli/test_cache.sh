@@ -27,7 +27,7 @@ json 'len(j["rows"]) == 2' "$KILN" cache ls --limit 2
 [ "$(tail -n 1 "$DIR/out")" = 'and 1 more: --limit N shows more than 2' ] ||
 	fails "ls: rows are left out without a word: $(cat "$DIR/out")"
 "$KILN" cache ls --limit 3 | grep -q more && fails "ls: more than all"
-# What would go is told as ls tells it.
+# trim lists the rows that would go as ls lists them.
 trim() {
 	"$KILN" cache trim --rows 0 --dry-run | sed -E -e 's/[0-9a-f]{12}/DIGITS/' \
 		-e 's/<.*/<..>/' -e 's/  +/ /g' | sort -r

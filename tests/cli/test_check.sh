@@ -139,7 +139,7 @@ while [ -e "$(echo "$DIR"/kiln-check-*)" ] && [ $tries -lt 2000 ]; do
 done
 gone
 
-# What cannot be.
+# Some combinations are refused.
 prints 2 "$KILN" --device cuda:0 run permute --shape 4x5 --perm 1,0 --check <<'END'
 ! kiln: --check is for device cpu, not cuda:0; see 'Checking a kernel' in docs/raw-kernels.md
 END

@@ -15,7 +15,7 @@ END
 json 'sorted(r["role"] for r in j["rows"]) == ["compiler", "compiler", "executor"]' \
 	"$KILN" debug children
 
-# Who waits, as people read it.
+# The list of those who wait, as people read it.
 "$KILN" debug delay-compile 60000
 "$KILN" run permute --shape 9x13 --perm 1,0 >/dev/null 2>&1 &
 RUN=$!
@@ -56,7 +56,7 @@ done
 
 pid=$(sed -n -E 's/^executor +([0-9]+) .*/\1/p' "$DIR/out")
 "$KILN" debug kill executor "$pid" || fails "kill"
-# What is asked of it before its end is seen would fail with it.
+# A request before the broker sees its end would fail with it.
 tries=0
 while "$KILN" debug children | grep -qE "^executor +$pid "; do
 	tries=$((tries + 1))
@@ -81,7 +81,7 @@ until "$KILN" status >/dev/null 2>&1; do
 	kill -0 "$DAEMON" || exit 1
 	sleep 0.1
 done
-# Who waits is for every operator to see.
+# Every operator may see who waits.
 json 'j["all"] >= 0 and type(j["rows"]) is list' "$KILN" debug waits
 headers='WAITED +LEFT +SESSION +PID +UID  NAME +ASKED +OF +FOR'
 "$KILN" debug waits | head -n 1 | grep -qE "^ *$headers\$" ||

@@ -126,12 +126,12 @@ is twice.npy '|u1' 4 '[0x40, 0x7f, 0x7f, 0x02][i]'
 runs map 'y[i] = sat_f8e5m2(x[i] * 256)' --in x=codes.npy --dtype x=f8e4m3 --out y=wide.npy
 is wide.npy '|u1' 4 '[0x5c, 0x7b, 0x7f, 0x38][i]'
 
-# What files name is there; shapes follow from them, and the rest is random.
+# Operands in files are read; shapes follow from them, and the rest is random.
 runs layer_norm --in x=x.npy --in gamma=gamma.npy --out y=ln.npy --out mean=mean.npy
 is mean.npy '<f4' 6 'sum(x("x.npy")[8 * i:8 * i + 8]) / 8' 1e-6
 runs layer_norm --shape 6x8 --dtype f16 --in gamma=gamma.npy --out rstd=rstd.npy
 grep -q '^from file      gamma 8 f64, gamma.npy$' "$DIR/out" || fails "no gamma"
-# Of numbers with a variance of 1 one is beyond 1, and beyond the largest f16 there is infinity.
+# Some number of variance 1 is beyond 1, and above the largest f16 there is infinity.
 file large.npy '<f2' 8 '65504'
 runs layer_norm --shape 6x8 --dtype f16 --in gamma=large.npy
 runs masked_softmax --in x=x.npy --kind lengths --in mask=len.npy --out y=lengths.npy

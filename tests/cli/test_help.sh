@@ -108,7 +108,7 @@ END
 "$KILN" --help | cmp - "$DIR/help" || fails "--help is not help"
 "$KILN" -h | cmp - "$DIR/help" || fails "-h is not help"
 
-# What comes from the rows of operators is looked at apart: it grows with every operator.
+# Text from the rows of operators is looked at apart: it grows with every operator.
 help_explain() {
 	"$KILN" help explain | awk '
 		/^usage: kiln explain/ { first = /explain OP/ }

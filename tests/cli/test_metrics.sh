@@ -77,7 +77,7 @@ prometheus --config.file "$PROM_DIR/prometheus.yml" --storage.tsdb.path "$PROM_D
 	--web.listen-address "127.0.0.1:$port" >"$DIR/prometheus.log" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; clean_up' EXIT
-# What rises must have been seen before.
+# A counter that rises must have been seen before.
 tries=0
 until [ "$("$KILN" metrics | grep -c 'kiln_process_faults_total{role="device"} 0')" = 1 ] &&
 	python3 -c 'import json, sys, urllib.request

@@ -21,7 +21,7 @@ awk '/^## / { on = /Operating a shared cache/ } /^```/ { code = on && /^```sh$/;
 count=$(wc -l <"$DIR/lines")
 [ "$count" -ge 25 ] || fails "docs/operations.md has only $count lines of it"
 
-# What they leave running, if one fails before its end.
+# Ends the processes that a part leaves behind if it fails before its end.
 stop_all() {
 	for socket in "$HOME"/fleet/*.sock; do
 		case $socket in

@@ -63,7 +63,7 @@ verified 240 giou_loss_backward --shape 3x20x4 --with offsets --target-dtype f16
 # No pairs: the mean of nothing.
 verified 2 giou_loss --shape 0x20x4 --with count
 
-# What the options became.
+# The report shows the options as they were understood.
 json 'j["scale"] == 0.125 and j["axis"] == 0 and [(o["name"], o["dtype"], o["shape"], o["written"])
 	for o in j["operands"]] == [("x", "f32", [10, 30], 0), ("y", "f32", [10, 30], 1)]' \
 	"$KILN" run softmax --shape 10x30 --axis 0 --scale 0.125

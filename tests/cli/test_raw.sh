@@ -229,7 +229,7 @@ sed -i 's/30/31/' "$DIR/two/other.h"
 (cd "$DIR" && "$KILN" explain raw f.cu --entry k -Ione -I two) >"$DIR/out" 2>&1
 grep -q '^cached         yes' "$DIR/out" && fails 'another header has the same key'
 
-# What a kernel prints comes before the report, or in it; what it says before it fails, too.
+# A kernel's output comes before the report, or in it; also that of a kernel that fails.
 cat >"$DIR/p.cu" <<'CU'
 #include <cstdio>
 #include <cassert>
@@ -290,7 +290,7 @@ raw f.cu --entry k --grid 1 --block 1 -I one >"$DIR/out" 2>"$DIR/err"
 grep -q 'one/top.h includes other.h, which is in none of one' "$DIR/err" ||
 	fails "a header that is in no folder: $(cat "$DIR/err")"
 
-# What does not compile is shown whole, by the names and lines that its author knows.
+# Errors of the compiler are shown whole, by the names and lines that the author knows.
 printf '__global__ void k(float *x)\n{\n\tx[0] = one;\n\tx[1] = two;\n}\n' >"$DIR/bad.cu"
 printf '\n\nint three = four;\n' >"$DIR/inc/bad.h"
 raw bad.cu --entry k --grid 1 --block 1 --inout y.npy=never.npy >"$DIR/out" 2>"$DIR/err"

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 daemon
 
-# What the planner decides may change, not how it is printed: those lines keep their names only.
+# The planner's decisions may change, so their lines keep their names alone.
 plain() {
 	"$KILN" "$@" >"$DIR/plain" 2>"$DIR/plain.err"
 	status=$?
@@ -133,7 +133,7 @@ else
 	echo "not tested, compiling for GPUs: $(cat "$DIR/err")"
 fi
 
-# What fails ends with 1 and a sentence.
+# A command that fails ends with 1 and a sentence.
 "$KILN" explain nosuchop --shape 4x5 >"$DIR/out" 2>"$DIR/err"
 [ $? -eq 1 ] || fails "explain of an unknown op"
 grep -q '^kiln: explain nosuchop: .*nosuchop' "$DIR/err" || fails "no sentence: $(cat "$DIR/err")"

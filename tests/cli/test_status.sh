@@ -12,7 +12,7 @@ status() {
 		-e 's/(landlock [0-9]+, seccomp|landlock [0-9]+|seccomp|none)$/HELD/' \
 		-e '/^ +lacks /d' -e '/^ +(sm_[0-9]+ ?)+$/d'
 }
-# What a session that ended had is given back after it left.
+# The daemon gives back a session's memory after the session has left.
 tries=0
 until "$KILN" status | grep -q 'inflight 0,' || [ $tries -gt 2000 ]; do
 	tries=$((tries + 1))

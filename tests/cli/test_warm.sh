@@ -47,7 +47,7 @@ wait $following 2>/dev/null
 "$KILN" record --output "$DIR/m" >/dev/null
 grep -v 9x100 "$DIR/m" >"$DIR/f" && mv "$DIR/f" "$DIR/m"
 
-# Of what was recorded all is there; what is new is compiled once.
+# All recorded kernels are there; a new one is compiled once.
 prints 1 "$KILN" warm / <<'END'
 ! kiln: warm: '/': Is a directory
 END
@@ -62,7 +62,7 @@ END
 json 'j["hits"] == 3 and j["compiled"] == 0 and j["copies"] == 1 and j["failures"] == []' \
 	"$KILN" warm "$DIR/m"
 
-# What is wrong with a line does not keep the others.
+# A wrong line does not keep the others.
 cat >"$DIR/bad" <<'END'
 kiln-manifest 1
 
@@ -122,7 +122,7 @@ prints 2 "$KILN" warm --compiler "$DIR/none" <<'END'
 ! kiln: --compiler 'DIR/none': No such file or directory
 END
 
-# Who interrupts it loses what is under way, and nothing that was done.
+# An interrupt loses the compiles under way, and nothing that was done.
 echo 'kiln-manifest 1' >"$DIR/many"
 for rows in 1 2 3 4 5 6 7 8; do
 	echo "permute x=f32:${rows}0x33 perm=[1,0]" >>"$DIR/many"

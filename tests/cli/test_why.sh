@@ -130,7 +130,7 @@ END
 mine compile >/dev/null 2>&1 && fails "it compiles"
 json 'j["removed"] == 1' "$KILN" cache retry --all
 
-# What may pass is remembered for a while.
+# A failure that may pass is remembered for a while.
 "$KILN" stop >/dev/null || fails "stop"
 wait "$DAEMON"
 daemon --compile-timeout 300 --test-retry-after 5000

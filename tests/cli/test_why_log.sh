@@ -47,7 +47,7 @@ has 'info stopped'
 grep -vqE '^[0-9-]{10}T[0-9:.]{12}Z kilnd\[[0-9]+\] (error|warn|info|debug) .' "$DIR/log" &&
 	fails "a line without a time: $(cat "$DIR/log")"
 
-# What is on the disk is said to be there.
+# The log names kernels that were found on the disk.
 daemon --log-level debug
 run
 has 'debug session [0-9]+: permute for cpu: tile .*, key [0-9a-f]{12}: on disk after [0-9.]+ ms'

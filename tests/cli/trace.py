@@ -155,7 +155,7 @@ def main(file, launches, compiles):
     on = by_kind(tracks, spans)
     assert set(on) >= {"session", "loop", "lookups", "compilers", "cpu"}, sorted(on)
 
-    # What ran on the device is what the daemon counts, and no line has two at once.
+    # The trace has as many launches as the daemon counts, and no line has two at once.
     ran = [span for span in on["cpu"] if span.name == "permute"]
     assert len(ran) == int(launches), (len(ran), launches)
     assert all(span.parent is None for span in on["cpu"]), "two calls of a line at once"
@@ -177,7 +177,7 @@ def main(file, launches, compiles):
     assert plans and all(span.parent for span in plans), [span.begin for span in plans]
     assert {span.parent.name for span in plans} >= {"prepare"}
 
-    # Whoever waits for a kernel waits while it is looked for and compiled.
+    # A program waits for a kernel while the daemon looks for it and compiles it.
     for compiled in kernels:
         waits = [span for span in on["session"] if span.flows & compiled.flows
                  and span.name == "permute"]

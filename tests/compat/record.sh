@@ -18,7 +18,7 @@ recorder=$!
 exec 9>"$DIR/end"
 trap 'exec 9>&-; kill $kilnd 2>/dev/null || :; wait $recorder; rm -rf "$DIR"' EXIT
 while [ ! -S "$DIR/kiln.sock" ]; do sleep 0.05; done
-# What is there for a moment only would be missing later.
+# A state that lasts a moment would be missing later.
 until "$KILN" --socket "$DIR/daemon.sock" status --json |
 	python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["workers"]["idle"] == 0)'; do
 	sleep 0.1
@@ -60,7 +60,7 @@ kiln compile raw $raw
 echo 'broken' >"$DIR/broken.cu"
 kiln compile raw "$DIR/broken.cu" --entry broken
 kiln cache ls --failed
-# What only a program with CUDA asks, and what comes too late to change anything: as the library.
+# Sends, as the library does, requests of programs with CUDA and requests that come too late.
 PYTHONPATH="$here" python3 - "$KILN_SOCKET" <<'END'
 import sys, wire
 sock = wire.connect(sys.argv[1])

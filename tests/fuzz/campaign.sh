@@ -56,7 +56,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=1:quarantine_si
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1"
 
 held=0 memory=0
-# What a running process holds now.
+# Counts the memory and descriptors that a running process holds.
 look() {
 	held=$(find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l)
 	memory=$(awk '/^VmRSS/ {print int($2 / 1024)}' "/proc/$1/status" 2>/dev/null || echo 0)

@@ -123,7 +123,7 @@ static void answer_request(struct child *child, struct wire_in *in)
 	add_message(child, &out, fd);
 }
 
-/* What a broken device process may leave of its calls: some are almost right. */
+/* Leaves such notes of calls as a broken device process may: some are almost right. */
 static void scribble(int fd, unsigned seed)
 {
 	static struct trail trail;

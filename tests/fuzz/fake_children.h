@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a child has to say, at most so many times; false: nobody had anything to say. */
+/* Lets children speak, at most so many times; false: none had anything to say. */
 bool children_speak(int times);
 /* The next count answers are failures. */
 void children_fail(int count);

@@ -23,7 +23,7 @@ static inline void require(bool holds, const char *what)
 	}
 }
 
-/* What is refused is refused in one line that says something. */
+/* A refusal must be one line that says something. */
 static inline void require_sentence(const char *error)
 {
 	if (!error || strlen(error) < 4 || strchr(error, '\n')) {

@@ -34,7 +34,7 @@ const struct steps_message fuzz_messages[] = {
 #define MESSAGE_ROW(name, flags, arguments, reply) {name, arguments ", tail, follows"},
 	PROTOCOL_REQUESTS(MESSAGE_ROW)
 #undef MESSAGE_ROW
-	/* Of children. */
+	/* Messages of children: */
 	{"reply", "st, err, us, params, span, offset, inflight, blocks, accesses"},
 	{"event", "what, err, stream, bytes, begun, done, held, ticket"},
 	{"result", "st, err, entry, source, log, object, regs, shared, spill, local, us"},
@@ -291,7 +291,7 @@ static void ask(const struct step *step)
 	int fds[4] = {memory, event, memory, memory};
 	if (client->sock < 0)
 		return;
-	/* What is no request is told so, and who sends it is done with. */
+	/* The broker tells a sender that its message is no request, and lets it go. */
 	bool request = wire_parse(&in, step->bytes, step->size) == KILN_OK && wire_id(&in);
 	bool skip = request && is_stop(&in);
 	if (request)

@@ -69,7 +69,7 @@ static struct {
 
 static char last_error[120];
 
-/* What cuMemFree does not free. */
+/* Memory that cuMemFree does not free. */
 #define SPECIAL_MOST 16
 static struct {
 	CUdeviceptr pointer;

@@ -26,7 +26,7 @@ bool gpu_used(uint64_t *bytes);
 bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes);
 bool gpu_get(void *host, uint64_t pointer, uint64_t bytes);
 
-/* What a GPU says it can do. */
+/* A GPU says of itself what it can do. */
 struct gpu_description {
 	char name[96];
 	int major, minor; /* compute capability */
@@ -50,9 +50,9 @@ bool gpu_copy(uint64_t to, uint64_t from, uint64_t bytes);
 bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes);
 /* The stream; NULL where there is none. */
 void *gpu_stream(void);
-/* What follows goes to the other of two streams. */
+/* All that follows goes to the other of two streams. */
 void gpu_change_stream(void);
-/* What is queued between the two is recorded and not run; then it is run once by each replay. */
+/* Calls between the two are recorded and not run; each replay then runs them once. */
 bool gpu_record(void);
 bool gpu_recorded(void **graph);
 bool gpu_replay(void *graph);
@@ -69,7 +69,7 @@ bool gpu_finish_within(int milliseconds);
 /* Microseconds between two marks, after gpu_finish. */
 bool gpu_between(int first, int last, double *micros);
 
-/* What the driver said last when one of these failed. */
+/* Returns the driver's last sentence when one of these failed. */
 const char *gpu_error(void);
 /* True if libcuda is mapped into this process. */
 bool gpu_driver_is_mapped(void);

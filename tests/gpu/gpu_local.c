@@ -119,7 +119,7 @@ static void take_memory(struct scene *scene)
 	}
 }
 
-/* What the daemon makes of it is kept in host. */
+/* Keeps the daemon's results in host. */
 static bool run_there(struct scene *scene)
 {
 	kiln_operand operands[MOST] = {{0}};
@@ -141,7 +141,7 @@ static bool launch(struct scene *scene)
 	return kiln_launch_local(scene->call, scene->places, scene->is->count, gpu_stream()) == KILN_OK;
 }
 
-/* What lies in the outputs is what the daemon made; it is gone afterwards. */
+/* Compares the outputs with the daemon's, and poisons them afterwards. */
 static void compare(struct scene *scene, const char *how)
 {
 	bool same = gpu_finish();

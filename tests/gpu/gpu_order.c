@@ -330,7 +330,7 @@ static bool ordered_once(struct scene *scene, kiln_ticket *ticket)
 
 typedef bool launch_once(struct scene *scene, kiln_ticket *ticket);
 
-/* Of each, when so many are queued before the stream is waited for; the tickets are not timed. */
+/* Returns the cost of one of `depth` that are queued before the wait; tickets are not timed. */
 static double cost(struct scene *scene, launch_once *once, int depth)
 {
 	enum { ROUNDS = 200 };

@@ -66,7 +66,7 @@ static int launch(const struct scene *scene, kiln_call *call, kiln_launch *how,
 	return status == KILN_OK ? kiln_wait_time(scene->client, ticket, KILN_FOREVER, micros) : status;
 }
 
-/* What a launch must end in, and what its sentence must say. */
+/* A launch must end in this status, with a sentence that says this word. */
 static void expect(const char *name, int status, int wanted, const char *word)
 {
 	if (status != wanted || (wanted != KILN_OK && !strstr(kiln_errmsg(), word)))
@@ -220,7 +220,7 @@ static void run_all(struct scene *scene)
 	figures(scene, held);
 	shared_memory(scene, other);
 	refusals(scene, other);
-	/* What was held and lent is there after each of these, and usable. */
+	/* Held and lent memory is there and usable after each of these. */
 	faults(scene, "beyond", 0, KILN_EDEVICE, other);
 	scales(scene, "held memory after a fault", held, 5);
 	faults(scene, "endless", 300, KILN_ETIMEDOUT, other);

@@ -223,7 +223,7 @@ static void peers(struct scene *scene, int from, uint64_t bytes)
 
 /* ---- One is killed ---- */
 
-/* What `info` says of the process of a device. */
+/* Returns a member of the row that `info` has for the process of a device. */
 static int64_t process_int(kiln_client *client, const char *device, const char *member)
 {
 	kiln_reply *reply;

@@ -75,12 +75,12 @@ void runner_parallel(const struct runner_options *options, int64_t count, int64_
 					 runner_body *body, void *arg);
 /* Random bytes, the same for the same seed. */
 void runner_fill(const struct runner_options *options, void *bytes, uint64_t count, uint64_t seed);
-/* What memory holds that nobody may touch or everybody must write. */
+/* Fills memory that no kernel may touch, or that it must write, with poison. */
 void runner_poison(const struct runner_options *options, void *bytes, uint64_t count,
 				   uint64_t seed);
 /* The position of the first byte that is not poison any more, or -1. */
 int64_t runner_poison_broken(const void *bytes, uint64_t count, uint64_t seed);
-/* What an operand of a case holds, by the threads; bytes: from its first element on. */
+/* The threads fill an operand of a case; bytes begins with its first element. */
 void runner_fill_operand(const struct runner_options *options, const struct cases_operand *operand,
 						 void *bytes, uint64_t seed);
 /*

@@ -14,7 +14,7 @@ pods() {
 }
 pods scripts/packaging/daemonset.yaml
 
-# What it would overlook is no check.
+# The check must find each of these changes.
 tmp=$(mktemp -d /tmp/kiln-containers.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$tmp/scripts/packaging"

@@ -11,7 +11,7 @@ tmp=$(mktemp -d /tmp/kiln-headers.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 
-# What dlpack.h needs of DLPack, so that the adapter is compiled without DLPack being installed.
+# Stands for the part of DLPack that dlpack.h needs, so that the adapter compiles without DLPack.
 mkdir "$tmp/dlpack"
 cat >"$tmp/dlpack/dlpack.h" <<'END'
 #ifndef DLPACK_DLPACK_H_

@@ -229,7 +229,7 @@ static inline void consume(void *arg)
 			round->wrong += round->to[k * ROWS + i] != round->first + (float)(i * COLUMNS + k);
 }
 
-/* What stands behind it in the stream waits for open_gate(). */
+/* All that stands behind it in the stream waits for open_gate(). */
 struct hold {
 	atomic_int open;
 };

@@ -111,7 +111,7 @@ for program in $(grep -lE '^int main' "$source_dir"/examples/*.c); do
 	esac
 done
 
-# What goes wrong is one sentence.
+# An example that fails says one sentence.
 "$bin/giou_loss" --large 2>"$DIR/err"
 [ $? -eq 2 ] || fails "an unknown option"
 grep -q '^usage: .*giou_loss \[--small\]$' "$DIR/err" || fails "no usage: $(cat "$DIR/err")"

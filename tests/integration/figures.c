@@ -42,7 +42,7 @@ void assert_counters_add_up(kiln_client *client)
 	kiln_reply_free(reply);
 }
 
-/* What is under way although nobody is connected but the one who asks. */
+/* Looks for work under way although only the one who asks is connected. */
 static bool find_busy(const kiln_reply *reply, char why[400])
 {
 	static const char *const gauges[] = {"waiting",        "looking_up",     "compiling",

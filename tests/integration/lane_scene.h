@@ -33,7 +33,7 @@ int pair_submit(struct pair *pair, bool back, kiln_ticket after, kiln_ticket *ti
 /* On a stream. */
 int pair_submit_on(struct pair *pair, bool back, unsigned stream, kiln_ticket after,
 				   kiln_ticket *ticket);
-/* What it is submitted with. */
+/* Returns the call that submits it. */
 kiln_work pair_work(const struct pair *pair, bool back, kiln_operand operands[2]);
 /* Submits and waits. */
 void pair_run(struct pair *pair, bool back);
@@ -64,7 +64,7 @@ void gather_close(struct gather *gather);
 /* One of the indices is out of range, or none. */
 void gather_spoil(struct gather *gather, bool bad);
 #define GATHER_SENTENCE "gather: 1 of 24 indices are out of range, which is 0 to 7"
-/* What it is submitted with. */
+/* Returns the call that submits it. */
 kiln_work gather_work(const struct gather *gather, kiln_operand operands[3]);
 void gather_submit_on(struct gather *gather, unsigned stream, kiln_ticket after,
 					  kiln_ticket *ticket);

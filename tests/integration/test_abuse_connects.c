@@ -162,7 +162,7 @@ static void test_full_house(void **state)
 
 /* ---- No descriptors ---- */
 
-/* Of the processors, used by the daemon so far. */
+/* Returns the processor time that the daemon has used so far. */
 static int64_t used_ms(pid_t pid)
 {
 	char path[64], text[1024], *at;

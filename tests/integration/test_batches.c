@@ -105,7 +105,7 @@ static void more_than_the_ring_holds(void **state)
 	both_ways(*state, many);
 }
 
-/* Who polls hears of a batch once, when all of it has ended. */
+/* A program that polls hears of a batch once, when all of it has ended. */
 static void polled(struct kilnd *daemon, bool lane)
 {
 	struct pair pair;

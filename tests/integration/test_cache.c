@@ -83,7 +83,7 @@ static void key_of(kiln_client *client, const struct permute *problem, char key[
 	kiln_reply_free(reply);
 }
 
-/* Of so many rows this one alone is bad.  A request looks at as many as it has time for. */
+/* Only this row of so many is bad.  A request looks at as many as it has time for. */
 static void assert_verify_finds(kiln_client *client, int64_t rows, const char *key)
 {
 	char last[72] = "";
@@ -202,7 +202,7 @@ static void test_cap(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Whoever asked is gone: the compiler is stopped, and nobody waits for it. */
+/* When the client that asked is gone, the compiler is stopped, and nobody waits for it. */
 static void test_recompile_ends_with_its_client(void **state)
 {
 	struct kilnd *daemon = *state;

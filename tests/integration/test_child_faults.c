@@ -208,7 +208,7 @@ static void compilers(void **state)
 		assert_counters_add_up(client);
 		fds = fds ? fds : count_fds(daemon->pid);
 	}
-	/* What was not compiled well is not kept. */
+	/* A failed compile is not kept. */
 	await_info(client, "cache.rows", 3);
 	assert_fds_at_most(daemon->pid, fds);
 	/* A worker that has no more files or memory ends, and one whose directory somebody has cleaned

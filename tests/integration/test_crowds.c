@@ -18,7 +18,7 @@
 #define OTHER 4401
 #define SILENT_MOST 256
 
-/* What a process of another user found. */
+/* A process of another user found one of these. */
 enum { SERVED, REFUSED, NOT_REACHED, NO_USER, NO_CLIENT, WRONG, TOO_MUCH };
 
 static int be_served(const struct kilnd *daemon, void *unused)
@@ -254,7 +254,7 @@ static int hold_descriptors(const struct kilnd *daemon, void *arg)
 		pause();
 }
 
-/* What a guest can take leaves the operator enough to come in, and to work. */
+/* A guest that takes all it can leaves the operator enough to come in, and to work. */
 static void test_descriptors_of_guests(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -267,7 +267,7 @@ static void test_descriptors_of_guests(void **state)
 	char byte;
 
 	skip_unless_root();
-	/* Of root, for not every root may set the limits of another user's process. */
+	/* The daemon is root's, for not every root may set the limits of another user's process. */
 	kilnd_for_guests(daemon, 0, 0, 0);
 	kilnd_start(daemon, OPTIONS("--allow-uid", "4400"));
 	kiln_client *client = client_open(daemon);

@@ -241,7 +241,7 @@ static void two_contexts(void **state)
 		}
 	assert_int_equal(fake->calls("cuModuleLoadData"), 2);
 	assert_int_equal(objects(&scene), 1);
-	/* What was loaded in a context that is gone is not used in its successor, nor unloaded. */
+	/* A kernel loaded in a context that is gone is not used in the next one, nor unloaded. */
 	fake->renew(1);
 	assert_ok(launch(&scene, call));
 	assert_int_equal(fake->calls("cuModuleLoadData"), 3);

@@ -57,7 +57,7 @@ static void as_asked(void **state)
 	assert_int_equal(objects(&scene), 1);
 	assert_int_equal(fake->calls("cuModuleLoadData"), 1);
 	assert_int_equal(info_int(scene.client, "counters.compiles"), compiles);
-	/* What is loaded goes on without a daemon. */
+	/* A loaded kernel goes on without a daemon. */
 	kilnd_stop(scene.daemon);
 	assert_ok(launch_fill(&scene, call, 1));
 	kiln_call_free(call);

@@ -15,7 +15,7 @@ static void launch_often(const struct scene *scene, kiln_call *call, int times)
 		assert_ok(launch(scene, call));
 }
 
-/* Of launches by now, those of kernels and those of graphs. */
+/* There have been so many launches of kernels by now, and so many of graphs. */
 static void assert_launched(int kernels, int graphs)
 {
 	assert_int_equal(fake->calls("cuLaunchKernel"), kernels);
@@ -70,7 +70,7 @@ static void two_streams(void **state)
 	scene_close(&scene);
 }
 
-/* What the program captures has the kernel itself. */
+/* A graph that the program captures has the kernel itself. */
 static void captured(void **state)
 {
 	struct scene scene;

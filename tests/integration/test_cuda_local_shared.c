@@ -155,7 +155,7 @@ static void graphs_outlive_calls(void **state)
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 1);
 	assert_int_equal(cu.launch(graph, scene.stream), CUDA_SUCCESS);
 	assert_int_equal(cu.synchronize(scene.stream), CUDA_SUCCESS);
-	/* Whoever needs the kernel next finds it, and what is captured again is not kept twice. */
+	/* The next that needs the kernel finds it, and a second capture is not kept twice. */
 	for (int i = 0; i < 3; i++) {
 		call = prepare_transpose(scene.client);
 		cu.destroy(capture(&scene, call));
@@ -163,7 +163,7 @@ static void graphs_outlive_calls(void **state)
 	}
 	assert_int_equal(fake->calls("cuModuleLoadData"), 1);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 1);
-	/* Of two calls that share, it is enough that one was captured. */
+	/* It is enough that one of two calls that share was captured. */
 	kiln_call *shape = prepare_softmax(scene.client, 12, 64);
 	kiln_call *same = prepare_softmax(scene.client, 12, 64);
 	assert_ok(launch(&scene, shape));

@@ -245,7 +245,7 @@ static void canceled_behind_a_gate(void **state)
 	scene_close(&scene);
 }
 
-/* What was written 2^31 entries ago seems to be ahead of what is awaited: here each word is. */
+/* A word written 2^31 entries ago seems ahead of the awaited one: here each word is so old. */
 static void words_of_long_ago(void **state)
 {
 	struct scene scene;

@@ -128,7 +128,7 @@ static void killed(void **state)
 	scene_close(&scene);
 }
 
-/* What the default stream waits for is not its own alone, so it must come by. */
+/* The default stream waits for other streams, too, so the end must come by. */
 static void default_stream(void **state)
 {
 	enum { MANY = 20 };

@@ -170,7 +170,7 @@ static int explain(struct party *party)
 
 /* ---- Who does what, and what it comes to ---- */
 
-/* Of processes other than the client's: nothing, that of the device, its own, the compiler. */
+/* The call has reached no other process, the device's, its own, a queue, or the compiler. */
 enum arrival { BY_WORD, BY_DEVICE, BY_OWN, BY_QUEUE, BY_COMPILER };
 
 static const struct step {

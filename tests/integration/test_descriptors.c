@@ -271,7 +271,7 @@ static void test_fuse_file(void **state)
 
 /* ---- A uid whose descriptors are never closed ---- */
 
-/* What the attacker and the test tell each other. */
+/* The attacker and the test tell each other that they are ready. */
 static void say(int sock)
 {
 	(void)!write(sock, "x", 1);
@@ -398,7 +398,7 @@ static void test_full(void **state)
 #define GUEST "65533"
 #define OWNER 4300
 
-/* Whoever may not connect is closed with all that was sent before. */
+/* The daemon closes a connection that may not be, with all that was sent before. */
 static int crowd_as_nobody(const struct kilnd *daemon, void *arg)
 {
 	const int test = *(const int *)arg;

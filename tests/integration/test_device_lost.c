@@ -28,7 +28,7 @@
 
 /* ---- The GPU ---- */
 
-/* What `devices` says of cuda:0. */
+/* Finds what `devices` says of cuda:0. */
 static void device_text(kiln_client *client, const char *member, char *text, size_t size)
 {
 	kiln_reply *reply;
@@ -82,7 +82,7 @@ static void test_never_there(void **state)
 	assert_sentence("device cuda:0 is not available: the NVIDIA driver does not start");
 	assert_sentence("803");
 	assert_sentence("of different versions");
-	/* Who names none gets what there is, and asking again is answered at once. */
+	/* A client that names none gets the one there is; a second request is answered at once. */
 	assert_ok(connect_to(daemon, NULL, &client));
 	assert_string_equal(kiln_device(client), "cpu");
 	assert_device(client, "state", "absent");
@@ -306,7 +306,7 @@ static void assert_lost(const struct scene *scene)
 	assert_device(scene->viewer, "reason", "sees no GPU");
 	assert_shown(scene->daemon, "devices", "cuda:0 *lost .*sees no GPU");
 	assert_shown(scene->daemon, "status", "cuda:0: not running.*sees no GPU");
-	/* Who names no device gets one that is there. */
+	/* A client that names no device gets one that is there. */
 	assert_ok(connect_to(scene->daemon, NULL, &client));
 	assert_string_equal(kiln_device(client), "cpu");
 	kiln_close(client);
@@ -369,7 +369,7 @@ static void another(struct scene *scene)
 	assert_ok(connect_to(scene->daemon, NULL, &client));
 	assert_string_equal(kiln_device(client), "cuda:0");
 	kiln_close(client);
-	/* What was there is gone, and is named. */
+	/* The buffer is gone, and the sentence names it. */
 	assert_int_equal(kiln_read(scene->x, 0, &byte, 1), KILN_ELOST);
 	assert_sentence("buffer x");
 	assert_int_equal(kiln_read(scene->lent, 0, &byte, 1), KILN_ELOST);

@@ -309,7 +309,7 @@ static void test_time_out(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What one compiler makes of a source says nothing of another. */
+/* One compiler's failure with a source says nothing of another's. */
 static void test_another_compiler(void **state)
 {
 	struct kilnd *daemon = *state;

@@ -50,7 +50,7 @@ static kiln_client *open_one(struct kilnd *daemon)
 	return observer;
 }
 
-/* Of the session: one that a worker has, and count - 1 that wait. */
+/* The session asks for one kernel that a worker has, and count - 1 that wait. */
 static void ask_many(kiln_client *observer, struct peer *peer, int count, int64_t rows)
 {
 	int64_t queued = info_int(observer, "workers.queued");
@@ -90,7 +90,7 @@ static void test_sessions(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Who ends leaves nothing behind that others wait for. */
+/* A session that ends leaves nothing behind that others wait for. */
 static void test_session_ends(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -224,7 +224,7 @@ static void store_turns(struct kilnd *daemon, uint64_t (*ask_for)(struct peer *p
 		ask_for(&many, 1000 + i);
 	assert_int_equal(answer_to(&one, ask_for(&one, 2000)), status);
 	debug_int(observer, "delay-store", "ms", 0);
-	/* What its requests have still in the queue comes to its end without it. */
+	/* Its requests in the queue come to their end without it. */
 	peer_close(&many);
 	peer_close(&one);
 	kiln_close(observer);
@@ -315,7 +315,7 @@ static uint64_t launch(struct launcher *launcher)
 	return launcher->peer.id;
 }
 
-/* What a session has submitted waits with the broker, where it is in nobody's way. */
+/* A session's launches wait with the broker, where they are in nobody's way. */
 static void test_launches(void **state)
 {
 	enum { LAUNCHES = 2 * SENT_MOST, LAUNCH_MS = 50 };

@@ -85,7 +85,7 @@ static int launch_in_lane(struct scene *scene)
 	return run(&scene->lane);
 }
 
-/* Of a process that has no lane yet. */
+/* Launches for a process that has no lane yet. */
 static int launch_first(struct scene *scene)
 {
 	renew(scene);
@@ -142,7 +142,7 @@ static int graph(struct scene *scene)
 	return status;
 }
 
-/* Of a session that ends. */
+/* Ends a session. */
 static int leave(struct scene *scene)
 {
 	kiln_client *client = client_open(scene->daemon);
@@ -198,14 +198,14 @@ static const struct cell {
 	{"hang", "lane.bind", launch_first, KILN_ETIMEDOUT, NOTHING_COMPLETED},
 	{"cells", "told", launch_in_lane, KILN_EPROTO, "in status -2147483648, which there is not",
 	 true},
-	/* What can be done again is. */
+	/* Steps that can be done again are done again. */
 	{"kill", "load", load, KILN_OK, ""},
 	{"hang", "load", load, KILN_ETIMEDOUT, NOTHING_COMPLETED},
 	{"bytes", "load", load, KILN_OK, ""},
 	{"kill", "end", leave, KILN_OK, ""},
 	{"kill", "free", release, KILN_OK, ""},
 	{"hang", "free", release, KILN_OK, ""},
-	/* What cannot is told of. */
+	/* Clients are told of steps that cannot. */
 	{"kill", "alloc", place, KILN_EDEVICE, "buffer new of 64 bytes could not be made: "},
 	{"kill", "import", place_again, KILN_EDEVICE, "buffer old cannot be used: "},
 	{"other", "import", place_again, KILN_EDEVICE, "answered what it was not asked"},
@@ -272,7 +272,7 @@ static void device_processes(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What wants more is refused, and nothing else. */
+/* A step that wants more is refused, and nothing else is. */
 static void without_what_they_need(void **state)
 {
 	struct kilnd *daemon = *state;

@@ -150,7 +150,7 @@ static int run_once(const struct kilnd *daemon, void *arg)
 	return status ? 2 : 0;
 }
 
-/* What a session did is kept when it is gone, and of many the sum. */
+/* The figures of a session are kept when it is gone; those of many as one sum. */
 static void test_ended_sessions(void **state)
 {
 	enum { SESSIONS = 20, KEPT = 16 };

@@ -340,7 +340,7 @@ static void test_fallback(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Who may not wait for a compile of its own does not wait for another's. */
+/* A client that may not wait for its own compile does not wait for another's. */
 static void test_not_joined(void **state)
 {
 	struct kilnd *daemon = *state;

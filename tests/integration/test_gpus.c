@@ -107,7 +107,7 @@ static void test_named_to_the_daemon(void **state)
 	kiln_reply_free(reply);
 	kiln_close(client);
 	assert_called(daemon, "MIG-02", "cuda:2");
-	/* Whoever has the whole UUID from a driver need not know what it is one of. */
+	/* The whole UUID of a driver is enough: nobody need know what it is one of. */
 	assert_called(daemon, UUID2, "cuda:2");
 	gpu_end(daemon);
 }
@@ -271,7 +271,7 @@ static void test_each_step(void **state)
 	debug_int(viewer, "restart-pause", "ms", 5);
 	pid_t pid = gpu_process(viewer, "cuda:0", NULL);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		/* What the step needs may be a fresh process. */
+		/* The step may need a fresh process. */
 		pid_t second = gpu_process(viewer, "cuda:1", NULL);
 		snprintf(settings, sizeof(settings), "gpus=2,%s", steps[i].settings);
 		if (second && strstr(settings, "Retain"))

@@ -78,7 +78,7 @@ static void refusals(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What it counts is told at the end of each launch. */
+/* The end of each launch tells its count. */
 static void calls_that_count(void **state)
 {
 	struct kilnd *daemon = *state;

@@ -339,7 +339,7 @@ static void test_users(void **state)
 	assert_int_equal(info_int(client, "executors[0].uid"), 0);
 	assert_int_equal(info_int(client, "executors[1].uid"), NOBODY);
 	assert_true(info_int(client, "executors[0].pid") != info_int(client, "executors[1].pid"));
-	/* Which ends when none of them has been here for a while, and is there again for the next. */
+	/* The process ends when none of them has been here for a while, and is there for the next. */
 	debug_int(client, "idle-executor", "ms", 100);
 	for (int i = 0; i < 2; i++) {
 		pid = process_start(daemon, visit, &guests);

@@ -162,7 +162,7 @@ static void canceled(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Who polls the descriptor is told of ends, whichever way they come. */
+/* A program that polls the descriptor is told of ends, whichever way they come. */
 static void event_loop(void **state)
 {
 	struct kilnd *daemon = *state;

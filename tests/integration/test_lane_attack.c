@@ -301,7 +301,7 @@ static int attack_on(const struct kilnd *daemon, void *arg)
 
 /* ---- The scene ---- */
 
-/* What the daemon's processes have. */
+/* The daemon's processes hold this. */
 struct holding {
 	pid_t pid;
 	int fds, maps;

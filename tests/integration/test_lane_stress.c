@@ -60,7 +60,7 @@ struct counter {
 	char why[500];
 };
 
-/* What a process tells: the sums of its clients. */
+/* A process tells the sums of its clients. */
 struct tally {
 	int64_t good, bad;
 	char why[500];
@@ -214,7 +214,7 @@ static bool take_all(struct counter *counter, int count, enum way way)
 
 /* ---- Reckoning ---- */
 
-/* What the launches of a round must have done, given how they ended. */
+/* Checks that the launches of a round did what their ends say. */
 static bool reckon(struct counter *counter, int count)
 {
 	for (int i = 0; i < count; i++) {

@@ -191,7 +191,7 @@ static void test_stale_socket(void **state)
 	kiln_close(client);
 	kilnd_stop(daemon);
 
-	/* What is no socket is not taken over. */
+	/* A file that is no socket is not taken over. */
 	FILE *file = fopen(daemon->socket, "w");
 	assert_non_null(file);
 	fclose(file);
@@ -284,7 +284,7 @@ static void test_drain(void **state)
 	kilnd_start(daemon, NULL);
 	submit_slow(&slow, daemon, 600);
 	kill(daemon->pid, SIGTERM);
-	/* What is under way ends well; who comes now is turned away. */
+	/* The launch under way ends well; a client that comes now is turned away. */
 	assert_ok(kiln_wait(slow.client, slow.ticket, CALL_TIMEOUT_MS));
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_null(client_try(daemon, 1000, &status));

@@ -80,7 +80,7 @@ static void test_four_clients(void **state)
 	assert_int_equal(info_int(client, "counters.requests"), launches);
 	assert_int_equal(info_int(client, "counters.failures"), 0);
 	assert_counters_add_up(client);
-	/* What the clients were told is what the daemon counted. */
+	/* The daemon counted what the clients were told. */
 	assert_int_equal(sum.compiled, keys.count);
 	assert_int_equal(sum.hits, info_int(client, "counters.hits"));
 	assert_int_equal(sum.shared, info_int(client, "counters.shared"));

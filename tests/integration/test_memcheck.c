@@ -181,7 +181,7 @@ static void test_ends_of_operands(void **state)
 				 "mine.cu:13: block (0,0,0), thread (0,0,0): reads 4 bytes before the beginning "
 				 "of argument 0, at byte -4 of 256");
 	assert_found(&scene, "divide", 1, 1, 0, "mine.cu:55: block (0,0,0), thread (0,0,0): divides");
-	/* What was found did not happen. */
+	/* The access that was found did not happen. */
 	assert_ok(kiln_read(scene.x, 0, data, sizeof(data)));
 	assert_true(data[0] == 1 && data[WORDS - 1] == WORDS);
 	scene_close(&scene, daemon);
@@ -266,7 +266,7 @@ static void test_shared_memory(void **state)
 	scene_close(&scene, daemon);
 }
 
-/* What another block left in shared memory is not there any more. */
+/* A block does not find what another block left in shared memory. */
 static void test_stale_memory(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -297,7 +297,7 @@ static int wrong_without_barrier(struct kilnd *daemon, const char *order)
 	assert_ok(kiln_read(scene.y, 0, data, sizeof(data)));
 	for (int i = 0; i < 32; i++)
 		assert_true(data[i] == (float)((i + 31) % 32 + 1));
-	/* Who reads too early finds what the array holds of the launch before. */
+	/* A lane that reads too early finds what the array holds of the launch before. */
 	assert_ok(kiln_write(scene.x, 0, (float[32]){100}, sizeof(data)));
 	assert_ok(launch(&scene, "rotate", 1, 0, 0));
 	assert_ok(kiln_read(scene.y, 0, data, sizeof(data)));

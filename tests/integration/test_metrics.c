@@ -101,7 +101,7 @@ static void test_shares(void **state)
 	assert_true(fair);
 	debug_int(more.client, "delay-launch", "ms", 0);
 	pair_close(&less);
-	/* What has ended keeps its time, also when its device process has ended. */
+	/* An ended session keeps its time, also when its device process has ended. */
 	double of_less = seconds_of(more.client, "less");
 	debug_str(more.client, "kill", "role", "executor");
 	await_info_at_least(more.client, "counters.executor_faults", 1);

@@ -146,7 +146,7 @@ static void test_limits(void **state)
 	refuse_calls(&scene, operands);
 	refuse_submissions(&scene, operands);
 	refuse_messages(&scene);
-	/* Who was refused works on as well. */
+	/* A client that was refused works on as well. */
 	kiln_free(operands[0].buffer);
 	kiln_free(operands[1].buffer);
 	assert_permutes(scene.greedy, &scene.problem, NULL);
@@ -157,7 +157,7 @@ static void test_limits(void **state)
 
 /* ---- Memory ---- */
 
-/* What the daemon has grown by since, in KiB for each of count. */
+/* The daemon has grown by at most `most` KiB for each of count. */
 static void assert_grown(const struct kilnd *daemon, int64_t before, int count, int most)
 {
 	int64_t each = (resident_kib(daemon->pid) - before) / count;

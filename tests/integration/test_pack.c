@@ -97,7 +97,7 @@ static void test_to_another_host(void **state)
 	assert_int_equal(info_int(client, "counters.compiles"), 0);
 	assert_int_equal(ask_int(client, "cache.import", &path, 1, "present"), KERNELS);
 	assert_cache_verifies(client, KERNELS);
-	/* What failed there is tried here. */
+	/* A kernel that failed there is tried here. */
 	struct permute failing = transpose(50, 90);
 	assert_permutes(client, &failing, "compiled");
 	kiln_close(client);
@@ -162,7 +162,7 @@ static int import_once(const struct kilnd *daemon, void *arg)
 	return client && !kiln_request(client, "cache.import", &path, 1, &reply) ? 0 : 1;
 }
 
-/* Whoever asks and is killed: all of the pack is there, or nothing. */
+/* When the client that asks is killed, all of the pack is there, or nothing. */
 static void test_a_client_goes(void **state)
 {
 	struct kilnd *daemon = *state;

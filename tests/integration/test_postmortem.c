@@ -63,7 +63,7 @@ static void await_in_flight(kiln_client *client)
 	}
 }
 
-/* What every report has. */
+/* Checks the parts that every report has. */
 static void assert_whole(const kiln_reply *report, const char *kind)
 {
 	assert_string_equal(kiln_reply_str(report, "kind"), kind);

@@ -164,7 +164,7 @@ static void test_memory_survives(void **state)
 		assert_words(all[i], 0x01010103);
 	}
 	assert_words(unused, 0);
-	/* What two processes share outlives the other one, too; what one alone had does not. */
+	/* Memory that two processes share outlives one of them; memory of one alone does not. */
 	assert_ok(kiln_write(held, 0, words, BYTES));
 	kill(device_process(user.client, 0), SIGKILL);
 	await_info(user.client, "executors[0].restarts", 1);
@@ -230,7 +230,7 @@ static void test_order_over_both_processes(void **state)
 		memcpy(&after, out + 4 * i, 4);
 		assert_int_equal(after, (uint32_t)(before + 5));
 	}
-	/* What follows a kernel that fails is not run; what was sent with it ends with its process. */
+	/* A call after a kernel that fails is not run; calls sent with it end with its process. */
 	tickets[0] = submit(&user, user.endless, x);
 	tickets[1] = submit(&user, user.add, x);
 	assert_ok(kiln_submit(turn, operands[0], 2, tickets[0], &tickets[2]));
@@ -268,7 +268,7 @@ static void test_a_queued_launch_is_canceled(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What runs while it is loaded may end the process, too: told once, and not tried for ever. */
+/* A load may end the process, too: the client is told once, and nobody tries for ever. */
 static void test_a_kernel_that_cannot_be_loaded(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -338,7 +338,7 @@ static void test_a_process_for_each_session(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Whoever goes away in the middle leaves nothing behind; the harness looks for processes. */
+/* A client that goes away in the middle leaves nothing behind; the harness looks for processes. */
 static void test_gone_in_the_middle(void **state)
 {
 	struct kilnd *daemon = *state;

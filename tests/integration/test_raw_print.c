@@ -86,7 +86,7 @@ static void test_prints(void **state)
 	assert_int_equal(print(client, odd, 1), KILN_EDEVICE);
 	assert_sentence("printf is called with %n (kernel odd)");
 
-	/* What a kernel said before it failed is there, and where it failed. */
+	/* The output of a kernel before its failure is there, and the place where it failed. */
 	assert_int_equal(print(client, fails, 5), KILN_EDEVICE);
 	assert_sentence("assertion failed: n < 4 && \"too large\" at mine.cu:12");
 	assert_string_equal(kiln_printed(client, NULL), "before\n");

@@ -83,7 +83,7 @@ static void test_reader(void **state)
 	kiln_close(a);
 }
 
-/* Who may have nothing compiled takes what others compiled, and waits for no compile of theirs. */
+/* A client that may not compile takes others' kernels, and waits for no compile of theirs. */
 static void test_frozen(void **state)
 {
 	struct remote_scene *scene = *state;
@@ -206,7 +206,7 @@ static void test_at_once(void **state)
 	debug_int(a, "remote-claim", "ms", 10 * CALL_TIMEOUT_MS);
 	debug_int(b, "remote-claim", "ms", 10 * CALL_TIMEOUT_MS);
 	for (int i = 0; i < KERNELS; i++) {
-		/* Who compiles is not known: the process's word on it does not count. */
+		/* Nobody knows which host compiles: the process's word on it does not count. */
 		asking[i] = (struct remote_asking){transpose(28 + i, 52), NULL};
 		pids[0][i] = host_ask(&scene->a, &asking[i]);
 		pids[1][i] = host_ask(&scene->b, &asking[i]);

@@ -63,7 +63,7 @@ static void test_killed_and_back(void **state)
 	assert_counters_add_up(a);
 	await_state(a, "away", "it cannot be reached");
 
-	/* What was compiled meanwhile is written. */
+	/* Kernels compiled meanwhile are written. */
 	redis_start(scene);
 	await_state(a, "connected", "");
 	await_state(b, "connected", "");
@@ -299,7 +299,7 @@ static void test_passwords(void **state)
 	struct permute problem = transpose(46, 53), other = transpose(50, 53);
 	char url[192];
 
-	/* What docs/remote.md says that it needs. */
+	/* The user has the rights that docs/remote.md lists. */
 	free(redis_ask(scene, "ACL SETUSER kiln on >word-of-kiln ~kiln:1:* +getrange +exists +set +del "
 						  "+pexpire +ping +select +auth"));
 	check_login(scene, "kiln:word-of-kiln@", "", "connected", "");
@@ -438,7 +438,7 @@ static void test_limits(void **state)
 	kiln_close(b);
 }
 
-/* What was compiled last is written before the daemon ends; a Redis that hangs does not hold it. */
+/* The last kernel is written before the daemon ends; a Redis that hangs does not hold it. */
 static void test_end(void **state)
 {
 	struct remote_scene *scene = *state;

@@ -247,7 +247,7 @@ static void the_oldest_are_given_back(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What kiln_run keeps takes no place that a call needs. */
+/* Calls that kiln_run keeps take no place that a call needs. */
 static void the_daemon_takes_few(void **state)
 {
 	struct kilnd *daemon = *state;

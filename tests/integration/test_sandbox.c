@@ -23,7 +23,7 @@
 #define WORDS 16
 #define LANDLOCK_CREATE 444
 
-/* What holds here, by the daemon's own account. */
+/* Returns whether a right is taken away here, as the daemon says itself. */
 static bool holds(kiln_client *client, const char *what)
 {
 	kiln_reply *reply;

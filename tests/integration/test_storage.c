@@ -228,7 +228,7 @@ static void test_slow(void **state)
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(info_int(other, "server.pid"), daemon->pid);
 	assert_in_range(now_ms() - began, 0, 15000);
-	/* Who asks the cache itself is told. */
+	/* A client that asks the cache itself is told. */
 	began = now_ms();
 	kiln_reply_free(ask_ls(other, &status));
 	assert_int_equal(status, KILN_ETIMEDOUT);

@@ -365,7 +365,7 @@ static void test_one_hello(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Who will never take what waits for them is let go, not tried for ever. */
+/* A client that never takes what waits for it is let go, not tried for ever. */
 static void test_takes_no_more(void **state)
 {
 	struct kilnd *daemon = *state;

@@ -219,7 +219,7 @@ static void copies_and_frees_come_behind_all_streams(void **state)
 	both_ways(*state, behind_all);
 }
 
-/* What follows a call that may still fail is parked until that has ended. */
+/* An entry that follows a call that may still fail is parked until that call has ended. */
 static void what_is_done_while_entries_are_parked(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -296,7 +296,7 @@ static void ends_are_seen_past_what_runs(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Of a place whose end only the GPU has told, the device process may not know yet. */
+/* The device process may not know yet of an end that only the GPU has told. */
 static void places_are_not_reused_before_their_end_is_told(void **state)
 {
 	struct kilnd *daemon = *state;

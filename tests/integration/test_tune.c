@@ -92,7 +92,7 @@ static void test_winner_is_used(void **state)
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
 	assert_choice(client, &two, class.choices[1], true);
-	/* What the caller names stands. */
+	/* A choice that the caller names stands. */
 	reply = tuned_explain(client, &two, class.choices[0]);
 	assert_string_equal(kiln_reply_str(reply, "plan.choice"), class.choices[0]);
 	assert_false(kiln_reply_has(reply, "tuned"));

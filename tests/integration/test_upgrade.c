@@ -123,7 +123,7 @@ static void end(struct program *program)
 	unlink(program->other);
 }
 
-/* What `kiln status` says of the daemon; free() it. */
+/* Returns what `kiln status` says of the daemon; free() it. */
 static char *status_of(const struct kilnd *daemon)
 {
 	char command[400];
@@ -268,7 +268,7 @@ static void test_restarted_as_another(void **state)
 	setenv("KILND", before, 1);
 	free(before);
 
-	/* What was of the daemon that is gone is told so, and not taken for something of the new. */
+	/* A buffer of the daemon that is gone is said to be lost, and not taken for one of the new. */
 	assert_int_equal(kiln_read(held, 0, bytes, sizeof(bytes)), KILN_ECONN);
 	assert_sentence("close this client and connect again");
 	kiln_free(held);

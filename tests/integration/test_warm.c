@@ -84,7 +84,7 @@ static void test_record(void **state)
 	assert_permutes(client, &second, NULL);
 	assert_permutes(client, &first, NULL);
 	assert_permutes(client, &first, NULL);
-	/* What is warmed is not what a program asked for. */
+	/* A warmed kernel does not count as asked for by a program. */
 	assert_string_equal(warm(client, line_of(22), NULL, NULL), "compiled");
 	reply = ask(client, "record", NULL, 0);
 	assert_string_equal(kiln_reply_str(reply, "text"),
@@ -333,7 +333,7 @@ static void test_bad_compilers(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Whoever goes takes the second compiler along, in whatever it is. */
+/* A client that goes ends the second compiler, whatever that is doing. */
 static void test_a_client_goes(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -407,7 +407,7 @@ static int next_status(struct peer *peer, uint64_t first)
 	return status;
 }
 
-/* Who does not wait for answers, and names another compiler meanwhile, is refused that. */
+/* A client that does not wait for answers may not name another compiler meanwhile. */
 static void test_compilers_by_turns(void **state)
 {
 	struct kilnd *daemon = *state;

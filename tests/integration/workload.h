@@ -12,7 +12,7 @@
 #define WORKLOAD_CLIENTS 4
 #define WORKLOAD_CALLS 200
 
-/* What one client process did; in memory shared with the test. */
+/* One client process did this; it lies in memory shared with the test. */
 struct workload_end {
 	atomic_int done;   /* calls answered, well or not */
 	atomic_int failed; /* with a status that the test allows */

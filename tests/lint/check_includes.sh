@@ -50,7 +50,7 @@
 		shared = "include/kiln/|client/wire/plain\\.h$|client/cli/[^/]*$|daemon/plan/op\\.h$"
 		own("^client/cli/(main\\.c$|commands/)", "^(" shared "|client/cli/commands/)")
 		own("^client/cli/", "^(" shared "|tests/ops/(common/reference|map/eval)\\.h$)")
-		# What every room may know: the words of the public header, and how a kernel is described.
+		# Every room may know the words of the public header, and the description of a kernel.
 		nouns = "include/kiln/kiln\\.h$|daemon/plan/kernel\\.h$|client/wire/|daemon/base/"
 		own("^daemon/base/", "^(" nouns ")")
 		own("^daemon/plan/", "^(" nouns "|daemon/plan/)")

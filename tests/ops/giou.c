@@ -128,7 +128,7 @@ static struct value giou(const struct pair *p)
 	return add(m, multiply(m, p->inter, p->over), negative(multiply(m, rest, p->around)));
 }
 
-/* Of two numbers, how much of the larger is the first. */
+/* Returns the derivative of max(a, b) by a; half where they are equal. */
 static struct value share(double a, double b)
 {
 	return exact(a > b ? 1 : a < b ? 0 : 0.5);

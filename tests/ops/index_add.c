@@ -86,7 +86,7 @@ static int64_t many_offset(const struct reference *r, const struct sides *sides,
 	return reference_at(many, 0, many->rank - 1, k) + unit * many->stride[many->rank - 1];
 }
 
-/* Which of `few` places index k of a unit names; -1: none. */
+/* Returns which of `few` places index k of a unit names; -1: none. */
 static int64_t place_of(const struct reference *r, const struct sides *sides, int64_t unit,
 						int64_t k, int64_t few)
 {

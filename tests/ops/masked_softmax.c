@@ -62,7 +62,7 @@ static void live_bool(const struct cases_case *c, const void *memory, int64_t ro
 		live[k] = (cases_get(mask->dtype, memory, at + k * step) != 0) == keep;
 }
 
-/* Which elements of a row are not masked; for additive masks, also what is to be added. */
+/* Marks the elements of a row that are not masked; finds what additive masks add. */
 static void live_elements(const struct reference *r, int64_t row, int64_t columns, bool *live,
 						  double *added)
 {
@@ -272,7 +272,7 @@ static void add_widths(void)
 	}
 }
 
-/* Which of a mask's dimensions are of size 1: all possibilities. */
+/* Adds masks with each choice of dimensions of size 1. */
 static void add_broadcasts(void)
 {
 	static const struct make_shape shape = {4, {2, 3, 5, 37}}, wide = {4, {2, 3, 6, 160}};

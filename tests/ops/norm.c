@@ -113,7 +113,7 @@ static void answer(const struct reference *r, const struct row *row)
 			reference_value(r, place(r->c, SUM), row->number * row->columns + k, row->s[k],
 							0.5001 * reference_ulp(dtype, row->s[k]));
 	}
-	/* Of a row with an infinity the definition leaves the mean open: infinite, or no number. */
+	/* The definition leaves the mean of a row with an infinity open: infinite, or no number. */
 	if (has(r->c, MEAN) &&
 		(r->unwritten || !isinf(row->mean) || isfinite(get(r, MEAN, row->number))))
 		reference_value(r, MEAN, row->number, row->mean, rtol * row->magnitude);
@@ -157,7 +157,7 @@ static const struct cases_op rms_norm_op = {"rms_norm", units, reference};
 
 /* ---- The list ---- */
 
-/* Which optional operands there are. */
+/* The set of optional operands that are there has a bit for each. */
 #define WITH(operand) (1u << (operand))
 #define AFFINE (WITH(GAMMA) | WITH(BETA))
 #define FUSED (WITH(RESIDUAL) | WITH(SUM))

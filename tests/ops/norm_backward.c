@@ -137,7 +137,7 @@ static void answer_sum(const struct reference *r, enum operand operand, int64_t 
 	double value = (double)sum;
 	double allowed = reference_relative(computing, 5e-6) * ((double)sqrtl(squares) + fabs(value));
 
-	/* What is computed in f64 may be asked for in f32. */
+	/* A result computed in f64 may be asked for in f32. */
 	if (dtype == KILN_F32 && computing == KILN_F64)
 		allowed += reference_ulp(dtype, value);
 	reference_value(r, place(r->c, operand), column, value,
@@ -196,7 +196,7 @@ static const struct cases_op rms_norm_backward_op = {"rms_norm_backward", units,
 
 /* ---- The list ---- */
 
-/* Which optional operands there are. */
+/* The set of optional operands that are there has a bit for each. */
 #define WITH(operand) (1u << (operand))
 #define SUMS (WITH(DGAMMA) | WITH(DBETA))
 #define ALL (WITH(GAMMA) | WITH(DX) | SUMS)

@@ -69,7 +69,7 @@ for deb in "$tmp"/debs/*.deb; do
 done
 
 # ---- A system that runs ----
-# What kilnd closes for its children must be allowed in here.
+# The system calls by which kilnd confines its children must be allowed in here.
 systemd-nspawn --quiet --register=no --keep-unit --boot --directory="$system" \
 	--volatile=overlay --private-network --bind-ro="$tmp/debs:/debs" --machine=kiln-packages \
 	--system-call-filter="landlock_create_ruleset landlock_add_rule landlock_restrict_self" \

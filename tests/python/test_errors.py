@@ -130,7 +130,7 @@ class Errors(unittest.TestCase):
                 (lambda: kiln.scatter_add(x, 0, numpy.zeros((2, 4), "i8"), rand((2, 4))),
                  "scatter_add(): dimension 1 of src has size 4; it must be that of dimension 1 of "
                  "input, 3"),
-                # What a caller passed is no name.
+                # The value that a caller passed is no name.
                 (lambda: kiln.masked_softmax(x, kind="x"),
                  'masked_softmax(): kind is "x"; it may be one of: bool, lengths, causal, additive')]:
             with self.assertRaises(ValueError) as caught:

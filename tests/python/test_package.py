@@ -72,7 +72,7 @@ class Package(unittest.TestCase):
         self.assertIn("which daemon answers", done.stdout + done.stderr)
 
     def test_programs_of_the_package(self):
-        # What the console scripts of a wheel call.
+        # The console scripts of a wheel call these.
         for name, function in [("kiln", "main"), ("kilnd", "daemon")]:
             done = subprocess.run([sys.executable, "-c", f"from kiln import _tool; _tool.{function}()",
                                    "--version"], capture_output=True, text=True, timeout=60)

@@ -188,7 +188,7 @@ class Sources(unittest.TestCase):
         headers = {"a.h": "#define A 7\n#include <b.h>\n"}
         self.assertEqual(self.value('#include "a.h"\n#include <stdint.h>\n', headers=headers,
                                     include_dirs=[self.folder]), 7)
-        # What is passed comes before what lies in a folder.
+        # Headers that are passed come before those in a folder.
         self.write("a.h", "#error not this one\n")
         self.assertEqual(self.value('#include "a.h"\n', headers=headers,
                                     include_dirs=[self.folder]), 7)
@@ -398,7 +398,7 @@ class Refusals(unittest.TestCase):
                 ("void __launch_bounds__(8) k(const A<2, 3> *a, const int *b = f(1, 2))", [0, 0]),
                 ("void k(const float **x, const float x[3], const float (*f)(int))", [1, 1, 1]),
                 ("void k() { k(1, 2); }", []),
-                # Of two the one that may write; of two numbers of parameters nothing is known.
+                # The declaration that may write counts; two numbers of parameters say nothing.
                 ("void k(const int *x); __global__ void k(int *x)", [1]),
                 ("void k(const int *x); __global__ void k(int x, int y)", []),
                 ("void other(const int *x) { k(x, 1); }", [])]:
@@ -452,7 +452,7 @@ class Refusals(unittest.TestCase):
         # A second is what is promised; a loaded machine may need more, and the deadline is 30.
         self.assertLess(time.monotonic() - pressed[0], 15)
         numpy.testing.assert_allclose(kiln.softmax(rand(10)).sum(), 1, rtol=1e-5)
-        # What both share has what the kernel wrote until then, and is there still.
+        # The shared memory has what the kernel wrote until then, and is there still.
         self.assertEqual((flag[0], shared[0], copied[0]), (1, 0, 0))
         flag[0] = 2
         self.assertEqual(kiln.map("y[i] = x[i] * 2", x=flag)[0], 4)

@@ -13,7 +13,7 @@ from support import SOCKET, daemon_pid, kiln, numpy, rand, run
 ANSWER = ("import kiln, numpy\n"
           "x = numpy.arange(12, dtype='f4').reshape(3, 4)\n"
           "print(kiln.softmax(x).sum() == 3)\n")
-# Of the same length, so that a program stays one whose version is written over it.
+# It has the same length, so that it can be written over the version within a program.
 OTHER_VERSION = "0.1.9"
 
 

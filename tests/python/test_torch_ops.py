@@ -256,7 +256,7 @@ class Transforms(unittest.TestCase):
                 lambda x, w: func.vmap(g, in_dims=dims)(x, w).sum(), argnums=(0, 1)), x, weights)
 
     def test_captured(self):
-        # What is captured is recorded outside of the transform.
+        # Captured tensors are recorded outside of the transform.
         w = normal(5).requires_grad_()
         x = normal(3, 5)
         found = []

@@ -38,7 +38,7 @@ struct me {
 int64_t me_pick(struct me *me, int64_t count);
 bool me_chance(struct me *me, int one_in);
 void me_count(struct me *me, enum soak_count what, int64_t more);
-/* What the next calls are for; shown when one fails or hangs. */
+/* Says what the next calls are for; shown when one fails or hangs. */
 void me_doing(struct me *me, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void me_beat(struct me *me);
 /* A failure: named with seed, client and step. */

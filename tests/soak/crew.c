@@ -41,7 +41,7 @@ void crew_start(struct conductor *conductor)
 			start_one(conductor, i);
 }
 
-/* What becomes of a client that has ended. */
+/* Takes note of the end of a client. */
 static void reap(struct conductor *conductor, int number, int status)
 {
 	struct soak *soak = conductor->soak;

@@ -99,7 +99,7 @@ static void check_children(struct soak *soak)
 		soak_fail(soak, "processes are left %d ms after the daemon", CHILDREN_MS);
 }
 
-/* What sanitizers, or the daemon, say of a defect. */
+/* Looks for lines in which sanitizers, or the daemon, tell of a defect. */
 static void check_log(const struct conductor *conductor)
 {
 	static const char *const words[] = {"Sanitizer", "runtime error", "a defect in Kiln"};

@@ -41,7 +41,7 @@ struct soak_options {
 	int64_t steps;     /* of each client; 0: as many as there is time for */
 	int kill_every_ms; /* on average; 0: nobody is killed */
 	bool copies;       /* the driver runs no kernels: what they write is not judged */
-	/* Of one client only these steps, and nobody is killed. */
+	/* One client alone does these steps, and nobody is killed. */
 	bool repeat;
 	int repeat_client;
 	int64_t repeat_step, repeat_count;
@@ -62,7 +62,7 @@ struct soak_death {
 };
 #define SOAK_DEATHS 1024
 
-/* What clients count. */
+/* Clients count these. */
 #define SOAK_COUNTS(X)                                 \
 	X(steps, "steps made")                             \
 	X(calls, "calls of the library")                   \
@@ -111,7 +111,7 @@ int64_t soak_now_ms(void);
 void soak_pause_ms(int milliseconds);
 /* Counts a failure and prints it at once. */
 void soak_fail(struct soak *soak, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Of these roles, how many have been killed since then. */
+/* Returns how many of these roles have been killed since then. */
 int soak_deaths_since(const struct soak *soak, unsigned roles, int64_t since_ms);
 #define SOAK_ROLE(role) (1u << (role))
 #define SOAK_DEVICES (SOAK_ROLE(SOAK_EXECUTOR) | SOAK_ROLE(SOAK_OWN))
@@ -149,7 +149,7 @@ void soak_daemon_stop(struct conductor *conductor);
 /* The answer to "info", or NULL: the daemon is away, or soak_fail() has said what is wrong. */
 kiln_reply *soak_info(struct conductor *conductor);
 void soak_disconnect(struct conductor *conductor);
-/* Of the device process that all share; -1: none, or not on device cpu. */
+/* Returns the mappings of the device process that all share; -1: none, or not on device cpu. */
 int soak_shared_maps(const struct conductor *conductor, const kiln_reply *info);
 /* Waits until nobody is connected and nothing under way. */
 bool soak_settle(struct conductor *conductor);

@@ -25,7 +25,7 @@ struct work {
 
 /* ---- Launching ---- */
 
-/* What the problem must end in. */
+/* Returns whether the call ended as the problem must. */
 static bool ended(struct work *w, int status, const char *what)
 {
 	bool strays = (w->c.flags & CASES_STRAYS) && !w->me->soak->options.copies;
@@ -182,7 +182,7 @@ static bool cancel(struct work *w)
 	return well;
 }
 
-/* What counts indices that are out of range goes in some ways only. */
+/* A call that counts indices out of range can be launched in some ways only. */
 static bool launch(struct work *w)
 {
 	static bool (*const ways[])(struct work *) = {run,   submit_and_wait, queue, over_streams,

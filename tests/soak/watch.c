@@ -79,7 +79,7 @@ static struct series *find_series(struct watch *watch, pid_t pid, int64_t now)
 	return NULL;
 }
 
-/* Which part of the run is judged. */
+/* This part of the run is judged. */
 struct window {
 	int64_t begin_ms, end_ms;
 };
@@ -244,7 +244,7 @@ static double rise(const struct sample *samples, int count, enum figure figure)
 	return below > 0 ? (n * tv - t * v) / below * span : 0;
 }
 
-/* Which descriptors there are more of. */
+/* Prints the kinds of descriptors that have become more. */
 static void print_kinds(const struct series *series)
 {
 	for (int i = 0; i < series->end.count; i++) {

@@ -14,7 +14,7 @@ _TYPES = {"TEXT": "str?", "TYPE": "str?", "REAL": "float?", "INT": "SymInt?", "I
           "OVER": "int[]?", "WANT": "bool"}
 
 
-# What torch.ops takes for an element type is Kiln's word for it.
+# Operators of torch.ops take Kiln's word for an element type.
 _WORDS = {getattr(torch, name): word for word, name in TORCH.items() if hasattr(torch, name)}
 _SMALL = {torch.bool, torch.int8, torch.uint8, torch.int16, getattr(torch, "uint16", torch.int16)}
 

@@ -181,7 +181,7 @@ static uint64_t read_calls(struct device_handle *handle, enum handle_reader read
 	struct handle_past past;
 	bool all = true;
 	reading->pass++;
-	/* Of two threads of the process, the one with the earlier call may have stored last. */
+	/* Two threads of the process may have stored in the other order than they called. */
 	for (uint64_t number = reading->from; number < begun; number++) {
 		const struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
 		uint64_t *seen = &reading->seen[number % TRAIL_CALLS];

@@ -116,7 +116,7 @@ struct eval_value eval_load(kiln_dtype dtype, const void *memory, int64_t i)
 	return out;
 }
 
-/* What one rounding to a type may add. */
+/* Returns the error that one rounding to a type may add. */
 double eval_rounding(kiln_dtype dtype, double value)
 {
 	switch (dtype) {

@@ -35,7 +35,7 @@ static bool send_event(int sock, const int *fds, int count)
 	return sent;
 }
 
-/* Of one that waits for others when it is closed, and one that does not. */
+/* Sends one descriptor that waits for others when it is closed, and one that does not. */
 static bool send_descriptors(void)
 {
 	int fds[2];
@@ -117,7 +117,7 @@ struct scene {
 	char why[256];
 };
 
-/* Of the descriptors of a message those that are harmless are there. */
+/* The harmless descriptors of a message are there, and no others. */
 static void on_message(void *owner, struct wire_in *message, struct frame *frame)
 {
 	struct scene *scene = owner;

@@ -54,7 +54,7 @@ static void join_too(int i, uint32_t uid, uint64_t session)
 		0);
 }
 
-/* Which item is next, taken; -1: there is none. */
+/* Takes the next item; -1: there is none. */
 static int take(void)
 {
 	const struct turn_item *next = turns_next(&turns), *taken = turns_take(&turns);
@@ -92,7 +92,7 @@ static void one_request_comes_before_the_rest_of_another_session(void **state)
 	join(900, 1000, 2);
 	assert_int_equal(take(), 1);
 	assert_int_equal(take(), 900);
-	/* Who comes again is behind those who have waited meanwhile. */
+	/* An owner that comes again is behind those who have waited meanwhile. */
 	join(901, 1000, 2);
 	assert_int_equal(take(), 2);
 	assert_int_equal(take(), 901);
@@ -161,7 +161,7 @@ static void who_leaves_keeps_nobody_waiting(void **state)
 	for (int i = 0; i < 9; i += 3)
 		turns_leave(&waits[i].places[0]);
 	turns_leave(&waits[5].places[0]);
-	/* What it gave up is somebody else's still. */
+	/* The place that it gave up is still somebody else's. */
 	turns_leave(&waits[2].places[0]);
 	turns_leave(&waits[2].places[0]);
 	ASSERT_ORDER(1, 2, 8, 4, 7);

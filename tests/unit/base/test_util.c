@@ -289,7 +289,7 @@ static void memory_of_groups(void **state)
 	group_file("a", "memory.max", "409600\n");
 	group_file("a", "memory.current", "307200\n");
 	assert_int_equal(util_memory_available(host, self, directory), 102400);
-	/* What the page cache gives back. */
+	/* The page cache can give pages back. */
 	group_file("a", "memory.stat", "anon 1\ninactive_file 51200\nfile 2\n");
 	assert_int_equal(util_memory_available(host, self, directory), 153600);
 	group_file("a", "memory.current", "500000\n");
@@ -307,7 +307,7 @@ static const char error_text[] =
 
 #define OF_A_CHILD ((enum util_level)99)
 
-/* What a log call writes to stderr. */
+/* Finds what a log call writes to stderr. */
 static void logged(char *out, size_t size, bool journal, enum util_level level, const char *message)
 {
 	int ends[2];

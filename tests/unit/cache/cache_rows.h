@@ -129,7 +129,7 @@ static inline int get(struct cache *cache, int number)
 	return status;
 }
 
-/* What the cache says of row number, which is the caller's to free. */
+/* Returns what the cache says of row number; the caller frees it. */
 static inline struct cache_row show(struct cache *cache, int number)
 {
 	struct cache_row row;
@@ -188,7 +188,7 @@ static inline struct cache_trimmed trim_to(struct cache *cache, uint64_t bytes)
 	return progress;
 }
 
-/* What was put off. */
+/* Does all that was put off. */
 static inline void tend_all(struct cache *cache)
 {
 	for (int i = 0; stats_of(cache).due; i++) {

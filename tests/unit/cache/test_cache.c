@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a row with so large an object. */
+/* The cost of a row with so large an object. */
 #define COST(object) ((uint64_t)cache_db_cost((object) + 500))
 
 static int64_t hits_of(struct cache *cache, int number)

@@ -146,7 +146,7 @@ static void each_page(void **state)
 		size_t other = (page * 7 + 3) % pages;
 		unsigned char *at = damaged + page * PAGE;
 		int kind = kind_of(&sound, page);
-		/* Of those with the bytes of objects, of which there are many alike, some. */
+		/* Pages with bytes of objects are many and alike: some of them are enough. */
 		if (!kind && page > 3 && page % 5)
 			continue;
 		kinds[kind]++;
@@ -194,7 +194,7 @@ static void cut_anywhere(void **state)
 #define FRAME (PAGE + 24)
 #define LOG_HEADER 32
 
-/* What a daemon that is killed leaves: a file, and a log with the newest rows. */
+/* Leaves what a killed daemon leaves: a file, and a log with the newest rows. */
 static void leave_behind(struct content *file, struct content *log)
 {
 	struct cache *cache = open_cache(0, 0);

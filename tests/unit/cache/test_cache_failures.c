@@ -61,7 +61,7 @@ static void kept_through_a_restart(void **state)
 	assert_int_equal(get_failure(cache, 2), KILN_OK);
 	cache_close(cache);
 
-	/* What was to be kept for a while is gone: the daemon's options may be others. */
+	/* Failures kept for a while are gone: the daemon's options may be others. */
 	cache = open_cache(0, 1 << 20);
 	assert_int_equal(stats_of(cache).failures, 1);
 	assert_int_equal(get_failure(cache, 1), KILN_OK);

@@ -201,7 +201,7 @@ static void starting_on_a_disk_that_fails(void **state)
 	}
 }
 
-/* What SQLite cannot read of an object's pages is no damage. */
+/* Pages of an object that SQLite cannot read are no damage. */
 static void starting_with_large_rows(void **state)
 {
 	(void)state;

@@ -90,7 +90,7 @@ static void steal(const struct theft *theft, bool looked)
 	theft->take();
 	if (looked)
 		cache_look(cache);
-	/* Whoever was not told yet loses nothing that he stores now. */
+	/* A caller that was not told yet loses nothing that it stores now. */
 	assert_int_equal(put(cache, 3, 9000), KILN_OK);
 	heal(cache);
 	cache_drop_memory(cache);
@@ -136,7 +136,7 @@ static void starting_with_what_is_no_file(void **state)
 		cache = open_faulty();
 		assert_string_equal(stats_of(cache).trouble, "");
 		assert_int_equal(stats_of(cache).aside, 1 + (i < 3 ? i : 2));
-		/* What stood in the place of a log had nothing of ours. */
+		/* The thing that stood in the place of a log had nothing of ours. */
 		assert_int_equal(get(cache, 1), i < 3 ? KILN_ENOENT : KILN_OK);
 		assert_int_equal(put(cache, 1, 100), KILN_OK);
 		cache_close(cache);

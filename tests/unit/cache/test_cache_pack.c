@@ -277,7 +277,7 @@ static void filters_choose(void **state)
 	assert_int_equal(write_pack(cache, &op, 0), KILN_ENOENT);
 	assert_string_equal(error, "there is no kernel to export: the cache has none of this kind");
 	assert_int_equal(write_pack(cache, &age, 0), KILN_ENOENT);
-	/* What is not finished leaves no file, and the one before is as it was. */
+	/* An unfinished pack leaves no file, and the one before is as it was. */
 	struct cache *other = open_other(0);
 	assert_int_equal(read_pack(other), KILN_OK);
 	assert_int_equal(figures.taken, 2);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a row with so large an object. */
+/* The cost of a row with so large an object. */
 #define COST(object) ((uint64_t)cache_db_cost((object) + 500))
 
 static const char nvrtc[] = "nvrtc 13.0 5f2a5f2a";
@@ -215,7 +215,7 @@ static void the_file_becomes_small_again(void **state)
 
 /* ---- The caps ---- */
 
-/* What the cap counts is what the file takes: within a tenth and the empty database. */
+/* The cap counts as many bytes as the file takes, within a tenth and the empty database. */
 static void the_cap_is_the_files(void **state)
 {
 	(void)state;

@@ -428,7 +428,7 @@ static void killed_writers(void **state)
 		struct cache_verified verified = verify_all(cache, NULL, NULL);
 		assert_int_equal(verified.bad, 0);
 		assert_int_equal(verified.checked, stats_of(cache).rows);
-		/* What was told is there, but for what the cap has removed since. */
+		/* Rows that were told are there, but for those that the cap has removed since. */
 		for (int i = number; i >= first && i > number - 20; i--)
 			assert_int_equal(get(cache, i), KILN_OK);
 		assert_int_equal(access(in_directory("kiln.db.bad-1"), F_OK), -1);

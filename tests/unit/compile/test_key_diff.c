@@ -88,7 +88,7 @@ static void target_and_compiler(void **state)
 								  "nvrtc 12.9 ffeeddccbbaa99887766554433221100", NULL),
 						"compiler changed: nvrtc 13.0 001122334455 instead of nvrtc 12.9 "
 						"ffeeddccbbaa");
-	/* Of another kind of device all options are other ones: one sentence is enough. */
+	/* Another kind of device has other options throughout: one sentence is enough. */
 	memcpy(b.target, "cpu", 4);
 	assert_string_equal(differ_by(&a, COMPILER, &b, "host 00 g++ 12", NULL),
 						"target sm_90 instead of cpu");
@@ -117,7 +117,7 @@ static void arguments_without_names(void **state)
 	c.instantiation = "saxpy";
 	d.instantiation = "daxpy";
 	assert_string_equal(differ(&c, &d), "kernel saxpy instead of daxpy");
-	/* What a user calls a kernel may be anything. */
+	/* A user may call a kernel anything. */
 	a.instantiation = "<1>";
 	b.instantiation = "<2>";
 	assert_string_equal(differ(&a, &b), "argument 1 of  is 1 instead of 2");

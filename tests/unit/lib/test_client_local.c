@@ -172,7 +172,7 @@ static const void *launch(const struct scene *scene)
 	return fake->launched().function;
 }
 
-/* What was asked before is answered. */
+/* Waits until all earlier requests are answered. */
 static void settle(const struct scene *scene)
 {
 	kiln_reply *reply = NULL;

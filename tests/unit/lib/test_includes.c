@@ -268,7 +268,7 @@ static void of_toolkits_one_with_cub_comes_first(void **state)
 	put("old/cuda_cccl/include/cub/x.h", "");
 	assert_int_equal(look_beyond(source, toolkits, 3), KILN_OK);
 	assert_names("cub/x.h cuda.h only.h");
-	/* What the environment names is taken as it is. */
+	/* A folder that the environment names is taken as it is. */
 	setenv("KILN_CUDA_DIR", folder, 1);
 	put("include/cuda.h", "");
 	assert_int_equal(look_beyond(source, toolkits, 3), KILN_OK);
@@ -323,7 +323,7 @@ static void read_all(FILE *file, char *out, size_t size)
 	out[fread(out, 1, size - 1, file)] = 0;
 }
 
-/* What a compiler says that a file includes. */
+/* Asks a compiler which files a file includes. */
 static int ask_compiler(const char *path, char *said, size_t size, char *names[DIRECTIVES])
 {
 	const char *compiler = getenv("CXX");

@@ -347,7 +347,7 @@ static void fill_case(const struct cases_case *c, int poison, struct operands *o
 	}
 }
 
-/* Of two sorts of bytes that nobody wrote, no judge takes both for the answer. */
+/* No judge takes both of two sorts of bytes that nobody wrote for the answer. */
 static void judges_miss_nothing_written(void **state)
 {
 	int count;

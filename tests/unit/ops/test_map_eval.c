@@ -173,7 +173,7 @@ static void sums(void **state)
 	free(count);
 }
 
-/* What depends on rounding is not held against anybody; what strays is counted. */
+/* A result that depends on rounding is not held against a kernel; one that strays is counted. */
 static void doubts(void **state)
 {
 	struct eval *eval =

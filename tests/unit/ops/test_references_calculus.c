@@ -350,7 +350,7 @@ static void softmax_gradient(const struct cases_case *c, const struct cases_op *
 	make_input(&b, 1, KILN_F64, &shape);
 	if (mask) {
 		make_none(&b, 2);
-		/* Of an additive mask nothing but its place is left. */
+		/* An additive mask has nothing but its place left. */
 		if (!reference_is(c, "kind", "additive"))
 			b.operand[2] = c->operand[1];
 	}

@@ -192,7 +192,7 @@ static void children(void **state)
 	assert_int_equal(options.role, OPTIONS_EXECUTOR);
 	assert_string_equal(options.device_name, "cuda:3");
 	assert_int_equal(options.fd, 7);
-	/* What was asked of the broker is in their environment, too. */
+	/* Settings of the broker are in the children's environment, too. */
 	setenv("KILN_THREAD_ORDER", "reversed", 1); /* the broker refuses it */
 	assert_int_equal(PARSE(&options, "--role=compiler", "--fd=3"), KILN_OK);
 	unsetenv("KILN_THREAD_ORDER");

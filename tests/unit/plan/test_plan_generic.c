@@ -9,7 +9,7 @@
 #define MOST_GENERICS 400
 #define MOST_EACH 24 /* of an operator, on average */
 
-/* What one operator lists. */
+/* One operator lists this. */
 struct listed {
 	const struct plan_op *op;
 	char source[64];

@@ -313,7 +313,7 @@ static void scales(void **state)
 	assert_int_equal(plan.extents[1].bytes, 80);
 }
 
-/* What an additive mask added is in y: its backward is softmax's. */
+/* y has what an additive mask added, so its backward is softmax's. */
 static void additive_backward_is_softmax(void **state)
 {
 	struct kernel_problem p = masked(true, "additive", KILN_F32), plain = p;

@@ -239,7 +239,7 @@ static void extents(void **state)
 		assert_int_equal(plan.extents[i].written, written[i]);
 	}
 	assert_int_equal(plan.bytes_moved, 4 * 12288 + 4096 + 2048 + 48);
-	/* What lies less well costs everything that moves alike. */
+	/* An operand that lies less well costs all that move alike. */
 	p.tensors[RESIDUAL].alignment = 4;
 	plan = plan_on("sm_90", &p);
 	assert_int_equal(plan.extents[X].alignment, 4);

@@ -217,7 +217,7 @@ static void long_rows(void **state)
 	assert_int_equal(plan.scratch.bytes, plan.scratch.counters + plan.grid[0] / 8 * 2 * 65536 * 4);
 }
 
-/* What the results do not depend on is not touched. */
+/* Operands that the results do not depend on are not touched. */
 static void operands_that_are_read(void **state)
 {
 	static const struct {

@@ -169,7 +169,7 @@ static void rings(void **state)
 	assert_int_equal(plan.shared_bytes, 3 * 8 * 512 * 16);
 	set_choice(&few, "ring4 512x8 s3");
 	assert_int_equal(plan_on("sm_90", &few).grid[0], 28);
-	/* What is added to x would have to come in as well. */
+	/* The residual that is added to x would have to come in as well. */
 	q = layer(KILN_F16, 2, SHAPE(2048, 131072));
 	set_choice(&q, "ring4 512x8 s3");
 	refused(&q, "layer_norm: there is no candidate \"ring4 512x8 s3\" for rows of 131072 elements "

@@ -235,7 +235,7 @@ static struct seal_ring *ring_of(const struct seal_secret *secret)
 	return ring;
 }
 
-/* Who can rename a directory on the way can put other keys in its place. */
+/* A user who can rename a directory on the way can put other keys in its place. */
 static void what_keys_lie_in_counts(void **state)
 {
 	struct seal_secret a = new_secret("a"), again;

@@ -289,7 +289,7 @@ static void test_queue(void **state)
 	free(data);
 }
 
-/* What is left when a connection ends is freed, descriptors too: teardown counts them. */
+/* Frames left when a connection ends are freed, descriptors too: teardown counts them. */
 static void test_queue_end(void **state)
 {
 	struct world *world = *state;

@@ -204,7 +204,7 @@ static const char cpu_report_kernels[] =
 	"		if (x[i] >= end) atomicAdd(report, 1ull);\n"
 	"}\n";
 
-/* Which of the texts has the kernel. */
+/* Returns the text that has the kernel. */
 static const char *cpu_kernel_text(const char *instantiation)
 {
 	const char *const texts[] = {cpu_kernels, cpu_more_kernels, cpu_wrong_kernels,

@@ -112,7 +112,7 @@ struct fake_order_control {
 	/* Waits until it has done all that it has: whether it has. */
 	int (*finish)(void *stream, int timeout_ms);
 	void (*capture)(void *stream, int on);
-	/* Whoever asks whether a stream has ended has this called first; NULL: no more. */
+	/* The driver calls this first when it is asked whether a stream has ended; NULL: no more. */
 	void (*before_query)(void (*call)(void *arg), void *arg);
 	/* How many values have been written, how many waits for one have ended, and how often a stream
 	 * touched memory that was not registered or a question spoilt a capture. */

@@ -94,7 +94,7 @@ static inline uint64_t post_copy(struct peer *peer, uint64_t buffer, uint64_t of
 	return post(peer, &message, &fd, 1);
 }
 
-/* Which of "mod" and "copy" a launch has. */
+/* A launch has "mod", "copy", or neither. */
 enum { LAUNCH_MOD = 1, LAUNCH_COPY = 2, LAUNCH_NEITHER = 4 };
 
 /* A launch as the broker sends it, to be spoilt field by field. */
