@@ -1,6 +1,7 @@
 /*
  * network.cuh: words in order, in registers: by networks of comparisons within a thread, and with
- * the lanes of a part of a warp.  The least word comes first.  Counts are powers of two.
+ * the lanes of a part of a warp.  The least word comes first.  Counts are powers of two.  What is
+ * more than a word, as entries are (order.cuh), says itself which comes first.
  */
 #pragma once
 #include "common/group.cuh"
@@ -12,10 +13,18 @@ DEVICE void network_order(u32 &first, u32 &second)
 	first = a < b ? a : b;
 	second = a < b ? b : a;
 }
+template <class Entry>
+DEVICE void network_order(Entry &first, Entry &second)
+{
+	const Entry a = first, b = second;
+	const bool right = a.before(b);
+	first = right ? a : b;
+	second = right ? b : a;
+}
 
 /* Merges COUNT words that are STEP apart: those at even places with those at odd ones. */
-template <int COUNT, int STEP>
-DEVICE void network_merge(u32 *words)
+template <int COUNT, int STEP, typename Word>
+DEVICE void network_merge(Word *words)
 {
 	if constexpr (2 * STEP < COUNT) {
 		network_merge<COUNT, 2 * STEP>(words);
@@ -29,8 +38,8 @@ DEVICE void network_merge(u32 *words)
 }
 
 /* Any words. */
-template <int COUNT>
-DEVICE void network_sort(u32 *words)
+template <int COUNT, typename Word>
+DEVICE void network_sort(Word *words)
 {
 	if constexpr (COUNT > 1) {
 		network_sort<COUNT / 2>(words);
@@ -40,8 +49,8 @@ DEVICE void network_sort(u32 *words)
 }
 
 /* Words that rise and then fall, or the other way. */
-template <int COUNT>
-DEVICE void network_bitonic(u32 *words)
+template <int COUNT, typename Word>
+DEVICE void network_bitonic(Word *words)
 {
 	if constexpr (COUNT > 1) {
 #pragma unroll
@@ -132,4 +141,40 @@ DEVICE void network_sort_lanes(u32 (&words)[EACH], int lane)
 		}
 		network_bitonic<EACH>(words);
 	}
+}
+
+/*
+ * The words of lanes that merge, EACH of a lane, in order as above.  Each half of `run` lanes is in
+ * order, and pairs of them merge, then pairs of those, until `lanes` are in order.  run 32: the
+ * words of a warp rise and then fall, or the other way.  few: the first EACH of them are enough,
+ * and all lanes get these.
+ */
+template <int EACH, class Entry>
+DEVICE void network_merge_any(Entry (&words)[EACH], int lane, int run, int lanes, bool few)
+{
+#pragma unroll 1
+	do {
+		if (run < 32) {
+			const bool behind = !few && (lane & run) != 0;
+#pragma unroll
+			for (int i = 0; i < EACH / 2; i++) {
+				const Entry a = group_from(words[EACH - 1 - i], 2 * run - 1);
+				const Entry b = group_from(words[i], 2 * run - 1);
+				words[i] = a.before(words[i]) != behind ? a : words[i];
+				words[EACH - 1 - i] =
+					b.before(words[EACH - 1 - i]) != behind ? b : words[EACH - 1 - i];
+			}
+		}
+#pragma unroll 1
+		for (int far = few ? 0 : run / 2; far > 0; far /= 2) {
+			const bool behind = (lane & far) != 0;
+#pragma unroll
+			for (int i = 0; i < EACH; i++) {
+				const Entry other = group_from(words[i], far);
+				words[i] = other.before(words[i]) != behind ? other : words[i];
+			}
+		}
+		network_bitonic<EACH>(words);
+		run *= 2;
+	} while (run < lanes);
 }

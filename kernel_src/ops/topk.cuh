@@ -50,19 +50,21 @@ __global__ TOPK_BOUNDS(THREADS, COLUMNS) void topk_rows(const T *x, T *values, i
 	}
 }
 
-/* THREADS: of a block, at most, which has one row. */
+/* THREADS: of a block, at most, which has one row, and sorts what it has collected of it. */
 template <typename T, class E, int V, int HELD, int THREADS>
-__global__ __launch_bounds__(THREADS, 1) void topk_rows_generic(
-	const T *x, T *values, i64 *indices, b128 *scratch, i64 rows, i32 k, i64 x_step, i64 y_step,
-	i32 columns, i32 sorted, i32 room, u32 greatest, u32 whole, SPACE_SIZES(u64), SPACE_STRIDES(xs),
-	SPACE_STRIDES(ys))
+__global__ __launch_bounds__(THREADS, 1) void topk_rows_generic(const T *x, T *values, i64 *indices,
+																b128 *scratch, i64 rows, i32 k,
+																i64 x_step, i64 y_step, i32 columns,
+																i32 sorted, i32 room, u32 greatest,
+																SPACE_SIZES(u64), SPACE_STRIDES(xs),
+																SPACE_STRIDES(ys))
 {
 	DYN_SHARED(b128, shared);
 	const Space<2, u64> space{SPACE_SIZES_MADE(u64),
 							  {SPACE_STRIDES_MADE(xs), SPACE_STRIDES_MADE(ys)}};
-	const int bytes = room * static_cast<int>(sizeof(E)) + (whole ? 0 : TOPK_BESIDE);
+	const int bytes = room * static_cast<int>(sizeof(E)) + TOPK_BESIDE;
 	b128 *const entries = scratch ? scratch + blockIdx.x * (bytes / 16) : shared;
-	const TopkSizes sizes = {x_step, y_step, columns, k, sorted, room, greatest != 0, whole != 0};
+	const TopkSizes sizes = {x_step, y_step, columns, k, sorted, room, greatest != 0, false};
 
 	const TopkRow<E> row =
 		topk_begin<E>(sizes, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), entries);

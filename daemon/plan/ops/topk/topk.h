@@ -27,6 +27,7 @@ enum topk_kind {
 	TOPK_NETWORK, /* a part of a warp sorts all of them */
 	TOPK_SAMPLED, /* a block, which collects what a sample says */
 	TOPK_ROWS,    /* a warp or a block, by way of shared memory */
+	TOPK_WHOLE,   /* a part of a block, which sorts all of them: generic */
 };
 
 struct topk_way {
@@ -35,7 +36,7 @@ struct topk_way {
 	uint32_t vector;        /* elements that are read at once */
 	/* LIST, NETWORK */
 	uint32_t lanes, each; /* of a row, and entries of a lane */
-	/* SAMPLED, ROWS: entries are of so many bytes */
+	/* SAMPLED, ROWS, WHOLE: entries are of so many bytes */
 	uint32_t held, sorted, room, entry;
 	/* SAMPLED: batches in shared memory, a thread's vectors in the sample, entries of it that are
 	 * wanted, and bins in which entries are put in order */

@@ -58,6 +58,10 @@ static void print_kernel(const struct topk_form *form, const struct topk_way *wa
 		rows_print_step(id, &form->rows, 1);
 		print_places(id, &form->rows);
 		return;
+	case TOPK_WHOLE:
+		plan_print(id, "topk_whole_generic<%s, %s, %u>", dtype, entries[way->entry],
+				   TOPK_GENERIC_THREADS);
+		return;
 	case TOPK_ROWS:
 		plan_print(id, "topk_rows%s<%s, %s, %u, %u", generic ? "_generic" : "", dtype,
 				   entries[way->entry], way->vector, way->held);
@@ -82,12 +86,12 @@ static void pass_arguments(const struct topk_form *form, const struct topk_way *
 
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
-	if (way->kind == TOPK_ROWS && way->scratch)
+	if (way->kind >= TOPK_ROWS && way->scratch)
 		plan_arg_scratch(out);
-	else if (way->kind == TOPK_ROWS)
+	else if (way->kind >= TOPK_ROWS)
 		plan_arg_scalar(out, 8, 0);
 	plan_arg_scalar(out, 8, (uint64_t)rows->rows);
-	if (way->kind == TOPK_ROWS)
+	if (way->kind >= TOPK_ROWS)
 		plan_arg_scalar(out, 4, (uint64_t)form->k);
 	if (!generic)
 		return;
@@ -97,7 +101,6 @@ static void pass_arguments(const struct topk_form *form, const struct topk_way *
 	plan_arg_scalar(out, 4, way->sorted);
 	plan_arg_scalar(out, 4, way->room);
 	plan_arg_scalar(out, 4, form->greatest);
-	plan_arg_scalar(out, 4, way->whole);
 	rows_pass_sizes(out, rows, 8);
 	for (int i = 0; i < 2; i++)
 		rows_pass_strides(out, rows, i);
@@ -152,7 +155,8 @@ static int plan_way(const struct kernel_problem *problem, const struct topk_form
 	static const char *const sources[] = {[TOPK_LIST] = "ops/topk_short.cuh",
 										  [TOPK_NETWORK] = "ops/topk_short.cuh",
 										  [TOPK_SAMPLED] = "ops/topk_sampled.cuh",
-										  [TOPK_ROWS] = "ops/topk.cuh"};
+										  [TOPK_ROWS] = "ops/topk.cuh",
+										  [TOPK_WHOLE] = "ops/topk_whole_generic.cuh"};
 	bool shared = way->kind >= TOPK_SAMPLED;
 
 	/* As many as run at once take the rows in turn. */

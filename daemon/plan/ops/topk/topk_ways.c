@@ -52,7 +52,9 @@ uint32_t topk_way_bytes(const struct topk_way *way)
 {
 	uint32_t entries = way->room * way->entry + (way->whole ? 0 : BESIDE), ring, bins;
 
-	if (way->kind != TOPK_SAMPLED)
+	if (way->kind == TOPK_WHOLE)
+		return entries;
+	if (way->kind == TOPK_ROWS)
 		return way->rows * entries;
 	ring = way->threads * way->held * way->stages * 16;
 	bins = way->bins * 4 + (way->sorted + SAMPLED_BESIDE) * 8;
@@ -186,7 +188,7 @@ static int find_sampled(const struct topk_form *form, const struct kernel_limits
 /* ---- Rows by way of shared memory ---- */
 
 /* Fills in the shape of a block of so many threads. */
-static void fill_rows(const struct topk_form *form, bool generic, uint32_t threads, uint32_t rows,
+static void fill_rows(const struct topk_form *form, uint32_t threads, uint32_t rows,
 					  const struct kernel_limits *limits, struct topk_way *out)
 {
 	uint32_t columns = (uint32_t)form->rows.columns,
@@ -199,7 +201,7 @@ static void fill_rows(const struct topk_form *form, bool generic, uint32_t threa
 	out->whole = all == out->sorted || all <= 32;
 	if (out->whole)
 		out->sorted = all;
-	out->entry = out->whole && form->element <= 2 && !generic ? 4 : form->element == 8 ? 16 : 8;
+	out->entry = out->whole && form->element <= 2 ? 4 : form->element == 8 ? 16 : 8;
 	out->room = out->sorted > 4 ? out->sorted : 4;
 	if (!out->whole) {
 		out->room = 4 * out->sorted > 2048 ? 4 * out->sorted : 2048;
@@ -220,7 +222,7 @@ static int find_rows(const struct topk_form *form, const struct kernel_limits *l
 	struct topk_way way;
 	int count = 0;
 
-	fill_rows(form, false, 128, 4, limits, &way);
+	fill_rows(form, 128, 4, limits, &way);
 	if (form->rows.columns <= (way.whole ? 256 : 512) && !way.scratch && limits->max_threads >= 128)
 		ways[count++] = way;
 	if (way.whole)
@@ -233,9 +235,34 @@ static int find_rows(const struct topk_form *form, const struct kernel_limits *l
 		uint32_t here = i ? threads[i] : wanted;
 		if (here > limits->max_threads || (i && here == wanted) || (here == 32 && count))
 			continue;
-		fill_rows(form, false, here, 1, limits, &ways[count++]);
+		fill_rows(form, here, 1, limits, &ways[count++]);
 	}
 	return count;
+}
+
+/* Rows of so many elements, and shorter ones side by side, are sorted by so many threads. */
+#define WHOLE_SIDE_BY_SIDE 1024u
+#define WHOLE_TILE 256 /* TOPK_TILE */
+#define WHOLE_EACH 8u  /* TOPK_EACH */
+
+static void fill_whole(const struct topk_form *form, const struct kernel_limits *limits,
+					   struct topk_way *out)
+{
+	uint32_t threads = TOPK_GENERIC_THREADS;
+
+	*out = (struct topk_way){.kind = TOPK_WHOLE, .whole = true};
+	while (threads > limits->max_threads)
+		threads /= 2;
+	out->entry = form->element == 8 ? 16 : form->element == 4 ? 8 : 4;
+	out->sorted = plan_power_of_two(form->rows.columns, TOPK_COLUMNS_MOST);
+	if (out->sorted < WHOLE_EACH)
+		out->sorted = WHOLE_EACH;
+	out->room = out->sorted > WHOLE_TILE ? out->sorted : WHOLE_SIDE_BY_SIDE;
+	if (out->sorted <= WHOLE_TILE && out->room > threads * WHOLE_EACH)
+		out->room = threads * WHOLE_EACH;
+	out->threads = out->room / WHOLE_EACH < threads ? out->room / WHOLE_EACH : threads;
+	out->rows = out->room / out->sorted;
+	out->scratch = topk_way_bytes(out) > limits->shared_optin;
 }
 
 void topk_generic_way(const struct topk_form *form, const struct kernel_limits *limits,
@@ -245,7 +272,9 @@ void topk_generic_way(const struct topk_form *form, const struct kernel_limits *
 
 	while (threads > limits->max_threads || (threads > 32 && threads > form->rows.columns / 4))
 		threads /= 2;
-	fill_rows(form, true, threads, 1, limits, way);
+	fill_rows(form, threads, 1, limits, way);
+	if (way->whole || form->rows.columns <= WHOLE_TILE)
+		fill_whole(form, limits, way);
 }
 
 /* ---- All of them ---- */
