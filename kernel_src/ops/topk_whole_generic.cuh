@@ -11,7 +11,7 @@
 /* THREADS: of a block, at most, in whole warps.  It sorts `all` entries: one row of `count`, or as
  * many short ones as there are in them. */
 template <typename T, class E, int THREADS>
-__global__ __launch_bounds__(THREADS, sizeof(E) > 8 ? 2 : 4) void topk_whole_generic(
+__global__ __launch_bounds__(THREADS, sizeof(E) > 8 ? 2 : 3) void topk_whole_generic(
 	const T *x, T *values, i64 *indices, b128 *scratch, i64 rows, i32 k, i64 x_step, i64 y_step,
 	i32 columns, i32 count, i32 all, u32 greatest, SPACE_SIZES(u64), SPACE_STRIDES(xs),
 	SPACE_STRIDES(ys))
