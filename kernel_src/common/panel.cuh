@@ -240,7 +240,7 @@ struct PanelHeld {
 		if constexpr (SHAPE::skewed)
 			vec_store_some<each, length>(here, words, begin, end);
 		else
-			vec_store<bytes>(here, words);
+			vec_store_far<bytes>(here, words);
 	}
 
 	static DEVICE int column(int i)
@@ -300,25 +300,59 @@ DEVICE void panel_put(Value (&total)[SHAPE::cluster][SHAPE::rows], int place, co
 	}
 }
 
+/* Threads that merge what the blocks of a cluster have of a row. */
+template <class SHAPE>
+constexpr int panel_crew()
+{
+	int crew = 1;
+	while (crew < SHAPE::cluster && crew * 2 * SHAPE::rows <= SHAPE::threads)
+		crew *= 2;
+	return crew;
+}
+
+/* Merges the values of all blocks of a cluster, each row once. */
+template <class SHAPE, class Value, typename Merge>
+DEVICE void panel_gather(Value (&whole)[SHAPE::rows],
+						 const Value (&total)[SHAPE::cluster][SHAPE::rows], Merge merge)
+{
+	constexpr int crew = panel_crew<SHAPE>(), each = SHAPE::cluster / crew;
+
+#pragma unroll
+	for (int base = 0; base < SHAPE::rows * crew; base += SHAPE::threads) {
+		const int at = base + static_cast<int>(threadIdx.x), first = at % crew * each;
+		const bool here = at / crew < SHAPE::rows;
+		const int place = here ? at / crew : 0;
+		Value all = total[first][place];
+#pragma unroll
+		for (int rank = 1; rank < each; rank++)
+			all = merge(all, total[first + rank][place]);
+#pragma unroll
+		for (int far = 1; far < crew; far *= 2)
+			all = merge(all, group_from(all, far));
+		if (here && first == 0)
+			whole[place] = all;
+	}
+}
+
 /* Waits for the values of all blocks; a thread takes those of its rows, from `first` on. */
 template <class SHAPE, class Value, typename Merge>
 DEVICE void panel_get(Value (&mine)[SHAPE::length],
 					  const Value (&total)[SHAPE::cluster][SHAPE::rows], int first, Merge merge)
 {
+	__shared__ Value whole[SHAPE::rows];
+
 	if constexpr (SHAPE::cluster > 1) {
 		cluster_arrive();
 		cluster_wait();
-	} else {
-		__syncthreads();
+		panel_gather<SHAPE>(whole, total, merge);
 	}
+	__syncthreads();
 #pragma unroll
 	for (int v = 0; v < SHAPE::length; v++) {
 		if (SHAPE::skewed && first + v < 0)
 			continue;
-		mine[v] = total[0][panel_place<SHAPE>(first + v)];
-#pragma unroll
-		for (int rank = 1; rank < SHAPE::cluster; rank++)
-			mine[v] = merge(mine[v], total[rank][panel_place<SHAPE>(first + v)]);
+		const int place = panel_place<SHAPE>(first + v);
+		mine[v] = SHAPE::cluster > 1 ? whole[place] : total[0][place];
 	}
 }
 

@@ -125,7 +125,7 @@ DEVICE void strided_store(typename SHAPE::Element *start, i64 step, typename SHA
 	u32 words[SHAPE::words];
 
 	element_pack<typename SHAPE::Element>(values, words);
-	vec_store<SHAPE::bytes>(start + column * step, words);
+	vec_store_far<SHAPE::bytes>(start + column * step, words);
 }
 
 /*

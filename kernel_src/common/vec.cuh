@@ -78,6 +78,24 @@ DEVICE void vec_store(void *to, const u32 *words)
 }
 
 /*
+ * As vec_store, to memory that is no block's own.  Compilers take plain stores of 16 bytes apart
+ * where they lose sight of the address's alignment: as one instruction they stay one.
+ */
+template <int BYTES>
+DEVICE void vec_store_far(void *to, const u32 *words)
+{
+#if !KILN_CPU
+	if constexpr (BYTES == 16) {
+		asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+					 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+					 : "memory");
+		return;
+	}
+#endif
+	vec_store<BYTES>(to, words);
+}
+
+/*
  * Transposes a block of registers: ROWS rows of WORDS words that hold elements of ES bytes come in,
  * column j goes out in out[j].  Four- to sixteen-byte elements only change names; smaller ones meet
  * in byte permutations.
@@ -184,12 +202,12 @@ DEVICE void vec_load_skewed(const u8 *base, Offset at, int left, u32 (&words)[BY
 	vec_window<ES, BYTES>(pair, beyond, words);
 }
 
-/* Stores elements begin .. end - 1 of a vector of N elements of ES bytes. */
+/* Stores elements begin .. end - 1 of a vector of N elements of ES bytes, as vec_store_far. */
 template <int ES, int N>
 DEVICE void vec_store_some(void *to, const u32 (&words)[vec_words<ES * N>], int begin, int end)
 {
 	if (end - begin == N) {
-		vec_store<ES * N>(to, words);
+		vec_store_far<ES * N>(to, words);
 		return;
 	}
 #pragma unroll

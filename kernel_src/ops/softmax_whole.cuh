@@ -176,7 +176,9 @@ DEVICE void softmax_wholes(const T *x, T *y, const SoftmaxScale<Compute> &scale)
 	for (int at = static_cast<int>(threadIdx.x) * unit; at < end; at += SHAPE::threads * unit) {
 		T *const to = y + begin - beyond + at;
 		if (at >= beyond && at + unit <= end) {
-			vec_copy<16>(piece + at, to);
+			u32 words[4];
+			vec_load<16>(piece + at, words);
+			vec_store_far<16>(to, words);
 			continue;
 		}
 		for (int j = 0; j < unit; j++)

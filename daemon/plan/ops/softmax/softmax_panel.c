@@ -41,7 +41,7 @@ static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax
 	uint64_t rows = (uint64_t)tile->lanes * tile->vector, warps = tile->lanes * tile->split / 32;
 	uint64_t parts = tile->skewed ? tile->split : warps;
 
-	return values * number * (parts * (rows + 1) + tile->cluster * rows);
+	return values * number * (parts * (rows + 1) + (tile->cluster + (tile->cluster > 1)) * rows);
 }
 
 /* A thread keeps so many registers beside its columns. */
@@ -260,7 +260,8 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 		{128, 16, 1, KEEP_LEAST}, {128, 16, 4, KEEP_MOST},  {128, 8, 2, KEEP_MORE},
 		{128, 8, 2, KEEP_MOST},   {128, 8, 4, KEEP_MOST},   {256, 8, 1, KEEP_MORE},
 		{256, 8, 2, KEEP_MOST},   {256, 8, 3, KEEP_LEAST},  {64, 16, 8, KEEP_MOST},
-		{128, 32, 3, KEEP_LEAST}};
+		{128, 32, 3, KEEP_LEAST}, {128, 8, 6, KEEP_MOST},   {256, 16, 2, KEEP_LEAST},
+		{64, 32, 4, KEEP_LEAST},  {64, 16, 6, KEEP_MOST}};
 	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
 
