@@ -9,6 +9,7 @@
  */
 #pragma once
 #include "common/index.cuh"
+#include "common/row_lined.cuh"
 #include "common/softmax_rows.cuh"
 
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,
@@ -16,14 +17,16 @@ template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, 
 DEVICE void softmax_held(const T *x, T *y, Compute before, Compute exponent, Compute after,
 						 i64 rows)
 {
-	row_each<SHAPE, LOOP, Index>(
-		rows,
-		[&](Index row, bool here) {
-			softmax_row<SHAPE, LOG>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-									y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
-									SoftmaxScale<Compute>{before, exponent, after},
-									SoftmaxAll<Compute>{}, here);
-		});
+	typedef typename SHAPE::group Group;
+	typedef typename index_choose<SHAPE::row::skewed, RowLined<SHAPE>, SHAPE>::type Shape;
+
+	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
+		T *const to = y + index_offset<i64>(row, DIMS{}, Y{});
+		softmax_row_of<Shape, LOG>(typename Shape::row(to, Group::thread(), Group::slice()),
+								   x + index_offset<i64>(row, DIMS{}, X{}), X_STEP, to, Y_STEP,
+								   SoftmaxScale<Compute>{before, exponent, after},
+								   SoftmaxAll<Compute>{}, here);
+	});
 }
 
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,
