@@ -378,6 +378,8 @@ static const char *dtype_rule(const struct op_operand *operand)
 		return "DTYPE_I32";
 	case OP_I64:
 		return "DTYPE_I64";
+	case OP_SUMMED:
+		return "DTYPE_SUMMED";
 	case OP_TO:
 		return "DTYPE_TO";
 	default:

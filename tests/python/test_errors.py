@@ -63,6 +63,19 @@ class Errors(unittest.TestCase):
             self.assertIsInstance(caught.exception, kiln.Error)
         with self.assertRaisesRegex(ValueError, "9 dimensions"):
             kiln.softmax(numpy.ones((1,) * 9, "f4"))
+        with self.assertRaisesRegex(ValueError, "dim names dimension 2; it may name -2 to 1"):
+            kiln.sum(x, 2)
+
+    def test_integers_are_not_rounded(self):
+        x, index = numpy.arange(3), numpy.array([1, 1])
+        for alpha in (2 ** 53, -3):
+            expected = [0, 1 + 3 * alpha, 2]
+            self.assertEqual(kiln.index_add(x, 0, index, x[1:], alpha=alpha).tolist(), expected)
+        with self.assertRaisesRegex(ValueError, "it must be an integer, -2.53 to 2.53"):
+            kiln.index_add(x, 0, index, x[1:], alpha=2 ** 60)
+        for alpha in (2 ** 53 + 1, 10 ** 400):
+            with self.assertRaisesRegex(ValueError, "alpha is .*; it must be a number that a double"):
+                kiln.index_add(x, 0, index, x[1:], alpha=alpha)
 
     def test_refused_tensors_are_given_back(self):
         class Pack:

@@ -413,6 +413,18 @@ class Outputs(Case):
         self.assertIs(kiln.softmax(x, out=x), x)
         numpy.testing.assert_array_equal(x, out)
 
+    def test_out_of_several(self):
+        x = rand((5, 7))
+        values, indices = numpy.zeros((5, 7), "f4"), numpy.zeros((5, 7), "i8")
+        results = kiln.sort(x, out=(values, indices))
+        self.assertTrue(results[0] is values and results[1] is indices)
+        numpy.testing.assert_array_equal(indices, x.argsort(-1, kind="stable"))
+        self.assertIs(kiln.softmax(x, out=(values,)), values)
+        for wrong in [lambda: kiln.sort(x, out=()), lambda: kiln.softmax(x, out=(values, indices)),
+                      lambda: kiln.sort(x, out=(values, indices), indices=indices)]:
+            with self.assertRaisesRegex(TypeError, r"out is a tuple of \d; it must be one tensor"):
+                wrong()
+
     def test_wrong_out(self):
         x = rand((5, 7))
         for out in [numpy.zeros((5, 6), "f4"), numpy.zeros((5, 7), "f8"),

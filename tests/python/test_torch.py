@@ -157,7 +157,7 @@ class Torch(unittest.TestCase):
         traced = torch.compile(lambda y: kiln.dequantize(y, scale, torch.bfloat16), fullgraph=True,
                                backend="eager")
         self.assertTrue(torch.equal(traced(y), kiln.dequantize(y, scale, "bf16")))
-        for to in [3, [4], "int9"]:
+        for to in [3, [4], "int9", torch.float8_e4m3fnuz]:
             with self.assertRaisesRegex(TypeError, "to is .*; it must be an element type, such as"):
                 kiln.quantize(x, scale, to)
 
@@ -170,6 +170,34 @@ class Torch(unittest.TestCase):
                 for result in [mine(x, 1), traced(x)]:
                     self.assertEqual(result.dtype, torch.int64)
                     self.assertTrue(torch.equal(result, theirs(x, 1)))
+
+    def test_sums_have_the_type_that_is_asked_for(self):
+        x = torch.tensor([[3, 0, 100], [1, 2, 120]])
+        for dtype in [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+                      torch.float16, torch.float64]:
+            for name in ["sum", "prod", "cumsum", "cumprod"]:
+                if name[0] == "c" and dtype == torch.bool:
+                    continue  # torch has none
+                mine, theirs = getattr(kiln, name), getattr(torch, name)
+                for of in (x, x.float(), x > 2):
+                    result = mine(of, 1, dtype=dtype)
+                    self.assertEqual(result.dtype, dtype)
+                    self.assertTrue(torch.equal(result, theirs(of, 1, dtype=dtype)))
+                if dtype in (torch.uint8, torch.int32):
+                    traced = torch.compile(lambda x: mine(x, 1, dtype=dtype), fullgraph=True,
+                                           backend="eager")(x)
+                    self.assertEqual(traced.dtype, dtype)
+                    self.assertTrue(torch.equal(traced, theirs(x, 1, dtype=dtype)))
+        out, both = torch.zeros(2, dtype=torch.int64), (torch.zeros(2, 3), torch.zeros(2, 3).long())
+        traced = torch.compile(lambda x: kiln.sort(x, out=both), fullgraph=True, backend="eager")
+        self.assertTrue(all(map(torch.equal, traced(x.float()), torch.sort(x.float()))))
+        self.assertTrue(all(map(torch.equal, both, torch.sort(x.float()))))
+        self.assertIs(kiln.sum(x, 1, dtype=torch.int32, out=out), out)
+
+    def test_what_torch_does_not_show(self):
+        # torch's own sentence has its stack in further lines.
+        with self.assertRaisesRegex(TypeError, r"softmax\(\): input cannot be read: [^\n]+$"):
+            kiln.softmax(torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8))
 
     def test_small_integers_are_sorted_as_in_torch(self):
         for dtype in [torch.bool, torch.uint8, torch.int8, torch.int16]:

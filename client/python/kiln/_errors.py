@@ -78,6 +78,8 @@ def shown(value):
             text = "an integer of %d bits" % value.bit_length() if isinstance(value, int) else ""
         if text:
             return text if len(text) <= 60 else text[:57] + "..."
+    if type(value).__qualname__ == "dtype":
+        return str(value)
     return f"of type {type(value).__module__}.{type(value).__qualname__}"
 
 

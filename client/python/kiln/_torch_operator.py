@@ -21,9 +21,14 @@ _SMALL = {torch.bool, torch.int8, torch.uint8, torch.int16, getattr(torch, "uint
 
 def cast_input(tensor, dtype, widens):
     """The first input as a call with dtype= takes it; widens: small integers become int64."""
-    if dtype is None:
-        return tensor.to(torch.int64) if widens and tensor.dtype in _SMALL else tensor
-    return tensor.to(dtype) if dtype in _WORDS else cast("dtype", tensor, dtype)
+    if dtype is not None:
+        tensor = tensor.to(dtype) if dtype in _WORDS else cast("dtype", tensor, dtype)
+    return tensor.to(torch.int64) if widens and tensor.dtype in _SMALL else tensor
+
+
+def cast_result(result, dtype, out):
+    """The result of an operator that narrows, of the element type that dtype= asks for."""
+    return result if dtype is None or out is not None else cast_input(result, dtype, False)
 
 
 def _resized(shape, dim, size):
@@ -74,6 +79,8 @@ class Operator:
                                self.inputs[row[0].removesuffix("_out")] if row[2] == "input"
                                else None)
                         for place, row in enumerate(operands) if row[1] == "out"]
+        # Integers are computed in int64, and the result is of the type that dtype= asks for.
+        self.narrows = self.widens or any(output.dtype == "summed" for output in self.outputs)
         self.first = self.inputs[operands[0][0]]
         self.shape_at = self.kinds.index("SHAPE") if "SHAPE" in self.kinds else None
         self.order_at = self.kinds.index("INTS") if "INTS" in self.kinds else None

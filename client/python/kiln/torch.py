@@ -12,7 +12,7 @@ from . import _kinds, _map, _operators, _torch_map
 from ._errors import InvalidArgument, NotSupported
 from ._rows import ROWS
 from ._torch_gradient import find
-from ._torch_operator import Operator, cast_input
+from ._torch_operator import Operator, cast_input, cast_result
 from ._torch_record import make as make_recorded, watched
 from ._torch_vmap import batched
 
@@ -201,7 +201,7 @@ traced_map = _torch_map.traced
 
 def _given(operator, values, out):
     """The tensors to be written, by the places of the outputs."""
-    given = {} if out is None else {
+    given = {} if out is None else dict(enumerate(out)) if isinstance(out, tuple) else {
         place: out for place, output in enumerate(operator.outputs) if output.want is None}
     for place, output in enumerate(operator.outputs):
         if output.want is not None and isinstance(values[output.want], torch.Tensor):
@@ -299,8 +299,10 @@ def trace(dynamo):
     """Makes torch.compile() follow a call of kiln.NAME into torch.ops.kiln."""
     for operator in OPERATORS.values():
         # The tracer finds what a function uses by the names in its module alone.
-        source = (f"lambda {operator.signature}: "
-                  f"_traced('{operator.name}', ({operator.sources}), {operator.out_source})")
+        call = f"_traced('{operator.name}', ({operator.sources}), {operator.out_source})"
+        if operator.narrows:
+            call = f"cast_result({call}, dtype, out)"
+        source = f"lambda {operator.signature}: {call}"
         traced = eval(source, globals())
         dynamo.substitute_in_graph(getattr(_operators, operator.name),
                                    skip_signature_check=True)(traced)

@@ -4,6 +4,7 @@
 #include "argument.h"
 #include "errors.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Refuses a value that Python did not convert; an exception of the value's own code stays. */
@@ -25,10 +26,20 @@ int argument_integer(const char *function, const char *name, PyObject *value, in
 
 int argument_real(const char *function, const char *name, PyObject *value, double *out)
 {
+	const char *rule = "a number that a double holds";
+
 	*out = PyFloat_AsDouble(value);
-	return *out == -1.0 && PyErr_Occurred()
-			   ? not_read(function, name, value, "a number that a double holds")
-			   : 0;
+	if (*out == -1.0 && PyErr_Occurred())
+		return not_read(function, name, value, rule);
+	if (!PyLong_Check(value) || fabs(*out) < 0x1p53)
+		return 0;
+	/* An integer that is rounded is another one. */
+	PyObject *held = PyLong_FromDouble(*out);
+	int same = held ? PyObject_RichCompareBool(held, value, Py_EQ) : RAISED;
+	Py_XDECREF(held);
+	return same == 0   ? error_raise_argument(function, name, value, false, rule)
+		   : same == 1 ? 0
+					   : RAISED;
 }
 
 int argument_text(const char *function, const char *name, PyObject *value, const char **out)

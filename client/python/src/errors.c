@@ -73,6 +73,27 @@ int error_raise_value(const char *format, ...)
 	return RAISED;
 }
 
+int error_raise_unread(const char *name)
+{
+	PyObject *type, *error, *trace;
+
+	if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_BufferError))
+		return RAISED;
+	PyErr_Fetch(&type, &error, &trace);
+	PyObject *sentence = error ? PyObject_Str(error) : NULL;
+	const char *text = sentence ? PyUnicode_AsUTF8AndSize(sentence, NULL) : NULL;
+	/* torch's own stack follows in further lines. */
+	size_t line = text ? strcspn(text, "\n") : 0;
+	PyErr_Clear();
+	error_raise_type("%s cannot be read: %.*s", name, line < 300 ? (int)line : 300,
+					 text ? text : "");
+	Py_XDECREF(sentence);
+	Py_XDECREF(type);
+	Py_XDECREF(error);
+	Py_XDECREF(trace);
+	return RAISED;
+}
+
 int error_raise_argument(const char *function, const char *name, PyObject *value, bool wrong_type,
 						 const char *rule)
 {

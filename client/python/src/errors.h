@@ -17,6 +17,8 @@ int error_raise_value(const char *format, ...) __attribute__((format(printf, 1, 
  * rule names ("an integer"). */
 int error_raise_argument(const char *function, const char *name, PyObject *value, bool wrong_type,
 						 const char *rule);
+/* Raises kiln.WrongType in the place of what a library has raised instead of showing a tensor. */
+int error_raise_unread(const char *name);
 /* Puts words before the sentence of the exception that is set, if it is one of kiln's; RAISED. */
 int error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Writes a sentence anew; the texts belong to error_rewrite(), and at most size bytes are there. */

@@ -17,6 +17,7 @@ struct operator
 	bool along;    /* it goes along a dimension */
 	bool reduces;  /* that dimension is reduced */
 	bool reorders; /* its parameter of integers puts the dimensions in another order */
+	bool narrows;  /* it computes integers in i64, and has the type that is asked for */
 	int dtype_at;  /* the parameter that the input is cast to; -1: there is none */
 	PyMethodDef method, here;
 	PyObject *name;                   /* the key of a kind's functions; interned */
@@ -55,6 +56,29 @@ static int refuse_name(const struct operator_row *row, PyObject *name)
 							PyUnicode_AsUTF8AndSize(name, NULL), known);
 }
 
+/* torch has all results in one out: spreads such a tuple over the parameters. */
+static int spread_out(const struct operator_row *row, PyObject **slots)
+{
+	int at = 0;
+
+	while (at < row->parameter_count && row->parameters[at].kind != PARAMETER_OUT)
+		at++;
+	if (at == row->parameter_count || !slots[at] || !PyTuple_Check(slots[at]))
+		return 0;
+	PyObject *out = slots[at];
+	Py_ssize_t count = PyTuple_Size(out);
+	bool fits = count > 0 && count <= row->parameter_count - at;
+	for (Py_ssize_t i = 1; fits && i < count; i++)
+		fits = row->parameters[at + i].kind == PARAMETER_WANT && !slots[at + i];
+	if (!fits)
+		return error_raise_type("%s(): out is a tuple of %zd; it must be one tensor, or a tuple of "
+								"the results that are not passed by name",
+								row->name, count);
+	for (Py_ssize_t i = 0; i < count; i++)
+		slots[at + i] = PyTuple_GetItem(out, i);
+	return 0;
+}
+
 static int bind(const struct operator* op, PyObject *const *args, Py_ssize_t count,
 				PyObject *keywords, PyObject **slots)
 {
@@ -75,6 +99,8 @@ static int bind(const struct operator* op, PyObject *const *args, Py_ssize_t cou
 			return error_raise_type("%s() got %s twice", row->name, row->parameters[at].name);
 		slots[at] = args[count + i];
 	}
+	if (spread_out(row, slots) != 0)
+		return RAISED;
 	for (int i = 0; i < row->parameter_count; i++) {
 		if (slots[i] == Py_None)
 			slots[i] = NULL;
@@ -331,6 +357,21 @@ static PyObject *call_here(PyObject *self, PyObject *const *args, Py_ssize_t cou
 
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 
+/* The result in the element type that the caller asked for; a tensor that was passed stays. */
+static PyObject *cast_result(const struct operator* op, PyObject *const *slots, PyObject *result,
+							 PyObject *dtype)
+{
+	for (int i = 0; i < op->row->parameter_count; i++)
+		if (result == slots[i])
+			return result;
+	PyObject *function = package_member("_kinds", "cast");
+	PyObject *made =
+		function ? PyObject_CallFunction(function, "sOO", op->row->name, result, dtype) : NULL;
+	Py_XDECREF(function);
+	Py_DECREF(result);
+	return made;
+}
+
 /* Makes the call again, with its first parameter cast as the one for that says. */
 static PyObject *call_cast(PyObject *self, const struct operator* op, PyObject **slots)
 {
@@ -338,7 +379,7 @@ static PyObject *call_cast(PyObject *self, const struct operator* op, PyObject *
 	PyObject *input = function ? PyObject_CallFunction(function, "sOO", op->row->name, slots[0],
 													   slots[op->dtype_at])
 							   : NULL;
-	PyObject *names = NULL, *values[PARAMETERS_MOST];
+	PyObject *names = NULL, *values[PARAMETERS_MOST], *dtype = slots[op->dtype_at];
 	int count = 0;
 
 	slots[0] = input;
@@ -357,6 +398,8 @@ static PyObject *call_cast(PyObject *self, const struct operator* op, PyObject *
 	}
 	if (names)
 		result = call(self, values, 0, names);
+	if (result && op->narrows)
+		result = cast_result(op, slots, result, dtype);
 	Py_XDECREF(names);
 	Py_XDECREF(input);
 	Py_XDECREF(function);
@@ -432,6 +475,9 @@ static int make_function(PyObject *module, struct operator* op, const struct ope
 		op->along = op->along || op->reduces || (attribute && strcmp(attribute, "axis") == 0);
 		op->reorders = op->reorders || row->parameters[i].kind == PARAMETER_INTS;
 	}
+	op->narrows = op->dtype_at >= 0 && row->parameters[op->dtype_at].preset;
+	for (int i = 0; i < row->operand_count; i++)
+		op->narrows = op->narrows || row->operands[i].dtype == DTYPE_SUMMED;
 	op->method = (PyMethodDef){row->name, (PyCFunction)(void (*)(void))call,
 							   METH_FASTCALL | METH_KEYWORDS, row->documentation};
 	PyObject *self = PyCapsule_New(op, "kiln operator", NULL);

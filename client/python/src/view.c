@@ -139,7 +139,7 @@ static int read_exchange(const struct kind *kind, PyObject *object, const char *
 {
 	struct pack_tensor tensor;
 	if (kind->exchange->view(object, &tensor) != 0)
-		return RAISED;
+		return error_raise_unread(name);
 	return read_pack(&tensor, name, out);
 }
 

@@ -95,9 +95,10 @@ int index_add_check(const struct kernel_problem *problem, struct index_add *out,
 	out->end = out->index.few.shape[out->index.axis];
 	out->alpha = scaled ? plan_real(problem, "alpha") : 1;
 	if (!plan_is_float(out->index.dtype) && !is_whole(out->alpha))
-		return plan_refuse(error, KILN_EINVAL,
-						   "%s: alpha is %g; with elements of %s it must be an integer",
-						   problem->op, out->alpha, plan_dtype_name(out->index.dtype));
+		return plan_refuse(
+			error, KILN_EINVAL,
+			"%s: alpha is %g; with elements of %s it must be an integer, -2^53 to 2^53",
+			problem->op, out->alpha, plan_dtype_name(out->index.dtype));
 	if (out->count > UINT32_MAX)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: a list has %lld indices; it may have %u at most", problem->op,

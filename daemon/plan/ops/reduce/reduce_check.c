@@ -74,11 +74,14 @@ static int find_over(const struct kernel_problem *problem, uint32_t *over,
 		*over = 0;
 	for (int i = 0; i < attr->count; i++) {
 		int64_t axis = attr->ints[i];
+		if (rank == 0)
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: over names dimension %lld, and x has none: leave over out",
+							   problem->op, (long long)axis);
 		if (axis < -rank || axis >= rank)
 			return plan_refuse(error, KILN_EINVAL,
-							   "%s: over[%d] is %lld; the dimensions of x, of rank %d, are 0 to "
-							   "rank - 1, and below 0 from the end",
-							   problem->op, i, (long long)axis, rank);
+							   "%s: over names dimension %lld; it may name %d to %d", problem->op,
+							   (long long)axis, -rank, rank - 1);
 		axis += axis < 0 ? rank : 0;
 		if (*over & 1u << axis)
 			return plan_refuse(error, KILN_EINVAL,
