@@ -22,6 +22,32 @@ DEVICE void network_order(Entry &first, Entry &second)
 	second = right ? b : a;
 }
 
+/*
+ * The same with one comparison, for which a multiprocessor has the fewest units: the greater is
+ * what the sum has besides the lesser.  Products with 1, which the compiler does not know to be 1,
+ * are made by other units; a launch has one row of blocks.
+ */
+DEVICE void network_order_sums(u32 &first, u32 &second)
+{
+	const u32 a = first, b = second, one = gridDim.y, minus = 0 - one, sum = a * one + b;
+	first = a < b ? a : b;
+	second = first * minus + sum;
+}
+
+/* Pairs take turns, so that neither kind of instruction is waited for. */
+DEVICE void network_order_turn(u32 &first, u32 &second, int turn)
+{
+	if (turn % 2 == 0)
+		network_order_sums(first, second);
+	else
+		network_order(first, second);
+}
+template <class Entry>
+DEVICE void network_order_turn(Entry &first, Entry &second, int)
+{
+	network_order(first, second);
+}
+
 /* Merges COUNT words that are STEP apart: those at even places with those at odd ones. */
 template <int COUNT, int STEP, typename Word>
 DEVICE void network_merge(Word *words)
@@ -31,7 +57,7 @@ DEVICE void network_merge(Word *words)
 		network_merge<COUNT, 2 * STEP>(words + STEP);
 #pragma unroll
 		for (int i = STEP; i + STEP < COUNT; i += 2 * STEP)
-			network_order(words[i], words[i + STEP]);
+			network_order_turn(words[i], words[i + STEP], i / (2 * STEP));
 	} else {
 		network_order(words[0], words[STEP]);
 	}
@@ -55,7 +81,7 @@ DEVICE void network_bitonic(Word *words)
 	if constexpr (COUNT > 1) {
 #pragma unroll
 		for (int i = 0; i < COUNT / 2; i++)
-			network_order(words[i], words[i + COUNT / 2]);
+			network_order_turn(words[i], words[i + COUNT / 2], i);
 		network_bitonic<COUNT / 2>(words);
 		network_bitonic<COUNT / 2>(words + COUNT / 2);
 	}
@@ -114,30 +140,96 @@ DEVICE u32 network_pick(u32 mine, u32 other, bool greater)
 }
 
 /*
+ * Words of lanes in shared memory, EACH + 1 places for each lane: so lanes meet in no bank, neither
+ * with their own words nor with those of one number of many lanes.
+ */
+template <int EACH>
+struct NetworkPlaces {
+	u32 *places; /* of the row */
+	int lane;
+
+	/*
+	 * Merges two runs in order, of LANES lanes together.  Each lane takes the words that have its
+	 * number among all of these lanes, and those that lie LANES further on each time; the second
+	 * run's backwards.  When they are compared, they go back.
+	 */
+	template <int LANES>
+	DEVICE void merge(u32 (&words)[EACH]) const
+	{
+		constexpr int pitch = EACH + 1;
+		const int number = lane & (LANES - 1);
+		u32 *const own = places + lane * pitch;
+		u32 *const front = own + number - number * pitch, *const back =
+															  front - 2 * number + EACH - 1;
+
+#pragma unroll
+		for (int i = 0; i < EACH; i++)
+			own[i] = words[i];
+		__syncwarp();
+#pragma unroll
+		for (int i = 0; i < EACH; i++) {
+			const int from = i % LANES, part = i - from;
+			words[i] = from < LANES / 2 ? front[from * pitch + part]
+										: back[(from ^ (LANES / 2 - 1)) * pitch - part];
+		}
+		__syncwarp();
+#pragma unroll
+		for (int part = 0; part < EACH; part += LANES)
+			network_bitonic<LANES>(words + part);
+#pragma unroll
+		for (int i = 0; i < EACH; i++)
+			front[i % LANES * pitch + i / LANES * LANES] = words[i];
+		__syncwarp();
+#pragma unroll
+		for (int i = 0; i < EACH; i++)
+			words[i] = own[i];
+		__syncwarp();
+	}
+};
+
+/* Words of shared memory that network_sort_lanes() has for a row. */
+template <int LANES, int EACH>
+constexpr int network_room = LANES *EACH + (LANES > 4 ? LANES : 0);
+
+/*
  * The words of LANES lanes in order: EACH of lane 0, then those of lane 1, and so on.  Steps are
- * loops where they can be, for a row takes thousands of comparisons.
+ * loops where they can be, for a row takes thousands of comparisons.  Where runs are of many lanes,
+ * words change places: then each comparison is of one lane alone, and not of two.
  */
 template <int LANES, int EACH>
-DEVICE void network_sort_lanes(u32 (&words)[EACH], int lane)
+DEVICE void network_sort_lanes(u32 (&words)[EACH], int lane, u32 *places)
 {
+	const NetworkPlaces<EACH> moved = {places, lane};
+
 	network_sort<EACH>(words);
 #pragma unroll 1
 	for (int run = 1; run < LANES; run *= 2) {
-		/* Two sorted runs: the second is taken backwards. */
-		const bool behind = (lane & run) != 0;
+		if (LANES > 16 && EACH >= 32 && run == 16) {
+			if constexpr (EACH >= 32)
+				moved.template merge<32>(words);
+		} else if (LANES > 8 && EACH >= 16 && run == 8) {
+			if constexpr (EACH >= 16)
+				moved.template merge<16>(words);
+		} else if (LANES > 4 && EACH >= 8 && run == 4) {
+			if constexpr (EACH >= 8)
+				moved.template merge<8>(words);
+		} else {
+			/* Two sorted runs: the second is taken backwards. */
+			const bool behind = (lane & run) != 0;
 #pragma unroll
-		for (int i = 0; i < (EACH + 1) / 2; i++) {
-			const u32 a = group_from(words[EACH - 1 - i], 2 * run - 1);
-			const u32 b = group_from(words[i], 2 * run - 1);
-			words[i] = network_pick(words[i], a, behind);
-			if (EACH > 1)
-				words[EACH - 1 - i] = network_pick(words[EACH - 1 - i], b, behind);
-		}
+			for (int i = 0; i < (EACH + 1) / 2; i++) {
+				const u32 a = group_from(words[EACH - 1 - i], 2 * run - 1);
+				const u32 b = group_from(words[i], 2 * run - 1);
+				words[i] = network_pick(words[i], a, behind);
+				if (EACH > 1)
+					words[EACH - 1 - i] = network_pick(words[EACH - 1 - i], b, behind);
+			}
 #pragma unroll 1
-		for (int far = run / 2; far > 0; far /= 2) {
+			for (int far = run / 2; far > 0; far /= 2) {
 #pragma unroll
-			for (int i = 0; i < EACH; i++)
-				words[i] = network_pick(words[i], group_from(words[i], far), (lane & far) != 0);
+				for (int i = 0; i < EACH; i++)
+					words[i] = network_pick(words[i], group_from(words[i], far), (lane & far) != 0);
+			}
 		}
 		network_bitonic<EACH>(words);
 	}

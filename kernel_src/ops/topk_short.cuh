@@ -245,9 +245,9 @@ __global__ LIST_BOUNDS(THREADS, (COLUMNS + LANES - 1) / LANES) void topk_list(co
 	}
 }
 
-/* Words of shared memory of a row of SORTED elements. */
-template <typename T>
-constexpr int short_areas = sizeof(T) == 4 ? 2 : 1;
+/* Words of shared memory of a row: places, and of elements of 32 bits the elements behind. */
+template <typename T, int LANES, int EACH>
+constexpr int short_area = network_room<LANES, EACH> + (sizeof(T) == 4 ? LANES * EACH : 0);
 
 /* Where the entry of a rank lies: lanes that write theirs, or read one rank each, find it in
  * different banks.  short_at(a + b) is short_at(a) ^ short_at(b) for ranks that share no bits. */
@@ -278,12 +278,22 @@ DEVICE u32 short_all(u32 mine, Merge merge)
 	return mine;
 }
 
+/* Keeps a lane's elements in `raw`. */
+template <class Row>
+DEVICE void short_keep(const Row &row, u32 *raw)
+{
+#pragma unroll
+	for (int h = 0; h < Row::held; h++)
+		if (row.there(h))
+			vec_store<Row::each / Row::held * 4>(raw + row.column(h), row.word[h]);
+}
+
 /*
  * Entries by those bits of their keys that differ in a row, as many as there is room for above the
- * place.  Returns whether equals are equal.  Lanes keep their elements in `raw`.
+ * place.  Returns whether equals are equal.
  */
 template <int LANES, int EACH, class Row>
-DEVICE bool short_entries(const Row &row, u32 (&entries)[EACH], u32 *raw)
+DEVICE bool short_entries(const Row &row, u32 (&entries)[EACH])
 {
 	constexpr int vector = Row::each / Row::held;
 	const u32 some = __shfl_sync(0xffffffffu, row.key(0, 0), 0, LANES);
@@ -293,7 +303,6 @@ DEVICE bool short_entries(const Row &row, u32 (&entries)[EACH], u32 *raw)
 	for (int h = 0; h < Row::held; h++) {
 		if (!row.there(h))
 			continue;
-		vec_store<vector * 4>(raw + row.column(h), row.word[h]);
 #pragma unroll
 		for (int v = 0; v < vector; v++) {
 			entries[h * vector + v] = row.key(h, v);
@@ -368,13 +377,15 @@ DEVICE bool short_mend(const Row &row, const u32 (&entries)[EACH], u32 *places, 
  * others and their ranks.
  */
 template <int LANES, int EACH, class Row>
-DEVICE void short_network(const Row &row, u32 (&entries)[EACH], u32 *places, u32 *raw)
+DEVICE void short_network(Row &row, u32 (&entries)[EACH], u32 *places, u32 *raw)
 {
-	const bool exact = short_entries<LANES>(row, entries, raw);
+	const bool exact = short_entries<LANES>(row, entries);
+
+	short_keep(row, raw);
 
 #pragma unroll 1
 	for (int turn = 0;; turn++) {
-		network_sort_lanes<LANES>(entries, row.lane);
+		network_sort_lanes<LANES>(entries, row.lane, places);
 		if (turn == 2)
 			break;
 		short_put<EACH>(places, entries, row.lane);
@@ -401,12 +412,21 @@ DEVICE void short_network(const Row &row, u32 (&entries)[EACH], u32 *places, u32
 					entries[i] = (row.key_of(raw[entries[i] & Row::places]) & ~Row::places) |
 								 static_cast<u32>(rank);
 			}
+			/* The next turn needs the room of the places. */
+			__syncwarp();
+#pragma unroll 1
+			for (int rank = row.lane; rank < LANES * EACH; rank += LANES)
+				raw[rank] = places[short_at(rank)];
+			__syncwarp();
 		}
 	}
+	__syncwarp();
 #pragma unroll
 	for (int i = 0; i < EACH; i++)
-		entries[i] = places[short_at(static_cast<int>(entries[i] & Row::places) % (LANES * EACH))];
+		entries[i] = raw[static_cast<int>(entries[i] & Row::places) % (LANES * EACH)];
 	__syncwarp();
+	row.load();
+	short_keep(row, raw);
 	short_put<EACH>(places, entries, row.lane);
 }
 
@@ -419,10 +439,11 @@ __global__ __launch_bounds__(THREADS, 512 / THREADS) void topk_network(const T *
 	typedef ShortRow<T, V, LANES, GREATEST, COLUMNS, X_STEP> Row;
 	constexpr int sorted = LANES * EACH;
 	static_assert(sorted >= COLUMNS && FIRST % OUT == 0 && (OUT == 1 || Y_STEP == 1), "results");
-	alignas(16) __shared__ u32 area[THREADS / LANES * short_areas<T> * sorted];
+	alignas(16) __shared__ u32 area[THREADS / LANES * short_area<T, LANES, EACH>];
 	const int lane = static_cast<int>(threadIdx.x) % LANES;
 	const int row_here = static_cast<int>(threadIdx.x) / LANES;
-	u32 *const places = area + row_here * (short_areas<T> * sorted), *const raw = places + sorted;
+	u32 *const places = area + row_here * short_area<T, LANES, EACH>;
+	u32 *const raw = places + network_room<LANES, EACH>;
 
 	for (i64 begin_row = static_cast<i64>(blockIdx.x) * (THREADS / LANES); begin_row < rows;
 		 begin_row += static_cast<i64>(gridDim.x) * (THREADS / LANES)) {
@@ -434,7 +455,7 @@ __global__ __launch_bounds__(THREADS, 512 / THREADS) void topk_network(const T *
 		row.load();
 		if constexpr (Row::exact) {
 			row.entries(entries);
-			network_sort_lanes<LANES>(entries, lane);
+			network_sort_lanes<LANES>(entries, lane, places);
 			short_put<EACH>(places, entries, lane);
 		} else {
 			short_network<LANES, EACH>(row, entries, places, raw);
