@@ -1,7 +1,7 @@
 """between.py LISTEN DAEMON OLD=NEW...: stands between a program and a daemon, and puts other bytes
 in place of some in what the program says: a request that the daemon does not know, another
-release.  OLD and NEW are equally long, because messages tell the length of each name.  It ends
-with its standard input."""
+release.  OLD and NEW are equally long, because messages tell the length of each name.  With no NEW
+a message that has OLD is not passed on, and OLD is printed.  It ends with its standard input."""
 import os
 import select
 import socket
@@ -13,6 +13,9 @@ def carry(source, target, changes):
     try:
         data = source.recv(1 << 20)
         for old, new in changes:
+            if not new and old in data:
+                print(old.decode(), flush=True)
+                return True
             data = data.replace(old, new)
         target.sendall(data)
     except OSError:
@@ -22,7 +25,7 @@ def carry(source, target, changes):
 
 def main():
     changes = [tuple(part.encode() for part in change.split("=")) for change in sys.argv[3:]]
-    assert all(len(old) == len(new) for old, new in changes), changes
+    assert all(len(new) in (0, len(old)) for old, new in changes), changes
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # The name appears once the socket listens: a test waits for the name.
     listener.bind(sys.argv[1] + ".new")

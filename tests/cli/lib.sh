@@ -120,3 +120,22 @@ finish() {
 	fi
 	exit 0
 }
+
+# between CHANGE...: starts between.py in front of the daemon, at $DIR/between.sock; between_ends
+# ends it, and $DIR/between.out is what it has printed.
+between() {
+	rm -f "$DIR/between.sock" "$DIR/ends"
+	mkfifo "$DIR/ends"
+	python3 "$TOOLS/between.py" "$DIR/between.sock" "$KILN_SOCKET" "$@" <"$DIR/ends" \
+		>"$DIR/between.out" &
+	between=$!
+	exec 3>"$DIR/ends"
+	until [ -S "$DIR/between.sock" ] || ! kill -0 $between 2>/dev/null; do
+		sleep 0.02
+	done
+}
+
+between_ends() {
+	exec 3>&-
+	wait $between || fails "between.py"
+}

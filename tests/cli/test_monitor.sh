@@ -152,17 +152,9 @@ refuses() {
 	printf 'kiln: %s\n' "$1" >"$DIR/wanted"
 	command=$2
 	shift 2
-	rm -f "$DIR/between.sock" "$DIR/ends"
-	mkfifo "$DIR/ends"
-	python3 "$TOOLS/between.py" "$DIR/between.sock" "$KILN_SOCKET" "$@" <"$DIR/ends" &
-	between=$!
-	exec 3>"$DIR/ends"
-	until [ -S "$DIR/between.sock" ] || ! kill -0 $between 2>/dev/null; do
-		sleep 0.02
-	done
+	between "$@"
 	KILN_SOCKET="$DIR/between.sock" "$KILN" $command >"$DIR/out" 2>"$DIR/err" && fails "$command"
-	exec 3>&-
-	wait $between || fails "between.py"
+	between_ends
 	[ ! -s "$DIR/out" ] || fails "$command: $(cat "$DIR/out")"
 	diff -u "$DIR/wanted" "$DIR/err" || fails "$command"
 }

@@ -143,4 +143,13 @@ grep -q '^kiln: compile permute: .*sm_3' "$DIR/err" || fails "no sentence: $(cat
 "$KILN" --device cuda:7 run permute --shape 4x5 --perm 1,0 >"$DIR/out" 2>"$DIR/err"
 [ $? -eq 1 ] || fails "run on a device that is not there"
 grep -q 'no device "cuda:7"' "$DIR/err" || fails "the device is not named: $(cat "$DIR/err")"
+
+# A daemon that does not answer any more is waited for once: nothing else is asked of it.
+between write= free= release=
+KILN_SOCKET="$DIR/between.sock" "$KILN" run permute --shape 50x70 --perm 1,0 --timeout 2s \
+	>"$DIR/out" 2>"$DIR/err" && fails "no answer to write"
+between_ends
+printf 'kiln: run: filling x: kilnd at %s did not answer "write" before the deadline\n' \
+	"$DIR/between.sock" | diff -u - "$DIR/err" || fails "a silent daemon"
+[ "$(cat "$DIR/between.out")" = write ] || fails "it was asked $(cat "$DIR/between.out")"
 finish

@@ -219,10 +219,11 @@ static int cli_run_raw(struct cli *cli)
 		raw_print_json(run);
 	else if (!status)
 		raw_print_report(run);
+	/* As for an operator: nothing is asked of a daemon that may not answer. */
+	kiln_close(run->client);
 	kiln_call_free(run->call);
 	for (int i = 0; i < run->launch.arg_count; i++)
 		kiln_free(run->args[i].buffer);
-	kiln_close(run->client);
 	raw_forget(run);
 	free(run);
 	return status;

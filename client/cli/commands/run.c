@@ -238,13 +238,14 @@ static int run_described(struct cli *cli, describe_function *describe)
 		run_print_json(&run);
 	else if (!status)
 		run_print_report(&run, cli_value(cli, "time") != NULL);
+	/* The end of the connection frees all in the daemon, which may answer nothing any more. */
+	kiln_close(run.client);
 	kiln_call_free(run.call);
 	for (int i = 0; i < run.check.count; i++) {
 		kiln_free(run.buffers[i]);
 		free(run.check.operands[i].data);
 	}
 	files_free(&run.files);
-	kiln_close(run.client);
 	return status;
 }
 

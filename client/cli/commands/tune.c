@@ -332,9 +332,9 @@ static int with_problem(struct cli *cli, struct tune_classes *classes)
 	else
 		status = tune_problem(tune);
 	if (tune) {
+		kiln_close(tune->client);
 		tune_free(tune);
 		kiln_reply_free(tune->plan);
-		kiln_close(tune->client);
 	}
 	free(tune);
 	return status;
