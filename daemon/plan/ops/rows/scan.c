@@ -266,7 +266,8 @@ static bool generic_short(const struct scan_form *form)
 static struct shape generic_shape(const struct scan_form *form, const struct kernel_limits *limits)
 {
 	bool wide = form->vector * form->element == 16;
-	uint32_t threads = GENERIC_THREADS;
+	uint32_t threads = GENERIC_THREADS, vector;
+	uint64_t wanted;
 
 	while (threads > limits->max_threads)
 		threads /= 2;
@@ -274,7 +275,12 @@ static struct shape generic_shape(const struct scan_form *form, const struct ker
 		return (struct shape){1, GENERIC_HELD, threads / 32, 32, 0};
 	if (generic_short(form))
 		return (struct shape){1, GENERIC_HELD, 32, threads / 32, 0};
-	return (struct shape){wide ? form->vector : 1, GENERIC_HELD, threads, 1, 0};
+	/* No more than have a part in a row. */
+	vector = wide ? form->vector : 1;
+	wanted = (uint64_t)plan_divide_up(form->rows.columns + vector - 1, vector * GENERIC_HELD);
+	while (threads > 32 && threads - 32 >= wanted)
+		threads -= 32;
+	return (struct shape){vector, GENERIC_HELD, threads, 1, 0};
 }
 
 static bool is_skewed(const struct scan_form *form, const struct shape *shape)
