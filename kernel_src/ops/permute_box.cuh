@@ -80,18 +80,28 @@ DEVICE u32 box_turn(u32 at)
 	return TURN ? at ^ (at >> 3 & 0x70) : at;
 }
 
-/* x: aligned; places: of runs of x, behind that. */
-template <int ES, int THREADS, bool TURN, class RUNS, typename Offset>
+/* x: aligned; places: of runs of x, behind that; MOST: runs of a whole box. */
+template <int ES, int THREADS, bool TURN, int MOST, class RUNS, typename Offset>
 DEVICE void box_in(const u8 *x, const BoxPlace<Offset> *places, u8 *shared, u32 runs, u32 bytes)
 {
 	constexpr u32 pieces = (RUNS::run * ES + 31 - ES) / 16;
+	constexpr u32 strips = THREADS / pieces, more = THREADS % pieces;
+	u32 run = threadIdx.x / pieces, piece = threadIdx.x % pieces;
+	BoxPlace<Offset> place = places[0];
 #pragma unroll 4
 	for (u32 i = threadIdx.x; i < runs * pieces; i += THREADS) {
-		const u32 run = i / pieces, at = (i - run * pieces) * 16;
-		const BoxPlace<Offset> place = places[run];
+		const u32 at = piece * 16;
+		if constexpr (MOST > 1)
+			place = places[run];
 		if (at < place.near % 16 + bytes)
 			async_copy16(shared + box_turn<TURN>((place.near & ~15u) + at),
 						 x + (place.far & ~static_cast<Offset>(15)) + at);
+		run += strips;
+		piece += more;
+		if (more != 0 && piece >= pieces) {
+			piece -= pieces;
+			run++;
+		}
 	}
 }
 
@@ -128,6 +138,65 @@ DEVICE void box_steps(int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
 	}
 }
 
+/* As box_steps() from `box` on, for elements that are all there.  Neighbours differ by what is
+ * known when the kernel is compiled, which costs their loads nothing. */
+template <int N, i64 STRIDE>
+DEVICE void box_walk(const u8 *box, int first, List<>, List<STRIDE>, const u8 *(&places)[N])
+{
+	const u8 *const begin = box + first * static_cast<int>(STRIDE);
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		places[k] = begin + k * static_cast<int>(STRIDE);
+}
+template <int N, i64 SIZE, i64... SIZES, i64 STRIDE, i64... STRIDES>
+DEVICE void box_walk(const u8 *box, int first, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>,
+					 const u8 *(&places)[N])
+{
+	constexpr int size = static_cast<int>(SIZE), stride = static_cast<int>(STRIDE);
+	constexpr int more = N > 1 ? (N - 2) / size + 2 : 1;
+	const int rest = static_cast<int>(static_cast<u32>(first) / static_cast<u32>(size));
+	const int here = first - rest * size;
+	const u8 *next[more];
+
+	box_walk<more>(box + here * stride, rest, List<SIZES...>{}, List<STRIDES...>{}, next);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		const int j = k / size, after = j + 1 < more ? j + 1 : j;
+		const bool on = j + 1 < more && here >= size - k % size;
+		places[k] =
+			(on ? next[after] - (j + 1) * size * stride : next[j] - j * size * stride) + k * stride;
+	}
+}
+
+/* N elements of a run of y, from `first` on, as words; box, DIMS, NEAR: as below. */
+template <int ES, int N, bool TURN, class DIMS, class NEAR>
+DEVICE void box_gather(const u8 *box, u32 near, int first, u32 (&words)[ES * N / 4])
+{
+	u32 elements[N];
+
+	if constexpr (TURN) {
+		u32 steps[N];
+		box_steps<N>(first, DIMS{}, NEAR{}, steps);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			vec_load<ES>(box + box_turn<TURN>(near + steps[k]), elements + k);
+	} else {
+		const u8 *at[N];
+		box_walk<N>(box + near, first, DIMS{}, NEAR{}, at);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			vec_load<ES>(at[k], elements + k);
+	}
+#pragma unroll
+	for (int w = 0; w < ES * N / 4; w++) {
+		if constexpr (ES == 4)
+			words[w] = elements[w];
+		else
+			words[w] = vec_collect<ES, 4 / ES, 1>(
+				elements, [=](int k) { return w * (4 / ES) + k; });
+	}
+}
+
 /*
  * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; RUN:
  * elements of a whole run; MOST: runs of a whole box.  The lanes of a warp take TOGETHER bytes each
@@ -143,11 +212,21 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 	constexpr int align = RUN * ES >= 256 ? 128 : 32;
 	constexpr u32 words = (RUN * ES + align + OUT - ES - 1) / OUT, most = MOST;
 	constexpr u32 together = most >= 8 ? TOGETHER / OUT : words;
-	constexpr u32 parts = (words + together - 1) / together;
+	constexpr u32 parts = (words + together - 1) / together, strips = THREADS / together;
+	/* Then a thread goes from run to run without a division. */
+	constexpr bool even = THREADS % together == 0;
+	u32 next = threadIdx.x / together % most;
+	u32 next_word = threadIdx.x / together / most * together + threadIdx.x % together;
 #pragma unroll 2
 	for (u32 i = threadIdx.x; i < most * parts * together; i += THREADS) {
-		const u32 part = i / together, run = part % most;
-		const u32 word = part / most * together + i % together;
+		const u32 part = i / together, run = even ? next : part % most;
+		const u32 word = even ? next_word : part / most * together + i % together;
+		next += strips % most;
+		next_word += strips / most * together;
+		if (strips % most != 0 && next >= most) {
+			next -= most;
+			next_word += together;
+		}
 		if (run >= runs)
 			continue;
 		const BoxPlace<Offset> place = places[run];
@@ -155,9 +234,9 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 		const int first = static_cast<int>(word) * each - vec_beyond<align>(begin) / ES;
 		if (first <= -each || first >= length)
 			continue;
-		u32 steps[each], elements[each];
-		box_steps<each>(first, DIMS{}, NEAR{}, steps);
 		if (first < 0 || first + each > length) {
+			u32 steps[each];
+			box_steps<each>(first, DIMS{}, NEAR{}, steps);
 #pragma unroll
 			for (int k = 0; k < each; k++)
 				if (static_cast<u32>(first + k) < static_cast<u32>(length))
@@ -165,19 +244,9 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 								 begin + (first + k) * ES);
 			continue;
 		}
-#pragma unroll
-		for (int k = 0; k < each; k++)
-			vec_load<ES>(box + box_turn<TURN>(place.near + steps[k]), elements + k);
-		if constexpr (ES == 4) {
-			vec_store<OUT>(begin + first * ES, elements);
-		} else {
-			constexpr int fill = 4 / ES;
-			u32 packed[vec_words<OUT>];
-#pragma unroll
-			for (int w = 0; w < vec_words<OUT>; w++)
-				packed[w] = vec_collect<ES, fill, 1>(elements, [=](int k) { return w * fill + k; });
-			vec_store<OUT>(begin + first * ES, packed);
-		}
+		u32 packed[OUT / 4];
+		box_gather<ES, each, TURN, DIMS, NEAR>(box, place.near, first, packed);
+		vec_store<OUT>(begin + first * ES, packed);
 	}
 }
 
@@ -221,8 +290,8 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 
 		box_note<ES, THREADS, X>(noted_x, runs_x, beyond, beyond);
 		__syncthreads();
-		box_in<ES, THREADS, TURN, X>(from - beyond, noted_x, shared, runs_x,
-									 (X::run / PX::most * part_x - HOLE) * ES);
+		box_in<ES, THREADS, TURN, most_x, X>(from - beyond, noted_x, shared, runs_x,
+											 (X::run / PX::most * part_x - HOLE) * ES);
 		box_note<ES, THREADS, Y>(noted_y, most_y, 0, beyond);
 		async_wait_all();
 		__syncthreads();
