@@ -3,6 +3,7 @@
  * not known here.
  *
  *   permute_vector      the fastest dimension stays: one vector of W bytes a thread
+ *   permute_braid       few planes become neighbours: vectors of each a thread
  *   permute_interleave  a dimension of few elements becomes the fastest, or was (C = 3 images)
  *   permute_strided     anything else: a gather, in the order of y
  *
@@ -103,6 +104,46 @@ DEVICE u32 permute_collect(const u32 *run, int w, From from)
 		constexpr int fill = (W < 4 ? W : 4) / ES;
 		return vec_collect<ES, fill, fill>(run, [=](int i) { return from(w * fill + i); });
 	}
+}
+
+/*
+ * P planes, PLANE apart in x, whose elements are in turn in y: V bytes of each are one item of a
+ * thread, P * V bytes of y, and EACH items are under way.  DIMS, STRIDES: of the space of items, in
+ * y's order; count of items.
+ */
+template <int ES, int P, int V, int EACH, i64 PLANE, int THREADS, class DIMS, class STRIDES,
+		  typename Index, typename Offset, bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void permute_braid(const void *x, void *y, u64 count)
+{
+	constexpr int words = vec_words<V>, each = V / ES;
+	u64 block = blockIdx.x;
+	do {
+		const Index first = static_cast<Index>(block) * (THREADS * EACH) + threadIdx.x;
+		u32 planes[EACH][P * words];
+#pragma unroll
+		for (int k = 0; k < EACH; k++) {
+			const Index i = first + k * THREADS;
+			const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
+			if (i < static_cast<Index>(count)) {
+#pragma unroll
+				for (int p = 0; p < P; p++)
+					vec_load<V>(static_cast<const u8 *>(x) + (from + p * PLANE) * ES,
+								planes[k] + p * words);
+			}
+		}
+#pragma unroll
+		for (int k = 0; k < EACH; k++) {
+			const Index i = first + k * THREADS;
+			u32 turns[P * words];
+#pragma unroll
+			for (int w = 0; w < P * words; w++)
+				turns[w] = permute_collect<ES, V>(planes[k], w,
+												  [=](int e) { return e % P * each + e / P; });
+			if (i < static_cast<Index>(count))
+				vec_store<P * V>(static_cast<u8 *>(y) + static_cast<i64>(i) * (P * V), turns);
+		}
+		block += gridDim.x;
+	} while (LOOP && block * (THREADS * EACH) < count);
 }
 
 /*

@@ -216,6 +216,16 @@ static void add_interleaved(void)
 			add(dtype, &from_last, 0);
 		}
 	}
+	/* Planes of rows that are shorter than a warp's vectors, two and four of them, are braided. */
+	for (int s = 0; s < SIZES; s++) {
+		static const int64_t rows[] = {8, 12, 20, 22, 36, 48};
+		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+			struct problem two = {6, {3, 5, 2, 2, 9, rows[i]}, {0, 1, 4, 2, 5, 3}};
+			struct problem four = {6, {3, 5, 4, 4, 9, rows[i]}, {0, 1, 4, 2, 5, 3}};
+			add(by_size[s], &two, 0);
+			add(by_size[s], &four, 0);
+		}
+	}
 	for (int s = 0; s < SIZES; s++) {
 		struct problem odd_to = {3, {3, 3, 541}, {0, 2, 1}};
 		struct problem odd_from = {3, {3, 541, 3}, {0, 2, 1}};

@@ -2,8 +2,8 @@
  * permute.c: y = x with its dimensions reordered: what a request must satisfy, and which variant
  * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in
  * permute_matrix.c, names of choices in permute_choice.c; the variants are in permute_move.c
- * (vector, strided), permute_interleave.c, permute_tile.c, permute_shift.c, permute_stage.c and
- * permute_box.c;
+ * (vector, braid, strided), permute_interleave.c, permute_tile.c, permute_shift.c,
+ * permute_stage.c and permute_box.c;
  * kernels that know no size are in permute_generic.c and permute_tile_generic.c.
  */
 #include "permute.h"
@@ -99,12 +99,12 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 /* ---- Choosing ---- */
 
-#define VARIANTS 8
+#define VARIANTS 9
 
 /* The variants in the order in which they are asked; the last one takes all. */
 static const struct permute_variant *const order[VARIANTS] = {
-	&permute_vector, &permute_interleave, &permute_shift, &permute_step,
-	&permute_stage,  &permute_tile,       &permute_box,   &permute_strided};
+	&permute_vector, &permute_braid, &permute_interleave, &permute_shift,  &permute_step,
+	&permute_stage,  &permute_tile,  &permute_box,        &permute_strided};
 
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
 					   const struct permute_choice *choice)
@@ -140,7 +140,7 @@ static int choose_named(const struct permute_form *form, const struct kernel_lim
 }
 
 /* Bytes of the shorter side of a tile of rows that begin anywhere, of which a box makes more. */
-#define NARROW_TILE 96
+#define NARROW_TILE 64
 
 /* Vectors that speak for the choice, or against it in favour of a box. */
 static uint32_t worth_of(const struct permute_form *form, const struct permute_variant *variant,
@@ -149,7 +149,8 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 	uint32_t element = form->element, side = choice->rows;
 
 	if (variant == &permute_shift || variant == &permute_step) { /* as narrow as its tile */
-		if (choice->band != 1 && (permute_box_crumbled(form) || permute_shift_low(form)))
+		if (choice->band != 1 && !(element == 1 && permute_shift_slim(form)) &&
+			(permute_box_crumbled(form) || permute_shift_low(form)))
 			return element;
 		if (choice->band != 1 && choice->columns < side)
 			side = choice->columns;
@@ -158,8 +159,12 @@ static uint32_t worth_of(const struct permute_form *form, const struct permute_v
 				   ? element
 				   : 16;
 	}
+	if (variant == &permute_vector && permute_vector_short(form, choice))
+		return 4;
 	/* Several of 4 bytes under way are as good as wider ones. */
-	return variant == &permute_vector && choice->load >= 4 ? 16 : choice->load;
+	return (variant == &permute_vector || variant == &permute_braid) && choice->load >= 4
+			   ? 16
+			   : choice->load;
 }
 
 /* Does a choice stay, though its vectors are narrow?  Words on one side and more on the other keep

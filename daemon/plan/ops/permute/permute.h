@@ -83,8 +83,7 @@ struct permute_variant {
 };
 
 extern const struct permute_variant permute_vector, permute_interleave, permute_shift,
-	permute_stage, permute_tile, permute_box, permute_crate, permute_slim, permute_step,
-	permute_strided;
+	permute_stage, permute_tile, permute_box, permute_step, permute_braid, permute_strided;
 
 /* The plan whose kernel knows no size, of a permute that is no copy. */
 void permute_generic(const struct kernel_problem *problem, const int64_t *perm,
@@ -143,6 +142,8 @@ void permute_batch_args(struct kernel_plan *out, const struct permute_form *form
 bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,
 					   const char *variant, struct plan_text *why);
 
+/* Are vectors so narrow, and runs so short, that a box makes more of them? */
+bool permute_vector_short(const struct permute_form *form, const struct permute_choice *c);
 /* Are there so many planes that words of them are better than a box? */
 bool permute_interleave_many(const struct permute_form *form);
 /* Are there more than half as many rows and columns as a tile takes? */
@@ -171,7 +172,8 @@ struct permute_matrix {
 	int64_t rows, columns;                     /* elements */
 	int64_t step;                              /* from one column to the next in x */
 	uint32_t load, store;                      /* bytes at once, at most */
-	uint32_t apart; /* bytes that the distances of y's columns are multiples of, 128 at most */
+	/* Bytes that the distances of y's columns, and of x's rows, are multiples of, 128 at most. */
+	uint32_t apart, apart_x;
 	struct permute_batch batch;
 };
 

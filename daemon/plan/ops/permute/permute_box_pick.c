@@ -88,6 +88,8 @@ static const struct permute_choice many = {
 	.rows = 256, .columns = 64, .block = 32, .store = 8, .threads = 512, .resident = 256};
 static const struct permute_choice few = {
 	.rows = 128, .columns = 128, .block = 16, .store = 16, .threads = 256, .resident = 256};
+static const struct permute_choice halves = {
+	.rows = 128, .columns = 128, .block = 24, .store = 16, .threads = 512, .resident = 512};
 static const struct permute_choice stepped = {
 	.rows = 128, .columns = 64, .block = 16, .store = 16, .threads = 256, .resident = 256};
 #define MANY_RUNS 8
@@ -173,6 +175,35 @@ static struct permute_choice pick_words(const struct permute_form *form,
 	return best;
 }
 
+#define LOW_BYTES (48 << 20) /* of x, of which large boxes leave multiprocessors idle at the end */
+#define LOW_X 256            /* bytes of the runs of a small box */
+#define LOW_Y 4000
+
+/* Halves are better off in larger boxes if they need not change places.  What is read and written
+ * soon enough, and is no batch, in small ones if these keep their runs. */
+static struct permute_choice pick_size(const struct permute_form *form, struct permute_choice c)
+{
+	struct permute_choice low = c;
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+	struct box box;
+
+	low.rows = low.resident = 128;
+	low.block = 8;
+	low.threads = 256;
+	if (form->element > 1 && !c.turn && !permute_box_is_batch(form, 0) &&
+		form->count * form->element <= LOW_BYTES && permute_box_find(form, &low, &box, &unsaid) &&
+		box.length[SIDE_X] * box.form->element >= LOW_X &&
+		box.length[SIDE_Y] * box.form->element >= LOW_Y)
+		return low;
+	if (form->element == 2 && !c.turn && c.block == few.block && c.rows == few.rows) {
+		c.block = halves.block;
+		c.threads = halves.threads;
+		c.resident = halves.resident;
+	}
+	return c;
+}
+
 /*
  * Halves and bytes one by one cost more instructions than a box, and so do 32-bit elements, on both
  * sides.  Runs of x that are short and lie apart gain nothing: it is x that they are read from.
@@ -217,7 +248,7 @@ void permute_box_suggest(struct permute_list *list, struct plan_text *why)
 		plan_print(why, "not box: vectors are 16 bytes; ");
 		return;
 	}
-	best = pick_words(form, usual_box(form));
+	best = pick_size(form, pick_words(form, usual_box(form)));
 	permute_suggest(list, &best);
 	permute_suggest(list, usual_box(form));
 	permute_suggest(list, &words);

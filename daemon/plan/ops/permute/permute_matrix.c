@@ -87,10 +87,14 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 		return false;
 	}
 	matrix->store = permute_width(form, false, matrix->rows, matrix->row_mask);
-	matrix->apart = 128;
-	for (int k = 0; k < form->rank; k++)
+	matrix->apart = matrix->apart_x = 128;
+	for (int k = 0; k < form->rank; k++) {
 		while (!(matrix->row_mask & 1u << k) && form->dim[k].to * form->element % matrix->apart)
 			matrix->apart /= 2;
+		while (!(matrix->column_mask & 1u << k) &&
+			   form->dim[k].from * form->element % matrix->apart_x)
+			matrix->apart_x /= 2;
+	}
 	matrix->load = form->element;
 	if (matrix->step == 1)
 		matrix->load = permute_width(form, true, matrix->columns, matrix->column_mask);
@@ -205,7 +209,7 @@ uint32_t permute_band(const struct permute_choice *c, const struct permute_matri
 
 uint32_t permute_near_band(const struct permute_matrix *matrix, uint32_t columns, uint32_t element)
 {
-	return element < 8 && matrix->load < 16 && matrix->columns > columns &&
+	return element < 8 && matrix->apart_x < 128 && matrix->columns > columns &&
 				   matrix->rows * columns * element > NEAR_BYTES
 			   ? NEAR_BAND
 			   : PERMUTE_BAND_ALL;

@@ -1,6 +1,6 @@
 /*
  * permute_move.c: the variants without shared memory: vectors along a fastest dimension that stays,
- * and the gather that takes everything.
+ * or of planes that become neighbours, and the gather that takes everything.
  */
 #include "permute.h"
 
@@ -136,12 +136,94 @@ static void suggest_vector(struct permute_list *list, struct plan_text *why)
 		suggest_widths(list, vector_widest(list->form), true);
 }
 
+#define SHORT_RUN 64  /* bytes */
+#define FAR_RUNS 4096 /* bytes from one run of x to the next of y: no cache has what is between */
+
+bool permute_vector_short(const struct permute_form *form, const struct permute_choice *c)
+{
+	const struct permute_dim *last = &form->dim[form->rank - 1];
+
+	return c->load == 8 && form->rank > 1 && last->size * form->element < SHORT_RUN &&
+		   last[-1].from * form->element >= FAR_RUNS;
+}
+
 const struct permute_variant permute_vector = {
 	.name = "vector",
 	.source = "ops/permute.cuh",
 	.fields = "wkt",
 	.suggest = suggest_vector,
 	.make = make_vector,
+};
+
+/* ---- Braid ---- */
+
+#define BRAID_MOST 4 /* planes */
+
+/* The widest vector of a plane, of which all planes' fill one of y; 0: these are no planes. */
+static uint32_t braid_widest(const struct permute_form *form)
+{
+	const int last = form->rank - 1;
+	uint32_t width;
+
+	if (form->rank < 2 || form->dim[last - 1].from != 1 || form->dim[last].from <= 1 ||
+		form->dim[last].size > BRAID_MOST || form->dim[last].size % 2)
+		return 0;
+	width = permute_width(form, true, form->dim[last - 1].size, 1u << (last - 1));
+	while (width * form->dim[last].size > form->align_y)
+		width /= 2;
+	return width < 4 || width < form->element ? 0 : width;
+}
+
+static bool make_braid(const struct permute_form *form, const struct kernel_limits *limits,
+					   const struct permute_choice *c, struct kernel_plan *out,
+					   struct plan_text *why)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct permute_dim *planes = &form->dim[form->rank - 1];
+	struct permute_form items = *form;
+	uint32_t widest = braid_widest(form);
+
+	if (!widest || !permute_move_fits(form, limits, c, widest, why))
+		return false;
+	if (c->block < 1 || c->block > 4 || c->load < 4) {
+		plan_print(why, "a thread has 1 to 4 vectors of 4 bytes and more");
+		return false;
+	}
+	items.rank--;
+	items.count /= planes->size;
+	plan_print(&id, "permute_braid<%u, %lld, %u, %u, %lld", form->element, (long long)planes->size,
+			   c->load, c->block, (long long)planes->from);
+	number_through(&items, limits, c, c->load / form->element, 1, &id, out);
+	out->extents[0].alignment = c->load;
+	out->extents[1].alignment = c->load * (uint32_t)planes->size;
+	plan_print(why, "%lld planes are braided, %u bytes of each at a time", (long long)planes->size,
+			   c->load);
+	return !id.full;
+}
+
+static void suggest_braid(struct permute_list *list, struct plan_text *why)
+{
+	const uint32_t widest = braid_widest(list->form);
+	struct permute_choice c = {.load = widest, .threads = THREADS / 2, .block = 1};
+
+	(void)why;
+	if (!widest)
+		return;
+	/* Two stores of 8 bytes under way, one of 16. */
+	if (widest * list->form->dim[list->form->rank - 1].size < 16)
+		c.block = 2;
+	permute_suggest(list, &c);
+	for (c.threads = THREADS; c.threads >= THREADS / 4; c.threads /= 2)
+		for (c.block = 1; c.block <= 2; c.block *= 2)
+			permute_suggest(list, &c);
+}
+
+const struct permute_variant permute_braid = {
+	.name = "braid",
+	.source = "ops/permute.cuh",
+	.fields = "wkt",
+	.suggest = suggest_braid,
+	.make = make_braid,
 };
 
 /* ---- Strided ---- */

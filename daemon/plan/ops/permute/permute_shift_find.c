@@ -5,6 +5,7 @@
 #include "permute_shift.h"
 
 #define HIGH_ROWS 512 /* of 8 bytes, for stores that step */
+#define LOW_ROWS 256  /* ... to columns that begin between vectors */
 #define LEAST_COLUMNS 24
 
 uint32_t permute_shift_side(uint32_t element)
@@ -48,7 +49,8 @@ bool permute_step_better(const struct permute_form *form, const struct permute_c
 
 	return choice->band != 1 && !permute_shift_slim(form) &&
 		   permute_shift_find(form, &matrix, &run, &unsaid) &&
-		   (form->element < 8 || (choice->columns >= LEAST_COLUMNS && matrix.rows >= HIGH_ROWS));
+		   (form->element < 8 || (choice->columns >= LEAST_COLUMNS &&
+								  matrix.rows >= (matrix.store < 16 ? LOW_ROWS : HIGH_ROWS)));
 }
 
 bool permute_shift_low(const struct permute_form *form)
@@ -58,8 +60,10 @@ bool permute_shift_low(const struct permute_form *form)
 	struct permute_matrix matrix;
 	bool run;
 
+	/* Or a little more than a tile has, and the next one would be empty? */
 	return form->element == 2 && permute_shift_find(form, &matrix, &run, &unsaid) && !run &&
-		   matrix.rows * form->element <= SHIFT_NARROW;
+		   (matrix.rows * form->element <= SHIFT_NARROW ||
+			(matrix.rows < 3 * SHIFT_HALF && matrix.rows % SHIFT_HALF < SHIFT_HALF / 8));
 }
 
 /* ---- The kernel's geometry ---- */

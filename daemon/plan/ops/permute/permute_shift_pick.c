@@ -10,6 +10,9 @@
 #define LEAST_ONCE 96     /* bytes of a row that are enough for a tile then */
 #define ONE_LARGE 384     /* as many as suit three blocks */
 #define LEAST_LARGE 64
+#define LINE 128 /* bytes */
+#define SECTOR 32
+#define FEW_ROWS 128
 #define FAR_APART (1 << 18) /* bytes: so far apart, short pieces of rows cost more than they save */
 
 /* Picks so many threads that each loads `passes` times. */
@@ -74,9 +77,15 @@ static void suggest_cuts(struct permute_list *list, const struct permute_matrix 
 		{{16, 16, 1152}, {16, 8, 1152}, {8, 16, 1152}},
 	};
 	const uint32_t element = list->form->element;
+	const struct cut *of = cuts[element == 8 ? 3 : element / 2];
 
+	/* Loads of 8 bytes that are aligned need no neighbours; of few rows that begin at lines, which
+	 * go to a run of y, they keep more threads busy. */
+	if (element == 2 && (run ? matrix->apart_x >= LINE && matrix->rows < FEW_ROWS
+							 : matrix->load == 8 && matrix->apart < SECTOR))
+		suggest_cut(list, matrix, run, tile, &of[1]);
 	for (int i = 0; i < 3; i++)
-		suggest_cut(list, matrix, run, tile, &cuts[element == 8 ? 3 : element / 2][i]);
+		suggest_cut(list, matrix, run, tile, &of[i]);
 }
 
 /* Tiles of equal sizes, where those of `side` would leave a narrow one at the end. */
@@ -129,6 +138,17 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 	if (element == 2 && large * element >= LEAST_LARGE && apart < FAR_APART)
 		return large < whole ? large : whole;
 	return (uint32_t)permute_tiles(whole / 2, unit) * unit;
+}
+
+/* As run_columns(); where rows of x begin at lines, so do the tiles. */
+static uint32_t lined_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
+							  const struct kernel_limits *limits, int64_t apart, uint32_t element)
+{
+	uint32_t line = LINE / element, columns = run_columns(c, matrix, limits, apart, element);
+
+	if (matrix->apart_x < LINE || columns >= matrix->columns || element == 1)
+		return columns;
+	return columns < line ? line : columns / line * line;
 }
 
 /* Columns of a tile: a row of halves whole if it is not long; else parts of equal size. */
@@ -229,7 +249,7 @@ void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 	}
 	int64_t apart = list->form->dim[list->form->rank - 1].from * element;
 	c.rows = (uint32_t)matrix.rows;
-	c.columns = run ? run_columns(&c, &matrix, list->limits, apart, element)
+	c.columns = run ? lined_columns(&c, &matrix, list->limits, apart, element)
 					: tile_columns(&matrix, element);
 	if (!run)
 		c.rows = tile_rows(&matrix, c.columns, element);
