@@ -118,13 +118,13 @@ DEVICE void scan_store(T *to, const Real (&in)[V])
 		vec_store<each>(reinterpret_cast<u8 *>(to) + i * each, words + i * vec_words<each>);
 }
 
-/* The chunk (scan.cuh) of N elements of a thread; nothing where there are none. */
-template <class S, int N, bool CHUNKS = S::chunks>
+/* The chunk (scan.cuh) of a thread's elements; nothing where there are none. */
+template <class S, int HELD, int N, bool CHUNKS = S::chunks>
 struct ScanChunk {
-	typename S::template Chunk<N> chunk;
+	typename S::template Chunk<HELD, N> chunk;
 };
-template <class S, int N>
-struct ScanChunk<S, N, false> {
+template <class S, int HELD, int N>
+struct ScanChunk<S, HELD, N, false> {
 };
 
 /* ---- Vectors of the operands ---- */
@@ -180,12 +180,14 @@ DEVICE Value scan_from(const Value &mine, int lane)
 	return words.value;
 }
 
-/* The values of the lanes up to this one, among WIDTH lanes. */
+/* The values of the lanes up to this one, among WIDTH, of which the first `lanes` are asked. */
 template <int WIDTH, class Value>
-DEVICE Value scan_lanes(Value mine, int lane)
+DEVICE Value scan_lanes(Value mine, int lane, int lanes = WIDTH)
 {
 #pragma unroll
 	for (int far = 1; far < WIDTH; far *= 2) {
+		if (far >= lanes)
+			break;
 		Value upto = scan_from_before<WIDTH>(mine, far);
 		upto.merge(mine);
 		if (lane >= far)

@@ -147,66 +147,82 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 			} else {
 				read(step, held);
 			}
-			ScanChunk<S, V, chunks> chunk[HELD];
-			bool whole[HELD] = {}; /* it is a chunk */
+			ScanChunk<S, HELD, V, chunks> made;
+			bool whole = false; /* it is a chunk */
+			if constexpr (chunks) {
+				typename S::Result x[HELD][V];
 #pragma unroll
-			for (int h = 0; h < HELD; h++) {
-				if constexpr (chunks) {
-					typename S::Result x[V];
+				for (int h = 0; h < HELD; h++)
 #pragma unroll
 					for (int i = 0; i < V; i++)
-						x[i] = scan_get<typename S::A, typename S::Result>(held[h].a,
-																		   REVERSE ? V - 1 - i : i);
-					whole[h] = S::template chunk<WIDTH>(x, lane, chunk[h].chunk, upto[h]);
-					if (whole[h])
-						continue;
-				}
+						x[h][i] = scan_get<typename S::A, typename S::Result>(
+							held[h].a, REVERSE ? V - 1 - i : i);
+				whole = S::template chunk<WIDTH>(x, lane, made.chunk, upto);
+			}
+			if (!whole) {
 #pragma unroll
-				for (int i = 0; i < V; i++) {
-					const int v = REVERSE ? V - 1 - i : i;
-					const i64 index = scan_index<SKEW, REVERSE>(
-						columns, static_cast<Number>(begin + h * WIDTH * V + i));
-					const Value value = S::value(held[h], v, index, exclusive);
-					if (i == 0)
-						upto[h] = value;
-					else
-						upto[h].merge(value);
+				for (int h = 0; h < HELD; h++) {
+#pragma unroll
+					for (int i = 0; i < V; i++) {
+						const int v = REVERSE ? V - 1 - i : i;
+						const i64 index = scan_index<SKEW, REVERSE>(
+							columns, static_cast<Number>(begin + h * WIDTH * V + i));
+						const Value value = S::value(held[h], v, index, exclusive);
+						if (i == 0)
+							upto[h] = value;
+						else
+							upto[h].merge(value);
+					}
+					upto[h] = scan_lanes<WIDTH>(upto[h], lane);
 				}
-				upto[h] = scan_lanes<WIDTH>(upto[h], lane);
 			}
 			Value before = carry;
 			if constexpr (BLOCK) {
 				Value all = upto[0];
+				if constexpr (chunks)
+					all = whole ? made.chunk.all() : all;
+				if (!whole) {
 #pragma unroll
-				for (int h = 1; h < HELD; h++)
-					all.merge(upto[h]);
+					for (int h = 1; h < HELD; h++)
+						all.merge(upto[h]);
+				}
 				if (lane == 31)
 					shared[turn][warp] = all;
 				__syncthreads();
-				all = scan_lanes<32>(shared[turn][lane < warps ? lane : warps - 1], lane);
+				all = scan_lanes<32>(shared[turn][lane < warps ? lane : warps - 1], lane, warps);
 				turn ^= 1;
 				const Value warps_before = scan_from<32>(all, warp > 0 ? warp - 1 : 0);
 				if (warp > 0)
 					before.merge(warps_before);
 				carry.merge(scan_from<32>(all, warps - 1));
 			}
+			bool merges = true;
+			if constexpr (chunks) {
+				const bool finite = before.most < reduce_infinity(typename S::Result());
+				if (whole && (BLOCK || __all_sync(0xffffffffu, finite)) && finite) {
+					ScanOut<S, V> out[HELD];
+					S::spread(made.chunk, before, exclusive,
+							  [&](int h, int i, typename S::Result y) {
+								  out[h].y[REVERSE ? V - 1 - i : i] = y;
+							  });
 #pragma unroll
-			for (int h = 0; h < HELD; h++) {
-				const Number position = begin + h * WIDTH * V;
-				const Value lanes_before = scan_from_before<WIDTH>(upto[h], 1);
-				const Value lanes_all = scan_from<WIDTH>(upto[h], WIDTH - 1);
-				ScanOut<S, V> out;
-				bool merges = true;
-				if constexpr (chunks) {
-					if (whole[h] && before.most < reduce_infinity(typename S::Result())) {
-						S::spread(chunk[h].chunk, before, exclusive,
-								  [&](int i, typename S::Result y) {
-									  out.y[REVERSE ? V - 1 - i : i] = y;
-								  });
-						merges = false;
+					for (int h = 0; h < HELD; h++) {
+						const Number position = begin + h * WIDTH * V;
+						scan_write_row<S, SKEW, REVERSE>(out[h], operands, row.out, columns,
+														 position, h == 0,
+														 here && position < columns);
 					}
+					before.merge(made.chunk.all());
+					merges = false;
 				}
-				if (merges) {
+			}
+			if (merges) {
+#pragma unroll
+				for (int h = 0; h < HELD; h++) {
+					const Number position = begin + h * WIDTH * V;
+					const Value lanes_before = scan_from_before<WIDTH>(upto[h], 1);
+					const Value lanes_all = scan_from<WIDTH>(upto[h], WIDTH - 1);
+					ScanOut<S, V> out;
 					Value last = before;
 					if (lane > 0)
 						last.merge(lanes_before);
@@ -221,10 +237,10 @@ DEVICE void scan_rows_of(const ScanOperands &operands, i64 rows, Number columns,
 						S::result(out, held[h], v, last, next, exclusive);
 						last = next;
 					}
+					scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position,
+													 h == 0, here && position < columns);
+					before.merge(lanes_all);
 				}
-				scan_write_row<S, SKEW, REVERSE>(out, operands, row.out, columns, position, h == 0,
-												 here && position < columns);
-				before.merge(lanes_all);
 			}
 			if constexpr (!BLOCK)
 				carry = before;

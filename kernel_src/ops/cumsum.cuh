@@ -103,8 +103,8 @@ struct ScanBest : ScanPlain<T, typename reduce_type<T>::Taken> {
 };
 
 /*
- * In chunks, whose exponentials are all taken as distances from one number: the vectors of lanes
- * that follow one another.  A distance that would lose bits of the sums before the largest element
+ * In chunks, whose exponentials are all taken as distances from one number: all vectors that lanes
+ * hold.  A distance that would lose bits of the sums before the largest element
  * leaves the chunk to be merged.
  */
 template <typename T>
@@ -115,11 +115,15 @@ struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 	static constexpr int most_apart = 16; /* of the first element from the largest */
 	static constexpr int near_apart = 3;  /* by which a short logarithm is good enough */
 
-	/* N elements of a thread: their exponentials added up from element to element, and before the
-	 * first. */
-	template <int N>
+	/* HELD times N elements of a thread: the exponentials added up from the chunk's first to each
+	 * of them, and to what is before each N of them; the chunk's sum. */
+	template <int HELD, int N>
 	struct Chunk {
-		Real upto[N], before, most, first;
+		Real upto[HELD][N], before[HELD], most, first, sum;
+		DEVICE Value all() const
+		{
+			return {most, sum};
+		}
 	};
 
 	static DEVICE Value none()
@@ -143,21 +147,25 @@ struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 		out.y[v] = ReduceLogsumexp<T>::finish(exclusive ? before : upto, 0);
 	}
 
-	/* Makes a chunk of N elements of each of WIDTH lanes; *all: of the elements up to this lane's
-	 * last.  false: it is to be merged. */
-	template <int WIDTH, int N>
-	static DEVICE bool chunk(const Real (&x)[N], int lane, Chunk<N> &out, Value &all)
+	/* Makes a chunk of HELD times N elements of each of WIDTH lanes, of which N follow those of the
+	 * lane before; parts: of each N of all lanes, the elements up to this lane's last.  false: it
+	 * is to be merged. */
+	template <int WIDTH, int HELD, int N>
+	static DEVICE bool chunk(const Real (&x)[HELD][N], int lane, Chunk<HELD, N> &out,
+							 Value (&parts)[HELD])
 	{
 		const Real infinity = reduce_infinity(Real());
-		Real most = x[0], sum = 0;
+		Real most = x[0][0], sum[HELD];
 
 #pragma unroll
-		for (int i = 1; i < N; i++)
-			most = fmax(most, x[i]);
+		for (int h = 0; h < HELD; h++)
+#pragma unroll
+			for (int i = 0; i < N; i++)
+				most = fmax(most, x[h][i]);
 #pragma unroll
 		for (int far = WIDTH / 2; far > 0; far /= 2)
 			most = fmax(most, __shfl_xor_sync(0xffffffffu, most, far, WIDTH));
-		out.first = WIDTH > 1 ? scan_from<WIDTH>(x[0], 0) : x[0];
+		out.first = WIDTH > 1 ? scan_from<WIDTH>(x[0][0], 0) : x[0][0];
 		out.most = most;
 		bool good = most == -infinity || (most < infinity && most - out.first <= Real(most_apart));
 		if constexpr (WIDTH > 1)
@@ -165,29 +173,39 @@ struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 		if (!good)
 			return false;
 		const Real from = most == -infinity ? Real(0) : most;
+		out.sum = 0;
 #pragma unroll
-		for (int i = 0; i < N; i++)
-			out.upto[i] = sum += reduce_exp_flush(x[i] - from);
-		out.before = 0;
-		if constexpr (WIDTH > 1) {
-#pragma unroll
-			for (int far = 1; far < WIDTH; far *= 2) {
-				const Real more = scan_from_before<WIDTH>(sum, far);
-				sum += lane >= far ? more : Real(0);
-			}
-			const Real others = scan_from_before<WIDTH>(sum, 1);
-			out.before = lane > 0 ? others : Real(0);
+		for (int h = 0; h < HELD; h++) {
+			sum[h] = 0;
 #pragma unroll
 			for (int i = 0; i < N; i++)
-				out.upto[i] += out.before;
+				out.upto[h][i] = sum[h] += reduce_exp_flush(x[h][i] - from);
+#pragma unroll
+			for (int far = 1; far < WIDTH; far *= 2) {
+				const Real more = scan_from_before<WIDTH>(sum[h], far);
+				sum[h] += lane >= far ? more : Real(0);
+			}
+			parts[h] = {most, sum[h]};
+			out.before[h] = out.sum;
+			if constexpr (WIDTH > 1) {
+				const Real others = scan_from_before<WIDTH>(sum[h], 1);
+				out.before[h] += lane > 0 ? others : Real(0);
+			}
+			out.sum += WIDTH > 1 ? scan_from<WIDTH>(sum[h], WIDTH - 1) : sum[h];
+			if (WIDTH > 1 || h > 0) {
+#pragma unroll
+				for (int i = 0; i < N; i++)
+					out.upto[h][i] += out.before[h];
+			}
 		}
-		all = {most, sum};
 		return true;
 	}
 
-	/* give(i, y): the result of element i, with `before` before the chunk, which is no infinity. */
-	template <int N, typename Give>
-	static DEVICE void spread(const Chunk<N> &chunk, const Value &before, bool exclusive, Give give)
+	/* give(h, i, y): the result of element i of N number h, with `before` before the chunk, which
+	 * is no infinity. */
+	template <int HELD, int N, typename Give>
+	static DEVICE void spread(const Chunk<HELD, N> &chunk, const Value &before, bool exclusive,
+							  Give give)
 	{
 		const Real most = fmax(before.most, chunk.most);
 		const Real from = most == -reduce_infinity(Real()) ? Real(0) : most;
@@ -196,11 +214,15 @@ struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 		const bool near = fmax(before.most, chunk.first) >= from - Real(near_apart);
 
 #pragma unroll
-		for (int i = 0; i < N; i++) {
-			const Real upto =
-				exclusive ? (i > 0 ? chunk.upto[i > 0 ? i - 1 : 0] : chunk.before) : chunk.upto[i];
-			const Real sum = fma(upto, scale, share);
-			give(i, from + (near ? reduce_log(sum) : softmax_log(sum)));
+		for (int h = 0; h < HELD; h++) {
+#pragma unroll
+			for (int i = 0; i < N; i++) {
+				const Real upto = !exclusive ? chunk.upto[h][i]
+								  : i > 0    ? chunk.upto[h][i > 0 ? i - 1 : 0]
+											 : chunk.before[h];
+				const Real sum = fma(upto, scale, share);
+				give(h, i, from + (near ? reduce_log(sum) : softmax_log(sum)));
+			}
 		}
 	}
 };
