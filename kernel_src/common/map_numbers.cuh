@@ -114,6 +114,15 @@ DEVICE T map_div(T a, T b)
 	return b == 0 ? static_cast<T>(0) : static_cast<T>(a / b);
 }
 
+/* a / b, nearly, where b is the same for many: their compiler makes its inverse once.  Of a b that
+ * is so small that it has none, a multiple is taken. */
+DEVICE f32 map_over(f32 a, f32 b)
+{
+	const f32 scale = fabsf(b) < 0x1p-60f ? 0x1p64f : 1.0f;
+
+	return a * __frcp_rn(b * scale) * scale;
+}
+
 /* The sign is that of a; by 0: 0. */
 template <typename T>
 DEVICE T map_mod(T a, T b)
@@ -177,6 +186,13 @@ DEVICE T map_minimum(T a, T b)
 template <typename T>
 DEVICE T map_maximum(T a, T b)
 {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	if constexpr (map_is<T, f32>) {
+		f32 most;
+		asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+		return most;
+	}
+#endif
 	return b < a || a != a ? a : b;
 }
 DEVICE bool map_either(bool a, bool b)

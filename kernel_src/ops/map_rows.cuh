@@ -73,8 +73,8 @@ DEVICE void map_agree(u32 part, u32 lane, u64 *shared, typename STAGE::Result (&
 /* Adds what a vector of a stage comes to. */
 template <class STAGE, class MAP>
 DEVICE void map_add_step(const MAP &map, const typename MAP::Place &place,
-						 const typename STAGE::Held &held,
-						 typename STAGE::Result (&sum)[STAGE::vector], MapStrays &strays)
+						 typename STAGE::Held &held, typename STAGE::Result (&sum)[STAGE::vector],
+						 MapStrays &strays)
 {
 #pragma unroll
 	for (int i = 0; i < STAGE::vector; i++)
@@ -120,8 +120,11 @@ DEVICE void map_each_read(const MAP &map, const typename MAP::Place &at, u32 par
 			map.fetch(place[u], held[u]);
 		}
 #pragma unroll
-		for (int u = 0; u < unroll; u++)
+		for (int u = 0; u < unroll; u++) {
+			if constexpr (MAP::keeps)
+				map.again(place[u], held[u], STAGE());
 			each(place[u], held[u]);
+		}
 	}
 #pragma unroll 1
 	for (Number n = rounds * (SPLIT * unroll) + part; n < end; n += SPLIT) {
@@ -129,6 +132,8 @@ DEVICE void map_each_read(const MAP &map, const typename MAP::Place &at, u32 par
 		typename STAGE::Held held;
 		map.step(n, place, STAGE());
 		map.fetch(place, held);
+		if constexpr (MAP::keeps)
+			map.again(place, held, STAGE());
 		each(place, held);
 	}
 }
@@ -161,7 +166,7 @@ DEVICE void map_stage(const MAP &map, typename MAP::Place &at, u32 part, u32 lan
 #pragma unroll
 	for (int i = 0; i < STAGE::vector; i++)
 		sum[i] = STAGE::identity();
-	walk(STAGE(), [&](const typename MAP::Place &place, const typename STAGE::Held &held) {
+	walk(STAGE(), [&](const typename MAP::Place &place, typename STAGE::Held &held) {
 		map_add_step<STAGE>(map, place, held, sum, strays);
 	});
 #pragma unroll

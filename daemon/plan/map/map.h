@@ -262,8 +262,10 @@ struct map_loops {
 		int vector_loop; /* -1: one at a time */
 		int64_t terms;   /* vectors, or single ones */
 		uint32_t reads;  /* accesses that move along the loops of the stage */
+		bool keeps;      /* a later stage needs its terms again, so registers keep them */
 	} stage[MAP_FOLDS + 1];
 	int stages;
+	int now;           /* the stage that a view is of */
 	uint32_t own;      /* accesses that stand still in a row */
 	uint32_t along;    /* loops that vectors of some stage lie along */
 	int64_t row_count; /* rows */
@@ -283,6 +285,11 @@ void map_sum_loops(const struct map *map, struct map_loops *out);
 bool map_needs_wide(const struct map *map, const struct map_loops *loops);
 /* The loops as a stage sees them: its own vectors. */
 struct map_loops map_stage_view(const struct map_loops *loops, int stage);
+/* Returns the stage before the view's own of which this part of the statement is the term that is
+ * kept, or -1. */
+int map_kept(const struct map *map, const struct map_loops *view, int node);
+/* Is a part of the statement the same for all elements of a row? */
+bool map_stands(const struct map *map, const struct map_loops *loops, int node);
 /* Returns how far the output moves from one element of a loop to the next. */
 int64_t map_output_stride(const struct map *map, const struct map_loops *loops, int loop);
 /* Registers that hold what a stage reads of one vector. */

@@ -100,6 +100,15 @@ static void emit_unary(const struct map *map, const struct map_loops *loops,
 	plan_print(out, ")");
 }
 
+/* Is a node the quotient by what stands still in a row which a narrow element of the output is? */
+static bool is_over(const struct map *map, const struct map_loops *loops,
+					const struct map_node *node)
+{
+	return loops->stages > 0 && loops->now == loops->stages - 1 && node->op == MAP_DIV &&
+		   node == &map->node[map->value] && node->common == MAP_F32 && !map->generic &&
+		   map_element_bytes(map, map->output) < 4 && map_stands(map, loops, node->kid[1]);
+}
+
 static void emit_binary(const struct map *map, const struct map_loops *loops,
 						const struct map_node *node, struct plan_text *out)
 {
@@ -108,7 +117,9 @@ static void emit_binary(const struct map *map, const struct map_loops *loops,
 	static const char *const functions[] = {"map_add", "map_sub", "map_mul", "map_div", "map_mod",
 											NULL,      NULL,      NULL,      "map_shl", "map_shr"};
 	bool whole = !map_is_float(node->common);
-	const char *function = whole && node->op <= MAP_SHR ? functions[node->op] : NULL;
+	const char *function = whole && node->op <= MAP_SHR ? functions[node->op]
+						   : is_over(map, loops, node)  ? "map_over"
+														: NULL;
 	bool narrows = node->op >= MAP_AND && node->op <= MAP_XOR; /* C++ makes int of bool */
 
 	if (narrows)
@@ -207,10 +218,14 @@ void map_emit(const struct map *map, const struct map_loops *loops, int node, en
 			  struct plan_text *out)
 {
 	bool converts = map->node[node].type != as;
+	int kept = map_kept(map, loops, node);
 
 	if (converts)
 		plan_print(out, "map_to<%s>(", map_cpp_name(as));
-	emit_own(map, loops, node, out);
+	if (kept < 0)
+		emit_own(map, loops, node, out);
+	else
+		plan_print(out, "held.t%d[v]", kept);
 	if (converts)
 		plan_print(out, ")");
 }

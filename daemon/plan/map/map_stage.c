@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define MOST_VECTOR 8
+#define KEEP_TERMS 2048 /* vectors of a row: two for each of the most threads */
 
 struct map_loops map_stage_view(const struct map_loops *loops, int stage)
 {
@@ -18,6 +19,7 @@ struct map_loops map_stage_view(const struct map_loops *loops, int stage)
 
 	view.vector_loop = loops->stage[stage].vector_loop;
 	view.vector = view.vector_loop < 0 ? 1 : loops->vector;
+	view.now = stage;
 	return view;
 }
 
@@ -199,6 +201,88 @@ int map_held_words(const struct map *map, const struct map_loops *loops, uint32_
 	return words;
 }
 
+/* ---- Terms that are kept ---- */
+
+static bool is_access_in(const struct map *map, uint32_t set, int number)
+{
+	for (int i = 0; i < map->access_count; i++)
+		if (map_same(map, map->access[i].node, number))
+			return set >> i & 1;
+	return false;
+}
+
+bool map_stands(const struct map *map, const struct map_loops *loops, int number)
+{
+	const struct map_node *node = &map->node[number];
+
+	if (node->kind == MAP_REDUCE)
+		return !map->fold[node->fold].local;
+	if (node->kind == MAP_INDEX)
+		return map->index[node->which].row;
+	if (node->kind == MAP_ACCESS && !is_access_in(map, loops->own, number))
+		return false;
+	for (int k = 0; k < node->kids && node->kind != MAP_ACCESS; k++)
+		if (!map_stands(map, loops, node->kid[k]))
+			return false;
+	return true;
+}
+
+int map_kept(const struct map *map, const struct map_loops *view, int number)
+{
+	for (int s = 0; s < view->now; s++)
+		if (view->stage[s].keeps &&
+			map_same(map, map->node[map->fold[view->stage[s].fold].node].kid[0], number))
+			return s;
+	return -1;
+}
+
+/* Is a part of the statement in another one, but for reductions that are worked out before? */
+static bool contains(const struct map *map, int number, int part)
+{
+	const struct map_node *node = &map->node[number];
+
+	if (map_same(map, number, part))
+		return true;
+	for (int k = 0; k < node->kids && node->kind != MAP_REDUCE; k++)
+		if (contains(map, node->kid[k], part))
+			return true;
+	return false;
+}
+
+/* Is a value dear enough to be kept, and does nothing but loads and arithmetic make it? */
+static bool is_dear(const struct map *map, int number, bool *plain)
+{
+	const struct map_node *node = &map->node[number];
+	bool dear = node->kind == MAP_CALL && map_functions[node->which].takes == MAP_FLOATS;
+
+	if (node->kind == MAP_REDUCE) {
+		*plain = *plain && !map->fold[node->fold].local;
+		return false;
+	}
+	for (int i = 0; i < map->access_count && node->kind == MAP_ACCESS; i++)
+		if (map_same(map, map->access[i].node, number))
+			*plain = *plain && map->access[i].direct;
+	for (int k = 0; k < node->kids; k++)
+		dear = is_dear(map, node->kid[k], plain) || dear;
+	return dear;
+}
+
+/* Has registers keep the terms of a stage which a later one would work out again. */
+static void keep_terms(const struct map *map, struct map_loops *out)
+{
+	for (int s = 0; s < out->stages - 1 && out->holds && out->rows; s++) {
+		struct map_stage *stage = &out->stage[s];
+		const struct map_node *fold = &map->node[map->fold[stage->fold].node];
+		bool plain = true, again = contains(map, map->value, fold->kid[0]);
+		for (int later = s + 1; later < out->stages - 1; later++)
+			again = again || contains(map, map->node[map->fold[out->stage[later].fold].node].kid[0],
+									  fold->kid[0]);
+		stage->keeps = again && stage->terms <= KEEP_TERMS && fold->common == MAP_F32 &&
+					   map->node[fold->kid[0]].type == MAP_F32 &&
+					   is_dear(map, fold->kid[0], &plain) && plain;
+	}
+}
+
 static void row_loops(const struct map *map, struct map_loops *out)
 {
 	uint32_t reads = 0;
@@ -221,6 +305,7 @@ static void row_loops(const struct map *map, struct map_loops *out)
 	}
 	out->vector_loop = out->stage[out->stages - 1].vector_loop;
 	out->holds = out->holds && map_held_words(map, out, reads) > 0;
+	keep_terms(map, out);
 }
 
 void map_loops(const struct map *map, struct map_loops *out)

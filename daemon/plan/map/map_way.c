@@ -63,22 +63,25 @@ static uint32_t find_split(const struct map_loops *loops)
 /* ---- Rows ---- */
 
 /* Threads that share a row, or a vector of rows, follow from what a row has alone.  A row that
- * registers hold has so many threads that each has a vector or two. */
+ * registers hold has so many threads that each has a vector or two, or four where it keeps terms,
+ * for many threads wait long for each other. */
 static uint32_t find_row_split(const struct map *map, const struct map_loops *loops)
 {
 	const struct map_stage *sweep = &loops->stage[loops->stages - 1];
 	uint32_t reads = 0, split = 1;
 	int64_t words, terms = 1;
+	bool keeps = false;
 
 	for (int s = 0; s < loops->stages; s++) {
 		reads |= loops->stage[s].reads;
+		keeps = keeps || loops->stage[s].keeps;
 		terms = loops->stage[s].terms > terms ? loops->stage[s].terms : terms;
 	}
 	words = map_held_words(map, loops, reads);
 	if (loops->rows && loops->holds && sweep->terms * words <= 1024 * HELD_WORDS) {
 		while (split < 32 && split < terms)
 			split *= 2;
-		while (split < 1024 && (terms > 2 * (int64_t)split))
+		while (split < 1024 && (terms > (keeps && split >= 256 ? 4 : 2) * (int64_t)split))
 			split *= 2;
 		return split;
 	}

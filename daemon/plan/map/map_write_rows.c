@@ -19,6 +19,14 @@ static void stage_name(const struct map_loops *loops, int stage, char name[16])
 		snprintf(name, 16, "Stage%d", stage);
 }
 
+static bool keeps_terms(const struct map_loops *loops)
+{
+	for (int s = 0; s < loops->stages; s++)
+		if (loops->stage[s].keeps)
+			return true;
+	return false;
+}
+
 /* What a stage's threads load of a vector, but for what stands still in a row.  Where a row is held
  * that is what any stage needs. */
 static uint32_t held_reads(const struct map_loops *loops, int stage)
@@ -69,6 +77,9 @@ static void write_stage_types(const struct map *map, const struct map_loops *loo
 		if (s == 0 || !loops->holds) {
 			plan_print(out, "\tstruct Held%d {\n", s);
 			map_write_arrays(map, &view, held_reads(loops, s), out);
+			for (int k = 0; k < loops->stages; k++)
+				if (loops->stage[k].keeps)
+					plan_print(out, "\t\tf32 t%d[%d];\n", k, view.vector);
 			plan_print(out, "\t};\n");
 		}
 		plan_print(out,
@@ -82,6 +93,25 @@ static void write_stage_types(const struct map *map, const struct map_loops *loo
 			map_write_combine((enum map_reduce)map->node[node].which, "\t\t", out);
 		plan_print(out, "\t};\n");
 	}
+}
+
+/* Writes how a stage that has no registers of the ones before works their kept terms out again. */
+static void write_again(const struct map_loops *loops, int s, const char *name,
+						struct plan_text *out)
+{
+	if (!keeps_terms(loops))
+		return;
+	plan_print(out,
+			   "\tDEVICE void again(const Place &at, Held0 &held, %s) const\n\t{\n"
+			   "\t\tMapStrays strays;\n\t\t(void)at;\n\t\t(void)held;\n",
+			   name);
+	for (int k = 0; k < s; k++)
+		if (loops->stage[k].keeps)
+			plan_print(out,
+					   "\t\tfor (int v = 0; v < Stage%d::vector; v++)\n"
+					   "\t\t\tvalue(at, held, v, strays, Stage%d());\n",
+					   k, k);
+	plan_print(out, "\t}\n");
 }
 
 static void write_stage(const struct map *map, const struct map_loops *loops, int s,
@@ -112,12 +142,15 @@ static void write_stage(const struct map *map, const struct map_loops *loops, in
 		plan_print(out, "\t}\n");
 	}
 	plan_print(out,
-			   "\tDEVICE %s::Result value(const Place &at, const Held%d &held, int v, "
+			   "\tDEVICE %s::Result value(const Place &at, %sHeld%d &held, int v, "
 			   "MapStrays &strays, %s) const\n\t{\n"
 			   "\t\t(void)at;\n\t\t(void)held;\n\t\t(void)v;\n\t\t(void)strays;\n\t\treturn ",
-			   name, loops->holds ? 0 : s, name);
+			   name, stage->keeps ? "" : "const ", loops->holds ? 0 : s, name);
+	if (stage->keeps)
+		plan_print(out, "held.t%d[v] = ", s);
 	map_emit(map, &view, node ? node->kid[0] : map->value, node ? node->common : map->result, out);
 	plan_print(out, ";\n\t}\n");
+	write_again(loops, s, name, out);
 	if (node)
 		plan_print(out,
 				   "\tstatic DEVICE void keep(Place &at, const %s::Result (&all)[%d], %s)\n\t{\n"
@@ -161,9 +194,10 @@ static void write_structure(const struct map *map, const struct map_loops *loops
 	plan_print(out, "struct MapStatement {\n\tstatic constexpr int V = %d;\n", loops->vector);
 	map_write_types(map, &view, out);
 	plan_print(out,
-			   "\tstatic constexpr bool holds = %s;\n\tstatic constexpr int words = %d;\n"
-			   "\tstatic constexpr i64 apart = %lld;\n",
-			   loops->holds ? "true" : "false", words > 0 ? words : 1, (long long)apart);
+			   "\tstatic constexpr bool holds = %s, keeps = %s;\n"
+			   "\tstatic constexpr int words = %d;\n\tstatic constexpr i64 apart = %lld;\n",
+			   loops->holds ? "true" : "false", keeps_terms(loops) ? "true" : "false",
+			   words > 0 ? words : 1, (long long)apart);
 	write_place(map, loops, out);
 	write_stage_types(map, loops, out);
 	plan_print(out, "\t");

@@ -27,6 +27,13 @@ const struct map_row map_rows[] = {
 	{SOFTMAX, "x,y", "f16 33x64; f16 33x64", NULL, 0},
 	{SOFTMAX, "x,y", "bf16 3x777; f32 3x777", NULL, 0},
 	{SOFTMAX, "x,y", "f64 2x33000; f64 2x33000", NULL, 0},
+	{SOFTMAX, "x,y", "f16 3x8192; bf16 3x8192", NULL, 0},
+	{SOFTMAX, "x,y", "f16 2x20000; f16 2x20000", NULL, 0},
+	{"y[i,j] = exp(x[i,j] + a[i,j] + b[i,j] + c[i,j] + d[i,j]) / "
+	 "sum[k](exp(x[i,k] + a[i,k] + b[i,k] + c[i,k] + d[i,k]))",
+	 "x,a,b,c,d,y", "f16 2x4096; f16 2x4096; f32 2x4096; f16 2x4096; f32 2x4096; f16 2x4096", NULL,
+	 0},
+	{"y[i,j] = x[i,j] * s / max[k](abs(x[i,k]) * s)", "x,y", "bf16 9x64; bf16 9x64", "s=1e-30", 0},
 	{SOFTMAX, "x,y", "f32 9x20 ~; f32 9x20", NULL, 0},
 	{SOFTMAX, "x,y", "f32 0x20; f32 0x20", NULL, 0},
 	{SOFTMAX, "x,y", "f32 6x40 @4 ^80,2; f32 6x40", NULL, 0},
