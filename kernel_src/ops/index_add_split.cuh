@@ -35,6 +35,29 @@ struct IndexAddSplitShape {
 	static_assert(most <= 65536, "numbers in a chunk have 16 bits");
 };
 
+/* Loads what is read once, so that layers stay in the cache. */
+template <int BYTES>
+DEVICE void index_add_split_load(const u8 *from, u32 (&words)[vec_words<BYTES>])
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	u64 once;
+	if constexpr (BYTES == 16) {
+		asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+		asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+					 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+					 : "l"(from), "l"(once));
+		return;
+	} else if constexpr (BYTES == 8) {
+		asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+		asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
+					 : "=r"(words[0]), "=r"(words[1])
+					 : "l"(from), "l"(once));
+		return;
+	}
+#endif
+	vec_load<BYTES>(from, words);
+}
+
 /* Numbers from warp to warp: an odd number of words.  The planner computes the same. */
 DEVICE u32 index_add_split_pitch(u32 places)
 {
@@ -194,8 +217,8 @@ struct IndexAddSplit {
 #pragma unroll
 			for (int a = 0; a < ahead; a++)
 				if (n + a < to)
-					vec_load<es * v>(row + static_cast<i64>(keys[n + a]) * (PLACES::many_axis * es),
-									 more[a]);
+					index_add_split_load<es * v>(
+						row + static_cast<i64>(keys[n + a]) * (PLACES::many_axis * es), more[a]);
 #pragma unroll
 			for (int a = 0; a < ahead; a++)
 				if (n + a < to)
