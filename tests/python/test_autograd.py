@@ -53,6 +53,14 @@ class Gradients(unittest.TestCase):
                 if got.grad is not None:
                     torch.testing.assert_close(got.grad, expected.grad)
 
+    def test_rows_without_elements(self):
+        for shape in [(4, 0), (0, 6), (0,)]:
+            x, w = torch.zeros(shape, requires_grad=True), torch.ones(shape[-1:], requires_grad=True)
+            for y in (kiln.layer_norm(x, shape[-1:], w), kiln.rms_norm(x, shape[-1:], w)):
+                grads = torch.autograd.grad(y.sum(), (x, w))
+                self.assertEqual((y.shape, grads[0].shape), (x.shape, x.shape))
+                self.assertTrue(torch.equal(grads[1], torch.zeros_like(w)))
+
     def test_types(self):
         # Factors in f32 with rows in bf16, and a bias without a factor.
         x = torch.randn(9, 33).bfloat16().requires_grad_()

@@ -268,6 +268,8 @@ class Torch(unittest.TestCase):
         x = torch.randn(3, 4)
         with self.assertRaisesRegex(kiln.NotSupported, "softmax.. has no forward derivative"):
             torch.func.jvp(kiln.softmax, (x,), (torch.ones_like(x),))
+        with self.assertRaisesRegex(kiln.NotSupported, "cumsum.. has no forward derivative"):
+            torch.func.hessian(lambda x: kiln.cumsum(x, 0).square().sum())(x)
         with torch.autograd.forward_ad.dual_level():
             with self.assertRaisesRegex(kiln.NotSupported, "softmax.. has no forward derivative"):
                 kiln.softmax(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))

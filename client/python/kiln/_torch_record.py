@@ -53,6 +53,8 @@ class Recorder:
         gradient, words = self.gradient, ["not modes()", "transform() is None"]
         reached = {place for _, place in gradient.writes}
         words += [f"{word} is None" for word in self.operator.extra]
+        if gradient.computed:  # rows without elements have no mean
+            words.append(f"{self.names[self.operator.first]}.numel()")
         words += [f"not {self.names[place]}" for place in self.wants]
         for place in self.operator.inputs.values():
             name = self.names[place]

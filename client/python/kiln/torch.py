@@ -47,6 +47,8 @@ def _record(operator, values):
         return operator.run(values, anywhere=True)
     if watched():
         return _call_op(operator, values)
+    if operator.gradient and operator.gradient.computed and not values[operator.first].numel():
+        return _recorded_of_nothing(operator, values)
     places = operator.wanted(values)
     results = operator.function.apply(*values)
     if len(places) == 1:
@@ -55,6 +57,16 @@ def _record(operator, values):
     for place, result in zip(places, results):
         whole[place] = result
     return whole
+
+
+def _recorded_of_nothing(operator, values):
+    """Results without elements have gradients of zeros.  What the gradient would read besides, the
+    mean of a row of nothing, there may not be."""
+    results = operator.run(values)
+    reached = sum(tensor.sum() for tensor in operator.tensors(values) if tensor.requires_grad)
+    return [result + reached.to(result.dtype)
+            if result is not None and place in operator.gradient.differentiable else result
+            for place, result in enumerate(results)]
 
 
 def _function(operator):
@@ -149,9 +161,18 @@ def _inside(operator):
     def forward(*values):
         return operator.op(*values)
 
+    def jvp(_ctx, *_tangents):
+        raise _no_forward_derivative(operator.name)
+
     return type(operator.function.__name__ + "Inside", (torch.autograd.Function,), {
         "forward": staticmethod(forward), "setup_context": staticmethod(_setup(operator)),
-        "backward": staticmethod(_backward(operator)), "vmap": staticmethod(rule)})
+        "backward": staticmethod(_backward(operator)), "jvp": staticmethod(jvp),
+        "vmap": staticmethod(rule)})
+
+
+def _no_forward_derivative(name):
+    return NotSupported(f"{name}() has no forward derivative: Kiln has gradients, and torch's own "
+                        "operators have both")
 
 
 def _register_autocast(library, operator, device):
@@ -274,8 +295,7 @@ def dispatch(name, args, named):
     if _forward._current_level >= 0:
         for tensor in tensors:
             if _forward.unpack_dual(tensor).tangent is not None:
-                raise NotSupported(f"{name}() has no forward derivative: Kiln has gradients, and "
-                                   "torch's own operators have both")
+                raise _no_forward_derivative(name)
     metas = sum(tensor.device.type == "meta" for tensor in tensors)
     if 0 < metas < len(tensors):
         raise InvalidArgument(f"{name}() got tensors of memory and tensors of device meta, which "
