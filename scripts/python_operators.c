@@ -248,9 +248,12 @@ static void add_dtype(struct python_function *function)
 	made->help = "the element type that input is cast to before";
 	if (function->op->widens_integers) {
 		made->preset = "i64";
-		made->help = "the element type that input is cast to before; i64 for bools and for "
-					 "integers of 8 and 16 bits";
+		made->help = "the element type that input is cast to before, and the result's; i64 for "
+					 "bools and for integers of 8 and 16 bits";
 	}
+	for (const struct op_operand *at = function->op->operands; at->name; at++)
+		if (at->dtype == OP_SUMMED)
+			made->help = "the element type that input is cast to before, and the result's";
 }
 
 static void add_ignored(struct python_function *function)
