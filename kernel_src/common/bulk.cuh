@@ -66,6 +66,27 @@ DEVICE void bulk_fetch(void *shared, const void *global, u32 bytes, u64 *barrier
 				 : "memory");
 }
 
+/* Before bulk_store(), by all threads that wrote what it stores: then they meet. */
+DEVICE void bulk_written()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* The way back; nobody is told.  All addresses and the number of bytes are multiples of 16. */
+DEVICE void bulk_store(void *global, const void *shared, u32 bytes)
+{
+	asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+				 "cp.async.bulk.commit_group;" ::"l"(global),
+				 "r"(bulk_address(shared)), "r"(bytes)
+				 : "memory");
+}
+
+/* By the thread that stored: all of it has left shared memory. */
+DEVICE void bulk_left()
+{
+	asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 /* A word to the place that `place` names in this block's shared memory, in block `rank`, and four
  * bytes that its barrier expects. */
 DEVICE void bulk_put(float *place, float value, u64 *barrier, u32 rank)
@@ -97,13 +118,27 @@ DEVICE void bulk_expect(u64 *, u32)
 DEVICE void bulk_wait(u64 *, u32)
 {
 }
+DEVICE void bulk_written()
+{
+}
+DEVICE void bulk_left()
+{
+}
 #if KILN_CPU
 DEVICE void bulk_fetch(void *shared, const void *global, u32 bytes, u64 *)
 {
 	for (u32 i = 0; i < bytes; i++)
 		static_cast<u8 *>(shared)[i] = static_cast<const u8 *>(global)[i];
 }
+DEVICE void bulk_store(void *global, const void *shared, u32 bytes)
+{
+	for (u32 i = 0; i < bytes; i++)
+		static_cast<u8 *>(global)[i] = static_cast<const u8 *>(shared)[i];
+}
 #else
+DEVICE void bulk_store(void *, const void *, u32)
+{
+}
 DEVICE void bulk_fetch(void *, const void *, u32, u64 *)
 {
 }

@@ -133,6 +133,26 @@ struct NormBackwardSums {
 	}
 };
 
+/* dx of the elements of a row, whose means are known, straight from x and dy. */
+template <class WITH, typename Compute>
+struct NormBackwardLine {
+	Compute mean, rstd, slope, level;
+
+	DEVICE NormBackwardLine(const NormBackwardRow<WITH, Compute> &row,
+							const NormBackwardSums<WITH, Compute> &means)
+		: mean(row.mean), rstd(row.rstd), slope(-means.sum[0] * rstd * rstd),
+		  level(-means.sum[WITH::means - 1] * rstd)
+	{
+	}
+	DEVICE Compute dx(Compute x, Compute dy, Compute gamma) const
+	{
+		if constexpr (WITH::rms)
+			return fma(dy, gamma * rstd, x * slope);
+		else
+			return fma(dy, gamma * rstd, fma(x - mean, slope, level));
+	}
+};
+
 template <int WIDTH, class WITH, typename Compute>
 DEVICE NormBackwardSums<WITH, Compute> group_butterfly(NormBackwardSums<WITH, Compute> mine)
 {

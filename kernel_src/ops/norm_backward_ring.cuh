@@ -15,8 +15,13 @@
 #include "common/cluster.cuh"
 #include "common/norm_backward_columns.cuh"
 
-/* V elements move at once; a thread has NV such vectors of each row, and SIZE threads work. */
-template <typename T, i64 COLUMNS, int V, int NV, int SIZE, int CLUSTER, int STAGES>
+/*
+ * V elements move at once; a thread has NV such vectors of each row, and SIZE threads work.
+ * PERIOD above 1: rows begin anywhere between two aligned vectors, and so many rows on one begins
+ * as far behind one again.  A cluster takes such rows alone: a thread then has the same columns of
+ * all of them, in aligned vectors, of which the first and the last stick out of the row.
+ */
+template <typename T, i64 COLUMNS, int V, int NV, int SIZE, int CLUSTER, int STAGES, int PERIOD>
 struct BackwardRingShape {
 	typedef T Element;
 	typedef typename element<T>::compute Compute;
@@ -25,12 +30,16 @@ struct BackwardRingShape {
 	static constexpr int words = vec_words<bytes>, unit = 16 / each;
 	static constexpr int size = SIZE, warps = SIZE / 32, threads = SIZE + 32;
 	static constexpr int cluster = CLUSTER, stages = STAGES;
+	static constexpr bool skewed = PERIOD > 1;
 	/* Columns of a block, but of the last of a cluster, which may have fewer. */
-	static constexpr int slice = ((columns + CLUSTER - 1) / CLUSTER + unit - 1) / unit * unit;
+	static constexpr int slice =
+		((columns + (skewed ? V - 1 : 0) + CLUSTER - 1) / CLUSTER + unit - 1) / unit * unit;
 	/* Bytes of a block's part of a row, and of what of it may begin between two vectors. */
 	static constexpr int place = slice * each + (bytes == 16 ? 0 : 16);
-	static constexpr bool full = slice * CLUSTER == columns && NV * SIZE * V == slice;
-	static_assert(COLUMNS % V == 0 && SIZE % 32 == 0, "whole vectors, whole warps");
+	/* Columns that each block has at least. */
+	static constexpr int least = columns - (CLUSTER - 1) * slice;
+	static_assert((skewed || COLUMNS % V == 0) && SIZE % 32 == 0, "whole vectors, whole warps");
+	static_assert(!skewed || bytes == 16, "aligned vectors");
 	static_assert((CLUSTER - 1) * slice < columns, "each block has some columns");
 	static_assert(NV * SIZE * V >= slice, "threads have all columns");
 };
@@ -70,19 +79,19 @@ struct NormBackwardRing {
 	const Operands &at;
 	Shared &shared;
 	u8 *const ring;
-	const int rank, begin, columns; /* of the block's part of a row */
 	const Offset first, step;       /* the number of the cluster's first row, and to the next */
+	const int rank, begin, columns; /* of the block's part of a row, with what sticks out of it */
 	NormBackwardColumns<WITH, Compute, NV, V> all = {};
 	Compute gamma[NV][V];
 	Found found; /* of the row to be measured next */
 
 	DEVICE NormBackwardRing(const Operands &at, Shared &shared, void *ring)
 		: at(at), shared(shared), ring(static_cast<u8 *>(ring)),
-		  rank(cluster == 1 ? 0 : static_cast<int>(blockIdx.x % cluster)),
-		  begin(rank * SHAPE::slice),
-		  columns(SHAPE::columns - begin < SHAPE::slice ? SHAPE::columns - begin : SHAPE::slice),
 		  first(static_cast<Offset>(blockIdx.x / cluster)),
-		  step(static_cast<Offset>(gridDim.x / cluster))
+		  step(static_cast<Offset>(gridDim.x / cluster)),
+		  rank(cluster == 1 ? 0 : static_cast<int>(blockIdx.x % cluster)),
+		  begin(rank * SHAPE::slice - ahead_of(at.x + PLACE::template row<0>(first))),
+		  columns(SHAPE::columns - begin < SHAPE::slice ? SHAPE::columns - begin : SHAPE::slice)
 	{
 	}
 
@@ -111,6 +120,11 @@ struct NormBackwardRing {
 		}
 	}
 
+	/* Elements between an aligned vector and a row. */
+	static DEVICE int ahead_of(const T *row)
+	{
+		return SHAPE::skewed ? vec_beyond<16>(row) / SHAPE::each : 0;
+	}
 	DEVICE const T *row_x(Offset number) const
 	{
 		return at.x + PLACE::template row<0>(number) + begin;
@@ -162,7 +176,7 @@ struct NormBackwardRing {
 			for (int j = 0; j < V; j++)
 				gamma[n][j] = Compute(1);
 			if (has(n))
-				norm_load<WITH::bytes>(at.gamma, begin + column(n), gamma[n], Compute(1));
+				bring_gamma(n);
 		}
 		if (first >= static_cast<Offset>(at.rows))
 			return;
@@ -185,8 +199,17 @@ struct NormBackwardRing {
 		}
 	}
 
-	/* This thread's sums of the columns go to where those of the cluster are. */
-	DEVICE void leave(Compute *sums, u32 pitch) const
+	/* By all threads: their sums of the columns go to where those of the cluster are. */
+	DEVICE void leave(Compute *sums, u32 pitch)
+	{
+		if constexpr (SHAPE::skewed)
+			leave_skewed(sums, pitch);
+		else if (threadIdx.x < SHAPE::size)
+			leave_whole(sums, pitch);
+	}
+
+  private:
+	DEVICE void leave_whole(Compute *sums, u32 pitch) const
 	{
 #pragma unroll
 		for (int s = 0; s < WITH::sums; s++) {
@@ -196,14 +219,56 @@ struct NormBackwardRing {
 				if (!has(n))
 					continue;
 				element_pack<Compute>(all.sum[s][n], words);
-				vec_store<V * 4 < 16 ? V * 4 : 16>(sums + s * pitch + begin + column(n), words);
+				vec_store_far<V * 4 < 16 ? V * 4 : 16>(sums + s * pitch + begin + column(n), words);
 				if constexpr (V > 4)
-					vec_store<16>(sums + s * pitch + begin + column(n) + 4, words + 4);
+					vec_store_far<16>(sums + s * pitch + begin + column(n) + 4, words + 4);
 			}
 		}
 	}
+	/* Columns that threads do not hold in whole vectors meet in shared memory. */
+	DEVICE void leave_skewed(Compute *sums, u32 pitch)
+	{
+		Compute *const room = reinterpret_cast<Compute *>(ring);
 
-  private:
+#pragma unroll
+		for (int s = 0; s < WITH::sums; s++) {
+			__syncthreads(); /* what was there before was read */
+#pragma unroll
+			for (int n = 0; n < NV; n++) {
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					if (threadIdx.x < SHAPE::size && has(n))
+						room[column(n) + j] = all.sum[s][n][j];
+			}
+			__syncthreads();
+			for (int i = static_cast<int>(threadIdx.x); i < columns; i += SHAPE::threads)
+				if (begin + i >= 0)
+					sums[s * pitch + static_cast<u32>(begin + i)] = room[i];
+		}
+	}
+
+	/* Does nothing of vector n stick out of the row? */
+	DEVICE bool whole(int n) const
+	{
+		const int here = begin + column(n);
+		return !SHAPE::skewed ||
+			   ((n > 0 || here >= 0) && (is_sure(n) || here + V <= SHAPE::columns));
+	}
+	DEVICE bool live(int n, int j) const
+	{
+		return static_cast<u32>(begin + column(n) + j) < static_cast<u32>(SHAPE::columns);
+	}
+	DEVICE void bring_gamma(int n)
+	{
+		if constexpr (!SHAPE::skewed) {
+			norm_load<WITH::bytes>(at.gamma, begin + column(n), gamma[n], Compute(1));
+		} else {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				if (live(n, j))
+					gamma[n][j] = norm_load_one(at.gamma, begin + column(n) + j, Compute(1));
+		}
+	}
 	DEVICE u8 *place(const Stage &stage, int input) const
 	{
 		return ring + (stage.number * 2 + input) * SHAPE::place;
@@ -214,7 +279,12 @@ struct NormBackwardRing {
 	}
 	DEVICE bool has(int n) const
 	{
-		return SHAPE::full || column(n) < columns;
+		return is_sure(n) || column(n) < columns;
+	}
+	/* Do all threads of all blocks have vector n? */
+	static DEVICE bool is_sure(int n)
+	{
+		return (n + 1) * SHAPE::size * V <= SHAPE::least;
 	}
 	DEVICE void look(Offset number)
 	{
@@ -222,21 +292,24 @@ struct NormBackwardRing {
 			found = Found::load(at, number);
 	}
 
-	/* Vector n of a row: xhat, dy and g. */
-	DEVICE void take(const u8 *x, const u8 *come, const Found &row, int n, Compute (&xhat)[V],
-					 Compute (&dy)[V], Compute (&g)[V]) const
+	/* Vector n of a row. */
+	static DEVICE void take(const u8 *x, const u8 *come, int n, Compute (&xs)[V], Compute (&dy)[V])
 	{
 		u32 words[2][SHAPE::words];
 
 		vec_load<SHAPE::bytes>(x + column(n) * SHAPE::each, words[0]);
 		vec_load<SHAPE::bytes>(come + column(n) * SHAPE::each, words[1]);
-		element_unpack<T>(words[0], xhat);
+		element_unpack<T>(words[0], xs);
 		element_unpack<T>(words[1], dy);
+	}
+
+	/* What is not there adds nothing to any sum. */
+	DEVICE void blot(int n, Compute (&xs)[V], Compute (&dy)[V]) const
+	{
 #pragma unroll
-		for (int j = 0; j < V; j++) {
-			xhat[j] = row.normal(xhat[j]);
-			g[j] = dy[j] * gamma[n][j];
-		}
+		for (int j = 0; j < V; j++)
+			if (!live(n, j))
+				xs[j] = dy[j] = 0;
 	}
 
 	/* Adds a row to the sums of columns, and tells all blocks this warp's sums over the row. */
@@ -249,14 +322,17 @@ struct NormBackwardRing {
 		bulk_wait(&shared.full[stage.number], stage.parity);
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
-			Compute xhat[V], dy[V], g[V];
+			Compute xhat[V], dy[V];
 			if (!has(n))
 				continue;
-			take(x, come, row, n, xhat, dy, g);
+			take(x, come, n, xhat, dy);
+			if (!whole(n))
+				blot(n, xhat, dy);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
+				xhat[j] = row.normal(xhat[j]);
 				all.add(n, j, xhat[j], dy[j]);
-				mine.add(g[j], xhat[j]);
+				mine.add(dy[j] * gamma[n][j], xhat[j]);
 			}
 		}
 		tell(mine, turn % turns);
@@ -317,26 +393,39 @@ struct NormBackwardRing {
 		return out.template means<SHAPE::columns>();
 	}
 
+	DEVICE void store_some(int n, T *to, const u32 (&words)[SHAPE::words]) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			const u32 one = static_cast<u32>(vec_element<SHAPE::each>(words, j));
+			if (live(n, j))
+				vec_store<SHAPE::each>(to + j, &one);
+		}
+	}
+
 	/* dx of a row, whose place is free then. */
 	DEVICE void finish(Offset number, const Stage &stage, u32 turn, const Found &row)
 	{
 		const u8 *const x = place(stage, 0) + beyond(row_x(number));
 		const u8 *const come = place(stage, 1) + beyond(row_dy(number));
 		T *const dx = at.dx + number * static_cast<Offset>(SHAPE::columns) + begin;
-		const Sums sums = hear(turn);
+		const NormBackwardLine<WITH, Compute> line(row, hear(turn));
 
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
-			Compute xhat[V], dy[V], g[V];
+			Compute xs[V], dy[V];
 			u32 words[SHAPE::words];
 			if (!has(n))
 				continue;
-			take(x, come, row, n, xhat, dy, g);
+			take(x, come, n, xs, dy);
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				g[j] = sums.dx(g[j], xhat[j], row.rstd);
-			element_pack<T>(g, words);
-			vec_store<SHAPE::bytes>(dx + column(n), words);
+				dy[j] = line.dx(xs[j], dy[j], gamma[n][j]);
+			element_pack<T>(dy, words);
+			if (whole(n))
+				vec_store_far<SHAPE::bytes>(dx + column(n), words);
+			else
+				store_some(n, dx + column(n), words);
 		}
 		__syncwarp();
 		if (threadIdx.x % 32 == 0)
@@ -366,12 +455,11 @@ __global__ __launch_bounds__(SHAPE::threads, 1) CLUSTER_OF(SHAPE::cluster) void 
 
 	columns_begin(counters + 2);
 	ring.open();
-	if (threadIdx.x < SHAPE::size) {
+	if (threadIdx.x < SHAPE::size)
 		ring.work();
-		ring.leave(partial + blockIdx.x / SHAPE::cluster * (sums * pitch), pitch);
-	} else if (threadIdx.x == SHAPE::size) {
+	else if (threadIdx.x == SHAPE::size)
 		ring.bring();
-	}
+	ring.leave(partial + blockIdx.x / SHAPE::cluster * (sums * pitch), pitch);
 	columns_share(counters, columns_begun(counters), gridDim.x, (columns + width - 1) / width,
 				  [&](u32 strip) {
 					  const u32 begin = strip * width;

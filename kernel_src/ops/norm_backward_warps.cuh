@@ -30,6 +30,8 @@ struct BackwardWarpsShape {
 	/* Bytes of a place, with those beside a piece that begins between two vectors. */
 	static constexpr int place = (piece_bytes + (bytes == 16 ? 0 : 15) + 15) / 16 * 16;
 	static constexpr bool full = NV * LANES * V == columns;
+	/* Narrow vectors of dx take the place of x, which goes to memory as a whole. */
+	static constexpr bool staged = bytes < 8;
 	/* A thread has room for what it has computed of a row. */
 	static constexpr bool keeps = NV * V <= 16;
 	static_assert(COLUMNS % V == 0 && NV * LANES * V >= COLUMNS, "lanes have all columns");
@@ -181,7 +183,7 @@ struct NormBackwardWarps {
 		return mine;
 	}
 
-	/* The row in registers; dx: of its first column, or null if there is none. */
+	/* The row in registers; dx: where it goes, or null if there is none. */
 	template <typename Free>
 	DEVICE void work(const Scale &row, T *dx, int turn, Free free)
 	{
@@ -224,15 +226,56 @@ struct NormBackwardWarps {
 		}
 	}
 
-	DEVICE void go()
+	/* Where dx of a row goes. */
+	DEVICE T *row_to(Offset piece, int stage, int row) const
 	{
-		const Offset step = static_cast<Offset>(gridDim.x) * SHAPE::teams;
-		const Offset pieces = static_cast<Offset>((at.rows + SHAPE::rows - 1) / SHAPE::rows);
-		const Offset ahead = threadIdx.x / SHAPE::team * gridDim.x;
-		Offset first = blockIdx.x; /* the piece of team 0 */
-		int stage = 0, round = 0;
-		u32 parity = 0;
+		if constexpr (SHAPE::staged)
+			return reinterpret_cast<T *>(place(stage, 0) + beyond(at.x + start(piece))) +
+				   row * SHAPE::columns;
+		else
+			return at.dx + start(piece) + row * SHAPE::columns;
+	}
 
+	/* The place of the piece before this one, in `stage`, gets what comes next: dx has left it. */
+	DEVICE void refill(Offset piece, int stage, Offset pieces, Offset step) const
+	{
+		const Offset next = piece + static_cast<Offset>(stages - 1) * step;
+
+		if (lane != 0 || piece < step || next >= pieces)
+			return;
+		bulk_left();
+		bring(next, stage > 0 ? stage - 1 : stages - 1);
+	}
+
+	/* By all lanes of a team: dx of a piece goes from its place to memory. */
+	DEVICE void send(Offset piece, int stage, int rows) const
+	{
+		constexpr int unit = 16 / SHAPE::each;
+		T *const to = at.dx + start(piece);
+		const int past = beyond(at.x + start(piece)), count = rows * SHAPE::columns;
+		const u8 *const from = place(stage, 0) + past;
+		const int first = past ? unit - past / SHAPE::each : 0;
+		const int whole = past == beyond(to) && count > first ? (count - first) / unit * unit : 0;
+
+		bulk_written();
+		if constexpr (SHAPE::team == 32)
+			__syncwarp();
+		else
+			meet();
+		if (lane == 0 && whole > 0)
+			bulk_store(to + first, from + first * SHAPE::each,
+					   static_cast<u32>(whole * SHAPE::each));
+#pragma unroll 1
+		for (int i = lane; i < count - whole; i += SHAPE::team) {
+			/* What lies before and behind whole vectors. */
+			const int element = i < first ? i : i + whole;
+			vec_copy<SHAPE::each>(from + element * SHAPE::each, to + element);
+		}
+	}
+
+	/* Has the first pieces come, of which this team's first is `piece`. */
+	DEVICE void prepare(Offset piece, Offset pieces, Offset step)
+	{
 		if (lane == 0) {
 #pragma unroll
 			for (int s = 0; s < stages; s++)
@@ -240,10 +283,9 @@ struct NormBackwardWarps {
 			bulk_barriers_made();
 #pragma unroll 1
 			for (int s = 0; s < stages; s++)
-				if (first + ahead + static_cast<Offset>(s) * step < pieces)
-					bring(first + ahead + static_cast<Offset>(s) * step, s);
+				if (piece + static_cast<Offset>(s) * step < pieces)
+					bring(piece + static_cast<Offset>(s) * step, s);
 		}
-		Row next = look(first + ahead, pieces);
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
 #pragma unroll
@@ -256,7 +298,20 @@ struct NormBackwardWarps {
 			__syncwarp();
 		else
 			__syncthreads(); /* barriers are made */
-							 /* Teams go as many rounds as the first. */
+	}
+
+	DEVICE void go()
+	{
+		const Offset step = static_cast<Offset>(gridDim.x) * SHAPE::teams;
+		const Offset pieces = static_cast<Offset>((at.rows + SHAPE::rows - 1) / SHAPE::rows);
+		const Offset ahead = threadIdx.x / SHAPE::team * gridDim.x;
+		Offset first = blockIdx.x; /* the piece of team 0 */
+		int stage = 0, round = 0;
+		u32 parity = 0;
+
+		Row next = look(first + ahead, pieces);
+		prepare(first + ahead, pieces, step);
+		/* Teams go as many rounds as the first. */
 #pragma unroll 1
 		for (; first < pieces; first += step) {
 			const Offset piece = first + ahead, later = piece + static_cast<Offset>(stages) * step;
@@ -264,10 +319,6 @@ struct NormBackwardWarps {
 			const bool here = piece < pieces;
 			const int rows = here ? rows_of(piece) : 0;
 			const T *const from_x = at.x + start(piece), *const from_dy = at.dy + start(piece);
-			const auto free = [&] {
-				if (lane == 0 && later < pieces)
-					bring(later, stage);
-			};
 			next = look(piece + step, pieces);
 			if (here)
 				bulk_wait(&full[stage], parity);
@@ -281,17 +332,27 @@ struct NormBackwardWarps {
 					mine.mean = WITH::rms ? Compute(0) : __shfl_sync(0xffffffffu, found.mean, row);
 				}
 				take(from_x, from_dy, stage, row, there);
-				if (SHAPE::team == 32 && turn == SHAPE::turns - 1) {
+				/* The team has read this piece, and sent the one before. */
+				const auto free = [&] {
+					if (!SHAPE::staged && lane == 0 && later < pieces)
+						bring(later, stage);
+					if (SHAPE::staged && turn == 0)
+						refill(piece, stage, pieces, step);
+				};
+				if (SHAPE::team == 32 && turn == (SHAPE::staged ? 0 : SHAPE::turns - 1)) {
 					__syncwarp();
 					free();
 				}
-				work(Scale(mine), there ? at.dx + start(piece) + row * SHAPE::columns : nullptr,
-					 round & 1, free);
+				work(Scale(mine), there ? row_to(piece, stage, row) : nullptr, round & 1, free);
 			}
+			if (SHAPE::staged && here)
+				send(piece, stage, rows);
 			stage = stage + 1 < stages ? stage + 1 : 0;
 			parity ^= stage == 0;
 			round++;
 		}
+		if (SHAPE::staged && lane == 0)
+			bulk_left();
 	}
 
 	/*

@@ -295,6 +295,24 @@ static void rows_of_warps(void **state)
 	assert_int_not_equal(strncmp(plan.choice, "warps", 5), 0);
 }
 
+/* Short rows go to memory as whole pieces; blocks that take long ones keep to rows that begin
+ * equally far behind a vector. */
+static void odd_rows(void **state)
+{
+	struct kernel_problem p = layer(KILN_F16, 605376, 37);
+	struct kernel_plan plan = plan_on("sm_90", &p);
+
+	(void)state;
+	assert_string_equal(plan.choice, "warps 4x10 w16 r32 s3");
+	p = layer(KILN_F32, 72768, 345);
+	assert_string_equal(plan_on("sm_90", &p).choice, "all skewed 64x2 r10 b1 a0");
+	p = layer(KILN_F16, 1274, 9255);
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.choice, "ring2 skewed 320x2 s12");
+	assert_true(names_type(&plan, "BackwardRingShape<f16, 9255, 8, 2, 320, 2, 12, 8>"));
+	assert_int_equal(plan.grid[0] % 16, 0);
+}
+
 /* One full wave and few chunks; scratch memory for the sums of each chunk. */
 static void strips_and_chunks(void **state)
 {
@@ -423,6 +441,7 @@ int main(void)
 		cmocka_unit_test(operands_that_are_read),
 		cmocka_unit_test(alignment),
 		cmocka_unit_test(rows_of_warps),
+		cmocka_unit_test(odd_rows),
 		cmocka_unit_test(strips_and_chunks),
 		cmocka_unit_test(blocks_and_their_sums),
 		cmocka_unit_test(rows_are_run_time),

@@ -89,8 +89,8 @@ struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_pro
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most);
 /* Returns after how many rows one begins as far behind an aligned vector again, a power of two. */
-uint32_t norm_backward_all_period(const struct norm_backward_problem *norm,
-								  const struct norm_backward_way *way);
+uint32_t norm_backward_period(const struct norm_backward_problem *norm,
+							  const struct norm_backward_way *way);
 /* Sets grid, block, shared and scratch memory of such a way. */
 void norm_backward_all_launch(const struct norm_backward_problem *norm,
 							  const struct norm_backward_way *way,
@@ -102,11 +102,12 @@ int norm_backward_rings(const struct norm_backward_problem *norm,
 void norm_backward_ring_launch(const struct norm_backward_problem *norm,
 							   const struct norm_backward_way *way,
 							   const struct kernel_limits *limits, struct kernel_plan *out);
-/* The ways that each warp has rows come (norm_backward_warps.c), and the launch of one.  *usual:
- * the first did better than all others where it was timed. */
+/* The ways that each warp has rows come (norm_backward_warps.c), and the launch of one.  first: the
+ * best other way, or null.  *usual: the first of these did better than all others where it was
+ * timed. */
 int norm_backward_warps(const struct norm_backward_problem *norm,
-						const struct kernel_limits *limits, struct norm_backward_way *out, int most,
-						bool *usual);
+						const struct kernel_limits *limits, const struct norm_backward_way *first,
+						struct norm_backward_way *out, int most, bool *usual);
 void norm_backward_warps_launch(const struct norm_backward_problem *norm,
 								const struct norm_backward_way *way,
 								const struct kernel_limits *limits, struct kernel_plan *out);

@@ -65,8 +65,8 @@ static struct kernel_scratch scratch(const struct norm_backward_problem *norm, u
 	return (struct kernel_scratch){.bytes = 256 + blocks * sums, .counters = 256};
 }
 
-uint32_t norm_backward_all_period(const struct norm_backward_problem *norm,
-								  const struct norm_backward_way *way)
+uint32_t norm_backward_period(const struct norm_backward_problem *norm,
+							  const struct norm_backward_way *way)
 {
 	uint64_t unit = way->shape.vector, period = 1;
 
@@ -81,7 +81,7 @@ static uint64_t grid_of(const struct norm_backward_problem *norm,
 						const struct norm_backward_way *way, const struct kernel_limits *limits)
 {
 	uint64_t room = (uint64_t)limits->multiprocessors * way->blocks;
-	uint64_t rows = (uint64_t)norm->form.rows, period = norm_backward_all_period(norm, way);
+	uint64_t rows = (uint64_t)norm->form.rows, period = norm_backward_period(norm, way);
 	uint64_t once, turns;
 
 	room = room < limits->grid_x ? room : limits->grid_x;

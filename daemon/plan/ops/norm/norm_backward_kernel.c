@@ -227,8 +227,7 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 	print_place(norm, id);
 	plan_print(id, ", %u, %u", way->blocks, way->ahead);
 	if (shape->skewed)
-		plan_print(id, ", %s, %u>", way->pairs ? "true" : "false",
-				   norm_backward_all_period(norm, way));
+		plan_print(id, ", %s, %u>", way->pairs ? "true" : "false", norm_backward_period(norm, way));
 	else
 		plan_print(id, "%s>", way->pairs ? ", true" : "");
 	norm_backward_pass_operands(norm, out);
@@ -250,10 +249,11 @@ static void add_ring(const struct norm_backward_problem *norm, const struct norm
 
 	norm_backward_ring_launch(norm, way, limits, out);
 	snprintf(out->source, sizeof(out->source), "ops/norm_backward_ring.cuh");
-	plan_print(id, "norm_backward_ring<BackwardRingShape<%s, %lld, %u, %u, %u, %u, %u>",
+	plan_print(id, "norm_backward_ring<BackwardRingShape<%s, %lld, %u, %u, %u, %u, %u, %u>",
 			   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
-			   shape->held, shape->size, shape->cluster, way->stages);
-	print_with(norm, false, id);
+			   shape->held, shape->size, shape->cluster, way->stages,
+			   norm_backward_period(norm, way));
+	print_with(norm, shape->skewed, id);
 	print_place(norm, id);
 	plan_print(id, ">");
 	norm_backward_pass_operands(norm, out);

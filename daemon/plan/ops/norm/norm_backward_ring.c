@@ -24,12 +24,39 @@
 #define RING_FEW 256
 #define RING_MANY 384
 #define RING_PART 25200
+/* Halves of which two sums leave two blocks registers for aligned vectors, at most. */
+#define RING_SKEWED 16384
 
+/*
+ * Odd rows, of which so many on one begins as far behind an aligned vector again: a cluster that
+ * takes rows so far apart takes aligned vectors.  Clusters of more than two blocks are too few to
+ * be shared out so.
+ */
+static bool is_skewed(const struct norm_backward_problem *norm)
+{
+	int64_t columns = norm->form.columns, element = norm->need.element;
+
+	return rows_vector(&norm->form, &norm->need) == 1 && norm->form.rank == 1 &&
+		   columns * element <= 2 * RING_PART &&
+		   columns <= (element == 2 && norm->sums > 1 ? RING_SKEWED : INT32_MAX) &&
+		   rows_congruent(&norm->form, &norm->need);
+}
+
+/* Registers of a thread, as the compiler was seen to need them: aligned vectors of skewed rows. */
+static uint32_t skewed_registers(const struct norm_backward_problem *norm, uint32_t held)
+{
+	if (norm->need.element == 2)
+		return 36 + (norm->sums > 1 ? 44 : 28) * held;
+	return norm->sums > 1 ? 38 + 20 * held : 34 + 14 * held;
+}
+
+/* Columns of a block's part of a row, with what sticks out of it. */
 static uint64_t slice_of(const struct norm_backward_problem *norm, uint32_t cluster)
 {
 	uint64_t unit = 16 / norm->need.element;
+	uint64_t columns = (uint64_t)norm->form.columns + (is_skewed(norm) ? unit - 1 : 0);
 
-	return plan_divide_up(plan_divide_up((uint64_t)norm->form.columns, cluster), unit) * unit;
+	return plan_divide_up(plan_divide_up(columns, cluster), unit) * unit;
 }
 
 /* Bytes of a place for one operand. */
@@ -45,14 +72,20 @@ static uint64_t place_of(const struct norm_backward_problem *norm,
 static bool offer_ring(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					   uint32_t cluster, uint32_t held, struct norm_backward_way *way)
 {
-	uint32_t vector = rows_vector(&norm->form, &norm->need), registers, wanted, kept, part;
+	bool skewed = is_skewed(norm);
+	uint32_t vector = skewed ? 16 / norm->need.element : rows_vector(&norm->form, &norm->need);
 	uint64_t slice = slice_of(norm, cluster), room = limits->shared_optin, size;
+	uint32_t registers, wanted, kept, part;
 
 	size = plan_divide_up(plan_divide_up(slice / vector, held), 32) * 32;
 	memset(way, 0, sizeof(*way));
 	way->kind = NORM_BACKWARD_RING;
-	way->shape = (struct rows_shape){
-		.vector = vector, .held = held, .size = (uint32_t)size, .rows = 1, .cluster = cluster};
+	way->shape = (struct rows_shape){.vector = vector,
+									 .held = held,
+									 .size = (uint32_t)size,
+									 .rows = 1,
+									 .cluster = cluster,
+									 .skewed = skewed};
 	if (size < RING_THREADS || size + 32 > limits->max_threads || room < RING_BESIDE ||
 		(cluster - 1) * slice >= (uint64_t)norm->form.columns)
 		return false;
@@ -61,11 +94,19 @@ static bool offer_ring(const struct norm_backward_problem *norm, const struct ke
 	part = 512 / (((uint32_t)size / 32 + 4) / 4);
 	kept = held * vector * ((uint32_t)norm->sums + 1) + 4 * vector + RING_REGISTERS;
 	wanted = kept + 2 * held * (uint32_t)plan_divide_up(vector * norm->need.element, 4);
+	if (norm->need.element == 2 && vector == 8 && norm->sums > 1 && held >= 3)
+		wanted = 36 + 36 * held;
 	/* A thread has what it computes of halves twice. */
 	kept = norm->need.element == 2 ? wanted : kept;
+	if (skewed) {
+		wanted = skewed_registers(norm, held);
+		kept = wanted * 5 / 4;
+	}
 	way->stages = (uint32_t)((room - RING_BESIDE) / (2 * place_of(norm, way)));
 	if (way->stages > RING_STAGES)
 		way->stages = RING_STAGES;
+	if (skewed && limits->multiprocessors / cluster < 2 * norm_backward_period(norm, way))
+		return false;
 	return wanted <= registers && wanted <= 255 && kept * 4 <= part * 5 &&
 		   way->stages >= RING_LEAST_STAGES;
 }
@@ -142,10 +183,12 @@ void norm_backward_ring_launch(const struct norm_backward_problem *norm,
 {
 	uint32_t cluster = way->shape.cluster, blocks = limits->multiprocessors;
 	uint64_t rows = (uint64_t)norm->form.rows, clusters, pitch;
+	uint64_t period = norm_backward_period(norm, way);
 
 	blocks = cluster > 2 ? blocks * 10 / 11 : blocks;
-	clusters = blocks / cluster ? blocks / cluster : 1;
-	clusters = plan_divide_up(rows, plan_divide_up(rows, clusters));
+	clusters = (blocks / cluster ? blocks / cluster : 1) / period * period;
+	clusters =
+		plan_divide_up(plan_divide_up(rows, plan_divide_up(rows, clusters)), period) * period;
 	pitch = plan_divide_up((uint64_t)norm->form.columns, 4) * 4;
 	plan_launch(out, limits, clusters * cluster, way->shape.size + 32);
 	out->shared_bytes = (uint32_t)(way->stages * 2 * place_of(norm, way));

@@ -46,15 +46,17 @@ static bool cut(const struct norm_backward_problem *norm, const struct kernel_li
 				struct norm_backward_way *way)
 {
 	uint32_t room = (limits->shared_optin - WARPS_BESIDE) / teams_of(way) / 2, side, most;
+	uint32_t least = way->shape.vector * norm->need.element < 8 ? 3 : 2;
 	uint64_t rows = (uint64_t)norm->form.rows, warps, turns, each;
 
 	side = way->shape.size < 32 ? 32 / way->shape.size : 1;
-	for (way->stages = 4; way->stages > 1; way->stages--) {
+	/* One more where dx leaves by way of a place. */
+	for (way->stages = 4; way->stages >= least; way->stages--) {
 		most = (room / way->stages - 32) / row_bytes(norm);
-		if (most && (most * row_bytes(norm) >= WARPS_PIECE / 2 || way->stages == 2))
+		if (most && (most * row_bytes(norm) >= WARPS_PIECE / 2 || way->stages == least))
 			break;
 	}
-	if (way->stages < 2)
+	if (way->stages < least)
 		return false;
 	if (most * row_bytes(norm) > WARPS_PIECE)
 		most = WARPS_PIECE / row_bytes(norm) ? WARPS_PIECE / row_bytes(norm) : 1;
@@ -83,6 +85,39 @@ static bool offer_warps(const struct norm_backward_problem *norm,
 	return way->blocks >= WARPS_LEAST && numbers <= WARPS_HELD && cut(norm, limits, way);
 }
 
+/* Lanes that share an odd row: the fewest that have no more columns each than so many. */
+static uint32_t lanes_of_odd(uint32_t columns)
+{
+	static const uint32_t lanes[] = {4, 8, 16, 32, 64, 96, 128, 160, 192, 256};
+	static const uint32_t most[] = {32, 23, 16, 20};
+
+	for (size_t l = 0; l < sizeof(lanes) / sizeof(lanes[0]); l++)
+		if (columns <= lanes[l] * most[l < 3 ? l : 3])
+			return lanes[l];
+	return 0;
+}
+
+#define ODD_ONE_SUM 448 /* columns, at most, where there is one sum */
+
+/*
+ * Rows of narrow vectors.  Short ones of which no other way takes aligned vectors do better so;
+ * longer ones of halves where those leave more than three of sixteen threads idle.
+ */
+static bool is_usual_odd(const struct norm_backward_problem *norm,
+						 const struct norm_backward_way *way, const struct norm_backward_way *first)
+{
+	uint32_t columns = (uint32_t)norm->form.columns, element = norm->need.element;
+	uint32_t vectors = (columns + 14) / 8;
+
+	if (norm->need.alignment < 16 || way->shape.size != lanes_of_odd(columns))
+		return false;
+	if (!first || !first->shape.skewed)
+		return way->shape.size == 4 || way->shape.vector == 1;
+	return way->shape.vector == 1 && element == 2 && (norm->sums > 1 || columns <= ODD_ONE_SUM) &&
+		   first->kind == NORM_BACKWARD_ALL &&
+		   vectors * 16 < first->shape.size * first->shape.held * 13;
+}
+
 /*
  * Those that did better than all other ways when they were timed: for so many vectors of a row, of
  * 16 bytes or of 8.  Teams of three and five warps do better than those of two, four or eight; why
@@ -108,8 +143,8 @@ static bool is_usual(const struct norm_backward_problem *norm, const struct norm
 }
 
 int norm_backward_warps(const struct norm_backward_problem *norm,
-						const struct kernel_limits *limits, struct norm_backward_way *out, int most,
-						bool *usual)
+						const struct kernel_limits *limits, const struct norm_backward_way *first,
+						struct norm_backward_way *out, int most, bool *usual)
 {
 	static const uint32_t lanes[] = {32, 16, 8, 4, 64, 96, 128, 160, 192, 256};
 	uint32_t vector = rows_vector(&norm->form, &norm->need);
@@ -134,7 +169,8 @@ int norm_backward_warps(const struct norm_backward_problem *norm,
 			!offer_warps(norm, limits, vector, lanes[l], held, &way))
 			continue;
 		out[count++] = way;
-		if (!*usual && is_usual(norm, &way, vectors)) {
+		if (!*usual && (vector * norm->need.element < 8 ? is_usual_odd(norm, &way, first)
+														: is_usual(norm, &way, vectors))) {
 			memmove(&out[1], &out[0], sizeof(way) * (size_t)(count - 1));
 			out[0] = way;
 			*usual = true;

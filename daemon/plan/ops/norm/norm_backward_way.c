@@ -115,21 +115,37 @@ static void bring_first(struct norm_backward_way *ways, int number)
 	ways[0] = found;
 }
 
-#define RING_SIZE 384 /* threads of a row that a block has alone, at most */
+#define RING_SIZE 384    /* threads of a row that a block has alone, at most */
+#define RING_ROWS 1024   /* of two sums, at least */
+#define RING_HALVES 6145 /* columns of halves that four vectors a thread are best for, at least */
+
+/* Are there rows enough for rings, which begin late?  One sum of columns ends sooner without. */
+static bool are_many(const struct norm_backward_problem *norm)
+{
+	return norm->form.rows * (1 + norm->sums) >= 3 * RING_ROWS;
+}
 
 /*
  * Ways of rings stand behind `all`, which threads hold.  Where these have one row a block, and few
- * threads for it, a ring of as many threads keeps more of memory busy.
+ * threads for it, a ring of as many threads keeps more of memory busy; long rows of halves by half
+ * as many with four vectors each.
  */
-static void prefer_ring(struct norm_backward_way *ways, int all, int count)
+static void prefer_ring(const struct norm_backward_problem *norm, struct norm_backward_way *ways,
+						int all, int count)
 {
 	const struct rows_shape *first = &ways[0].shape;
+	bool halves = norm->need.element == 2 && first->vector == 8 &&
+				  norm->form.columns >= RING_HALVES && are_many(norm);
+	uint32_t size = first->size, held = halves ? 4 : 2;
 
-	if (all == 0 || first->rows > 1 || first->held != 2 || first->size > RING_SIZE)
+	if (all == 0 || first->skewed ||
+		(!halves && (first->rows > 1 || first->held != 2 || size > RING_SIZE)))
 		return;
+	if (halves)
+		size = (uint32_t)plan_divide_up((uint64_t)norm->form.columns, 8 * 4 * 32) * 32;
 	for (int i = all; i < count; i++)
-		if (ways[i].shape.cluster == 1 && ways[i].shape.size == first->size &&
-			ways[i].shape.held == first->held) {
+		if (ways[i].shape.cluster == 1 && ways[i].shape.size == size &&
+			ways[i].shape.held == held) {
 			bring_first(ways, i);
 			return;
 		}
@@ -139,15 +155,17 @@ static void prefer_ring(struct norm_backward_way *ways, int all, int count)
 
 /*
  * Do rings go before ways that read rows twice?  Two sums of halves are much work for a ring: it
- * begins late, and has to be long; rows that no vector fits gain by it nevertheless, if few blocks
- * share them.
+ * begins late, and has to be long, or the rows many; rows that no vector fits gain by it
+ * nevertheless, if few blocks share them.
  */
 static bool are_rings_better(const struct norm_backward_problem *norm,
 							 const struct norm_backward_way *ring)
 {
-	if (norm->need.element > 2 || norm->sums == 1 || norm->form.columns > RING_LONG)
+	if (norm->need.element > 2 || norm->sums == 1 || norm->form.columns > RING_LONG ||
+		are_many(norm))
 		return true;
-	return ring->shape.vector * norm->need.element < 16 && ring->shape.cluster <= 2;
+	return (ring->shape.skewed || ring->shape.vector * norm->need.element < 16) &&
+		   ring->shape.cluster <= 2;
 }
 
 int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
@@ -168,8 +186,9 @@ int norm_backward_ways(const struct norm_backward_problem *norm, const struct ke
 	all = norm_backward_all(norm, limits, out,
 							NORM_BACKWARD_MAX_WAYS - BOTH_WAYS - RING_WAYS - WARPS_WAYS);
 	count = all + norm_backward_rings(norm, limits, out + all, RING_WAYS);
-	prefer_ring(out, all, count);
-	warps = norm_backward_warps(norm, limits, out + count, WARPS_WAYS, &usual);
+	prefer_ring(norm, out, all, count);
+	warps = norm_backward_warps(norm, limits, all > 0 ? &out[0] : NULL, out + count, WARPS_WAYS,
+								&usual);
 	if (usual)
 		bring_first(out, count);
 	count += warps;
@@ -198,8 +217,8 @@ void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNE
 				 way->shape.rows, way->blocks, way->ahead, way->pairs ? " p" : "");
 		break;
 	case NORM_BACKWARD_RING:
-		snprintf(name, KERNEL_CHOICE_MAX, "ring%u %ux%u s%u", way->shape.cluster, way->shape.size,
-				 way->shape.held, way->stages);
+		snprintf(name, KERNEL_CHOICE_MAX, "ring%u %s%ux%u s%u", way->shape.cluster,
+				 way->shape.skewed ? "skewed " : "", way->shape.size, way->shape.held, way->stages);
 		break;
 	case NORM_BACKWARD_WARPS:
 		snprintf(name, KERNEL_CHOICE_MAX, "warps %ux%u w%u r%u s%u", way->shape.size,
