@@ -247,7 +247,7 @@ struct NormBackwardWarps {
 		bring(next, stage > 0 ? stage - 1 : stages - 1);
 	}
 
-	/* By all lanes of a team: dx of a piece goes from its place to memory. */
+	/* By all lanes of a team, also without a piece: dx of one goes from its place to memory. */
 	DEVICE void send(Offset piece, int stage, int rows) const
 	{
 		constexpr int unit = 16 / SHAPE::each;
@@ -345,7 +345,7 @@ struct NormBackwardWarps {
 				}
 				work(Scale(mine), there ? row_to(piece, stage, row) : nullptr, round & 1, free);
 			}
-			if (SHAPE::staged && here)
+			if (SHAPE::staged)
 				send(piece, stage, rows);
 			stage = stage + 1 < stages ? stage + 1 : 0;
 			parity ^= stage == 0;
