@@ -41,7 +41,7 @@ DEVICE void norm_store(const ROW &row, int n, T *mine, const Compute (&values)[V
 
 	element_pack<T>(values, words);
 	if (row.inside(n))
-		row_store_words<bytes>(mine + norm_ahead(row, n), words);
+		vec_store_far<bytes>(mine + norm_ahead(row, n), words);
 	else if constexpr (ROW::skewed)
 		norm_store_edge(row, n, mine + norm_ahead(row, n), words);
 }

@@ -30,6 +30,8 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	static constexpr int cluster = CLUSTER, blocks = BLOCKS;
 	static constexpr int parts = SPLIT * CLUSTER;
 	static constexpr int rows = LANES * V;
+	/* Rows of which a panel has all elements. */
+	static constexpr int known = strided::width + (SKEWED && !strided::alone ? V - 1 : 0);
 	static constexpr int warps = strided::threads / 32;
 	/* Threads that merge what the parts of a skewed row have. */
 	static constexpr int team = SPLIT >= 32 * V ? 32 : SPLIT >= V ? SPLIT / V : 1;
@@ -40,7 +42,8 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	static constexpr int turn = V == 1 ? 8 : 16 / V;
 	static_assert(strided::threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
 	static_assert(static_cast<i64>(KEPT) * parts <= COLUMNS, "all threads have what they keep");
-	static_assert(!SKEWED || parts % V == 0, "columns of a thread are whole vectors apart");
+	static_assert(!SKEWED || SPLIT % V == 0, "columns of a thread are whole vectors apart");
+	static_assert(CLUSTER == 1 || parts <= COLUMNS, "all blocks look at all rows");
 
 	static DEVICE u32 block()
 	{
@@ -69,13 +72,15 @@ struct PanelHeld {
 	static constexpr int bytes = SHAPE::bytes, length = SHAPE::length, kept = SHAPE::kept;
 	/* Columns that are read at a time. */
 	static constexpr int batch = 4 / STREAMS;
+	/* Slots that come together: at most nine times. */
+	static constexpr int crowd = SHAPE::room - kept <= 32 ? 4 : (SHAPE::room - kept + 7) / 8;
 	typedef u32 Batch[batch][STREAMS][SHAPE::words];
 
 	u8 *const own;
 	const i64 *const apart;
 	const Element *start[STREAMS];
 	/* The row of the panel that the thread's vectors begin with, and their elements begin ..
-	 * end - 1 that are rows of it. */
+	 * end - 1 that it writes. */
 	int first, begin, end;
 	int count, held;
 	u32 word[kept ? kept : 1][STREAMS][SHAPE::words];
@@ -94,12 +99,14 @@ struct PanelHeld {
 		for (int s = 0; s < STREAMS; s++)
 			start[s] = from[s] - past;
 		if constexpr (SHAPE::skewed) {
-			const i64 rows = left + first < SHAPE::width ? left + first : SHAPE::width;
+			const i64 rows = left + first; /* from the panel's first on */
+			const bool begins = rows == SHAPE::inner;
 			first -= past;
 			begin = first < 0 ? -first : 0;
-			end = static_cast<int>(rows) - first;
-			end = end < length ? end : length;
+			end = rows - first < length ? static_cast<int>(rows - first) : length;
 			count = end > 0 ? count : 0;
+			if (!SHAPE::alone && ((first < 0 && !begins) || first >= SHAPE::width))
+				end = begin;
 		}
 		held = SHAPE::more && count > SHAPE::room ? SHAPE::room : count;
 	}
@@ -108,11 +115,16 @@ struct PanelHeld {
 	DEVICE void fetch()
 	{
 		if constexpr (bytes == 16) {
-#pragma unroll 4
-			for (int i = kept; i < held; i++) {
+#pragma unroll 1
+			for (int i = kept; i < held; i += crowd) {
 #pragma unroll
-				for (int s = 0; s < STREAMS; s++)
-					async_copy16(slot(i, s), at(i, s));
+				for (int b = 0; b < crowd; b++) {
+#pragma unroll
+					for (int s = 0; s < STREAMS; s++)
+						if (i + b < held)
+							async_copy16(slot(i + b, s), at(i + b, s));
+				}
+				async_batch();
 			}
 		} else {
 			constexpr int once = 8 / STREAMS;
@@ -171,6 +183,27 @@ struct PanelHeld {
 #pragma unroll
 				for (int s = 0; s < STREAMS; s++)
 					vec_store<bytes>(slot(i, s), raw[s]);
+			}
+		}
+	}
+
+	/* Calls body(i, raw) for each column in a slot, as they come. */
+	template <typename Body>
+	DEVICE void each_coming(Body body)
+	{
+		int left = (held - kept + crowd - 1) / crowd;
+#pragma unroll 1
+		for (int from = kept; from < held; from += crowd) {
+			if constexpr (bytes == 16)
+				async_wait_left(--left);
+			const int to = from + crowd < held ? from + crowd : held;
+#pragma unroll(SHAPE::turn)
+			for (int i = from; i < to; i++) {
+				u32 raw[STREAMS][SHAPE::words];
+#pragma unroll
+				for (int s = 0; s < STREAMS; s++)
+					vec_load<bytes>(slot(i, s), raw[s]);
+				body(i, raw);
 			}
 		}
 	}
@@ -237,6 +270,8 @@ struct PanelHeld {
 		Element *const here = to + column(i) * step - (SHAPE::lane() * length - first);
 
 		element_pack<Element>(values, words);
+		if (SHAPE::skewed && begin == end)
+			return;
 		if constexpr (SHAPE::skewed)
 			vec_store_some<each, length>(here, words, begin, end);
 		else
@@ -247,12 +282,12 @@ struct PanelHeld {
 	{
 		return SHAPE::first() + i * SHAPE::parts;
 	}
-
-  private:
 	DEVICE const Element *at(int i, int stream) const
 	{
 		return start[stream] + column(i) * apart[stream];
 	}
+
+  private:
 	DEVICE u8 *slot(int i, int stream) const
 	{
 		return own + ((i - kept) * STREAMS + stream) * (SHAPE::threads * bytes);
@@ -287,6 +322,23 @@ DEVICE int panel_place(int row)
 	return SHAPE::skewed ? (row + V) % V * SHAPE::lanes + (row + V) / V - 1 : row;
 }
 
+/* Where the threads of a panel meet. */
+template <class SHAPE, class Value>
+struct PanelMeeting {
+	/* What each warp has, or each part of skewed rows; neighbours in other banks. */
+	Value partial[SHAPE::skewed ? SHAPE::split : SHAPE::warps][SHAPE::rows + 1];
+	Value total[SHAPE::cluster][SHAPE::rows];          /* what each block has */
+	Value whole[SHAPE::cluster > 1 ? SHAPE::rows : 1]; /* of a cluster */
+};
+
+/* Its memory, which values of all types take one after another.  WIDEST: the largest of them. */
+template <class SHAPE, class WIDEST>
+DEVICE void *panel_memory()
+{
+	__shared__ PanelMeeting<SHAPE, WIDEST> memory;
+	return &memory;
+}
+
 /* Gives every block of the cluster what this one has of a row. */
 template <class SHAPE, class Value>
 DEVICE void panel_put(Value (&total)[SHAPE::cluster][SHAPE::rows], int place, const Value &all)
@@ -312,39 +364,36 @@ constexpr int panel_crew()
 
 /* Merges the values of all blocks of a cluster, each row once. */
 template <class SHAPE, class Value, typename Merge>
-DEVICE void panel_gather(Value (&whole)[SHAPE::rows],
-						 const Value (&total)[SHAPE::cluster][SHAPE::rows], Merge merge)
+DEVICE void panel_gather(PanelMeeting<SHAPE, Value> &at, Merge merge)
 {
 	constexpr int crew = panel_crew<SHAPE>(), each = SHAPE::cluster / crew;
 
 #pragma unroll
 	for (int base = 0; base < SHAPE::rows * crew; base += SHAPE::threads) {
-		const int at = base + static_cast<int>(threadIdx.x), first = at % crew * each;
-		const bool here = at / crew < SHAPE::rows;
-		const int place = here ? at / crew : 0;
-		Value all = total[first][place];
+		const int member = base + static_cast<int>(threadIdx.x), first = member % crew * each;
+		const bool here = member / crew < SHAPE::rows;
+		const int place = here ? member / crew : 0;
+		Value all = at.total[first][place];
 #pragma unroll
 		for (int rank = 1; rank < each; rank++)
-			all = merge(all, total[first + rank][place]);
+			all = merge(all, at.total[first + rank][place]);
 #pragma unroll
 		for (int far = 1; far < crew; far *= 2)
 			all = merge(all, group_from(all, far));
 		if (here && first == 0)
-			whole[place] = all;
+			at.whole[place] = all;
 	}
 }
 
 /* Waits for the values of all blocks; a thread takes those of its rows, from `first` on. */
 template <class SHAPE, class Value, typename Merge>
-DEVICE void panel_get(Value (&mine)[SHAPE::length],
-					  const Value (&total)[SHAPE::cluster][SHAPE::rows], int first, Merge merge)
+DEVICE void panel_get(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &at, int first,
+					  Merge merge)
 {
-	__shared__ Value whole[SHAPE::rows];
-
 	if constexpr (SHAPE::cluster > 1) {
 		cluster_arrive();
 		cluster_wait();
-		panel_gather<SHAPE>(whole, total, merge);
+		panel_gather(at, merge);
 	}
 	__syncthreads();
 #pragma unroll
@@ -352,56 +401,60 @@ DEVICE void panel_get(Value (&mine)[SHAPE::length],
 		if (SHAPE::skewed && first + v < 0)
 			continue;
 		const int place = panel_place<SHAPE>(first + v);
-		mine[v] = SHAPE::cluster > 1 ? whole[place] : total[0][place];
+		mine[v] = SHAPE::cluster > 1 ? at.whole[place] : at.total[0][place];
 	}
 }
 
 /* Does what panel_meet() does, for threads whose first rows are any. */
 template <class SHAPE, int TURN, class Value, typename Merge>
-DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], int first, Merge merge)
+DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &meeting,
+							  int first, Merge merge)
 {
 	constexpr int V = SHAPE::length, lanes = SHAPE::lanes, rows = SHAPE::rows;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads, team = SHAPE::team;
 	constexpr int parts = SHAPE::split / team; /* that each thread of a team merges */
-	__shared__ Value partial[SHAPE::split][rows + 1];
-	__shared__ Value total[cluster][rows];
 
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		if (first + v >= 0)
-			partial[SHAPE::part()][panel_place<SHAPE>(first + v)] = mine[v];
+			meeting.partial[SHAPE::part()][panel_place<SHAPE>(first + v)] = mine[v];
 	__syncthreads();
 	if constexpr (cluster > 1 && TURN == 0)
 		cluster_wait(); /* for panel_begin(): the neighbours are there */
 #pragma unroll
 	for (int base = 0; base < rows * team; base += threads) {
 		const int at = base + static_cast<int>(threadIdx.x), member = at % team, to = at / team;
-		const bool here = to < rows && to % lanes * V + to / lanes < SHAPE::width;
-		Value all = panel_tree<parts>(&partial[member * parts][here ? to : 0], rows + 1, merge);
+		const bool here = to < rows && to % lanes * V + to / lanes < SHAPE::known;
+		Value all =
+			panel_tree<parts>(&meeting.partial[member * parts][here ? to : 0], rows + 1, merge);
 #pragma unroll
 		for (int far = 1; far < team; far *= 2)
 			all = merge(all, group_from(all, far));
 		if (here && member == 0)
-			panel_put<SHAPE>(total, to, all);
+			panel_put<SHAPE>(meeting.total, to, all);
 	}
-	panel_get<SHAPE>(mine, total, first, merge);
+	panel_get(mine, meeting, first, merge);
 }
 
 /*
  * All threads that share rows get merge(a, b) of all their values.  first: the thread's first row,
  * before row 0 if below 0.  TURN: 0, 1, ... in the order of the calls, which all threads make.
+ * WIDEST: the largest type of value of all calls.  Between two calls all threads of the block meet,
+ * and the blocks of a cluster.
  */
-template <class SHAPE, int TURN, class Value, typename Merge>
+template <class SHAPE, int TURN, class WIDEST, class Value, typename Merge>
 DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, Merge merge)
 {
+	static_assert(sizeof(Value) <= sizeof(WIDEST), "there is room");
+	PanelMeeting<SHAPE, Value> &meeting =
+		*static_cast<PanelMeeting<SHAPE, Value> *>(panel_memory<SHAPE, WIDEST>());
+
 	if constexpr (SHAPE::skewed) {
-		panel_meet_skewed<SHAPE, TURN>(mine, first, merge);
+		panel_meet_skewed<SHAPE, TURN>(mine, meeting, first, merge);
 		return;
 	}
 	constexpr int V = SHAPE::length, rows = SHAPE::rows, warps = SHAPE::warps;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads;
-	__shared__ Value partial[warps][rows + 1]; /* warps beside one another in other banks */
-	__shared__ Value total[cluster][rows];
 	const int thread = static_cast<int>(threadIdx.x);
 
 #pragma unroll
@@ -410,7 +463,7 @@ DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, Merge merge)
 		for (int lanes = SHAPE::lanes; lanes < 32; lanes *= 2)
 			mine[v] = merge(mine[v], group_from(mine[v], lanes));
 		if (thread % 32 < SHAPE::lanes)
-			partial[thread / 32][first + v] = mine[v];
+			meeting.partial[thread / 32][first + v] = mine[v];
 	}
 	__syncthreads();
 	if constexpr (cluster > 1 && TURN == 0)
@@ -419,12 +472,12 @@ DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, Merge merge)
 	for (int base = 0; base < rows * warps; base += threads) {
 		const int at = base + thread, warp = at % warps, row = at / warps;
 		const bool here = row < rows;
-		Value all = partial[warp][here ? row : 0];
+		Value all = meeting.partial[warp][here ? row : 0];
 #pragma unroll
 		for (int lanes = 1; lanes < warps; lanes *= 2)
 			all = merge(all, group_from(all, lanes));
 		if (here && warp == 0)
-			panel_put<SHAPE>(total, row, all);
+			panel_put<SHAPE>(meeting.total, row, all);
 	}
-	panel_get<SHAPE>(mine, total, first, merge);
+	panel_get(mine, meeting, first, merge);
 }

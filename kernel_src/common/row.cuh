@@ -269,23 +269,6 @@ struct RowWords {
 	}
 };
 
-/*
- * Stores a vector to global memory at once.  Beside a branch that stores its elements one by one,
- * the compiler would take it apart, into stores between which other lanes' lie.
- */
-template <int BYTES>
-DEVICE void row_store_words(void *to, const u32 *words)
-{
-#if !KILN_CPU
-	if constexpr (BYTES == 16) {
-		asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]),
-					 "r"(words[1]), "r"(words[2]), "r"(words[3]));
-		return;
-	}
-#endif
-	vec_store<BYTES>(to, words);
-}
-
 /* Stores vector n of a row of T to its place. */
 template <typename T, class ROW, typename Number, typename Compute>
 DEVICE void row_store_at(const ROW &row, Number n, T *to, const Compute (&values)[ROW::length])
@@ -296,7 +279,7 @@ DEVICE void row_store_at(const ROW &row, Number n, T *to, const Compute (&values
 	element_pack<T>(values, words);
 	if (row.inside(n)) {
 		if constexpr (ROW::skewed)
-			row_store_words<ROW::length * size>(to, words);
+			vec_store_far<ROW::length * size>(to, words);
 		else
 			vec_store<ROW::length * size>(to, words);
 	} else if constexpr (ROW::skewed) {

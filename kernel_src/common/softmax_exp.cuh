@@ -62,6 +62,18 @@ DEVICE double softmax_exp2_flush(double x)
 	return softmax_exp2(x);
 }
 
+/* The logarithm of x to the base 2, wrong by 2^-22 of it or of 1. */
+DEVICE float softmax_log2_near(float x)
+{
+#if KILN_CPU
+	return logf(x) * static_cast<float>(SOFTMAX_LOG2E);
+#else
+	float y;
+	asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+
 DEVICE float softmax_log(float x)
 {
 	return logf(x);

@@ -2,45 +2,13 @@
  * softmax_panel.cuh: softmax and its backward over a dimension that is not the last, of panels that
  * are held on the chip (panel.cuh).
  *
- * Each thread takes its own largest first, and partial sums are scaled to the largest of all when
- * they meet.  Where that costs no accuracy, powers take the place of elements; halves are raised
- * twice.
+ * Of larger elements than halves each thread takes its own largest first, and partial sums are
+ * scaled to the largest of all when they meet.  Where that costs no accuracy, powers take the place
+ * of elements.
  */
 #pragma once
 #include "common/panel.cuh"
 #include "common/softmax.cuh"
-
-/* Has a type numbers below the smallest normal f32? */
-template <typename T>
-constexpr bool softmax_tiny = true;
-template <>
-constexpr bool softmax_tiny<f16> = false;
-
-/* Two halves at a time: the larger of each, or the other of a NaN. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-template <typename T>
-constexpr bool softmax_pairs = sizeof(T) == 2;
-
-template <typename T>
-DEVICE u32 softmax_most(u32 a, u32 b)
-{
-	u32 out;
-	if constexpr (softmax_tiny<T>)
-		asm("max.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-	else
-		asm("max.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-	return out;
-}
-#else
-template <typename T>
-constexpr bool softmax_pairs = false;
-
-template <typename T>
-DEVICE u32 softmax_most(u32, u32 b)
-{
-	return b;
-}
-#endif
 
 /* One of both factors is 1: the same from both sides. */
 template <typename Compute>
@@ -61,7 +29,7 @@ DEVICE Compute softmax_rest(Compute sum)
 	if constexpr (LOG)
 		return softmax_log(sum);
 	else if constexpr (sizeof(T) < 4)
-		return -softmax_log(sum) * Compute(SOFTMAX_LOG2E);
+		return -softmax_log2_near(sum);
 	else
 		return inverse_near(sum);
 }
@@ -73,10 +41,129 @@ DEVICE Compute softmax_result(Compute apart, Compute rest, const SoftmaxScale<Co
 	if constexpr (LOG)
 		return fma(apart, scale.after, -rest);
 	else if constexpr (sizeof(T) < 4)
-		return softmax_tiny<T> ? softmax_exp2(fma(apart, scale.exponent, rest))
-							   : softmax_exp2_flush(fma(apart, scale.exponent, rest));
+		return softmax_exp2_flush(fma(apart, scale.exponent, rest));
 	else
 		return softmax_exp2(apart * scale.exponent) * rest;
+}
+
+/* Softmax of rows of halves whose powers were too large or too small: from memory once more, with
+ * the largest taken off.  All threads of the panel come. */
+template <class SHAPE, bool LOG, class HELD, typename T, typename Compute>
+DEVICE void softmax_panel_far(const HELD &held, T *y, i64 y_step,
+							  const SoftmaxScale<Compute> &scale)
+{
+	constexpr int V = SHAPE::length;
+	SoftmaxSum<Compute> all[V];
+	Compute rest[V], term[V];
+
+	const auto load = [&](int i) {
+		u32 raw[SHAPE::words];
+		vec_load<SHAPE::bytes>(held.at(i, 0), raw);
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			term[v] = element_at<T, Compute>(raw, v) * scale.before;
+	};
+	if constexpr (SHAPE::cluster > 1) {
+		cluster_arrive();
+		cluster_wait();
+	}
+#pragma unroll
+	for (int v = 0; v < V; v++)
+		all[v] = {SoftmaxNumber<Compute>::lowest(), 0};
+#pragma unroll 1
+	for (int i = 0; i < held.count; i++) {
+		load(i);
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			all[v].largest = fmax(all[v].largest, term[v]);
+	}
+#pragma unroll 1
+	for (int i = 0; i < held.count; i++) {
+		load(i);
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			all[v].sum += softmax_exp2_flush((term[v] - all[v].largest) * scale.exponent);
+	}
+	panel_meet<SHAPE, 1, SoftmaxSum<Compute>>(
+		all, held.first, [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
+			return softmax_merge(a, b, scale.exponent);
+		});
+#pragma unroll
+	for (int v = 0; v < V; v++)
+		rest[v] = softmax_rest<T, LOG>(all[v].sum);
+#pragma unroll 1
+	for (int i = 0; i < held.count; i++) {
+		load(i);
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			term[v] = softmax_result<T, LOG>(term[v] - all[v].largest, rest[v], scale);
+		held.write(i, y, y_step, term);
+	}
+}
+
+/*
+ * Does what softmax_panel_rows() does, for halves.  They are raised twice, which takes as long as
+ * half of their way through memory, so that nothing is to be waited for before: powers of the
+ * elements themselves are added up as they come.  In f32 these are as exact as powers of distances
+ * from the largest, where no sum is out of range; where one is, the panel begins once more.
+ */
+template <class SHAPE, bool LOG, typename T>
+DEVICE void softmax_panel_halves(const T *x, i64 x_step, T *y, i64 y_step,
+								 const SoftmaxScale<float> &scale, bool here, i64 left,
+								 void *shared)
+{
+	constexpr int V = SHAPE::length, words = SHAPE::words;
+	constexpr float least = LOG ? 0x1p-32f : 0x1p-64f, most = LOG ? 0x1p32f : 0x1p120f;
+	typedef PanelHeld<SHAPE, 1> Held;
+	const T *const from[1] = {x};
+	const i64 apart[1] = {x_step};
+	const float factor = scale.before * scale.exponent, linear = scale.before * scale.after;
+	Held held(shared, from, apart, here, left);
+	typename Held::Batch next;
+	float sum[V] = {}, rest[V];
+	bool out = false;
+
+	const auto add = [&](int, const u32(&raw)[1][words]) {
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			sum[v] += softmax_exp2_flush(element_at<T, float>(raw[0], v) * factor);
+	};
+	held.fetch();
+	if constexpr (SHAPE::more) {
+		held.read(held.held, next);
+		held.template each_left<false>(next, add);
+	}
+	held.each_coming(add);
+	if (held.count > 0)
+		held.each_kept(add);
+	if constexpr (SHAPE::more)
+		if (held.held < held.count)
+			held.read(held.last(), next);
+	panel_meet<SHAPE, 0, SoftmaxSum<float>>(sum, held.first,
+											[](float a, float b) { return a + b; });
+#pragma unroll
+	for (int v = 0; v < V; v++) {
+		out = out || (v >= held.begin && v < held.end && !(sum[v] > least && sum[v] < most));
+		rest[v] = LOG ? -softmax_log(sum[v]) : -softmax_log2_near(sum[v]);
+	}
+	if (__syncthreads_or(out && held.count > 0)) {
+		softmax_panel_far<SHAPE, LOG>(held, y, y_step, scale);
+		return;
+	}
+	const auto finish = [&](int i, const u32(&raw)[1][words]) {
+		float value[V];
+		element_unpack<T>(raw[0], value);
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			value[v] = LOG ? fma(value[v], linear, rest[v])
+						   : softmax_exp2_flush(fma(value[v], factor, rest[v]));
+		held.write(i, y, y_step, value);
+	};
+	if constexpr (SHAPE::more)
+		held.template each_left<true>(next, finish);
+	if (held.count > 0)
+		held.each_kept(finish);
+	held.template each_slot<false>(finish);
 }
 
 /* The V rows of a lane: x and y are their columns 0.  left: rows from the first of
@@ -88,6 +175,10 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
 	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute);
+	if constexpr (sizeof(T) == 2) {
+		softmax_panel_halves<SHAPE, LOG>(x, x_step, y, y_step, scale, here, left, shared);
+		return;
+	}
 	typedef PanelHeld<SHAPE, 1> Held;
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
@@ -124,18 +215,10 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		mine[v] = all[v].largest;
-	/* The largest of pairs, times the sign of the factor. */
-	const u32 sign = scale.before < 0 ? 0x80008000u : 0;
-	u32 pair[words];
 	const auto raise = [&](int, const u32(&raw)[1][words]) {
-		if constexpr (softmax_pairs<T>)
 #pragma unroll
-			for (int w = 0; w < words; w++)
-				pair[w] = softmax_most<T>(pair[w], raw[0][w] ^ sign);
-		else
-#pragma unroll
-			for (int v = 0; v < V; v++)
-				mine[v] = fmax(mine[v], element_at<T, Compute>(raw[0], v) * scale.before);
+		for (int v = 0; v < V; v++)
+			mine[v] = fmax(mine[v], element_at<T, Compute>(raw[0], v) * scale.before);
 	};
 	const auto add = [&](int, u32(&raw)[1][words]) {
 		Compute value[V];
@@ -148,19 +231,12 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		if constexpr (put_back)
 			element_pack<T>(value, raw[0]);
 	};
-	if constexpr (softmax_pairs<T>) {
-#pragma unroll
-		for (int w = 0; w < words; w++)
-			pair[w] = softmax_tiny<T> ? 0xff80ff80u : 0xfc00fc00u; /* -inf */
-	}
 	if (held.count > 0)
 		held.each_kept(raise);
 	held.arrive();
 	held.template each_slot<false>(raise);
 #pragma unroll
 	for (int v = 0; v < V; v++) {
-		if constexpr (softmax_pairs<T>)
-			mine[v] = fmax(mine[v], element_at<T, Compute>(pair, v) * fabs(scale.before));
 		if constexpr (SHAPE::more)
 			all[v].sum *= all[v].fading(mine[v], all[v].largest, scale.exponent);
 		all[v].largest = mine[v];
@@ -171,10 +247,10 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0>(all, held.first,
-						 [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
-							 return softmax_merge(a, b, scale.exponent);
-						 });
+	panel_meet<SHAPE, 0, SoftmaxSum<Compute>>(
+		all, held.first, [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
+			return softmax_merge(a, b, scale.exponent);
+		});
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		rest[v] = softmax_rest<T, LOG>(all[v].sum);
@@ -242,7 +318,7 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0>(sum, held.first, [](Compute a, Compute b) { return a + b; });
+	panel_meet<SHAPE, 0, Compute>(sum, held.first, [](Compute a, Compute b) { return a + b; });
 	const auto finish = [&](int i, u32(&raw)[2][words]) {
 		Compute out[V];
 #pragma unroll

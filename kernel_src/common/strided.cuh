@@ -13,7 +13,8 @@
 #include "common/vec.cuh"
 
 /* INNER: rows that lie side by side.  SKEWED: vectors begin where memory is aligned, up to V - 1
- * rows before the first of a tile, which has a vector less for that. */
+ * rows before the first of a tile, which has two vectors less for that: each vector of memory is
+ * written by the tile of its first row, which looks at all elements of its other rows, too. */
 template <typename T, i64 COLUMNS, int V, int HELD, int LANES, int SPLIT, int TILES, i64 INNER,
 		  bool SKEWED = false>
 struct StridedShape {
@@ -30,7 +31,7 @@ struct StridedShape {
 	static constexpr bool skewed = SKEWED;
 	static constexpr bool alone = INNER + (SKEWED ? V - 1 : 0) <= LANES * V;
 	/* Rows of a tile, and tiles side by side. */
-	static constexpr int width = (SKEWED && !alone ? LANES - 1 : LANES) * V;
+	static constexpr int width = (SKEWED && !alone ? LANES - 2 : LANES) * V;
 	static constexpr i64 chunks = (INNER + width - 1) / width;
 	static constexpr Column steps =
 		static_cast<Column>((COLUMNS + HELD * SPLIT - 1) / (HELD * SPLIT));

@@ -78,17 +78,17 @@ DEVICE void vec_store(void *to, const u32 *words)
 }
 
 /*
- * As vec_store, to memory that is no block's own.  Compilers take plain stores of 16 bytes apart
- * where they lose sight of the address's alignment: as one instruction they stay one.
+ * As vec_store, to global memory, at once.  Beside a branch that stores elements one by one, and
+ * where it loses sight of alignment, the compiler would take it apart, into stores between which
+ * other lanes' lie.
  */
 template <int BYTES>
 DEVICE void vec_store_far(void *to, const u32 *words)
 {
 #if !KILN_CPU
 	if constexpr (BYTES == 16) {
-		asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-					 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-					 : "memory");
+		asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]),
+					 "r"(words[1]), "r"(words[2]), "r"(words[3]));
 		return;
 	}
 #endif

@@ -20,9 +20,9 @@
 #define WIDE_COLUMNS 824   /* of a row, at most, for panels of twice that width */
 #define WIDE_INNER 1024    /* rows that lie side by side, at least, for longer ones of such */
 #define SINGLE_COLUMNS 700 /* of a row of larger elements that move one by one, for a block */
-#define SKEWED_BYTES 560u  /* of one column of a panel whose rows begin anywhere, at most */
-#define SKEWED_COLUMNS 224 /* of a row of such, if there is one tensor */
-#define SKEWED_VECTORS 24  /* of a column of it, at least: at both ends elements move one by one */
+#define SKEWED_COLUMNS 400 /* of a row whose rows begin anywhere, for a block, wanted */
+#define SKEWED_WIDE 200    /* of such, for wide panels */
+#define SKEWED_VECTORS 4   /* of a column of a panel whose rows begin anywhere, at least */
 #define REGISTERS 65536u   /* of a multiprocessor */
 #define REGISTERS_MOST 255u /* of a thread */
 #define RESERVED 1024u      /* bytes of shared memory that each block takes besides */
@@ -41,7 +41,9 @@ static uint64_t meet_bytes(const struct softmax_form *form, const struct softmax
 	uint64_t rows = (uint64_t)tile->lanes * tile->vector, warps = tile->lanes * tile->split / 32;
 	uint64_t parts = tile->skewed ? tile->split : warps;
 
-	return values * number * (parts * (rows + 1) + (tile->cluster + (tile->cluster > 1)) * rows);
+	uint64_t blocks = tile->cluster > 1 ? tile->cluster + 1 : 1; /* and the whole */
+
+	return values * number * (parts * (rows + 1) + blocks * rows + 1);
 }
 
 /* A thread keeps so many registers beside its columns. */
@@ -54,13 +56,14 @@ static uint32_t registers_beside(const struct softmax_form *form)
  * for, if it has not room for all; or all that they have room for. */
 enum keep { KEEP_LEAST, KEEP_MORE, KEEP_MOST };
 
-/* Lanes of whole warps for rows that begin anywhere, so that panels are about equally wide; one
- * more than vectors, of `most` at most. */
+/* Lanes of whole warps for rows that begin anywhere, so that panels are about equally wide; two
+ * more than vectors, of `most` at most, or one of a panel that is alone. */
 static uint32_t skewed_lanes(uint64_t inner, uint32_t vector, uint32_t most, uint32_t split)
 {
 	uint64_t panels = (uint64_t)plan_divide_up(inner, (uint64_t)most * vector);
 	uint64_t wide = (uint64_t)plan_divide_up(inner, panels);
-	uint64_t lanes = (uint64_t)plan_divide_up(wide + vector - (panels == 1), vector);
+	uint64_t lanes = panels == 1 ? (uint64_t)plan_divide_up(wide + vector - 1, vector)
+								 : (uint64_t)plan_divide_up(wide, vector) + 2;
 	uint32_t unit = split < 32 ? 32 / split : 1;
 
 	return (uint32_t)plan_divide_up(lanes, unit) * unit;
@@ -142,10 +145,8 @@ static bool is_skewed(const struct softmax_form *form)
 				return false;
 	}
 	return softmax_tile_vector(form) < vector && form->need.alignment >= 16 &&
-		   form->need.element == 2 &&
-		   (form->need.streams > 1
-				? rows->size[last] >= 2 * vector
-				: rows->columns <= SKEWED_COLUMNS && rows->size[last] >= SKEWED_VECTORS * vector);
+		   form->need.element <= (form->need.streams > 1 ? 2 : 4) &&
+		   rows->size[last] >= (form->need.streams > 1 ? 2 : SKEWED_VECTORS) * vector;
 }
 
 /* Do elements of one tensor that are larger than halves move one by one, and have registers room
@@ -232,22 +233,48 @@ bool softmax_is_held(const struct softmax_form *form)
 		   softmax_tile_vector(form) * form->need.element == 16;
 }
 
-/* Panels whose rows begin anywhere. */
-static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
-						 struct softmax_tile *out, int most, int *count)
+/* Panels of two tensors whose rows begin anywhere. */
+static void offer_skewed_pairs(const struct softmax_form *form, const struct kernel_limits *limits,
+							   struct softmax_tile *out, int most, int *count)
 {
-	static const struct way ways[] = {
-		{256, 32, 2, KEEP_LEAST},         {256, 16, 4, KEEP_LEAST},        {128, 32, 4, KEEP_LEAST},
-		{128, 32, 2, KEEP_LEAST},         {128, 32, 1, KEEP_LEAST},        {128, 16, 1, KEEP_LEAST},
-		{SKEWED_BYTES, 8, 3, KEEP_LEAST}, {SKEWED_BYTES, 8, 2, KEEP_LEAST}};
-	enum { MOST = sizeof(ways) / sizeof(ways[0]), WIDE = 6 };
+	static const struct way ways[] = {{256, 32, 2, KEEP_LEAST}, {256, 16, 4, KEEP_LEAST},
+									  {128, 32, 4, KEEP_LEAST}, {128, 32, 2, KEEP_LEAST},
+									  {128, 32, 1, KEEP_LEAST}, {128, 16, 1, KEEP_LEAST}};
 	int before = *count;
 
-	for (int i = form->need.streams > 1 ? 0 : WIDE; i < MOST && is_skewed(form); i++) {
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		offer_panel(form, limits, 1, ways[i], true, out, most, count);
 		/* Elements that are read twice are worth no panel. */
 		if (*count > before && out[*count - 1].kept + out[*count - 1].slots < out[*count - 1].held)
 			(*count)--;
+	}
+}
+
+/* Of one tensor: of the blocks of a cluster each takes no more columns than two of a multiprocessor
+ * have room for, and few columns come by few threads, in wide panels. */
+static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
+						 struct softmax_tile *out, int most, int *count)
+{
+	static const struct way ways[] = {
+		{480, 8, 2, KEEP_LEAST},  {352, 16, 2, KEEP_LEAST}, {288, 16, 2, KEEP_LEAST},
+		{224, 16, 2, KEEP_LEAST}, {160, 16, 2, KEEP_LEAST}, {160, 32, 2, KEEP_LEAST},
+		{352, 16, 1, KEEP_LEAST}, {160, 32, 1, KEEP_LEAST}, {480, 8, 3, KEEP_LEAST},
+		{224, 16, 3, KEEP_LEAST}, {480, 16, 1, KEEP_LEAST}, {224, 8, 4, KEEP_LEAST}};
+	uint32_t cluster = 1;
+
+	while (cluster < PANEL_CLUSTER && form->rows.columns > SKEWED_COLUMNS * cluster)
+		cluster *= 2;
+	for (int turn = 0; turn < 2 && cluster; turn++, cluster /= 2) {
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+			int before = *count;
+			if (turn == 0 && i == 0 && form->rows.columns > SKEWED_WIDE * cluster)
+				continue;
+			if (cluster > 1 && !rows_clusters(&form->rows, cluster, limits))
+				continue;
+			offer_panel(form, limits, cluster, ways[i], true, out, most, count);
+			if (*count > before && out[before].kept + out[before].slots < out[before].held)
+				(*count)--;
+		}
 	}
 }
 
@@ -267,7 +294,10 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 
 	if (form->rows.columns < PANEL_COLUMNS)
 		return;
-	offer_skewed(form, limits, out, most, count);
+	if (is_skewed(form) && form->need.streams > 1)
+		offer_skewed_pairs(form, limits, out, most, count);
+	else if (is_skewed(form))
+		offer_skewed(form, limits, out, most, count);
 	offer_panel(form, limits, usual, usual_way(form, usual), false, out, most, count);
 	if (usual == 1)
 		clusters[1] = (uint64_t)form->rows.columns * form->need.streams > 512 ? 2 : 0;

@@ -100,9 +100,10 @@ static uint64_t tiles_beside(const struct softmax_form *form, const struct softm
 {
 	uint64_t inner = (uint64_t)inner_of(form), wide = (uint64_t)tile->lanes * tile->vector;
 
-	/* Vectors that begin before their rows take one more, of a tile that is not alone. */
+	/* Vectors that begin before their rows or end behind them take two more, of a tile that is not
+	 * alone. */
 	if (tile->skewed && inner + tile->vector - 1 > wide)
-		wide -= tile->vector;
+		wide -= 2 * (uint64_t)tile->vector;
 	return plan_divide_up(inner, wide);
 }
 
