@@ -5,6 +5,7 @@
 #pragma once
 #include "common/norm.cuh"
 #include "common/row_any.cuh"
+#include "common/row_ring.cuh"
 #include "common/space.cuh"
 
 /*
@@ -38,8 +39,19 @@ struct NormAnyStep {
 	const ROW row;
 	u32 word[count][INPUTS][ROW::words];
 
-	DEVICE explicit NormAnyStep(const ROW &row) : row(row)
+	DEVICE explicit NormAnyStep(const ROW &row, b128 * = nullptr, u32 = 0) : row(row)
 	{
+	}
+	DEVICE void begin(const NormAnyInputs<T> &, const i64 (&)[2])
+	{
+	}
+	DEVICE void next(const NormAnyInputs<T> &inputs, i64 number, const i64 (&at)[2], i64 step)
+	{
+		fetch(inputs, number, at, step);
+	}
+	DEVICE void back(const NormAnyInputs<T> &inputs, i64 number, const i64 (&at)[2], i64 step)
+	{
+		fetch(inputs, number, at, step);
 	}
 
 	/* A step of row `number`; at: where the rows begin. */
@@ -73,6 +85,56 @@ struct NormAnyStep {
 		for (int i = 0; i < INPUTS; i++)
 			element_unpack<T>(word[u][i], out[i]);
 	}
+};
+
+/* The same by way of shared memory. */
+template <class ROW, int INPUTS>
+struct NormAnyRing {
+	typedef typename ROW::Element T;
+	typedef typename ROW::Compute Compute;
+
+	const ROW row;
+	RowRing<ROW, INPUTS> ring;
+	const T *from[INPUTS];
+
+	DEVICE NormAnyRing(const ROW &row, b128 *shared, u32 places) : row(row), ring(shared, places)
+	{
+	}
+	DEVICE void begin(const NormAnyInputs<T> &inputs, const i64 (&at)[2])
+	{
+#pragma unroll
+		for (int i = 0; i < INPUTS; i++)
+			from[i] = inputs.start[i] + at[i];
+		ring.begin(row, from);
+	}
+	DEVICE void next(const NormAnyInputs<T> &, i64, const i64 (&)[2], i64 step)
+	{
+		ring.next(row, from, step);
+	}
+	DEVICE void back(const NormAnyInputs<T> &, i64, const i64 (&)[2], i64 step)
+	{
+		ring.back(row, from, step);
+	}
+	DEVICE void values(int u, Compute (&out)[INPUTS][ROW::length]) const
+	{
+#pragma unroll
+		for (int i = 0; i < INPUTS; i++) {
+			u32 words[ROW::words];
+			ring.take(u, i, words);
+			element_unpack<T>(words, out[i]);
+		}
+	}
+};
+
+template <int V>
+struct NormAnyWay {
+	template <class ROW, int INPUTS>
+	using held = NormAnyRing<ROW, INPUTS>;
+};
+template <>
+struct NormAnyWay<1> {
+	template <class ROW, int INPUTS>
+	using held = NormAnyStep<ROW, INPUTS>;
 };
 
 /* Stores vector n of a row.  In a loop the compiler would keep an address for each of its elements,

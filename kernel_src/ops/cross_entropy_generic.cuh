@@ -2,44 +2,54 @@
  * cross_entropy_generic.cuh: the loss of rows of logits, and its gradient if asked for, for sizes
  * and strides that are known when the kernel is launched.
  *
- * V: elements that move at once, 16 bytes of them or one (row_any.cuh).
+ * V: elements that move at once, 16 bytes of them or one (row_any.cuh).  Of a thread's `places` in
+ * shared memory each has a step (row_ring.cuh).
  */
 #pragma once
 #include "common/cross_entropy.cuh"
-#include "common/softmax_any.cuh"
+#include "common/row_ring.cuh"
+#include "common/softmax_vector.cuh"
 #include "common/space.cuh"
 
 template <class ROW, class MASK>
-struct CrossEntropyAny : SoftmaxAny<ROW, true, MASK> {
-	typedef SoftmaxAny<ROW, true, MASK> Any;
+struct CrossEntropyAny : SoftmaxVectors<ROW, true, MASK> {
+	typedef SoftmaxVectors<ROW, true, MASK> Vectors;
 	typedef typename ROW::Element T;
 	typedef typename ROW::Compute Compute;
 	static constexpr int V = ROW::length, count = ROW::count;
-	using Any::Any;
-	using Any::mask;
-	using Any::row;
-	using Any::word;
+	using Vectors::mask;
+	using Vectors::row;
+	using Vectors::scale;
+	using Vectors::Vectors;
 
-	DEVICE Compute total(i64 step) const
+	/* A step joins what came before.  total: of all terms, if there is smoothing. */
+	DEVICE void join(const RowSteps<ROW, 1> &words, i64 step, bool smooth, Compute &largest,
+					 SoftmaxExact<Compute> &sum, Compute &total)
 	{
-		Compute total = 0;
+		Compute value[count][V], found = largest, more = 0;
 
 #pragma unroll
 		for (int u = 0; u < count; u++) {
 			const i64 n = step * count + u;
-			Compute value[V];
 			if (!row.has(n))
 				continue;
-			this->terms(this->marks[u], n, word[u], value);
+			z(words, u, n, value[u]);
+			this->raise({}, n, value[u], found);
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				total += row.live(n, j) ? value[j] : Compute(0);
+				total += smooth && row.live(n, j) ? value[u][j] : Compute(0);
 		}
-		return total;
+#pragma unroll
+		for (int u = 0; u < count; u++)
+			if (row.has(step * count + u))
+				this->add(found, value[u], more);
+		sum.scale(SoftmaxSum<Compute>::fading(found, largest, scale.exponent));
+		sum.add(more);
+		largest = found;
 	}
 
-	DEVICE void store_slope(i64 step, T *to, Compute largest, Compute rest,
-							const CrossEntropySlope<Compute> &slope) const
+	DEVICE void store_slope(const RowSteps<ROW, 1> &words, i64 step, T *to, Compute largest,
+							Compute rest, const CrossEntropySlope<Compute> &slope) const
 	{
 #pragma unroll
 		for (int u = 0; u < count; u++) {
@@ -47,33 +57,45 @@ struct CrossEntropyAny : SoftmaxAny<ROW, true, MASK> {
 			Compute value[V], power[V];
 			if (!row.has(n))
 				continue;
-			this->terms(this->marks[u], n, word[u], value);
+			z(words, u, n, value);
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				power[j] = softmax_exp2_flush((value[j] - largest) * this->scale.exponent) * rest;
+				power[j] = softmax_exp2_flush((value[j] - largest) * scale.exponent) * rest;
 			slope.template apply<true>(row.column(n), mask, value, power);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				power[j] = slope.target.live ? power[j] : Compute(0);
 			row_store(row, n, to, power);
 		}
 	}
 
-	DEVICE void store_nothing(i64 step, T *to) const
+  private:
+	DEVICE void z(const RowSteps<ROW, 1> &words, int u, i64 n, Compute (&value)[V]) const
 	{
-		constexpr Compute nothing[V] = {};
-
-#pragma unroll
-		for (int u = 0; u < count; u++)
-			if (row.has(step * count + u))
-				row_store(row, step * count + u, to, nothing);
+		u32 raw[ROW::words];
+		words.take(u, 0, raw);
+		this->terms({}, n, raw, value);
 	}
 };
 
-template <typename T, int V, typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
+/* Two blocks find the registers on sm_90; elsewhere halves would spill some words. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define CROSS_ENTROPY_ANY_BOUNDS(T) __launch_bounds__(ROW_ANY_THREADS, sizeof(T) == 8 ? 1 : 2)
+#else
+#define CROSS_ENTROPY_ANY_BOUNDS(T) __launch_bounds__(ROW_ANY_THREADS, 1)
+#endif
+
+/* CAPPED: z may be other than x. */
+template <typename T, int V, bool CAPPED, typename Compute = typename element<T>::compute>
+__global__ CROSS_ENTROPY_ANY_BOUNDS(T) void cross_entropy_generic(
 	CROSS_ENTROPY_PARAMS(T, void, Compute), u32 wide, i64 columns, u32 shift, i64 x_step,
-	SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_target))
+	u32 places, SPACE_SIZES(u64), SPACE_STRIDES(of_x), SPACE_STRIDES(of_target))
 {
-	typedef RowAny<T, V, 4> Row;
-	typedef CrossEntropyCap<Compute> Mask;
+	typedef RowAny<T, V, V == 1 ? 4 : 1> Row;
+	typedef
+		typename index_choose<CAPPED, CrossEntropyCap<Compute>, CrossEntropyPlain<Compute>>::type
+			Mask;
+	DYN_SHARED(b128, shared);
 	const Space<2, u64> space = {SPACE_SIZES_MADE(u64),
 								 {SPACE_STRIDES_MADE(of_x), SPACE_STRIDES_MADE(of_target)}};
 	const GroupAny group = {shift};
@@ -93,24 +115,26 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 		space.at(static_cast<u64>(number), at);
 		const CrossEntropyTarget mine =
 			cross_entropy_target(cross_entropy_any(target, wide, at[1]), ignore, columns);
-		const T *const from = x + at[0];
-		CrossEntropyAny<Row, Mask> held(Row(from, columns, group),
-										SoftmaxScale<Compute>{1, Compute(SOFTMAX_LOG2E), 1}, mask);
+		const T *const from[1] = {x + at[0]};
+		const i64 apart[1] = {x_step};
+		CrossEntropyAny<Row, Mask> row(Row(from[0], columns, group),
+									   SoftmaxScale<Compute>{1, Compute(SOFTMAX_LOG2E), 1}, mask);
+		RowSteps<Row, 1> words(shared, places);
 		SoftmaxExact<Compute> sum = {0, 0};
-		SoftmaxSum<Compute> all = {held.nothing(), 0};
+		SoftmaxSum<Compute> all = {row.nothing(), 0};
 		Compute hit = 0, total = 0;
 
+		words.begin(row.row, from);
 		if (mine.column >= 0)
-			hit = mask.term(0, 0, element_load<Compute>(from + mine.column * x_step), Compute(1));
+			hit =
+				mask.term(0, 0, element_load<Compute>(from[0] + mine.column * x_step), Compute(1));
 #pragma unroll 1
 		do {
-			held.fetch(step, from, x_step);
-			if (smoothing != 0)
-				total += held.total(step);
-			held.join(step, all.largest, sum);
-		} while (held.row.step(++step) < columns);
+			words.next(row.row, from, apart, step);
+			row.join(words, step, smoothing != 0, all.largest, sum, total);
+		} while (row.row.step(++step) < columns);
 		all.sum = sum.sum;
-		all = group.reduce(all, held.scale.exponent);
+		all = group.reduce(all, row.scale.exponent);
 		if (smoothing != 0)
 			total = group.reduce(SoftmaxTotal<Compute>{total}).sum;
 		const Compute log_sum = cross_entropy_log(all.sum);
@@ -126,12 +150,10 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void cross_entropy_generic(
 		if (!here)
 			return;
 #pragma unroll 1
-		for (; step-- > 0;) {
-			held.fetch(step, from, x_step);
-			if (mine.live)
-				held.store_slope(step, grad + number * columns, all.largest, rest, slope);
-			else
-				held.store_nothing(step, grad + number * columns);
+		for (;; words.back(row.row, from, apart, step - 1)) {
+			row.store_slope(words, step - 1, grad + number * columns, all.largest, rest, slope);
+			if (--step == 0)
+				break;
 		}
 	};
 	if (rows > 0)

@@ -2,7 +2,8 @@
  * norm_generic.cuh: layer_norm and rms_norm (norm.cuh), for sizes and strides that are known when
  * the kernel is launched.
  *
- *   norm_generic   as many threads as the launch says take each row in steps
+ *   norm_generic   as many threads as the launch says take each row in steps; vectors come by way
+ *                  of shared memory (row_ring.cuh)
  *
  * V: elements that move at once, 16 bytes of them or one.  G: the type of gamma and beta; void:
  * any.  Operands that are left out are 0.  Each thread's part of a step has a pivot of its own.
@@ -16,9 +17,9 @@ struct NormAny {
 	typedef typename ROW::Compute Compute;
 	static constexpr int V = ROW::length, count = ROW::count, inputs = RESIDUAL ? 2 : 1;
 
-	NormAnyStep<ROW, inputs> held;
+	typename NormAnyWay<V>::template held<ROW, inputs> held;
 
-	DEVICE explicit NormAny(const ROW &row) : held(row)
+	DEVICE NormAny(const ROW &row, b128 *shared, u32 places) : held(row, shared, places)
 	{
 	}
 
@@ -99,9 +100,10 @@ struct NormAny {
 		NormSums<Compute, 1> all = {};
 
 		step = 0;
+		held.begin(from, at);
 #pragma unroll 1
 		do {
-			held.fetch(from, number, at, step);
+			held.next(from, number, at, step);
 			if constexpr (RMS) {
 				all.row[0] += squares(step);
 			} else {
@@ -162,12 +164,14 @@ struct NormAnyOutputs {
 
 template <typename T, int V, typename G, bool RMS, bool RESIDUAL,
 		  typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
+__global__ __launch_bounds__(ROW_ANY_THREADS, V > 1 ? 2 : 1) void norm_generic(
 	const T *x, const void *gamma, const void *beta, const T *residual, T *y, Compute *mean,
 	Compute *rstd, T *sum, Compute eps, i64 rows, i64 columns, u32 shift, i64 x_step,
-	i64 residual_step, u32 pieces, u32 gamma_type, u32 beta_type, NORM_ANY_SPACE(of_x, of_residual))
+	i64 residual_step, u32 pieces, u32 gamma_type, u32 beta_type, u32 places,
+	NORM_ANY_SPACE(of_x, of_residual))
 {
 	typedef RowAny<T, V, sizeof(T) == 2 ? 1 : 2> Row;
+	DYN_SHARED(b128, shared);
 	const NormAnyInputs<T> inputs = {{x, residual},
 									 {x_step, residual_step},
 									 pieces != 0,
@@ -179,14 +183,14 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
 		i64 at[2], step;
 		Compute pivot;
 		inputs.row(number, at);
-		NormAny<Row, G, RMS, RESIDUAL> any(Row(x + at[0], columns, group));
+		NormAny<Row, G, RMS, RESIDUAL> any(Row(x + at[0], columns, group), shared, places);
 		const NormRow<Compute> answer = any.measure(inputs, number, at, group, eps, pivot, step);
 		if (!here)
 			return;
 		/* Goes from the end to the beginning, so that the last elements read are still near. */
 		const i64 begin = number * columns;
 #pragma unroll 1
-		for (;; any.held.fetch(inputs, number, at, step - 1)) {
+		for (;; any.held.back(inputs, number, at, step - 1)) {
 			outputs.template store<RMS>(any, step - 1, begin, answer, pivot);
 			if (--step == 0)
 				break;

@@ -70,12 +70,17 @@ DEVICE void norm_held_affine(const T *start, const ROW &row, int n, Compute abse
 	}
 }
 
-/* As HELD_BOUNDS; the windows of a short row of halves take more than 64 registers, too. */
+/* As HELD_BOUNDS; the windows of a short row of halves take more than 64 registers, too, and five
+ * vectors of halves more than 96. */
 template <class SHAPE>
-constexpr int norm_held_blocks = SHAPE::row::held *SHAPE::row::length > 16 ||
-										 (SHAPE::row::skewed && SHAPE::threads == 128)
-									 ? (SHAPE::threads < 640 ? 640 / SHAPE::threads : 1)
-									 : 1024 / SHAPE::threads;
+constexpr int norm_held_threads = SHAPE::row::held *SHAPE::row::length > 32 ? 512
+								  : SHAPE::row::held *SHAPE::row::length > 16 ||
+										  (SHAPE::row::skewed && SHAPE::threads == 128)
+									  ? 640
+									  : 1024;
+template <class SHAPE>
+constexpr int norm_held_blocks =
+	SHAPE::threads < norm_held_threads<SHAPE> ? norm_held_threads<SHAPE> / SHAPE::threads : 1;
 
 template <class SHAPE, bool RMS, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
@@ -94,7 +99,7 @@ __global__ __launch_bounds__(SHAPE::threads, norm_held_blocks<SHAPE>) void norm_
 		i64 at[1];
 		space.at(static_cast<u64>(number), at);
 		const Row row(x + at[0], columns, SHAPE::group::thread());
-		NormHeld<SHAPE, With, Place, 1> held[1];
+		NormHeld<SHAPE, With, Place, 1, 40> held[1];
 		held[0].template fetch<0>(row, x + at[0]);
 		held[0].widen();
 		norm_measure<SHAPE, With>(held, row, eps);

@@ -199,6 +199,12 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	return plan_check_name(&id, out, error);
 }
 
+/* Kernels of elements, and of f64, take a cap or none. */
+static bool generic_is_capped(const struct cross_entropy *call, uint32_t vector)
+{
+	return vector == 1 || call->element == 8 || call->cap != 0;
+}
+
 static int plan_generic(const struct kernel_problem *problem, const struct cross_entropy *call,
 						const struct kernel_limits *limits, struct kernel_plan *out)
 {
@@ -206,18 +212,23 @@ static int plan_generic(const struct kernel_problem *problem, const struct cross
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
 	struct rows_any any;
+	uint32_t places, shared;
 
 	find_need(call, &need);
 	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
-	rows_any(&call->form, &need, 4, ROWS_ANY_THREADS, limits, &any);
+	rows_any(&call->form, &need, 5, ROWS_ANY_THREADS, limits, &any);
+	places = rows_any_ring(&call->form, call->element, 1, 1, limits, &any, &shared);
 	plan_generic_launch(out, &fewer, "ops/cross_entropy_generic.cuh", any.blocks ? any.blocks : 1,
 						any.threads);
-	plan_print(&id, "cross_entropy_generic<%s, %u>", plan_dtype_name(call->dtype), any.vector);
+	out->shared_bytes = shared;
+	plan_print(&id, "cross_entropy_generic<%s, %u, %s>", plan_dtype_name(call->dtype), any.vector,
+			   truth(generic_is_capped(call, any.vector)));
 	pass_operands(problem, call, out);
 	plan_arg_scalar(out, 4, call->target == KILN_I64);
 	plan_arg_scalar(out, 8, (uint64_t)call->columns);
 	plan_arg_scalar(out, 4, any.shift);
 	plan_arg_scalar(out, 8, (uint64_t)call->form.step[0]);
+	plan_arg_scalar(out, 4, places);
 	rows_pass_sizes(out, &call->form, 8);
 	for (int i = 0; i < 2; i++)
 		rows_pass_strides(out, &call->form, i);
@@ -254,16 +265,19 @@ int cross_entropy_plan(const struct kernel_problem *problem, const struct kernel
 	return rows_no_candidate(problem, choice, &call.form, limits, error);
 }
 
-/* Each type has two: by vectors and by elements. */
+/* Each type has two, by vectors and by elements; and another by vectors with a cap. */
 int cross_entropy_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
-	const int64_t shape[] = {2, index % 2 ? 3 : 4096};
+	int which = index < 8 ? index / 2 : index - 8;
+	const int64_t shape[] = {2, index < 8 && index % 2 ? 3 : 4096};
 
-	if (index >= 8)
+	if (index >= 11)
 		return KILN_ENOENT;
-	plan_made_tensor(out, CROSS_ENTROPY_X, dtypes[index / 2], 2, shape);
+	plan_made_tensor(out, CROSS_ENTROPY_X, dtypes[which], 2, shape);
 	plan_made_tensor(out, CROSS_ENTROPY_TARGET, KILN_I64, 1, shape);
-	plan_made_tensor(out, CROSS_ENTROPY_LOSS, index / 2 == 3 ? KILN_F64 : KILN_F32, 0, NULL);
+	plan_made_tensor(out, CROSS_ENTROPY_LOSS, which == 3 ? KILN_F64 : KILN_F32, 0, NULL);
+	if (index >= 8)
+		plan_made_int(out, "softcap", 1);
 	return KILN_OK;
 }

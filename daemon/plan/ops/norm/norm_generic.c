@@ -62,7 +62,7 @@ static kiln_dtype affine_of(const struct norm_problem *norm)
 	return found == KILN_DTYPE_NONE ? norm->dtype : found;
 }
 
-static void norm_generic_pass_args(const struct norm_problem *norm, uint32_t shift,
+static void norm_generic_pass_args(const struct norm_problem *norm, uint32_t shift, uint32_t places,
 								   struct kernel_plan *out)
 {
 	const struct kernel_tensor *tensors = norm->problem->tensors;
@@ -76,6 +76,7 @@ static void norm_generic_pass_args(const struct norm_problem *norm, uint32_t shi
 	plan_arg_scalar(out, 4, norm->pieces != 0);
 	for (int i = 0; i < 2; i++)
 		plan_arg_scalar(out, 4, affine[i] >= 0 ? rows_any_type(tensors[affine[i]].dtype) : 0);
+	plan_arg_scalar(out, 4, places);
 }
 
 static void plan_held(const struct norm_problem *norm, const struct rows_shape *shape,
@@ -99,6 +100,7 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct norm_place place = norm_place(norm);
 	kiln_dtype affine = affine_of(norm);
+	uint32_t count = norm->need.element == 2 ? 1 : 2, places;
 	bool residual = norm->residual >= 0;
 	struct rows_shape shape;
 	struct rows_any any;
@@ -111,18 +113,17 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 		return KILN_OK;
 	}
 	/* Halves take the registers of three blocks of 256 threads, but of one of 512. */
-	if (norm->need.element == 2)
-		rows_any(&norm->form, &norm->need, 1, ROWS_ANY_THREADS / 2, limits, &any);
-	else
-		rows_any(&norm->form, &norm->need, 2, ROWS_ANY_THREADS, limits, &any);
+	rows_any(&norm->form, &norm->need, count, count * (ROWS_ANY_THREADS / 2), limits, &any);
 	if (affine == KILN_DTYPE_NONE)
 		any.vector = 1;
+	places = rows_any_ring(&norm->form, norm->need.element, residual ? 2 : 1, count, limits, &any,
+						   &out->shared_bytes);
 	*alignment = any.vector * norm->need.element;
 	plan_generic_launch(out, limits, "ops/norm_generic.cuh", any.blocks, any.threads);
 	plan_print(&id, "norm_generic<%s", plan_dtype_name(norm->dtype));
 	norm_any_print(&id, any.vector, affine);
 	plan_print(&id, ", %s, %s>", norm->rms ? "true" : "false", residual ? "true" : "false");
-	norm_generic_pass_args(norm, any.shift, out);
+	norm_generic_pass_args(norm, any.shift, places, out);
 	snprintf(out->note, sizeof(out->note),
 			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
 			 any.shift < 31 ? 1u << any.shift : any.threads, *alignment);

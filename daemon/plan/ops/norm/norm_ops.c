@@ -39,7 +39,7 @@ const struct plan_op plan_ops_norm[] = {
 		.attributes = {EPS("variance"), AXES},
 		.summary = "y = (s - mean) / sqrt(variance + eps) * gamma + beta over the rows of s = x + "
 				   "residual",
-		.gains = {{"rows", 1.4, 1.4}, {"wrap", 6.7, 6.7}, {NULL, 3.2, 3.2}},
+		.gains = {{"rows", 1.25, 1.25}, {"wrap", 1.9, 1.9}, {NULL, 2.1, 2.1}},
 		.plan = norm_plan,
 		.infer = norm_infer,
 		.choices = norm_choices,
@@ -57,7 +57,7 @@ const struct plan_op plan_ops_norm[] = {
 		.attributes = {EPS("mean of squares"), AXES},
 		.summary =
 			"y = s / sqrt(mean of s * s + eps) * gamma + beta over the rows of s = x + residual",
-		.gains = {{"rows", 1.15, 1.15}, {NULL, 3.2, 3.2}},
+		.gains = {{"rows", 1.2, 1.2}, {NULL, 2.1, 2.1}},
 		.plan = norm_plan,
 		.infer = norm_infer,
 		.choices = norm_choices,

@@ -158,6 +158,7 @@ void rows_describe(const struct rows_form *form, const struct rows_need *need,
 /* ---- Rows of any length (rows_generic.c) ---- */
 
 #define ROWS_ANY_THREADS 512u /* ROW_ANY_THREADS */
+#define ROWS_ANY_ALONE 31u    /* as a shift: a block has one row */
 
 struct rows_any {
 	uint32_t vector;  /* elements that move at once: 16 bytes of them, or 1 */
@@ -172,6 +173,13 @@ uint32_t rows_any_type(kiln_dtype dtype);
  * rows_vector looks at is enough. */
 void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
 			  uint32_t threads, const struct kernel_limits *limits, struct rows_any *out);
+/* The places that a thread has in shared memory for steps of `streams` tensors (RowRing of
+ * kernel_src/common/row_ring.cuh), one for each step of a row if there is room; 0 for rows that are
+ * read element by element.  Blocks have fewer threads where there is little room, and where there
+ * is next to none, elements come one by one. */
+uint32_t rows_any_ring(const struct rows_form *form, uint32_t element, uint32_t streams,
+					   uint32_t count, const struct kernel_limits *limits, struct rows_any *any,
+					   uint32_t *shared_bytes);
 /* The note of a plan. */
 void rows_any_describe(const struct rows_any *any, uint32_t element, struct kernel_plan *out);
 
@@ -180,7 +188,7 @@ void rows_any_describe(const struct rows_any *any, uint32_t element, struct kern
  * that begin between two vectors. */
 bool rows_held(const struct rows_form *form, const struct rows_need *need, bool skewed,
 			   const struct kernel_limits *limits, struct rows_shape *out);
-#define ROWS_HELD_SHAPES 5
+#define ROWS_HELD_SHAPES 7
 /* Columns of which rows_held makes shape number `index`; past the last, too many for any. */
 int64_t rows_held_columns(int index, uint32_t element);
 /* "HeldShape<f16, 8, 4, 32, 4, true>" */

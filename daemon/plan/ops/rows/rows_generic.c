@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #define BLOCK_THREADS 128u
-#define ONE_ROW 31u /* as a shift: a block has one row */
 
 /* Threads for a row: two or three vectors each as long as a row has few, then all that a thread
  * takes in a step. */
@@ -53,16 +52,59 @@ void rows_any(const struct rows_form *form, const struct rows_need *need, uint32
 		rows *= 2;
 	for (out->shift = 0; rows > 1 && UINT64_C(1) << out->shift < size;)
 		out->shift++;
-	out->shift = rows > 1 ? out->shift : ONE_ROW;
+	out->shift = rows > 1 ? out->shift : ROWS_ANY_ALONE;
 	out->threads = (uint32_t)(size * rows);
 	out->blocks = ((uint64_t)form->rows + rows - 1) / rows;
+}
+
+#define RING_AHEAD 4u         /* ROW_RING_AHEAD */
+#define RING_BESIDE 2048u     /* bytes of shared memory that a block takes otherwise */
+#define THREADS_AT_ONCE 1024u /* of a multiprocessor, which share its memory */
+
+/* Half as many threads: of fewer rows, or of the one that the block has. */
+static void halve_threads(const struct rows_form *form, struct rows_any *any)
+{
+	uint64_t rows;
+
+	if (any->shift < ROWS_ANY_ALONE && any->threads == 1u << any->shift)
+		any->shift = ROWS_ANY_ALONE;
+	any->threads = any->threads / 64 * 32;
+	rows = any->shift < ROWS_ANY_ALONE ? any->threads >> any->shift : 1;
+	any->blocks = ((uint64_t)form->rows + rows - 1) / rows;
+}
+
+uint32_t rows_any_ring(const struct rows_form *form, uint32_t element, uint32_t streams,
+					   uint32_t count, const struct kernel_limits *limits, struct rows_any *any,
+					   uint32_t *shared_bytes)
+{
+	uint32_t least = RING_AHEAD / count + 1, each = streams * count * 16, places;
+	uint64_t size, steps, room;
+
+	*shared_bytes = 0;
+	if (any->vector * element != 16)
+		return 0;
+	while (any->threads >= 64 && any->threads * each * least + RING_BESIDE > limits->shared_optin)
+		halve_threads(form, any);
+	if (any->threads * each * least > limits->shared_optin) {
+		any->vector = 1;
+		return 0;
+	}
+	size = any->shift == ROWS_ANY_ALONE ? any->threads : UINT64_C(1) << any->shift;
+	/* A row that begins between two vectors may have one more. */
+	steps = ((uint64_t)form->columns / any->vector + 1) / (size * count) + 1;
+	room = (uint64_t)limits->shared_optin * any->threads / THREADS_AT_ONCE;
+	room = room > RING_BESIDE ? (room - RING_BESIDE) / (any->threads * each) : 0;
+	places = (uint32_t)(steps < room ? steps : room);
+	places = places > least ? places : least;
+	*shared_bytes = places * any->threads * each;
+	return places;
 }
 
 void rows_any_describe(const struct rows_any *any, uint32_t element, struct kernel_plan *out)
 {
 	snprintf(out->note, sizeof(out->note),
 			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
-			 any->shift < ONE_ROW ? 1u << any->shift : any->threads, any->vector * element);
+			 any->shift < ROWS_ANY_ALONE ? 1u << any->shift : any->threads, any->vector * element);
 }
 
 /* ---- Rows that are held ---- */
@@ -71,12 +113,14 @@ struct held {
 	uint32_t size, held, rows;
 };
 
-/* The longest row of halves is as long in vectors, which take more registers. */
+/* Few vectors a thread leave little on its way.  The longest row of halves is as long in vectors,
+ * which take more registers. */
 static const struct held *held_shapes(uint32_t element)
 {
-	static const struct held
-		halves[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {256, 4, 1}, {1024, 2, 1}},
-		words[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {256, 4, 1}, {512, 4, 1}};
+	static const struct held halves[] = {{8, 2, 16},  {8, 4, 16},  {32, 4, 4},  {32, 5, 4},
+										 {128, 4, 1}, {256, 4, 1}, {1024, 2, 1}},
+							 words[] = {{8, 4, 16},  {16, 4, 8},  {32, 4, 4}, {64, 4, 2},
+										{128, 4, 1}, {256, 4, 1}, {512, 4, 1}};
 
 	return element == 2 ? halves : words;
 }
