@@ -138,16 +138,82 @@ static int plan_exact(const struct kernel_problem *problem, const struct index_a
 	return plan_check_name(&id, out, error);
 }
 
+/* ---- Lists of their own (index_add_lists_generic.cuh) ---- */
+
+#define LISTS_THREADS 512u
+#define LISTS_FEW 2048     /* indices and places that keep a block busy */
+#define LISTS_MOST 65534   /* indices: links have 16 bits */
+#define LISTS_LANES 6u     /* 2^LISTS_LANES slices of a block, at most */
+#define LISTS_SECTOR 32u   /* bytes that memory brings at once */
+#define LISTS_SMALL 65536u /* bytes of a block of 256 threads */
+
+static uint64_t lists_bytes(const struct index_add *add, uint32_t lanes)
+{
+	uint64_t heads = ((uint64_t)add->end << lanes) * 4, links = (uint64_t)add->count << lanes;
+
+	return plan_divide_up(heads, 16) * 16 + plan_divide_up(links * add->index.element, 16) * 16 +
+		   links * 2;
+}
+
+/* The slices of a block, as a power of two; below 0: even one takes more than there is.  Elements
+ * that do not lie side by side along their list do so in several slices. */
+static int find_lists(const struct index_add *add, const struct kernel_limits *limits)
+{
+	uint32_t lanes = 0;
+
+	if (!add->index.op.each || add->form.columns != 1 || add->count > LISTS_MOST ||
+		add->end > LISTS_MOST || lists_bytes(add, 0) > limits->shared_optin)
+		return -1;
+	while (lanes < LISTS_LANES &&
+		   (add->many_axis == 1 ? (uint64_t)(add->count + add->end) << lanes < LISTS_FEW
+								: add->index.element << lanes < LISTS_SECTOR) &&
+		   lists_bytes(add, lanes + 1) <= limits->shared_optin / 2)
+		lanes++;
+	return (int)lanes;
+}
+
+static void plan_lists(const struct kernel_problem *problem, const struct index_add *add,
+					   uint32_t lanes, const struct kernel_limits *limits, struct kernel_plan *out)
+{
+	uint64_t bytes = lists_bytes(add, lanes);
+	uint32_t threads = bytes > LISTS_SMALL ? LISTS_THREADS : LISTS_THREADS / 2;
+
+	while (threads > limits->max_threads)
+		threads /= 2;
+	while (lanes > 0 && 1u << lanes > threads)
+		lanes--;
+	plan_generic_launch(out, limits, "ops/index_add_lists_generic.cuh",
+						((uint64_t)add->form.rows + (1u << lanes) - 1) >> lanes, threads);
+	snprintf(out->instantiation, sizeof(out->instantiation), "index_add_lists_generic<%s>",
+			 index_add_element(add->index.dtype));
+	out->shared_bytes = (uint32_t)bytes;
+	index_add_pass_operands(add, out);
+	plan_arg_scalar(out, 4, lanes);
+	index_add_pass_sizes(add, out);
+	index_add_alpha(add, out);
+	rows_pass_sizes(out, &add->form, 8);
+	for (int i = 0; i < 3; i++)
+		rows_pass_strides(out, &add->form, i);
+	index_add_extents(problem, add, 1, add->index.index_bytes, out);
+	snprintf(out->note, sizeof(out->note),
+			 "a block links the indices of %u lists; sizes and strides are arguments", 1u << lanes);
+}
+
 static int plan_generic(const struct kernel_problem *problem, const struct index_add *add,
 						const struct kernel_limits *limits, struct kernel_plan *out,
 						char error[KERNEL_ERROR_MAX])
 {
+	int lists = find_lists(add, limits);
 	const struct index_problem *index = &add->index;
 	uint32_t vector = add->vector * index->element == 16 ? add->vector : 1;
 	struct add_blocks blocks;
-	int status =
-		find_blocks(problem, add, vector, find_threads(add, limits), limits, &blocks, error);
+	int status;
 
+	if (lists >= 0) {
+		plan_lists(problem, add, (uint32_t)lists, limits, out);
+		return KILN_OK;
+	}
+	status = find_blocks(problem, add, vector, find_threads(add, limits), limits, &blocks, error);
 	if (status)
 		return status;
 	plan_generic_launch(out, limits, "ops/index_add.cuh", (uint64_t)blocks.blocks, blocks.threads);
@@ -267,12 +333,12 @@ static int make_generic(int index, bool base, bool each, struct kernel_problem *
 {
 	static const kiln_dtype types[TYPES] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64,
 											KILN_I32, KILN_I64, KILN_I8,   KILN_I16};
-	int chained = each ? TYPES : 2 * TYPES, rank = each ? 1 : 2;
+	int chained = 2 * TYPES, rank = each ? 1 : 2;
 	int of = index < chained ? TYPES : ATOMIC_TYPES, number = index % chained;
 	/* One vector, and an element that is none. */
 	int64_t columns = number < of ? 1 : 16;
 	/* Many for each place are added by atomics. */
-	int64_t count = index < chained ? 4 : 12;
+	int64_t count = index >= chained ? 12 : each && number >= of ? LISTS_MOST + 1 : 4;
 	kiln_dtype type = types[number % of];
 
 	if (index >= chained + (each ? ATOMIC_TYPES : 2 * ATOMIC_TYPES))
