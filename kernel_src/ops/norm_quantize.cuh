@@ -6,8 +6,6 @@
  *   norm_quantize           a group of threads holds each row in registers
  *   norm_quantize_slots     does so with a part of the row in shared memory
  *   norm_quantize_stream    a block reads each row again whenever it needs it
- *   norm_quantize_generic   does so for sizes, strides and types of gamma and beta that are known
- *                           at the launch
  *
  * v is never rounded before it is divided.
  */
@@ -16,9 +14,7 @@
 #include "common/norm_rows.cuh"
 #include "common/quantize_row.cuh"
 #include "common/row.cuh"
-#include "common/row_any.cuh"
 #include "common/row_stream.cuh"
-#include "common/space.cuh"
 
 struct NormQuantizeSum {
 	float sum, squares;
@@ -158,39 +154,6 @@ struct NormQuantizeAffine {
 	}
 };
 
-/* An element of a type that is known at the launch; `absent` without a tensor. */
-DEVICE float norm_quantize_element(const void *start, u32 type, i64 at, float absent)
-{
-	if (!start)
-		return absent;
-	if (type == ROW_ANY_F16)
-		return element_load<float>(static_cast<const f16 *>(start) + at);
-	if (type == ROW_ANY_BF16)
-		return element_load<float>(static_cast<const bf16 *>(start) + at);
-	if (type == ROW_ANY_F32)
-		return element_load<float>(static_cast<const f32 *>(start) + at);
-	return static_cast<float>(element_load<double>(static_cast<const f64 *>(start) + at));
-}
-
-/* gamma and beta of types that are known at the launch. */
-template <class ROW>
-struct NormQuantizeAffineAny {
-	const ROW &row;
-	const void *gamma, *beta;
-	u32 gamma_type, beta_type;
-
-	template <int V>
-	DEVICE void operator()(i64 n, float (&to_gamma)[V], float (&to_beta)[V]) const
-	{
-#pragma unroll
-		for (int j = 0; j < V; j++) {
-			const i64 at = row.live(n, j) ? row.column(n) + j : 0;
-			to_gamma[j] = norm_quantize_element(gamma, gamma_type, at, 1.0f);
-			to_beta[j] = norm_quantize_element(beta, beta_type, at, 0.0f);
-		}
-	}
-};
-
 /* The numbers of a row that threads hold. */
 template <class HELD>
 struct NormQuantizeNumbers {
@@ -321,15 +284,6 @@ struct NormQuantizeGroup {
 		return GROUP::template reduce<SLOT>(mine);
 	}
 };
-struct NormQuantizeGroupAny {
-	GroupAny group;
-
-	template <int SLOT, class Value>
-	DEVICE Value reduce(const Value &mine) const
-	{
-		return group.reduce(mine);
-	}
-};
 
 /* ---- Kernels: STREAMS is 2 where residual is there ---- */
 
@@ -438,43 +392,4 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void norm_quantize_stream(NORM_QUANTIZE_O
 				norm_quantize_factors<Column>(row, out, RMS, ROW::columns, source, group), source,
 				NormQuantizeAffine<BYTES, ROW, GAMMA, BETA>{row, gamma, beta}, group);
 		});
-}
-
-template <typename T, int V, typename OUT, int STREAMS, bool GROUPS>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_quantize_generic(
-	NORM_QUANTIZE_OPERANDS(T, void, void, OUT), u32 rms, u32 gamma_type, u32 beta_type, i64 group,
-	i64 columns, u32 shift, i64 x_step, i64 residual_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x),
-	SPACE_STRIDES(of_residual), SPACE_STRIDES(of_y))
-{
-	typedef RowAny<T, V, STREAMS == 2 ? 1 : 2> Row; /* more would spill */
-	const Space<3, u64> space = {
-		SPACE_SIZES_MADE(u64),
-		{SPACE_STRIDES_MADE(of_x), SPACE_STRIDES_MADE(of_residual), SPACE_STRIDES_MADE(of_y)}};
-	const GroupAny threads = {shift};
-
-	row_any_each(threads, rows, [&](i64 number, bool here) {
-		i64 at[3], steps = 0;
-		space.at(static_cast<u64>(number), at);
-		NORM_QUANTIZE_INPUTS(at[0], at[1], x_step, residual_step)
-		const Row row(from[0], columns, threads);
-		while (row.step(steps) < columns)
-			steps++;
-		const auto out = NORM_QUANTIZE_ROW(at[2], threads.thread() == 0);
-		const NormQuantizeRead<Row, STREAMS> source = {row, from, step, steps};
-		const NormQuantizeGroupAny all = {threads};
-		const NormQuantizeFactors factors =
-			norm_quantize_factors<i64>(row, out, rms != 0, columns, source, all);
-		if constexpr (!GROUPS)
-			norm_quantize_write<i64>(
-				row, out.to, factors, source,
-				NormQuantizeAffineAny<Row>{row, gamma, beta, gamma_type, beta_type}, all);
-		else
-			quantize_row_groups_any(threads, columns, group, out.to, [&](i64 column) {
-				float s = element_load<float>(from[0] + column * step[0]);
-				if (STREAMS == 2)
-					s += element_load<float>(from[STREAMS - 1] + column * step[STREAMS - 1]);
-				return factors.of(s, norm_quantize_element(gamma, gamma_type, column, 1.0f),
-								  norm_quantize_element(beta, beta_type, column, 0.0f));
-			});
-	});
 }

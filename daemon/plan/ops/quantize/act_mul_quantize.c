@@ -232,20 +232,6 @@ static int act_quantize_exact(const struct form *form, const struct rows_shape *
 	return plan_check_name(&id, out, error);
 }
 
-/* Are groups whole vectors of so many lanes, 2^*lanes, that they can share one by shuffling? */
-static bool groups_are_whole(const struct form *form, const struct rows_any *any, uint32_t *lanes)
-{
-	int64_t group = form->group;
-	uint64_t row = any->shift < 31 ? UINT64_C(1) << any->shift : any->threads;
-
-	*lanes = 0;
-	if (any->vector == 1 || group == 0 || rows_vector(&form->rows, &form->need) != any->vector)
-		return false;
-	while (*lanes < 5 && (int64_t)any->vector << *lanes < group)
-		++*lanes;
-	return (int64_t)any->vector << *lanes == group && row % (UINT64_C(1) << *lanes) == 0;
-}
-
 static void act_quantize_generic(const struct form *form, const struct kernel_limits *limits,
 								 struct kernel_plan *out)
 {
@@ -262,7 +248,8 @@ static void act_quantize_generic(const struct form *form, const struct kernel_li
 	plan_arg_scalar(out, 8, (uint64_t)form->group);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
 	plan_arg_scalar(out, 4, any.shift);
-	plan_arg_scalar(out, 4, groups_are_whole(form, &any, &lanes));
+	plan_arg_scalar(out, 4,
+					quantize_whole_groups(&form->rows, &form->need, form->group, &any, &lanes));
 	plan_arg_scalar(out, 4, lanes);
 	for (int i = 0; i < 2; i++)
 		plan_arg_scalar(out, 8, (uint64_t)form->rows.step[i]);

@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GENERIC_COUNT 2u /* vectors that a thread takes in a step */
-#define REGISTERS 96     /* words of a row that a thread keeps, and the numbers that they are */
-#define HELD 4           /* vectors of such a thread, of long rows */
+#define GENERIC_COUNT 5u     /* vectors that a thread of a short row has, and one more */
+#define GENERIC_THREADS 128u /* of a block: NORM_QUANTIZE_ANY_THREADS */
+#define REGISTERS 96         /* words of a row that a thread keeps, and the numbers that they are */
+#define HELD 4               /* vectors of such a thread, of long rows */
 
 enum { X, GAMMA, BETA, RESIDUAL, SCALE, Y, SCALES, SUM, OPERANDS };
 
@@ -260,31 +261,56 @@ static int norm_quantize_exact(const struct form *form, const struct rows_shape 
 	return plan_check_name(&id, out, error);
 }
 
+/* The type of y, NORM_QUANTIZE_I8, with those of gamma and beta and which norm it is. */
+static uint32_t generic_kinds(const struct form *form)
+{
+	const struct kernel_tensor *tensors = form->problem->tensors;
+	uint32_t out = form->to == KILN_F8E4M3 ? 1 : form->to == KILN_F8E5M2 ? 2 : 0;
+
+	return out | (form->rms ? 16u : 0) | rows_any_type(tensors[GAMMA].dtype) << 8 |
+		   rows_any_type(tensors[BETA].dtype) << 12;
+}
+
+/* May gamma and beta be read in vectors? */
+static bool generic_along(const struct form *form)
+{
+	for (int i = GAMMA; i <= BETA; i++) {
+		kiln_dtype dtype = form->problem->tensors[i].dtype;
+		if (plan_has(form->problem, i) && dtype != form->from && dtype != KILN_F32)
+			return false;
+	}
+	return true;
+}
+
 static void norm_quantize_generic(const struct form *form, const struct kernel_limits *limits,
 								  struct kernel_plan *out)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	const struct kernel_tensor *tensors = form->problem->tensors;
 	struct rows_need need = form->need;
 	struct rows_any any;
+	uint32_t lanes = 0, places, shared;
 
-	/* One by one leaves registers for the second way over groups. */
-	if (form->group)
+	rows_any(&form->rows, &need, GENERIC_COUNT, GENERIC_THREADS, limits, &any);
+	if (!generic_along(form) ||
+		(form->group && !quantize_whole_groups(&form->rows, &need, form->group, &any, &lanes))) {
 		need.alignment = need.element;
-	rows_any(&form->rows, &need, GENERIC_COUNT, ROWS_ANY_THREADS, limits, &any);
-	plan_generic_launch(out, limits, "ops/norm_quantize.cuh", any.blocks, any.threads);
-	plan_print(&id, "norm_quantize_generic<%s, %u, %s, %u, %s>", plan_dtype_name(form->from),
-			   any.vector, quantize_type(form->to), form->need.streams,
-			   form->group ? "true" : "false");
+		need.skew = false;
+		rows_any(&form->rows, &need, GENERIC_COUNT, GENERIC_THREADS, limits, &any);
+	}
+	places = rows_any_ring(&form->rows, need.element, form->need.streams, 1, limits, &any, &shared);
+	plan_generic_launch(out, limits, "ops/norm_quantize_generic.cuh", any.blocks, any.threads);
+	out->shared_bytes = shared;
+	plan_print(&id, "norm_quantize_generic<%s, %u, %u>", plan_dtype_name(form->from), any.vector,
+			   form->need.streams);
 	norm_quantize_pass(form, out);
-	plan_arg_scalar(out, 4, form->rms);
-	for (int i = GAMMA; i <= BETA; i++)
-		plan_arg_scalar(out, 4, rows_any_type(tensors[i].dtype));
+	plan_arg_scalar(out, 4, generic_kinds(form));
 	plan_arg_scalar(out, 8, (uint64_t)form->group);
+	plan_arg_scalar(out, 4, lanes);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows.columns);
 	plan_arg_scalar(out, 4, any.shift);
 	for (int i = 0; i < 2; i++)
 		plan_arg_scalar(out, 8, (uint64_t)form->rows.step[i]);
+	plan_arg_scalar(out, 4, places);
 	rows_pass_sizes(out, &form->rows, 8);
 	for (int i = 0; i < 3; i++)
 		rows_pass_strides(out, &form->rows, i);

@@ -43,6 +43,10 @@ void quantize_pass_scales(const struct kernel_problem *problem, int scales, bool
 
 /* Do lanes that follow each other share each group, and no others? */
 bool quantize_shares(const struct rows_shape *shape, int64_t group);
+/* Are groups whole vectors of so many lanes of a generic kernel, 2^*lanes, that they can share one
+ * by shuffling? */
+bool quantize_whole_groups(const struct rows_form *form, const struct rows_need *need,
+						   int64_t group, const struct rows_any *any, uint32_t *lanes);
 /* Like rows_shapes(), those in which neighbouring lanes share each group: none if the generic
  * kernel alone takes such groups.  group 0: there are none. */
 int quantize_shapes(const struct rows_form *form, const struct rows_need *need, int64_t group,

@@ -46,22 +46,18 @@ static int dynamic_quantize_generics(int index, struct kernel_problem *out)
 	return made(index, false, true, out);
 }
 
-/* Each pair of types has three, by vectors, by elements and for groups; each of these is there with
- * residual and without. */
+/* Each type has two, by vectors and by elements, with residual and without. */
 static int norm_quantize_generics(int index, struct kernel_problem *out)
 {
-	int a = index / 18, b = index / 6 % 3, kind = index / 2 % 3;
-	const int64_t shape[] = {2, kind == 1 ? 3 : 512};
+	const int64_t shape[] = {2, index & 2 ? 3 : 512};
 
-	if (index >= 54)
+	if (index >= 12)
 		return KILN_ENOENT;
-	plan_made_tensor(out, 0, wide[a], 2, shape);
+	plan_made_tensor(out, 0, wide[index / 4], 2, shape);
 	if (index & 1)
-		plan_made_tensor(out, 3, wide[a], 2, shape);
-	plan_made_tensor(out, 5, narrow[b], 2, shape);
-	plan_made_word(out, "to", words[b]);
-	if (kind == 2)
-		plan_made_int(out, "group", 128);
+		plan_made_tensor(out, 3, wide[index / 4], 2, shape);
+	plan_made_tensor(out, 5, narrow[0], 2, shape);
+	plan_made_word(out, "to", words[0]);
 	return KILN_OK;
 }
 

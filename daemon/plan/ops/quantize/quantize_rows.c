@@ -173,6 +173,19 @@ static int quantize_rows_generic(const struct kernel_problem *problem, const str
 	return KILN_OK;
 }
 
+bool quantize_whole_groups(const struct rows_form *form, const struct rows_need *need,
+						   int64_t group, const struct rows_any *any, uint32_t *lanes)
+{
+	uint64_t row = any->shift < ROWS_ANY_ALONE ? UINT64_C(1) << any->shift : any->threads;
+
+	*lanes = 0;
+	if (any->vector == 1 || group == 0 || rows_vector(form, need) != any->vector)
+		return false;
+	while (*lanes < 5 && (int64_t)any->vector << *lanes < group)
+		++*lanes;
+	return (int64_t)any->vector << *lanes == group && row % (UINT64_C(1) << *lanes) == 0;
+}
+
 int quantize_rows_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
