@@ -5,13 +5,15 @@
  * A row is one (i, j): P elements of src, K indices, K elements of dst.  A block makes ROWS rows
  * that follow one another, or a part of one row:
  *
- *   STAGE   it copies its rows of src to shared memory, in vectors, and gathers there
+ *   STAGE   it copies its rows of src to shared memory, in vectors, or in pieces of many kilobytes
+ *           where there are so many, and gathers there
  *   else    it gathers in global memory: for rows that are too long, or of which little is wanted
  *
  * Either way a thread stores V elements of dst at once, which lies without gaps.
  */
 #pragma once
 #include "common/async.cuh"
+#include "common/bulk.cuh"
 #include "common/index.cuh"
 #include "common/indices.cuh"
 #include "common/types.cuh"
@@ -19,22 +21,30 @@
 
 /*
  * Elements of ES bytes; indices of type I.  PART: elements of dst that a block makes, ROWS * K or
- * less if ROWS is 1.  W: bytes that are copied to shared memory at once; IW: of indices loaded at
- * once, 0 if V of them do not lie next to each other in one row.
+ * less if ROWS is 1.  W: bytes that are copied to shared memory at once, 0 for the aligned vectors
+ * around what lies without gaps; IW: of indices loaded at once, 0 if V of them do not lie next to
+ * each other in one row.  ALONG: all rows of a list follow one another, of which a block has
+ * one.
  */
 template <int ES, typename I, int BOUNDS, i64 P, i64 K, bool STAGE, int ROWS, i64 PART, int THREADS,
-		  int W, int V, int IW>
+		  int W, int V, int IW, bool ALONG>
 struct GatherShape {
 	typedef I Index;
 	typedef typename index_choose<(P < 0x7fffffff), u32, u64>::type Place;
 	static constexpr int element = ES, bounds = BOUNDS, rows = ROWS, threads = THREADS;
-	static constexpr int load = W, vector = V, index_load = IW;
+	static constexpr bool skew = W == 0, along = ALONG;
+	static constexpr int load = skew ? 16 : W, vector = V, index_load = IW;
 	static constexpr i64 from = P, to = K, part = PART;
 	static constexpr bool stage = STAGE;
 	static constexpr u32 parts = static_cast<u32>((ROWS * K + PART - 1) / PART);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+	static constexpr bool bulk = STAGE && load == 16 && ROWS * P * ES >= 49152;
+#else
+	static constexpr bool bulk = false;
+#endif
 	/* Threads take V of the block's elements so many times at most. */
 	static constexpr int steps = static_cast<int>((PART + V * THREADS - 1) / (V * THREADS));
-	static_assert(ROWS == 1 || PART == ROWS * K, "parts are of one row");
+	static_assert(ROWS == 1 || (PART == ROWS * K && !ALONG), "parts are of one row");
 };
 
 /* The places of rows: DIMS number them, all but the slowest dimension; STEP elements apart is what
@@ -55,6 +65,43 @@ struct GatherPlaces {
 		return index_offset<i64>(row, DIMS{}, IDX{});
 	}
 };
+
+/* Begins to copy the aligned vectors around `bytes` of src to shared memory. */
+template <class SHAPE>
+DEVICE void gather_stage_around(const u8 *run, u8 *shared, int bytes)
+{
+	constexpr int most = SHAPE::rows * static_cast<int>(SHAPE::from) * SHAPE::element;
+	constexpr int steps = (most / 16 + 2 + SHAPE::threads - 1) / SHAPE::threads;
+	const int beyond = vec_beyond<16>(run);
+
+#pragma unroll(steps < 8 ? steps : 8)
+	for (int i = 0; i < steps; i++) {
+		const int at = (i * SHAPE::threads + static_cast<int>(threadIdx.x)) * 16;
+		if (at < beyond + bytes)
+			async_copy16(shared + at, run - beyond + at);
+	}
+}
+
+/* Begins to bring the aligned vectors around `bytes` of src to shared memory, which arrive at a
+ * barrier.  All threads come; first: the barrier is not made yet. */
+DEVICE void gather_stage_bulk(const u8 *run, u8 *shared, int bytes, u64 *arrived, bool first)
+{
+	constexpr int piece = 16384;
+	const int beyond = vec_beyond<16>(run), all = (beyond + bytes + 15) / 16 * 16;
+
+	if (threadIdx.x == 0) {
+		if (first) {
+			bulk_barrier(arrived, 1);
+			bulk_barriers_made();
+		}
+		bulk_expect(arrived, static_cast<u32>(all));
+#pragma unroll 1
+		for (int at = 0; at < all; at += piece)
+			bulk_fetch(shared + at, run - beyond + at,
+					   static_cast<u32>(all - at < piece ? all - at : piece), arrived);
+	}
+	__syncthreads();
+}
 
 /* Begins to copy `left` rows of src, from `row` on, to shared memory. */
 template <class SHAPE, class PLACES, typename Number>
@@ -175,6 +222,16 @@ DEVICE void gather_store(const u8 *src, const u8 *shared, Number row, int at, in
 	}
 }
 
+/* The first row of a group of ROWS. */
+template <class SHAPE, typename Number>
+DEVICE Number gather_first(Number group, Number rows, Number lists)
+{
+	if constexpr (!SHAPE::along)
+		return group * SHAPE::rows;
+	const Number list = group / (rows / lists);
+	return (group - list * (rows / lists)) * lists + list;
+}
+
 /* counted: rows whose indices have not been seen in a row before; theirs are reported. */
 template <class SHAPE, class PLACES, typename Number, bool LOOP>
 __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
@@ -186,11 +243,16 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 	DYN_SHARED(b128, shared);
 	u8 *const memory = reinterpret_cast<u8 *>(shared);
 	const u8 *const from = static_cast<const u8 *>(src);
-	u32 strays = 0;
+	__shared__ u64 arrived;
+	u32 strays = 0, turn = 0;
 	Number item = static_cast<Number>(blockIdx.x);
 
+	(void)arrived;
+	(void)turn;
 	do {
-		const Number group = item / SHAPE::parts, row = group * SHAPE::rows;
+		const Number group = item / SHAPE::parts;
+		const Number row =
+			gather_first<SHAPE>(group, static_cast<Number>(rows), static_cast<Number>(counted));
 		const i64 first = SHAPE::parts == 1 ? 0 : (item - group * SHAPE::parts) * SHAPE::part;
 		const i64 below = rows - static_cast<i64>(row);
 		const int left = below < SHAPE::rows ? static_cast<int>(below) : SHAPE::rows;
@@ -200,8 +262,21 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 
 		if (row >= static_cast<Number>(rows))
 			break;
-		if constexpr (SHAPE::stage)
+		const u8 *staged = memory;
+		if constexpr (SHAPE::bulk && PLACES::dense) {
+			constexpr int bytes = static_cast<int>(SHAPE::from) * es;
+			const u8 *const run = from + static_cast<i64>(row) * bytes;
+			gather_stage_bulk(run, memory, left * bytes, &arrived, turn == 0);
+			staged = memory + vec_beyond<16>(run);
+		} else if constexpr (SHAPE::stage && SHAPE::skew) {
+			constexpr int bytes = static_cast<int>(SHAPE::from) * es;
+			const u8 *const run = from + static_cast<i64>(row) * bytes;
+			static_assert(PLACES::dense, "one run");
+			gather_stage_around<SHAPE>(run, memory, left * bytes);
+			staged = memory + vec_beyond<16>(run);
+		} else if constexpr (SHAPE::stage) {
 			gather_stage<SHAPE, PLACES>(from, memory, row, left);
+		}
 #pragma unroll
 		for (int s = 0; s < steps; s++) {
 			const int at = (s * SHAPE::threads + static_cast<int>(threadIdx.x)) * v;
@@ -210,7 +285,9 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 					gather_places<SHAPE, PLACES>(idx + first * PLACES::idx_step, row,
 												 static_cast<Number>(counted), at, end, places[s]);
 		}
-		if constexpr (SHAPE::stage) {
+		if constexpr (SHAPE::bulk && PLACES::dense) {
+			bulk_wait(&arrived, turn++ & 1);
+		} else if constexpr (SHAPE::stage) {
 			async_wait_all();
 			__syncthreads();
 		}
@@ -218,7 +295,7 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 		for (int s = 0; s < steps; s++) {
 			const int at = (s * SHAPE::threads + static_cast<int>(threadIdx.x)) * v;
 			if (at < end)
-				gather_store<SHAPE, PLACES>(from, memory, row, at, end,
+				gather_store<SHAPE, PLACES>(from, staged, row, at, end,
 											static_cast<u8 *>(dst) +
 												(static_cast<i64>(row) * SHAPE::to + first) * es,
 											places[s]);

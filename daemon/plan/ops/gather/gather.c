@@ -23,11 +23,12 @@ static void print_list(const struct gather_problem *gather, const struct gather_
 static void gather_print_kernel(const struct gather_problem *gather, const struct gather_way *way,
 								const char *number, bool loop, struct plan_text *id)
 {
-	plan_print(id, "gather_rows<GatherShape<%u, %s, %s, %lld, %lld, %s, %u, %lld, %u, %u, %u, %u>",
-			   gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
-			   (long long)gather->few, (long long)gather->many, way->stage ? "true" : "false",
-			   way->rows, (long long)way->part, way->threads, way->load, way->vector,
-			   way->index_load);
+	plan_print(
+		id, "gather_rows<GatherShape<%u, %s, %s, %lld, %lld, %s, %u, %lld, %u, %u, %u, %u, %s>",
+		gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
+		(long long)gather->few, (long long)gather->many, way->stage ? "true" : "false", way->rows,
+		(long long)way->part, way->threads, way->skew ? 0 : way->load, way->vector, way->index_load,
+		way->rows == 1 && gather_along(gather) ? "true" : "false");
 	plan_print(id, ", GatherPlaces<%s, %lld, %lld", gather_is_dense(gather) ? "true" : "false",
 			   (long long)gather->form.step[0], (long long)gather->index_step);
 	rows_print_sizes(id, &gather->form);
@@ -58,8 +59,7 @@ static int gather_plan_way(const struct kernel_problem *problem,
 	if (way->list)
 		out->shared_bytes = (gather_list_shared(gather, way) + 15) / 16 * 16;
 	else if (way->stage)
-		out->shared_bytes =
-			(uint32_t)plan_divide_up((int64_t)way->rows * gather->few * gather->element, 16) * 16;
+		out->shared_bytes = gather_stage_shared(gather, way);
 	(way->list ? print_list : gather_print_kernel)(gather, way, number, loop, &id);
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);

@@ -58,6 +58,7 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 
 struct gather_way {
 	bool stage, list;
+	bool skew; /* rows of src are staged as the aligned vectors around them */
 	uint32_t rows, threads;
 	uint32_t most; /* elements that a thread has at all; 0: several vectors of 16 bytes */
 	uint32_t vector, load, index_load; /* elements; bytes; bytes */
@@ -68,9 +69,12 @@ struct gather_way {
 /* The planner's own first; how many. */
 int gather_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 				const struct kernel_limits *limits, struct gather_way ways[GATHER_WAYS]);
+/* Are lists so long that the cache forgets them before other rows need them again? */
+bool gather_along(const struct gather_problem *gather);
 /* Does src lie without gaps? */
 bool gather_is_dense(const struct gather_problem *gather);
-/* Bytes of shared memory of a way with a list. */
+/* Bytes of shared memory of a way that stages rows, and of one with a list. */
+uint32_t gather_stage_shared(const struct gather_problem *gather, const struct gather_way *way);
 uint32_t gather_list_shared(const struct gather_problem *gather, const struct gather_way *way);
 
 /* ---- Groups (gather_group.c): several rows that share their list at a time ---- */
@@ -79,7 +83,7 @@ uint32_t gather_list_shared(const struct gather_problem *gather, const struct ga
 
 struct gather_group {
 	bool skew;                                 /* rows of src are no whole vectors */
-	uint32_t rows, threads, turns;             /* rows that are taken together */
+	uint32_t planes, rows, threads, turns;     /* rows that are taken together */
 	uint32_t vector, load, index_load, shared; /* elements; bytes */
 	int64_t part;                              /* indices of a block */
 	char name[KERNEL_CHOICE_MAX];

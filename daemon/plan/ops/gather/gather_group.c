@@ -1,9 +1,8 @@
 /*
  * gather_group.c: gathers whose lists many rows share, for several rows at a time: which part of a
- * list a block has.
+ * list a block has, and how many rows.
  *
- * A model of a block's time chooses threads and parts: its loads of src, its turns over the part,
- * and how many such blocks a multiprocessor holds.
+ * A model of what a block does beside its stores chooses threads, parts and planes.
  */
 #include "gather.h"
 
@@ -15,6 +14,7 @@
 #define PAYS_TIMES 8     /* short indices of words for each element of src that make it pay */
 #define PAYS_BYTES 65536 /* of shared memory, likewise: a multiprocessor has three blocks */
 #define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
+#define MOST_FEW 0xfff0  /* elements of src: their numbers have 16 bits */
 
 /* The most bytes, to `most`, with which the rows of an operand of the form are aligned. */
 static uint32_t aligned(const struct gather_problem *gather, int operand, uint32_t element,
@@ -27,26 +27,39 @@ static uint32_t aligned(const struct gather_problem *gather, int operand, uint32
 	return rows_narrow(&gather->form, operand, element, width);
 }
 
-/* How rows of src come to shared memory; GatherGroup in ops/gather_group.cuh computes the same. */
-static void stage_rows(const struct kernel_problem *problem, const struct gather_problem *gather,
-					   struct gather_group *out)
+/* How planes are made; GatherGroup in ops/gather_group.cuh computes the same. */
+static void stage_planes(const struct kernel_problem *problem, const struct gather_problem *gather,
+						 struct gather_group *out)
 {
-	uint32_t element = gather->element, load = element == 1 ? 4 : element == 2 ? 8 : 16;
+	uint32_t element = gather->element, word = element > 4 ? element : 4;
+	uint32_t each = 16 / word, load = each * element;
 	uint32_t width = aligned(gather, 0, element, problem->tensors[0].alignment,
 							 (uint64_t)gather->few * element, load);
 
+	out->rows = out->planes * word / element;
 	out->skew = width < load;
 	out->load = out->skew ? element : load;
-	out->shared =
-		(uint32_t)(plan_divide_up(gather->few * element, load) * load / element + 7) / 8 * 128;
+	out->part = (int64_t)out->threads * out->turns * out->vector;
+	out->shared = out->planes * ((uint32_t)plan_divide_up((uint64_t)gather->few, each) * 16 + 16);
 }
 
 /* ---- Candidates ---- */
 
-#define ALL 64       /* that are looked at */
-#define MOST_TURNS 6 /* of a thread over a part of its list */
-#define REGISTERS 65536
-#define NEAR 85 /* of a hundred: as good as the best by the model */
+#define ALL 96 /* that are looked at */
+#define SHAPES 8
+/* What stores of less than 16 bytes cost, planes of more than two small rows that begin between
+ * vectors, and large blocks of one turn for these, or where indices are long. */
+#define HALVES 4
+#define QUARTERS 12
+#define SKEWED 10
+#define LONG 4
+
+/* Threads and their turns, and how much worse than the best they are where nothing else tells, in
+ * hundredths. */
+static const struct block_shape {
+	uint32_t threads, turns, worse;
+} shapes[SHAPES] = {{128, 2, 2}, {256, 1, 0}, {256, 2, 8}, {128, 1, 2},
+					{32, 1, 4},  {64, 1, 4},  {256, 3, 8}, {256, 4, 8}};
 
 /* Loads of V indices and stores of V elements of each row; 0: there is no such vector. */
 static uint32_t group_vector(const struct kernel_problem *problem,
@@ -57,82 +70,99 @@ static uint32_t group_vector(const struct kernel_problem *problem,
 	return v && gather->many % v == 0 && bytes <= problem->tensors[2].alignment ? v : 0;
 }
 
-static void add_part(const struct kernel_problem *problem, const struct gather_problem *gather,
-					 const struct kernel_limits *limits, uint32_t vector, uint32_t threads,
-					 uint32_t turns, struct gather_group out[ALL], int *count)
+/*
+ * What a way costs beyond the stores of dst, in hundredths of these.  The weights are read off
+ * figures of an H200: threads without work in the last part of a list; rows of src that each part
+ * stages; indices, which are read by way of the L2 cache once for all rows of a block, and limit
+ * all where they are more than half of what is stored; rows that lie apart; blocks that store
+ * little; and multiprocessors that hold few threads.
+ */
+static int64_t cost(const struct gather_problem *gather, const struct kernel_limits *limits,
+					const struct gather_group *group, uint32_t worse)
 {
-	int64_t units = gather->many / vector, room = (int64_t)threads * turns;
-	int64_t parts = plan_divide_up((uint64_t)units, (uint64_t)room);
-	uint32_t bytes = vector * gather->index_bytes;
-	struct gather_group group = {
-		.vector = vector, .rows = 16 / gather->element, .threads = threads, .turns = turns};
+	uint32_t element = gather->element, stored = group->rows * element;
+	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)group->part);
+	int64_t looks = 100 * (int64_t)gather->index_bytes / stored, rows = 0, threads, held;
+	int64_t bytes = (gather->many < group->part ? gather->many : group->part) * stored;
 
-	stage_rows(problem, gather, &group);
-	group.part = plan_divide_up((uint64_t)units, (uint64_t)parts) * vector;
-	if (*count == ALL || threads > limits->max_threads || group.shared > limits->shared_optin ||
-		4 * units < 3 * parts * room)
+	for (uint32_t n = group->rows; n > 1; n /= 2)
+		rows++;
+	threads = 32 * (int64_t)group->threads < 1024 ? 32 * (int64_t)group->threads : 1024;
+	held = (limits->shared_optin + 1024) / (group->shared + 1024) * group->threads;
+	threads = held < threads ? held : threads;
+	return worse + 20 * (parts * group->part - gather->many) / gather->many +
+		   30 * parts * gather->few / gather->many +
+		   (looks > 50 ? 6 + (looks - 50) * 65 / 100 : looks * 12 / 100) + 3 * rows +
+		   60 * 1024 / (bytes + 1) + 10 * 1024 / (threads + 1) - 10;
+}
+
+static void add_group(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct kernel_limits *limits, struct gather_group *group,
+					  struct gather_group out[ALL], int *count)
+{
+	uint32_t bytes = group->vector * gather->index_bytes;
+
+	stage_planes(problem, gather, group);
+	if (*count == ALL || group->threads > limits->max_threads ||
+		group->shared > limits->shared_optin ||
+		(group->turns > 1 && gather->many <= group->part / group->turns))
 		return;
 	if (gather->index_step == 1)
-		group.index_load = aligned(gather, 1, gather->index_bytes, problem->tensors[1].alignment,
-								   bytes, bytes < 16 ? bytes : 16);
-	snprintf(group.name, sizeof(group.name), "group %ux%u p%lld", threads, vector,
-			 (long long)group.part);
-	for (int i = 0; i < *count; i++)
-		if (strcmp(out[i].name, group.name) == 0)
-			return;
-	out[(*count)++] = group;
+		group->index_load = aligned(gather, 1, gather->index_bytes, problem->tensors[1].alignment,
+									bytes, bytes < 16 ? bytes : 16);
+	snprintf(group->name, sizeof(group->name), "group %ux%ux%u p%u", group->threads, group->turns,
+			 group->vector, group->planes);
+	out[(*count)++] = *group;
 }
 
-/*
- * Elements that a multiprocessor makes in a time.  It holds as many blocks as registers and shared
- * memory allow, and a block takes as long as its loads of src and its turns.  The weights are
- * fitted to figures of an H200.
- */
-static int64_t speed(const struct gather_problem *gather, const struct kernel_limits *limits,
-					 const struct gather_group *group)
+static void add_planes(const struct kernel_problem *problem, const struct gather_problem *gather,
+					   const struct kernel_limits *limits, uint32_t vector,
+					   struct gather_group out[ALL], int *count)
 {
-	uint32_t element = gather->element, bytes = group->vector * element;
-	uint32_t registers = group->skew || (element == 2 && bytes == 16) ? 80 : 64;
-	int64_t blocks = REGISTERS / 32 / registers / (group->threads / 32);
-	int64_t held = (limits->shared_optin + 1024) / (group->shared + 1024);
-	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)group->part);
-	int64_t loads = plan_divide_up((uint64_t)gather->few * element, element == 2 ? 8 : 16);
-	int64_t time = 64 + 96 * plan_divide_up((uint64_t)loads, group->threads) +
-				   group->turns * (64 + 8 * (int64_t)bytes);
+	/* More are worth it where an index is longer than an element of all rows of a plane. */
+	uint32_t most = gather->element == 4 && gather->index_bytes == 8 ? 8 : 4;
 
-	blocks = blocks < held ? blocks : held;
-	return blocks * (gather->many * 4096 / parts) / time;
+	for (uint32_t planes = 1; planes <= most; planes *= 2)
+		for (int k = 0; k < SHAPES; k++) {
+			struct gather_group group = {.vector = vector,
+										 .planes = planes,
+										 .threads = shapes[k].threads,
+										 .turns = shapes[k].turns};
+			add_group(problem, gather, limits, &group, out, count);
+		}
 }
 
-/* How far from two turns, in which indices of one are loaded while the other stores. */
-static uint32_t off(const struct gather_group *group)
-{
-	return group->turns > 2 ? group->turns - 2 : 2 * (2 - group->turns);
-}
-
-/* Takes those that the model finds near the best, the likely best of them first. */
+/* Takes those that cost least, the best of them first. */
 static int take_best(const struct gather_problem *gather, const struct kernel_limits *limits,
 					 const struct gather_group *all, int count,
 					 struct gather_group out[GATHER_GROUPS])
 {
-	int64_t value[ALL], most = 0;
+	int64_t value[ALL];
 	int taken = 0;
 
 	for (int i = 0; i < count; i++) {
-		value[i] = speed(gather, limits, &all[i]);
-		most = value[i] > most ? value[i] : most;
+		uint32_t element = gather->element, stored = all[i].vector * element;
+		bool skew = all[i].skew && element < 4;
+		value[i] = stored < 8 ? QUARTERS : stored < 16 ? HALVES : 0;
+		if (skew && all[i].planes > 2)
+			value[i] += SKEWED;
+		if (all[i].threads == 256 && all[i].turns == 1 &&
+			(skew || gather->index_bytes > 2 * element || gather_along(gather)))
+			value[i] += LONG;
+		for (int k = 0; k < SHAPES; k++)
+			if (shapes[k].threads == all[i].threads && shapes[k].turns == all[i].turns)
+				value[i] += shapes[k].worse;
+		value[i] = cost(gather, limits, &all[i], (uint32_t)value[i]);
 	}
 	for (; taken < GATHER_GROUPS; taken++) {
 		int best = -1;
 		for (int i = 0; i < count; i++)
-			if (100 * value[i] >= NEAR * most &&
-				(best < 0 || off(&all[i]) < off(&all[best]) ||
-				 (off(&all[i]) == off(&all[best]) && value[i] > value[best])))
+			if (value[i] < INT64_MAX && (best < 0 || value[i] < value[best]))
 				best = i;
 		if (best < 0)
 			break;
 		out[taken] = all[best];
-		value[best] = -1;
+		value[best] = INT64_MAX;
 	}
 	return taken;
 }
@@ -140,25 +170,19 @@ static int take_best(const struct gather_problem *gather, const struct kernel_li
 int gather_groups(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_group out[GATHER_GROUPS])
 {
-	static const uint32_t sizes[] = {64, 96, 128, 160, 192, 256};
 	struct gather_group all[ALL];
-	uint32_t element = gather->element;
+	uint32_t element = gather->element, first = element == 1 ? 8 : 16, vectors = 0;
 	int count = 0;
 
 	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 16 / element ||
-		gather->few < 1 || gather->many < 1 || gather->few > limits->shared_optin / 16 ||
-		gather->many > MOST || (gather->form.step[0] != 1 && gather->few > 1))
+		gather->few < 1 || gather->many < 1 || gather->few > MOST_FEW || gather->many > MOST ||
+		(gather->form.step[0] != 1 && gather->few > 1))
 		return 0;
-	for (uint32_t bytes = element == 1 ? 4 : 16; bytes >= 4 && bytes >= element; bytes /= 2) {
+	for (uint32_t bytes = first; bytes >= 4 && bytes >= element && vectors < 2; bytes /= 2) {
 		uint32_t vector = group_vector(problem, gather, bytes);
-		for (uint32_t turns = 1; turns <= MOST_TURNS && vector; turns++)
-			for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-				add_part(problem, gather, limits, vector, sizes[i], turns, all, &count);
-		/* A list that is short for all of these. */
-		if (vector && count == 0)
-			add_part(problem, gather, limits, vector,
-					 (uint32_t)plan_divide_up((uint64_t)gather->many / vector, 32) * 32, 1, all,
-					 &count);
+		vectors += vector > 0;
+		if (vector)
+			add_planes(problem, gather, limits, vector, all, &count);
 	}
 	return take_best(gather, limits, all, count, out);
 }
@@ -173,7 +197,7 @@ bool gather_group_pays(const struct gather_problem *gather, const struct gather_
 	/* An index is read once for several rows, and a small element once with its neighbours. */
 	return (small ? 3 : 2) * gather->many >= 3 * gather->few && group->shared <= PAYS_BYTES &&
 		   stored >= (small ? 4 : 8) &&
-		   (element <= 2 || gather->index_bytes >= element ||
+		   (element <= 2 || gather->index_bytes > 1 ||
 			(!bytes && gather->many / PAYS_TIMES >= gather->few));
 }
 
@@ -193,10 +217,11 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 	snprintf(out->source, sizeof(out->source), "ops/gather_group.cuh");
 	memcpy(out->choice, group->name, sizeof(out->choice));
 	out->shared_bytes = group->shared;
-	plan_print(&id, "gather_group<GatherGroup<%u, %s, %s, %lld, %lld, %lld, %u, %s, %u, %u>",
+	plan_print(&id, "gather_group<GatherGroup<%u, %s, %s, %lld, %lld, %u, %u, %u, %s, %u, %u, %s>",
 			   gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
-			   (long long)gather->few, (long long)gather->many, (long long)group->part,
-			   group->threads, group->skew ? "true" : "false", group->vector, group->index_load);
+			   (long long)gather->few, (long long)gather->many, group->turns, group->planes,
+			   group->threads, group->skew ? "true" : "false", group->vector, group->index_load,
+			   gather_along(gather) ? "true" : "false");
 	plan_print(&id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
 			   (long long)gather->index_step);
 	rows_print_sizes(&id, &gather->form);
@@ -215,6 +240,7 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 				   group->vector * gather->element, out);
 	snprintf(out->note, sizeof(out->note),
 			 "%lld of a list's %lld indices are looked at once for %u of its rows",
-			 (long long)group->part, (long long)gather->many, group->rows);
+			 (long long)(group->part < gather->many ? group->part : gather->many),
+			 (long long)gather->many, group->rows);
 	return plan_check_name(&id, out, error);
 }

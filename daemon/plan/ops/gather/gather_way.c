@@ -22,6 +22,20 @@
 #define MOSTLY_ROW 16384 /* of src */
 #define SECTOR_PART 20   /* of 32 bytes of src: five indices for eight sectors touch most */
 #define TINY_ROW 128     /* bytes of dst, which its ends are most of */
+#define BESIDE 32        /* of shared memory, beside rows */
+#define ALONG_INDICES (2 << 20)
+#define ALONG_ROWS (9 << 20)
+
+/* All rows of one list are taken one after another where one row of each list is as much as a cache
+ * keeps beside them. */
+bool gather_along(const struct gather_problem *gather)
+{
+	int64_t indices = gather->lists * gather->many;
+	int64_t elements = gather->lists * (gather->few + gather->many);
+
+	return gather->lists > 1 && indices >= ALONG_INDICES / gather->index_bytes &&
+		   elements >= ALONG_ROWS / gather->element;
+}
 
 /* ---- What moves at once ---- */
 
@@ -83,6 +97,9 @@ static void find_vectors(const struct kernel_problem *problem, const struct gath
 		way->index_load = at;
 	}
 	way->load = way->stage ? find_load(problem, gather, way->rows) : gather->element;
+	way->skew = way->stage && way->load < 16 && gather->element < 16 && gather_is_dense(gather);
+	if (way->skew)
+		way->load = gather->element;
 }
 
 /* ---- Candidates ---- */
@@ -131,9 +148,17 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 	return true;
 }
 
+/* Room for the vectors around rows is that for rows, and a vector. */
+uint32_t gather_stage_shared(const struct gather_problem *gather, const struct gather_way *way)
+{
+	uint64_t bytes = (uint64_t)way->rows * (uint64_t)gather->few * gather->element;
+
+	return (uint32_t)plan_divide_up((int64_t)bytes, 16) * 16 + (way->skew ? 16 : 0);
+}
+
 static bool gather_fits(const struct gather_problem *gather, uint32_t rows, uint64_t shared)
 {
-	return gather->few > 0 && (uint64_t)gather->few <= shared / gather->element / rows;
+	return gather->few > 0 && (uint64_t)gather->few <= (shared - BESIDE) / gather->element / rows;
 }
 
 /* Finds so many rows that a block has enough to do, and that its part of dst begins where a vector
