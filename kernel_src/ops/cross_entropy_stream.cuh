@@ -130,6 +130,15 @@ struct CrossEntropyBounded {
 				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), to[u]);
 	}
 
+	DEVICE static void move(const Step &from, Step &to)
+	{
+#pragma unroll
+		for (int u = 0; u < count; u++)
+#pragma unroll
+			for (int w = 0; w < ROW::words; w++)
+				to[u][w] = from[u][w];
+	}
+
 	/* The sum of a step's powers; total: what its terms join. */
 	template <bool SMOOTH>
 	DEVICE float sum(const ROW &row, Column step, const Step &word, float &total) const
@@ -320,19 +329,30 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 				call.end_row(static_cast<i64>(number), at, Compute(0), Compute(0));
 			return;
 		}
+		/* The target's element is asked for now, and looked at when the row is done. */
+		u32 hits[vec_words<sizeof(T)>] = {};
+		const auto take_hit = [&] {
+			if (first && at.column >= 0)
+				hit = mask.term(0, 0, element_at<T, Compute>(hits, 0), Compute(1));
+		};
 		if (first && at.column >= 0)
-			hit = mask.term(0, 0, element_load<Compute>(from + at.column * X_STEP), Compute(1));
+			vec_load<sizeof(T)>(from + at.column * X_STEP, hits);
 		if constexpr (CAP == CROSS_ENTROPY_BOUNDED) {
 			typedef CrossEntropyBounded<ROW, LONG> Bounded;
 			const Bounded bounded(cap);
-			typename Bounded::Step now;
+			typename Bounded::Step now, next;
 			all.largest = bounded.shift();
+			bounded.fetch(held.row, 0, from, X_STEP, next);
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {
-				bounded.fetch(held.row, step, from, X_STEP, now);
+				bounded.move(next, now);
+				if (step + 1 < ROW::steps())
+					bounded.fetch(held.row, step + 1, from, X_STEP, next);
 				sum.add(bounded.template sum<SMOOTH>(held.row, step, now, total));
 			}
+			take_hit();
 		} else {
+			take_hit();
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {
 				held.fetch(step, from, X_STEP);
