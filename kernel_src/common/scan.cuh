@@ -66,7 +66,7 @@ __global__ LAUNCH_BOUNDS(SIZE *ROWS) void scan_rows(const void *a, const void *b
 		SIZE, ROWS, EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
-template <class S, int V, int HELD, int LANES, int SPLIT, bool EARLY, bool REVERSE, bool EXCLUSIVE,
+template <class S, int V, int HELD, int LANES, int SPLIT, int EARLY, bool REVERSE, bool EXCLUSIVE,
 		  i64 COLUMNS, i64 Y_STEP, class DIMS, class Y, typename Index, class... IN>
 __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns(const void *a, const void *b,
 														 const void *c, void *y, void *z, i64 rows)
@@ -120,7 +120,7 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns_generic(const void *a, 
 																 i64 rows, i64 columns, SCAN_SPACE)
 {
 	const ScanSpace at = SCAN_SPACE_MADE;
-	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE, false>(
+	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE, 0>(
 		{{a, b, c}, y, z}, rows, columns, {{a_step, b_step, c_step}, y_step},
 		static_cast<int>(blockDim.x) / LANES, exclusive, at);
 }

@@ -113,7 +113,7 @@ static void find_form(const struct kernel_problem *problem, struct scan_form *fo
 	scan_find_form(problem, kind->inputs, outputs, form);
 	form->source = "ops/cumsum.cuh";
 	form->heavy = form->element == 8 || strcmp(kind->monoid, "ScanSum") != 0;
-	form->costly = strcmp(kind->monoid, "ScanLog") == 0;
+	form->costly = strncmp(kind->monoid, "ScanLog", 7) == 0;
 	print_monoid(kind, form->dtype, form->rows.columns > INT32_MAX, form->monoid);
 	print_monoid(kind, form->dtype, true, form->generic_monoid);
 	form->reverse = kind->backward != (plan_int(problem, "reverse") != 0);

@@ -14,8 +14,16 @@
  * threads share the columns of each of (side) vectors of rows. */
 struct shape {
 	uint32_t vector, held, size, side;
-	uint32_t early; /* reads the next step before it computes this one */
+	uint32_t
+		early; /* reads the next step before it computes this one; 2 or more: so many steps have
+					   room in shared memory */
 };
+
+/* Shared memory of a ring. */
+static uint32_t ring_bytes(const struct shape *shape)
+{
+	return shape->early > 1 ? shape->size * shape->side * shape->held * shape->early * 16 : 0;
+}
 
 /* ---- Rows ---- */
 
@@ -176,6 +184,31 @@ static struct shape warp_shape(const struct scan_form *form, int64_t vectors, ui
 	return shape;
 }
 
+/* Where there is much to compute for what is read: small blocks that take steps for a row, or warps
+ * that have a row each and wait for nobody. */
+static bool small_steps(const struct scan_form *form, int64_t vectors, struct shape *out)
+{
+	bool halves = form->element == 2;
+	struct shape shape = {form->vector, 2, 128, 1, 1};
+
+	if (form->costly && form->inputs > 1 && halves) {
+		shape.size = vectors < 512 ? 32 : 64;
+	} else if (form->costly && form->inputs == 1 && halves && form->rows.columns <= 32768) {
+		shape.held = 1;
+		shape.size = 32;
+	} else if (form->costly && form->inputs == 1 && (halves || vectors < 1024)) {
+		shape.size = 64;
+	} else if (!form->costly && form->outputs > 1 && halves && vectors >= 512) {
+		shape.held = 4;
+	} else if (!form->costly) {
+		return false;
+	}
+	if (shape.size == 32)
+		shape.side = 4;
+	*out = shape;
+	return vectors >= 256;
+}
+
 /* A short row takes part of a warp, a middling one a warp, one of up to some thousand vectors a
  * block that holds it, and a long one a block in steps. */
 static int row_shapes(const struct scan_form *form, const struct kernel_limits *limits,
@@ -184,14 +217,14 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 	uint32_t more = form->skewed ? 2 * form->vector - 2 : form->vector - 1;
 	int64_t vectors = (form->rows.columns + more) / form->vector;
 	uint32_t most = form->heavy || !form->skewed ? 2 : warp_most(form);
+	struct shape small;
 	int count = 0;
 
 	/* Few warps share a block if each holds much. */
 	if (vectors <= 32 * most)
 		scan_keep(shapes, &count, warp_shape(form, vectors, vectors > 128 ? 2 : 0), limits);
-	/* Small blocks in steps, where there is much to compute for what is read. */
-	if (form->costly && vectors > 128 * 2)
-		scan_keep(shapes, &count, (struct shape){form->vector, 2, 128, 1, 1}, limits);
+	if (small_steps(form, vectors, &small))
+		scan_keep(shapes, &count, small, limits);
 	if (vectors > 32) {
 		scan_keep_blocks(form, vectors, limits, shapes, &count);
 		scan_keep_steps(form, limits, shapes, &count);
@@ -207,6 +240,29 @@ static int row_shapes(const struct scan_form *form, const struct kernel_limits *
 	if (count == 0)
 		scan_keep(shapes, &count, (struct shape){form->vector, 2, 32, 1, 0}, limits);
 	return count;
+}
+
+/* One matrix has so few blocks that each needs more on its way than registers hold. */
+static void scan_keep_ring(const struct scan_form *form, const struct kernel_limits *limits,
+						   struct shape *shapes, int *count)
+{
+	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
+	bool few = inner / 8 < limits->multiprocessors, many = inner / 16 >= limits->multiprocessors;
+	struct shape shape = {form->vector, few ? 8 : 4, 16, 8, 3};
+
+	if (form->rows.rank > 1 || form->heavy || form->vector * form->element != 16 ||
+		form->rows.columns < 1024 || (many && form->element != 2))
+		return;
+	if (few && form->element == 2) {
+		shape.size = 32;
+		shape.early = 2;
+	} else if (!few && (many || form->element != 2)) {
+		shape.held = many ? 4 : 8;
+		shape.size = 8;
+		shape.side = 16;
+	}
+	if (ring_bytes(&shape) <= limits->shared_optin)
+		scan_keep(shapes, count, shape, limits);
 }
 
 /* Few threads with many columns each are best, as long as blocks are enough for the device.  A
@@ -231,6 +287,7 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 				: form->element == 2 && !form->heavy && inner >= 512 ? 7
 				: form->element == 4                                 ? 8
 																	 : 3;
+	scan_keep_ring(form, limits, shapes, &count);
 	for (size_t i = 0; i < MOST; i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
 		uint32_t held = form->heavy && way[2] > 4 ? 4 : way[2];
@@ -291,11 +348,17 @@ static bool is_skewed(const struct scan_form *form, const struct shape *shape)
 static void name_shape(const struct scan_form *form, const struct shape *shape,
 					   char name[KERNEL_CHOICE_MAX])
 {
+	char early[16] = "";
+
+	if (shape->early > 1)
+		snprintf(early, sizeof(early), " ring%u", shape->early);
+	else if (shape->early)
+		snprintf(early, sizeof(early), " early");
 	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u%s",
 			 form->strided            ? "columns"
 			 : is_skewed(form, shape) ? "skewed"
 									  : "rows",
-			 shape->side, shape->size, shape->held, shape->early ? " early" : "");
+			 shape->side, shape->size, shape->held, early);
 }
 
 int scan_choices(const struct scan_form *form, const struct kernel_limits *limits,
@@ -326,7 +389,9 @@ static void scan_print_kernel(const struct scan_form *form, const struct shape *
 	else
 		plan_print(id, ", %u, %u, %s", shape->size, shape->side,
 				   is_skewed(form, shape) ? "true" : "false");
-	if (!generic)
+	if (!generic && strided)
+		plan_print(id, ", %u", shape->early);
+	else if (!generic)
 		plan_print(id, ", %s", shape->early ? "true" : "false");
 	plan_print(id, ", %s", form->reverse ? "true" : "false");
 	if (!generic) {
@@ -379,6 +444,7 @@ static int plan_shape(const struct kernel_problem *problem, const struct scan_fo
 
 	plan_generic_launch(out, limits, form->source, ((uint64_t)form->rows.rows + each - 1) / each,
 						shape->size * shape->side);
+	out->shared_bytes = ring_bytes(shape);
 	scan_print_kernel(form, shape, generic, &id);
 	pass_arguments(form, generic, out);
 	for (int i = 0; i < form->inputs + form->outputs; i++) {
