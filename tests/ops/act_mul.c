@@ -31,20 +31,21 @@ static bool is_split(const struct cases_case *c)
 
 /* ---- The reference ---- */
 
-/* Beyond 1000 on either side an activation is all or nothing. */
+/* Beyond 1000 on either side an activation is all or nothing.  1 - s(x) is s(-x): a difference would
+ * lose the bits that x multiplies. */
 static double slope_of(const struct cases_case *c, double x)
 {
 	x = x > 1000 ? 1000 : x < -1000 ? -1000 : x;
 	if (reference_is(c, "act", "gelu"))
 		return 0.5 * erfc(x * -M_SQRT1_2) + x * exp(-x * x / 2) * M_2_SQRTPI * M_SQRT1_2 / 2;
 	if (reference_is(c, "act", "gelu_tanh")) {
-		double k = 2 * M_2_SQRTPI * M_SQRT1_2,
-			   s = reference_sigmoid(k * (x + 0.044715 * x * x * x));
-		return s + x * s * (1 - s) * k * (1 + 3 * 0.044715 * x * x);
+		double k = 2 * M_2_SQRTPI * M_SQRT1_2, z = k * (x + 0.044715 * x * x * x);
+		double s = reference_sigmoid(z), rest = reference_sigmoid(-z);
+		return s + x * s * rest * k * (1 + 3 * 0.044715 * x * x);
 	}
 	if (reference_is(c, "act", "relu"))
 		return x > 0 ? 1 : isnan(x) ? 1 : 0;
-	return reference_sigmoid(x) * (1 + x * (1 - reference_sigmoid(x)));
+	return reference_sigmoid(x) * (1 + x * reference_sigmoid(-x));
 }
 
 static int64_t units(const struct cases_case *c)
