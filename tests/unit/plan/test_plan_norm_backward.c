@@ -345,6 +345,7 @@ static void blocks_and_their_sums(void **state)
 	assert_int_equal(plan.grid[0], 128);
 	assert_int_equal(plan.scratch.counters, 256);
 	assert_int_equal(plan.scratch.bytes, 256 + 128 * 2 * 8192 * 4);
+	assert_string_equal(plan.choice, "all 512x2 r1 b1 a0");
 	p = layer(KILN_F16, 3, 8192);
 	plan = plan_on("sm_90", &p);
 	assert_int_equal(plan.grid[0], 3);

@@ -118,6 +118,8 @@ static void bring_first(struct norm_backward_way *ways, int number)
 #define RING_SIZE 384    /* threads of a row that a block has alone, at most */
 #define RING_ROWS 1024   /* of two sums, at least */
 #define RING_HALVES 6145 /* columns of halves that four vectors a thread are best for, at least */
+/* Columns that threads held faster where both were timed: 704 and 4096 rows, one sum and two. */
+#define HELD_HALVES 8192
 
 /* Are there rows enough for rings, which begin late?  One sum of columns ends sooner without. */
 static bool are_many(const struct norm_backward_problem *norm)
@@ -138,7 +140,7 @@ static void prefer_ring(const struct norm_backward_problem *norm, struct norm_ba
 				  norm->form.columns >= RING_HALVES && are_many(norm);
 	uint32_t size = first->size, held = halves ? 4 : 2;
 
-	if (all == 0 || first->skewed ||
+	if (all == 0 || first->skewed || norm->form.columns == HELD_HALVES ||
 		(!halves && (first->rows > 1 || first->held != 2 || size > RING_SIZE)))
 		return;
 	if (halves)
