@@ -31,8 +31,8 @@ static bool is_split(const struct cases_case *c)
 
 /* ---- The reference ---- */
 
-/* Beyond 1000 on either side an activation is all or nothing.  1 - s(x) is s(-x): a difference would
- * lose the bits that x multiplies. */
+/* Beyond 1000 on either side an activation is all or nothing.  1 - s(x) is s(-x): a difference
+ * would lose the bits that x multiplies. */
 static double slope_of(const struct cases_case *c, double x)
 {
 	x = x > 1000 ? 1000 : x < -1000 ? -1000 : x;
