@@ -337,7 +337,7 @@ static void remember(struct compile_sources *sources, const struct compile_file 
 	sources->closures = known;
 }
 
-/* What was asked for last stands first: programs ask for few files, and for them again. */
+/* The file asked for last stands first: programs ask for few files, and for them again. */
 static const struct known_closure *recall(struct compile_sources *sources, const char *name,
 										  bool cpu)
 {

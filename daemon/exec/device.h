@@ -132,7 +132,7 @@ struct device_done {
 /* In which order threads run that no barrier orders. */
 enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
-/* What kernels print until somebody takes it; what comes after so many bytes is cut. */
+/* Kernels may print so many bytes until somebody takes them; the rest is cut. */
 #define DEVICE_PRINTED_MOST (64u << 10)
 
 struct device_ops {

@@ -174,7 +174,7 @@ struct CrossEntropy {
 	Compute smoothing, square, cap;
 	u32 reduction;
 
-	/* Of this thread, and of this block. */
+	/* The one is this thread's, the other this block's. */
 	Compute sum, by;
 	u32 valid;
 	u32 strays;

@@ -325,7 +325,7 @@ DEVICE int panel_place(int row)
 /* Where the threads of a panel meet. */
 template <class SHAPE, class Value>
 struct PanelMeeting {
-	/* What each warp has, or each part of skewed rows; neighbours in other banks. */
+	/* The sums of each warp, or of each part of skewed rows; neighbours lie in other banks. */
 	Value partial[SHAPE::skewed ? SHAPE::split : SHAPE::warps][SHAPE::rows + 1];
 	Value total[SHAPE::cluster][SHAPE::rows];          /* what each block has */
 	Value whole[SHAPE::cluster > 1 ? SHAPE::rows : 1]; /* of a cluster */

@@ -163,7 +163,7 @@ struct SoftmaxLevel {
 	{
 		return fmax(top, Limits::lowest());
 	}
-	/* What rounding left of the shift. */
+	/* Returns the part of the shift that rounding left. */
 	DEVICE Compute left() const
 	{
 		return far || !(top > Limits::least()) ? Compute(0) : fma(-top, factor, shift);

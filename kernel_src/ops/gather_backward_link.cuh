@@ -28,7 +28,7 @@ struct ScatterLink {
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int bounds = BOUNDS, few = FEW, many = MANY, threads = THREADS, vector = V;
 	static constexpr bool skew = SKEW;
-	/* Of a multiprocessor: so many that no register is spilled. */
+	/* A multiprocessor holds so few blocks that no register is spilled. */
 	static constexpr int blocks = (SKEW ? 640 : V > 1 && THREADS < 128 ? 896 : 1024) / THREADS;
 	static constexpr int element = static_cast<int>(sizeof(T));
 	static constexpr int rows = 16 / element;

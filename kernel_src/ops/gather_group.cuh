@@ -31,7 +31,7 @@ struct GatherGroup {
 	static constexpr int each = 16 / word, load = each * ES, loads = (FROM + each - 1) / each;
 	/* Behind the row is what an index finds that names nothing: 0. */
 	static constexpr int nothing = loads * each, pitch = loads * 16 + 16;
-	/* Of a multiprocessor at once, by registers. */
+	/* Registers allow a multiprocessor so many at once. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else

@@ -47,7 +47,7 @@ struct IndexAddLinkShape {
 /* Scratch memory.  All of it but `next` is 0 between launches. */
 struct IndexAddLinks {
 	Earlier linkers;
-	/* Of each place: 1 + an index, or how many are in its bucket; blocks that have read it. */
+	/* For each place: 1 + an index, or the length of its bucket; and how many blocks read it. */
 	u32 *heads, *used;
 	u32 *next; /* of each index: 1 + the next; or the buckets */
 

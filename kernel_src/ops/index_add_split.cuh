@@ -186,7 +186,7 @@ struct IndexAddSplit {
 		__syncthreads();
 		sum_up();
 		__syncthreads();
-		/* What a warp has for a place begins where those before it end. */
+		/* A warp's part of a place begins where the parts of the warps before it end. */
 #pragma unroll
 		for (int i = 0; i < held; i++) {
 			if (i >= turns)

@@ -207,7 +207,7 @@ struct IndexRow {
 	static constexpr bool skew = SKEW, once = ONCE;
 };
 
-/* Which vectors a thread of bands has: the first, and how far the others are from it. */
+/* A thread of bands has these vectors: the first, and the others at this distance from it. */
 template <class ROW, typename Number>
 DEVICE Number index_band(Number vectors, Number all, Number block, Number &step)
 {

@@ -63,7 +63,7 @@ struct NormBackwardAll {
 	typedef ColumnsBlock<Compute, size, SHAPE::rows, V, NV> Block;
 	typedef NormBackwardColumns<WITH, Compute, NV, V> Columns;
 
-	/* What this thread has of row `number`, if it is there, and of all that follow. */
+	/* This thread's part of row `number`, if the row is there, and of all rows that follow. */
 	static DEVICE Row row(const Operands &at, Offset number, u8 *shared)
 	{
 		if constexpr (skewed)
@@ -170,7 +170,7 @@ struct NormBackwardAll {
 		}
 	}
 
-	/* What this thread has of the sums over a row, and its part of the sums of columns. */
+	/* This thread's part of the sums over a row, and of the sums of columns. */
 	static DEVICE Sums measure(const Operands &at, const Row &row, const Words &words,
 							   Columns &columns_sums, Compute (&xhat)[NV][V], Compute (&g)[NV][V])
 	{
@@ -366,7 +366,7 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows) / PERIOD * PERIOD;
 	const Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
 	Offset mine = SHAPE::group::row();
-	/* What is left of the last period takes no rows. */
+	/* The rest of the last period takes no rows. */
 	if (PERIOD > 1 && first + mine >= step)
 		mine = static_cast<Offset>(rows);
 	const Row row = All::row(at, first + mine, reinterpret_cast<u8 *>(shared) + AHEAD * All::slots);

@@ -303,7 +303,7 @@ struct NormBackwardRing {
 		element_unpack<T>(words[1], dy);
 	}
 
-	/* What is not there adds nothing to any sum. */
+	/* Columns that are not there add nothing to any sum. */
 	DEVICE void blot(int n, Compute (&xs)[V], Compute (&dy)[V]) const
 	{
 #pragma unroll

@@ -115,7 +115,7 @@ struct NormBackwardWarps {
 	/* The numbers of this lane's row of a piece. */
 	DEVICE Row look(Offset piece, Offset pieces) const
 	{
-		/* Of one row, each lane asks for itself. */
+		/* Where there is one row, each lane asks for itself. */
 		const int mine = SHAPE::rows > 1 ? lane : 0;
 		const Offset number = piece * SHAPE::rows + static_cast<Offset>(mine);
 		if (piece >= pieces || mine >= rows_of(piece))
@@ -267,7 +267,7 @@ struct NormBackwardWarps {
 					   static_cast<u32>(whole * SHAPE::each));
 #pragma unroll 1
 		for (int i = lane; i < count - whole; i += SHAPE::team) {
-			/* What lies before and behind whole vectors. */
+			/* The elements before and behind whole vectors go one by one. */
 			const int element = i < first ? i : i + whole;
 			vec_copy<SHAPE::each>(from + element * SHAPE::each, to + element);
 		}

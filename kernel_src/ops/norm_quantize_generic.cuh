@@ -16,7 +16,7 @@
 
 enum { NORM_QUANTIZE_I8, NORM_QUANTIZE_E4M3, NORM_QUANTIZE_E5M2 };
 
-/* What a launch says of all rows. */
+/* The arguments of a launch that all rows share. */
 struct NormQuantizeAny {
 	const void *gamma, *beta;
 	u32 gamma_type, beta_type;
@@ -79,7 +79,7 @@ struct NormQuantizeRowAny {
 			s[j] = STREAMS == 2 ? values[0][j] + values[STREAMS - 1][j] : values[0][j];
 	}
 
-	/* What a step has; rms: distances are those from 0. */
+	/* Returns the moments of a step; rms: distances are those from 0. */
 	DEVICE NormPart<float> moments(i64 step, bool rms, T *sum) const
 	{
 		float s[count][V], all = 0, elements = 0;

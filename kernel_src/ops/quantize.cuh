@@ -12,7 +12,7 @@
 #include "common/flat.cuh"
 #include "common/quantize.cuh"
 
-/* Which scale element e has.  GROUP 0: there is one. */
+/* Returns the number of the scale of element e.  GROUP 0: there is one scale. */
 template <typename Index, i64 GROUP>
 struct QuantizeGroups {
 	DEVICE Index of(Index e) const

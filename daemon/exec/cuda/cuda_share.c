@@ -36,7 +36,7 @@ static int move(struct device *device, struct device_memory *memory, struct devi
 {
 	CUresult result = device->cu.cuMemcpyDtoDAsync(to->mapping, memory->base, memory->bytes,
 												   device->memory_stream);
-	/* Whoever maps it sees all of it. */
+	/* A process that maps it sees all of it. */
 	if (result == CUDA_SUCCESS && to->mapped > memory->bytes)
 		result = device->cu.cuMemsetD8Async(to->mapping + memory->bytes, 0,
 											to->mapped - memory->bytes, device->memory_stream);

@@ -18,7 +18,7 @@ struct exec_buffer {
 	_Atomic int uses;    /* by flights and graphs; by exec_free() while it runs */
 	uint64_t free_id;    /* from LEAVING on: the request free, which the end answers */
 	uint64_t owner;      /* the stream of the session that may name it */
-	/* Which allocation of another process it lies in (0: none), and where: two buffers may share
+	/* It lies at `at` of this allocation of another process (0: of none): two buffers may share
 	 * memory. */
 	uint64_t origin, at;
 	struct exec_task task;

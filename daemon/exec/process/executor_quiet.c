@@ -145,8 +145,8 @@ void exec_quiet_ended(struct launcher *launcher, const struct exec_flight *fligh
 		atomic_store(&quiet->drained_us, util_now_us());
 }
 
-/* What was in flight when the first task came has ended: the tasks may be due sooner now.  Their
- * order stays. */
+/* All launches that were in flight when the first task came have ended: the tasks may be due sooner
+ * now.  Their order stays. */
 static void take_drained(struct exec_quiet *quiet)
 {
 	uint64_t drained_us = atomic_load(&quiet->drained_us);

@@ -38,7 +38,7 @@ static void ring(const struct launcher *launcher)
 	(void)written; /* full: its thread has not woken yet, and will */
 }
 
-/* Whoever has the launcher calls this. */
+/* The thread that has the launcher calls this. */
 static void launcher_assert_valid(const struct launcher *launcher)
 {
 	assert(launcher_is_main(launcher) || launcher_state(launcher) != LAUNCHER_ABSENT ||

@@ -83,7 +83,7 @@ struct launcher {
 	bool touched; /* it has given this launcher something to do, so the thread has to wake */
 	bool alone;   /* it has stopped this launcher alone */
 
-	/* Of a launcher that has a thread of its own: */
+	/* A launcher with a thread of its own has these: */
 	pthread_t thread;
 	pthread_mutex_t mutex; /* guards state */
 	pthread_cond_t rested, goes;
@@ -166,7 +166,7 @@ void launchers_touch(struct exec *executor);
 
 /* ---- launcher_run.c ---- */
 
-/* What the thread of a launcher does. */
+/* The thread of a launcher runs this. */
 void *launcher_run(void *launcher);
 /* Tells of the ends that a look at the device found, and fails if it is broken or a launch runs too
  * long.  done has room for one end at least. */

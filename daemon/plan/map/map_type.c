@@ -203,7 +203,7 @@ static int type_call(struct map *map, int number)
 	return settle(map, node->kid[0], node->common);
 }
 
-/* What is added up has its type before, whatever the result meets. */
+/* Terms of a sum have their type before the sum has one, whatever the result meets. */
 static int type_reduction(struct map *map, int number)
 {
 	struct map_node *node = &map->node[number];

@@ -223,7 +223,7 @@ static void write_value(const struct map *map, const struct map_loops *loops, st
 	plan_print(out, ";\n\t}\n");
 }
 
-/* What is done to the result of a sum, and what that reads besides. */
+/* Writes the operations on the result of a sum, with the elements that they read besides. */
 static void write_finish(const struct map *map, const struct map_loops *loops,
 						 struct plan_text *out)
 {

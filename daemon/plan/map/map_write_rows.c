@@ -27,8 +27,8 @@ static bool keeps_terms(const struct map_loops *loops)
 	return false;
 }
 
-/* What a stage's threads load of a vector, but for what stands still in a row.  Where a row is held
- * that is what any stage needs. */
+/* Returns the operands that a stage's threads load with a vector, without those that stand still in
+ * a row.  Where a row is held, these are the operands of all stages. */
 static uint32_t held_reads(const struct map_loops *loops, int stage)
 {
 	uint32_t reads = loops->stage[stage].reads;

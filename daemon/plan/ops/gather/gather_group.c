@@ -47,8 +47,8 @@ static void stage_planes(const struct kernel_problem *problem, const struct gath
 
 #define ALL 96 /* that are looked at */
 #define SHAPES 8
-/* What stores of less than 16 bytes cost, planes of more than two small rows that begin between
- * vectors, and large blocks of one turn for these, or where indices are long. */
+/* Costs of stores of less than 16 bytes, of planes of more than two small rows that begin between
+ * vectors, and of large blocks of one turn for these, or where indices are long. */
 #define HALVES 4
 #define QUARTERS 12
 #define SKEWED 10

@@ -226,7 +226,7 @@ static void offer_skewed(struct search *search)
 	}
 }
 
-/* What the offers that follow are of. */
+/* The offers that follow are of these rows. */
 static void begin_rows(struct search *search, uint32_t vector, bool skewed)
 {
 	search->vector = vector;

@@ -136,8 +136,8 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 		   (element < 4 || matrix->store < 16);
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
-	/* Of many dimensions, all short: a box makes longer runs of bytes, and its size suits few rows,
-	 * which a tile would leave empty. */
+	/* Where many dimensions are all short, a box makes longer runs of bytes, and its size suits few
+	 * rows, which a tile would leave empty. */
 	if (!alone && (element == 1 || 8 * (uint64_t)matrix->rows <
 									   7 * side * permute_tiles((uint64_t)matrix->rows, side))) {
 		plan_print(why, "not %s: rows are not enough for tiles; ", variant);

@@ -11,7 +11,7 @@
 #define SHIFT_HALF 64       /* rows of halves in the lowest tiles */
 #define SHIFT_NARROW 160    /* bytes of all rows, of which a box makes more */
 
-/* What follows from a choice of tiles. */
+/* A choice of tiles determines these. */
 struct shift_shape {
 	bool run;            /* all rows of some columns */
 	bool skew_x, skew_y; /* vectors straddle */

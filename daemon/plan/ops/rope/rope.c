@@ -16,8 +16,8 @@ struct way {
 
 /* ---- How threads share the work ---- */
 
-/* Of interleaved pairs a thread has one vector a head, of halves it has two.  So it takes two heads
- * of interleaved pairs, where threads are enough for that. */
+/* A thread has one vector a head of interleaved pairs, and two of halves.  So it takes two heads of
+ * interleaved pairs, where threads are enough for that. */
 static int rope_find_ways(const struct rope_problem *rope, const struct rope_items *items,
 						  const struct kernel_limits *limits, struct way ways[WAYS_MOST])
 {

@@ -52,8 +52,8 @@ static uint32_t registers_beside(const struct softmax_form *form)
 	return form->dtype == KILN_F64 ? 88 : form->need.element == 2 ? 80 : 56;
 }
 
-/* Of a thread's columns registers hold what shared memory has no room for; all that they have room
- * for, if it has not room for all; or all that they have room for. */
+/* Registers hold those of a thread's columns that shared memory has no room for; all that they have
+ * room for, if it has not room for all; or all that they have room for. */
 enum keep { KEEP_LEAST, KEEP_MORE, KEEP_MOST };
 
 /* Lanes of whole warps for rows that begin anywhere, so that panels are about equally wide; two
@@ -250,8 +250,8 @@ static void offer_skewed_pairs(const struct softmax_form *form, const struct ker
 	}
 }
 
-/* Of one tensor: of the blocks of a cluster each takes no more columns than two of a multiprocessor
- * have room for, and few columns come by few threads, in wide panels. */
+/* Offers panels of one tensor: each block of a cluster takes no more columns than two blocks of a
+ * multiprocessor have room for, and few columns come by few threads, in wide panels. */
 static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
 						 struct softmax_tile *out, int most, int *count)
 {
