@@ -371,8 +371,9 @@ static void nothing_lost_nothing_doubled(void **state)
 		(double)(through + failed) / seconds, (long long)sum.bad);
 	assert_int_equal(info_int(client, "counters.launches"), sum.good);
 	assert_int_equal(through, sum.good - PROCESSES * THREADS * WARMING);
-	/* Those that follow what is known to have failed the library ends by itself. */
-	assert_in_range(failed, 1, sum.bad);
+	/* The library ends by itself those that follow a call known to have failed.  On a busy machine
+	 * all may have run before they could be canceled. */
+	assert_in_range(failed, sum.bad > 0, sum.bad);
 	assert_true(sum.good + sum.bad >= launches);
 	for (int i = 0; i < 2; i++)
 		close(result[i]);
