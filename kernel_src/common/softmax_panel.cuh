@@ -2,9 +2,9 @@
  * softmax_panel.cuh: softmax and its backward over a dimension that is not the last, of panels that
  * are held on the chip (panel.cuh).
  *
- * Of larger elements than halves each thread takes its own largest first, and partial sums are
- * scaled to the largest of all when they meet.  Where that costs no accuracy, powers take the place
- * of elements.
+ * Where elements are larger than halves, each thread takes its own largest first, and partial sums
+ * are scaled to the largest of all when they meet.  Where that costs no accuracy, powers take the
+ * place of elements.
  */
 #pragma once
 #include "common/panel.cuh"

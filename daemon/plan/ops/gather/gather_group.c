@@ -70,15 +70,33 @@ static uint32_t group_vector(const struct kernel_problem *problem,
 	return v && gather->many % v == 0 && bytes <= problem->tensors[2].alignment ? v : 0;
 }
 
+/* Returns the cost of a block's shape, and of stores, rows and indices that do not suit it. */
+static uint32_t worse_by(const struct gather_problem *gather, const struct gather_group *group)
+{
+	uint32_t element = gather->element, stored = group->vector * element;
+	uint32_t worse = stored < 8 ? QUARTERS : stored < 16 ? HALVES : 0;
+	bool skew = group->skew && element < 4;
+
+	if (skew && group->planes > 2)
+		worse += SKEWED;
+	if (group->threads == 256 && group->turns == 1 &&
+		(skew || gather->index_bytes > 2 * element || gather_along(gather)))
+		worse += LONG;
+	for (int k = 0; k < SHAPES; k++)
+		if (shapes[k].threads == group->threads && shapes[k].turns == group->turns)
+			worse += shapes[k].worse;
+	return worse;
+}
+
 /*
- * What a way costs beyond the stores of dst, in hundredths of these.  The weights are read off
- * figures of an H200: threads without work in the last part of a list; rows of src that each part
- * stages; indices, which are read by way of the L2 cache once for all rows of a block, and limit
- * all where they are more than half of what is stored; rows that lie apart; blocks that store
+ * Returns the cost of a way beyond the stores of dst, in hundredths of these.  The weights are read
+ * off figures of an H200: threads without work in the last part of a list; rows of src that each
+ * part stages; indices, which are read by way of the L2 cache once for all rows of a block, and
+ * limit all where they are more than half of what is stored; rows that lie apart; blocks that store
  * little; and multiprocessors that hold few threads.
  */
 static int64_t cost(const struct gather_problem *gather, const struct kernel_limits *limits,
-					const struct gather_group *group, uint32_t worse)
+					const struct gather_group *group)
 {
 	uint32_t element = gather->element, stored = group->rows * element;
 	int64_t parts = plan_divide_up((uint64_t)gather->many, (uint64_t)group->part);
@@ -90,7 +108,7 @@ static int64_t cost(const struct gather_problem *gather, const struct kernel_lim
 	threads = 32 * (int64_t)group->threads < 1024 ? 32 * (int64_t)group->threads : 1024;
 	held = (limits->shared_optin + 1024) / (group->shared + 1024) * group->threads;
 	threads = held < threads ? held : threads;
-	return worse + 20 * (parts * group->part - gather->many) / gather->many +
+	return worse_by(gather, group) + 20 * (parts * group->part - gather->many) / gather->many +
 		   30 * parts * gather->few / gather->many +
 		   (looks > 50 ? 6 + (looks - 50) * 65 / 100 : looks * 12 / 100) + 3 * rows +
 		   60 * 1024 / (bytes + 1) + 10 * 1024 / (threads + 1) - 10;
@@ -140,20 +158,8 @@ static int take_best(const struct gather_problem *gather, const struct kernel_li
 	int64_t value[ALL];
 	int taken = 0;
 
-	for (int i = 0; i < count; i++) {
-		uint32_t element = gather->element, stored = all[i].vector * element;
-		bool skew = all[i].skew && element < 4;
-		value[i] = stored < 8 ? QUARTERS : stored < 16 ? HALVES : 0;
-		if (skew && all[i].planes > 2)
-			value[i] += SKEWED;
-		if (all[i].threads == 256 && all[i].turns == 1 &&
-			(skew || gather->index_bytes > 2 * element || gather_along(gather)))
-			value[i] += LONG;
-		for (int k = 0; k < SHAPES; k++)
-			if (shapes[k].threads == all[i].threads && shapes[k].turns == all[i].turns)
-				value[i] += shapes[k].worse;
-		value[i] = cost(gather, limits, &all[i], (uint32_t)value[i]);
-	}
+	for (int i = 0; i < count; i++)
+		value[i] = cost(gather, limits, &all[i]);
 	for (; taken < GATHER_GROUPS; taken++) {
 		int best = -1;
 		for (int i = 0; i < count; i++)

@@ -3,8 +3,8 @@
  * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in
  * permute_matrix.c, names of choices in permute_choice.c; the variants are in permute_move.c
  * (vector, braid, strided), permute_interleave.c, permute_tile.c, permute_shift.c,
- * permute_stage.c and permute_box.c;
- * kernels that know no size are in permute_generic.c and permute_tile_generic.c.
+ * permute_stage.c and permute_box.c; kernels that know no size are in permute_generic.c and
+ * permute_tile_generic.c.
  */
 #include "permute.h"
 

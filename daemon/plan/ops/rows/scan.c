@@ -14,9 +14,9 @@
  * threads share the columns of each of (side) vectors of rows. */
 struct shape {
 	uint32_t vector, held, size, side;
-	uint32_t
-		early; /* reads the next step before it computes this one; 2 or more: so many steps have
-					   room in shared memory */
+	/* 1: the next step is read before this one is computed; 2 and more: so many steps have room in
+	 * shared memory. */
+	uint32_t early;
 };
 
 /* Shared memory of a ring. */
