@@ -18,16 +18,19 @@
 #include "common/topk.cuh"
 #include "common/total.cuh"
 
+/* Vectors of a sample that lie side by side: memory sends no less at once. */
+#define SAMPLED_RUN 4
 /* Entries of a bin, at most; each is compared with all of them. */
 #define SAMPLED_BIN_MOST 96
 /* Entries that are put in order beyond the first k: they share a bin with those. */
 #define SAMPLED_BESIDE (2 * SAMPLED_BIN_MOST)
 
-/* On sm_90, 1024 threads are to run at once. */
+/* On sm_90, 1024 threads are to run at once; small blocks with much room, 768. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-#define SAMPLED_BOUNDS(threads) __launch_bounds__(threads, 1024 / (threads))
+#define SAMPLED_BOUNDS(threads, room) \
+	__launch_bounds__(threads, ((threads) < 512 && (room) >= 4096 ? 768 : 1024) / (threads))
 #else
-#define SAMPLED_BOUNDS(threads) LAUNCH_BOUNDS(threads)
+#define SAMPLED_BOUNDS(threads, room) LAUNCH_BOUNDS(threads)
 #endif
 
 /* ---- Which elements pass ---- */
@@ -112,44 +115,141 @@ DEVICE int sampled_element(int bit)
 
 /* ---- A row ---- */
 
-/* The last entry that is to be collected, of a sample in which WANT or a few more are no later. */
-template <int EACH, int WANT, typename T, int V>
-DEVICE Entry<u64> sampled_bound(const TopkRow<Entry<u64>> &row, const TopkVectors<V, 1, T> &vectors)
+/* Bins of a sample, by how far entries are from the first one: a bin is as wide as a 64th to a 32nd
+ * of that. */
+#define SAMPLED_AFAR 1024
+
+DEVICE u32 sampled_afar(u32 distance)
 {
-	typedef Entry<u64> E;
-	u32 words[EACH][4];
+	const int shift = distance < 64 ? 0 : 26 - __clz(static_cast<int>(distance));
+	return static_cast<u32>(shift) * 32 + (distance >> shift);
+}
+/* The greatest distance of a bin. */
+DEVICE u32 sampled_far_end(u32 bin)
+{
+	const u32 shift = bin < 64 ? 0 : bin / 32 - 1;
+	return ((bin - shift * 32 + 1) << shift) - 1;
+}
+
+/* Loads number i of EACH vectors that a thread has of the sample; returns its number in the row. */
+template <int EACH, int THREADS, typename T, int V>
+DEVICE int sampled_load(const TopkVectors<V, 1, T> &vectors, int i, u32 (&words)[4])
+{
+	constexpr u32 runs = EACH * THREADS / SAMPLED_RUN;
+	const int at = i * THREADS + static_cast<int>(threadIdx.x);
+	const u64 before =
+		static_cast<u64>(at / SAMPLED_RUN) * static_cast<u32>(vectors.count / SAMPLED_RUN);
+	const int number = static_cast<int>(before / runs) * SAMPLED_RUN + at % SAMPLED_RUN;
+
+	vec_load<16>(vectors.x + static_cast<i64>(number) * V, words);
+	return number;
+}
+
+template <typename T, int V>
+DEVICE Entry<u64> sampled_entry(const TopkRow<Entry<u64>> &row, const TopkVectors<V, 1, T> &vectors,
+								int number, const u32 (&words)[4], int v)
+{
+	const u32 bits = static_cast<u32>(vec_element<sizeof(T)>(words, v));
+	const Entry<u64> entry =
+		Entry<u64>::of<T>(Order<T>::key(bits, row.greatest),
+						  static_cast<u32>(vectors.column(number) + v), row.place_bits);
+
+	return vectors.there(number) >> v & 1 ? entry : Entry<u64>::last();
+}
+
+/* Finds the bin of entry number WANT, from 1 on: found[0], and how many are up to its end:
+ * found[1]. */
+template <int WANT, int THREADS>
+DEVICE void sampled_find(const TopkRow<Entry<u64>> &row, const u32 *bins)
+{
+	constexpr int each = SAMPLED_AFAR / THREADS;
+	u32 mine[each], all = 0;
+
+	vec_load<4 * each>(bins + row.thread * each, mine);
+#pragma unroll
+	for (int i = 0; i < each; i++)
+		all += mine[i];
+	u32 upto = total_upto(all, row.thread % 32);
+	if (row.thread % 32 == 31)
+		row.bins[32 + row.thread / 32] = upto;
+	__syncthreads();
+#pragma unroll 1
+	for (int warp = 0; warp < row.thread / 32; warp++)
+		upto += row.bins[32 + warp];
+	if (upto >= WANT && upto - all < WANT) {
+		int bin = 0;
+		upto -= all;
+#pragma unroll
+		for (int i = 0; i < each; i++) {
+			bin += upto < WANT;
+			upto += upto < WANT ? mine[i] : 0;
+		}
+		row.found[0] = static_cast<u32>(row.thread * each + bin - 1);
+		row.found[1] = upto;
+	}
+	__syncthreads();
+}
+
+/* The last entry that is to be collected, of a sample in which WANT or a few more are no later.
+ * Calls meanwhile() when it has asked for the sample. */
+template <int EACH, int WANT, int THREADS, typename T, int V, typename Meanwhile>
+DEVICE Entry<u64> sampled_bound(const TopkRow<Entry<u64>> &row, const TopkVectors<V, 1, T> &vectors,
+								Meanwhile meanwhile)
+{
+	constexpr int most = WANT + WANT / 8;
+	u32 *const bins = reinterpret_cast<u32 *>(row.entries);
+	u32 words[EACH][4], high[EACH * V], least = ~0u;
 	int number[EACH];
 
 #pragma unroll
-	for (int i = 0; i < EACH; i++) {
-		const u32 pair = static_cast<u32>(i * row.threads + row.thread) / 2;
-		const u32 pairs = static_cast<u32>(EACH * row.threads) / 2;
-		number[i] =
-			static_cast<int>(static_cast<u64>(pair) * static_cast<u32>(vectors.count / 2) / pairs) *
-				2 +
-			row.thread % 2;
-		vectors.load(number[i], words[i]);
-	}
+	for (int i = 0; i < EACH; i++)
+		number[i] = sampled_load<EACH, THREADS>(vectors, i, words[i]);
+	meanwhile();
+	for (int i = row.thread; i < SAMPLED_AFAR; i += THREADS)
+		bins[i] = 0;
 #pragma unroll
 	for (int i = 0; i < EACH; i++) {
-		const u32 there = vectors.there(number[i]);
 #pragma unroll
 		for (int v = 0; v < V; v++) {
-			const u32 bits = sizeof(T) == 4 ? words[i][v] : words[i][v / 2] >> v % 2 * 16 & 0xffff;
-			const E entry =
-				E::of<T>(Order<T>::key(bits, row.greatest),
-						 static_cast<u32>(vectors.column(number[i]) + v), row.place_bits);
-			row.entries[(i * V + v) * row.threads + row.thread] =
-				there >> v & 1 ? entry : E::last();
+			const Entry<u64> entry = sampled_entry(row, vectors, number[i], words[i], v);
+			high[i * V + v] = static_cast<u32>(entry.word >> 32);
+			least = min(least, high[i * V + v]);
 		}
 	}
+#pragma unroll
+	for (int far = 16; far > 0; far /= 2)
+		least = min(least, group_from(least, far));
+	if (row.thread % 32 == 0)
+		row.bins[row.thread / 32] = least;
 	__syncthreads();
-	const E bound = topk_bound<true>(row, EACH * V * row.threads, WANT, WANT + WANT / 8);
+	for (int warp = 0; warp < THREADS / 32; warp++)
+		least = min(least, row.bins[warp]);
+#pragma unroll
+	for (int i = 0; i < EACH * V; i++)
+		atomicAdd(&bins[sampled_afar(high[i] - least)], 1u);
+	__syncthreads();
+	sampled_find<WANT, THREADS>(row, bins);
+	if (row.found[1] <= most) {
+		const u32 far = sampled_far_end(row.found[0]);
+		return {static_cast<u64>(far < ~least ? least + far : ~0u) << 32 | 0xffffffffu};
+	}
+	/* Many are about as far as each other: the sample is read once more. */
+#pragma unroll 1
+	for (int i = 0; i < EACH; i++) {
+		const int again = sampled_load<EACH, THREADS>(vectors, i, words[0]);
+#pragma unroll
+		for (int v = 0; v < V; v++)
+			row.entries[(i * V + v) * THREADS + row.thread] =
+				sampled_entry(row, vectors, again, words[0], v);
+	}
+	__syncthreads();
+	const Entry<u64> bound = topk_bound<true>(row, EACH * V * THREADS, WANT, most);
 	__syncthreads();
 	return bound;
 }
 
-/* Collects what is no later than `last`; more may be counted than there is room for. */
+/* Collects what is no later than `last`; more may be counted than there is room for.  A thread asks
+ * for places of all that pass in a step at once; what is not wanted after all leaves E::last(). */
 template <int HELD, int STAGES, bool GREATEST, typename T, int V>
 DEVICE void sampled_collect(const TopkRow<Entry<u64>> &row, const TopkVectors<V, 1, T> &vectors,
 							Entry<u64> last, b128 *ring)
@@ -185,23 +285,30 @@ DEVICE void sampled_collect(const TopkRow<Entry<u64>> &row, const TopkVectors<V,
 			vec_load<16>(slot + h * row.threads, words[h]);
 		const bool later = static_cast<u32>(vectors.column(first)) > last_place && first > 0;
 		u32 pending = sampled_passing<T>(words, later ? bounds[1] : bounds[0], GREATEST);
-#pragma unroll 1
-		for (; pending; pending &= pending - 1) {
-			const int bit = __ffs(static_cast<int>(pending)) - 1;
+		/* The entry of a bit; E::last() where it is not wanted.  Beyond the row's ends lies
+		 * anything, at a column that is none. */
+		const auto entry_of = [&](int bit) -> E {
 			const int h = sampled_vector(bit), v = sampled_element<T>(bit);
 			const int number = first + h * row.threads;
 			const u32 column = static_cast<u32>(vectors.column(number) + v);
 			const E entry = E::of<T>(
 				O::key(O::load(reinterpret_cast<const T *>(slot + h * row.threads) + v), GREATEST),
 				column, row.place_bits);
-			/* Beyond the row's ends lies anything, at a column that is none. */
-			if (number < vectors.count && column < static_cast<u32>(row.columns) &&
-				!last.before(entry)) {
-				const u32 at = atomicAdd(row.count, 1u);
-				if (at < static_cast<u32>(row.room))
-					row.entries[at] = entry;
-			}
+			return column < static_cast<u32>(row.columns) && !last.before(entry) ? entry
+																				 : E::last();
+		};
+		/* Where the bound's place lies in this step, many equals of its key may be unwanted. */
+		if (!later && (begin + HELD * row.threads) * V > static_cast<int>(last_place)) {
+#pragma unroll 1
+			for (u32 rest = pending; rest; rest &= rest - 1)
+				if (entry_of(__ffs(static_cast<int>(rest)) - 1).word == E::last().word)
+					pending &= ~(rest & (0 - rest));
 		}
+		u32 at = pending ? atomicAdd(row.count, static_cast<u32>(__popc(pending))) : 0;
+#pragma unroll 1
+		for (; pending; pending &= pending - 1, at++)
+			if (at < static_cast<u32>(row.room))
+				row.entries[at] = entry_of(__ffs(static_cast<int>(pending)) - 1);
 		slot = slot == ring + row.thread + (STAGES - 1) * HELD * row.threads
 				   ? ring + row.thread
 				   : slot + HELD * row.threads;
@@ -209,35 +316,45 @@ DEVICE void sampled_collect(const TopkRow<Entry<u64>> &row, const TopkVectors<V,
 	async_wait_all();
 }
 
-/* How many are in bins before, for each of BINS; false where one has too many that are in question.
- */
+/* How many are in bins before, for each of BINS; false where one has too many that are in question,
+ * or where there are less than k. */
 template <int BINS, int THREADS>
 DEVICE bool sampled_scan(u32 *bins, u32 *sums, u32 k)
 {
-	constexpr int each = BINS / THREADS;
+	constexpr int each = BINS / THREADS, at_once = each < 4 ? each : 4;
 	const int thread = static_cast<int>(threadIdx.x);
-	u32 mine[each + 1], upto = 0;
+	u32 *const mine = bins + thread * each;
+	u32 held[at_once], all = 0;
 	bool few = true;
 
+#pragma unroll 1
+	for (int i = 0; i < each; i += at_once) {
+		vec_load<4 * at_once>(mine + i, held);
 #pragma unroll
-	for (int i = 0; i < each; i++) {
-		mine[i] = upto;
-		upto += bins[thread * each + i];
+		for (int b = 0; b < at_once; b++)
+			all += held[b];
 	}
-	mine[each] = upto;
-	upto = total_upto(upto, thread % 32);
+	u32 upto = total_upto(all, thread % 32);
 	if (thread % 32 == 31)
 		sums[thread / 32] = upto;
 	__syncthreads();
-	u32 before = upto - mine[each];
+	upto -= all;
+#pragma unroll 1
 	for (int warp = 0; warp < thread / 32; warp++)
-		before += sums[warp];
+		upto += sums[warp];
+#pragma unroll 1
+	for (int i = 0; i < each; i += at_once) {
+		vec_load<4 * at_once>(mine + i, held);
 #pragma unroll
-	for (int i = 0; i < each; i++) {
-		bins[thread * each + i] = before + mine[i];
-		few &= before + mine[i] >= k || mine[i + 1] - mine[i] <= SAMPLED_BIN_MOST;
+		for (int b = 0; b < at_once; b++) {
+			const u32 here = held[b];
+			few &= upto >= k || here <= SAMPLED_BIN_MOST;
+			held[b] = upto;
+			upto += here;
+		}
+		vec_store<4 * at_once>(mine + i, held);
 	}
-	return __syncthreads_and(few) != 0;
+	return __syncthreads_and(few && (thread < THREADS - 1 || upto >= k)) != 0;
 }
 
 /* Writes the first k of `count` entries, all of them up to `last`; false: too many share a bin. */
@@ -272,19 +389,23 @@ DEVICE bool sampled_write(const TopkRow<Entry<u64>> &row, int count, Entry<u64> 
 	static_assert(BINS == 1 << bin_bits, "a power of two");
 
 	for (int i = row.thread; i < count; i += THREADS)
-		atomicAdd(&bins[(row.entries[i].word - base) >> shift], 1u);
+		if (row.entries[i].word != E::last().word)
+			atomicAdd(&bins[(row.entries[i].word - base) >> shift], 1u);
 	__syncthreads();
 	if (!sampled_scan<BINS, THREADS>(bins, row.bins + 32, static_cast<u32>(row.k)))
 		return false;
 	/* A bin's number becomes that of the first entry behind it. */
 	for (int i = row.thread; i < count; i += THREADS) {
 		const E entry = row.entries[i];
+		if (entry.word == E::last().word)
+			continue;
 		const u32 at = atomicAdd(&bins[(entry.word - base) >> shift], 1u);
 		if (at < CAPACITY)
 			placed[at] = entry;
 	}
 	__syncthreads();
-	for (int i = row.thread; i < count && i < row.k + SAMPLED_BIN_MOST; i += THREADS) {
+	const int there = static_cast<int>(bins[BINS - 1]), most = row.k + SAMPLED_BIN_MOST;
+	for (int i = row.thread; i < (there < most ? there : most); i += THREADS) {
 		const E entry = placed[i];
 		const u32 bin = static_cast<u32>((entry.word - base) >> shift);
 		const u32 end = bins[bin];
@@ -316,7 +437,8 @@ DEVICE bool sampled_write(const TopkRow<Entry<u64>> &row, int count, Entry<u64> 
 template <typename T, int HELD, int STAGES, int THREADS, int SAMPLE, int WANT, int BINS, int ROOM,
 		  int SORTED, bool GREATEST, int COLUMNS, int FIRST, i64 Y_STEP, class DIMS, class X,
 		  class Y, typename Index>
-__global__ SAMPLED_BOUNDS(THREADS) void topk_sampled(const T *x, T *values, i64 *indices, i64 rows)
+__global__ SAMPLED_BOUNDS(THREADS, ROOM) void topk_sampled(const T *x, T *values, i64 *indices,
+														   i64 rows)
 {
 	typedef Entry<u64> E;
 	constexpr int V = 16 / sizeof(T);
@@ -329,38 +451,47 @@ __global__ SAMPLED_BOUNDS(THREADS) void topk_sampled(const T *x, T *values, i64 
 	b128 *const ring = shared + beside;
 	u32 *const bins = reinterpret_cast<u32 *>(ring);
 	E *const placed = reinterpret_cast<E *>(bins + BINS);
-	const int thread = static_cast<int>(threadIdx.x);
-	const TopkRow<E> row = topk_begin<E>(sizes, thread, THREADS, shared);
 
 	for (i64 number = blockIdx.x; number < rows; number += gridDim.x) {
 		const T *const from = x + index_offset<i64>(static_cast<Index>(number), DIMS{}, X{});
-		const i64 to = index_offset<i64>(static_cast<Index>(number), DIMS{}, Y{});
-		i64 *const places = indices ? indices + to : nullptr;
 		const TopkVectors<V, 1, T> vectors(from, 1, COLUMNS);
+		int thread = static_cast<int>(threadIdx.x);
+#if defined(__CUDA_ARCH__)
+		/* What is made of it belongs to this row: made once for all, it would take registers. */
+		asm volatile("" : "+r"(thread));
+#endif
+		const TopkRow<E> row = topk_begin<E>(sizes, thread, THREADS, shared);
 
-#pragma unroll
-		for (int stage = 0; stage < STAGES - 1; stage++) {
-#pragma unroll
-			for (int h = 0; h < HELD; h++) {
-				const int at = (stage * HELD + h) * THREADS + thread;
-				if (at < vectors.count)
-					async_copy16(ring + at, vectors.x + static_cast<i64>(at) * V);
-			}
-			async_batch();
-		}
 		if (thread == 0)
 			*row.count = 0;
-		const E last = sampled_bound<SAMPLE, WANT>(row, vectors);
+		const E last = sampled_bound<SAMPLE, WANT, THREADS>(row, vectors, [&] {
+#pragma unroll
+			for (int stage = 0; stage < STAGES - 1; stage++) {
+#pragma unroll
+				for (int h = 0; h < HELD; h++) {
+					const int at = (stage * HELD + h) * THREADS + thread;
+					if (at < vectors.count)
+						async_copy16(ring + at, vectors.x + static_cast<i64>(at) * V);
+				}
+				async_batch();
+			}
+		});
 		sampled_collect<HELD, STAGES, GREATEST>(row, vectors, last, ring);
 		__syncthreads();
 		const int count = static_cast<int>(*row.count);
-		if (count < FIRST || count > ROOM) {
+		const i64 to = index_offset<i64>(static_cast<Index>(number), DIMS{}, Y{});
+		i64 *const places = indices ? indices + to : nullptr;
+		bool misled = count < FIRST || count > ROOM;
+		if (!misled && !sampled_write<BINS, THREADS, capacity, GREATEST>(
+						   row, count, last, bins, placed, from, values + to, places, Y_STEP)) {
+			topk_order<true>(row, count, SORTED);
+			misled = row.entries[FIRST - 1].word == E::last().word;
+			if (!misled)
+				topk_write(row, from, values + to, places, sizes);
+		}
+		if (misled) {
 			__syncthreads();
 			topk_row<true, V, 4>(row, from, values + to, places, sizes);
-		} else if (!sampled_write<BINS, THREADS, capacity, GREATEST>(
-					   row, count, last, bins, placed, from, values + to, places, Y_STEP)) {
-			topk_order<true>(row, count, SORTED);
-			topk_write(row, from, values + to, places, sizes);
 		}
 		__syncthreads();
 	}
