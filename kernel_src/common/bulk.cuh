@@ -43,7 +43,23 @@ DEVICE void bulk_expect(u64 *barrier, u32 bytes)
 		: "memory");
 }
 
+/* For bytes that bulk_fetch() brings, and for threads of this block. */
 DEVICE void bulk_wait(u64 *barrier, u32 parity)
+{
+	u32 over;
+
+	do {
+		asm volatile("{\n\t.reg .pred over;\n\t"
+					 "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 over, [%1], %2;\n\t"
+					 "selp.u32 %0, 1, 0, over;\n\t}"
+					 : "=r"(over)
+					 : "r"(bulk_address(barrier)), "r"(parity)
+					 : "memory");
+	} while (!over);
+}
+
+/* For words that other blocks put.  Each such wait invalidates the L1 cache. */
+DEVICE void bulk_wait_put(u64 *barrier, u32 parity)
 {
 	u32 over;
 
@@ -116,6 +132,9 @@ DEVICE void bulk_expect(u64 *, u32)
 {
 }
 DEVICE void bulk_wait(u64 *, u32)
+{
+}
+DEVICE void bulk_wait_put(u64 *, u32)
 {
 }
 DEVICE void bulk_written()

@@ -374,7 +374,10 @@ struct NormBackwardRing {
 		Compute sum = 0;
 		Sums out;
 
-		bulk_wait(&shared.met[slot], turn / turns & 1);
+		if (cluster > 1)
+			bulk_wait_put(&shared.met[slot], turn / turns & 1);
+		else
+			bulk_wait(&shared.met[slot], turn / turns & 1);
 #pragma unroll
 		for (int i = 0; i < entries; i += 32)
 			if (entries % 32 == 0 || i + lane < entries)
