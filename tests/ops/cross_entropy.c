@@ -553,7 +553,8 @@ static void bad_width(struct cases_case *c)
 static const struct cases_refusal refusals[] = {
 	{"cross_entropy: x is i32; it must be f16, bf16, f32 or f64", bad_dtype},
 	{"cross_entropy: target is f32; it must be i32 or i64", bad_target},
-	{"cross_entropy_backward: dimension 0 has size 3 in x and 4 in target; they must agree",
+	{"cross_entropy_backward: dimension 0 has size 3 in x and 4 in target; they must agree, and "
+	 "the last dimension of x has the classes",
 	 bad_rows},
 	{"cross_entropy: dimension 0 of loss has size 3; loss is one number", bad_loss},
 	{"cross_entropy: loss is bf16; it must be f32", bad_type},

@@ -33,8 +33,9 @@ static int check_leading(const struct kernel_problem *problem, int index,
 		if (tensor->shape[k] != x->shape[k])
 			return plan_refuse(
 				error, KILN_EINVAL,
-				"%s: dimension %d has size %lld in x and %lld in %s; they must agree", problem->op,
-				k, (long long)x->shape[k], (long long)tensor->shape[k], name);
+				"%s: dimension %d has size %lld in x and %lld in %s; they must agree, and the last "
+				"dimension of x has the classes",
+				problem->op, k, (long long)x->shape[k], (long long)tensor->shape[k], name);
 	return KILN_OK;
 }
 
