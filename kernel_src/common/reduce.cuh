@@ -190,8 +190,8 @@ struct ReduceMost : ReduceBase<ReduceMost<T, LEAST>, T> {
 	}
 };
 
-/* Where it is: the first NaN, or else the first of those that are equal.  Where holds any number,
- * and the largest of its type stands for none. */
+/* The place of the largest or least: the first NaN, or else the first of those that are equal.  The
+ * type Where holds any number, and the largest of its type stands for none. */
 template <typename T, bool LEAST, typename Where>
 struct ReduceArg : ReduceBase<ReduceArg<T, LEAST, Where>, T> {
 	typedef typename reduce_type<T>::Taken Taken;

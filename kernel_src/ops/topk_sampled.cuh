@@ -457,7 +457,8 @@ __global__ SAMPLED_BOUNDS(THREADS, ROOM) void topk_sampled(const T *x, T *values
 		const TopkVectors<V, 1, T> vectors(from, 1, COLUMNS);
 		int thread = static_cast<int>(threadIdx.x);
 #if defined(__CUDA_ARCH__)
-		/* What is made of it belongs to this row: made once for all, it would take registers. */
+		/* The compiler is to compute addresses from it for this row: those that it computed once
+		 * for all rows would take registers. */
 		asm volatile("" : "+r"(thread));
 #endif
 		const TopkRow<E> row = topk_begin<E>(sizes, thread, THREADS, shared);

@@ -44,8 +44,8 @@ assert all(c["note"] != "wrong results" for c in rows.values())
 END
 "$KILN" tune --forget >/dev/null || fails "forget all"
 
-# What programs asked for: each class once, with strides and alignment as they were, and a kernel
-# whose choice is named not at all.
+# tune takes what programs asked for: each class once, with strides and alignment as they were, and
+# no kernel whose choice is named.
 "$KILN" stop >/dev/null || fails "stop"
 wait "$DAEMON"
 daemon

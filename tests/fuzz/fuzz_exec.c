@@ -108,8 +108,8 @@ static void take_answers(void)
 	}
 }
 
-/* What cannot be read ends the process, and is fuzz_wire's; a lane's memory is opened by a step of
- * its own. */
+/* A message that cannot be read ends the process, and is fuzz_wire's.  A step of its own opens a
+ * lane's memory. */
 static void say(const struct step *step)
 {
 	struct wire_in in;

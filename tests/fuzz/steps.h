@@ -34,9 +34,9 @@ static inline bool step_next(const uint8_t **data, size_t *size, struct step *st
 	return true;
 }
 
-/* What the mutator knows of a target: the names of messages with those of their members, "buf,
- * bytes, flags?" (anything in brackets, and what stands behind ':', is passed over), ended by a row
- * without a name; and which kinds of steps are messages, a bit each. */
+/* The mutator knows of a target the names of messages with those of their members, "buf, bytes,
+ * flags?" (it passes over anything in brackets and behind ':'), ended by a row without a name; and
+ * which kinds of steps are messages, a bit each. */
 struct steps_message {
 	const char *name, *members;
 };

@@ -22,7 +22,7 @@
 #               from one to the other, one that is killed, the list of cases on both; nothing else
 # --soak        runs tests/soak/run.sh for so long, with $KILN_SOAK more options, and nothing else
 #
-# What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
+# A test that is not reached within $KILN_GPU_SECONDS (470) counts as failed.
 # Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
 # directories of the source tree; cubins of benchmarks that were made before, in its objects/.
 # Figures go to $OUT/gpu.jsonl if OUT is set, tables and PyTorch's times to files beside it.

@@ -165,8 +165,8 @@ static uint64_t lay(struct lane_memory *lane, const void *bytes, uint32_t size)
 	return desk->call;
 }
 
-/* What the library has laid there last, changed at one place; the process goes on, and no number is
- * given twice. */
+/* The test changes one place of what the library laid there last.  The process goes on, and gives
+ * no number twice. */
 static void nonsense(void **state)
 {
 	struct kilnd *daemon = *state;

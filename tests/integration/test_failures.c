@@ -442,7 +442,7 @@ static void test_why_operator(void **state)
 	assert_string_equal(kiln_reply_str(reply, "near[0].differences[0].text"),
 						"COLUMNS of RowShape is 1004 instead of 1000");
 	kiln_reply_free(reply);
-	/* Where it lies decides what it can be read by. */
+	/* The place of x decides by what width it can be read. */
 	tensors[0].shape[1] = tensors[1].shape[1] = 1000;
 	tensors[0].offset = 4;
 	kiln_buffer *buffer;

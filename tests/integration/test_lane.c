@@ -125,8 +125,9 @@ static void calls_freed_behind_launches(void **state)
 	kilnd_stop(daemon);
 }
 
-/* What has not started is not run, and neither is what follows it: through the lane or, as the
- * first launch of a call, by message, when nobody has waited for it yet. */
+/* A launch that was canceled before it started does not run, and neither does the one that follows
+ * it: through the lane or, as the first launch of a call, by message, when nobody has waited for it
+ * yet. */
 static void canceled(void **state)
 {
 	struct kilnd *daemon = *state;

@@ -204,7 +204,7 @@ static void test_parts_of_buffers(void **state)
 	assert_found(&scene, "scale", 1, 32, -1,
 				 "mine.cu:7: block (0,0,0), thread (0,0,0): writes 4 bytes before the beginning of "
 				 "argument 1, at byte -4 of 128");
-	/* Where it happens, and where that was asked for. */
+	/* A header's function reads, and the sentence names the kernel's own line that calls it. */
 	scene.x_bytes = BYTES / 4;
 	assert_found(&scene, "before", 1, 32, 0,
 				 "mine.cu:13: block (0,0,0), thread (16,0,0): reads 4 bytes beyond the end of "

@@ -245,7 +245,7 @@ static void run_once(const struct pair *pair, kiln_call *call, const kiln_operan
 	assert_ok(kiln_wait(pair->client, ticket, CALL_TIMEOUT_MS));
 }
 
-/* Of calls that were bound before those that are noted the report has what their session says: a
+/* The report tells of calls that were bound before those that are noted what their session says: a
  * kernel, a graph, or nothing of what was released. */
 static void test_calls_of_long_ago(void **state)
 {

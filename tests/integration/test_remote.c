@@ -284,8 +284,8 @@ static bool gives_claim_back(const struct remote_scene *scene, kiln_client *a, k
 	return !by_itself;
 }
 
-/* Who waits for another host does not wait for ever; and whoever needs no kernel any more, or got
- * none, gives the claim back at once. */
+/* A daemon that waits for another host does not wait for ever.  One that needs no kernel any more,
+ * or got none, gives the claim back at once. */
 static void test_patience(void **state)
 {
 	struct remote_scene *scene = *state;

@@ -28,8 +28,8 @@ static uint64_t from_environment(const char *name, uint64_t otherwise)
 
 /* ---- Clients that use the library ---- */
 
-/* What can come of a call when children die and compiles fail: anything with a reason, but no
- * silence and no wrong bytes. */
+/* When children die and compiles fail, a call may end in anything that has a reason, but not in
+ * silence and not in wrong bytes. */
 static void judge(struct storm *storm, const char *what, int status)
 {
 	bool silent = status == KILN_ETIMEDOUT && !strstr(kiln_errmsg(), "--compile-timeout");

@@ -247,8 +247,8 @@ static void test_next_toolkit(void **state)
 	}
 }
 
-/* Who may have nothing compiled may still have it warmed; with a generic kernel in its place a
- * problem is recorded all the same. */
+/* A client that may have nothing compiled may still have a kernel warmed.  A problem is recorded
+ * even if a generic kernel runs in its place. */
 static void test_other_ways(void **state)
 {
 	struct kilnd *daemon = *state;

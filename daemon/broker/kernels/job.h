@@ -130,8 +130,8 @@ enum job_purpose {
 
 /* The asker of a kernel, and what the kernel may cost. */
 struct job_terms {
-	/* Whose turns it takes and whose request it counts as.  It outlives the wait.  NULL: the
-	 * broker asks, and counts nothing. */
+	/* The session that asks: the job takes its turns and counts as its request.  The session
+	 * outlives the wait.  NULL: the broker asks, and counts nothing. */
 	struct session *asker;
 	enum job_purpose purpose;
 	enum pool_priority priority;

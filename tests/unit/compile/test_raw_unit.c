@@ -68,8 +68,8 @@ static void headers_go_where_they_are_included(void **state)
 					  "int k = N;\n");
 }
 
-/* What a branch leaves out takes its #line with it, so the line is said again behind the branch,
- * when all of the directive has been read. */
+/* Text that a branch leaves out takes its #line with it, so the unit says the line again behind the
+ * branch, when all of the directive has been read. */
 static void lines_are_right_behind_branches(void **state)
 {
 	const struct compile_file files[] = {
@@ -200,7 +200,7 @@ static void headers_with_guards_are_placed_once(void **state)
 	free(text);
 }
 
-/* Where it is not sure that the first one counts, the next one is there as well. */
+/* If it is not sure that the first one counts, the unit has the next one as well. */
 static void others_are_placed_as_often_as_they_are_included(void **state)
 {
 	static const char *const twice[] = {

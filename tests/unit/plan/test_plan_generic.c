@@ -207,8 +207,8 @@ static void note_text(struct texts *texts, const char *text)
 	texts->seen[texts->count++] = strdup(text);
 }
 
-/* Of one statement: with vectors or without, several a thread or one, along both loops or one that
- * is both. */
+/* One statement has few kernels: with vectors or without, several a thread or one, along both loops
+ * or one that is both. */
 static void statements_have_few(void **state)
 {
 	static const int64_t sizes[] = {1, 2, 3, 4, 7, 8, 12, 31, 64, 100, 129, 1000, 4096, 5001};

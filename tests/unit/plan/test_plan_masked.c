@@ -462,8 +462,8 @@ static void slots_want_wide_masks(void **state)
 	}
 }
 
-/* What a thread keeps of a mask counts among its registers: with 8 bytes of it for each element of
- * 2, a thread holds fewer of these than without. */
+/* The planner counts what a thread keeps of a mask among its registers: with 8 bytes of mask for
+ * each element of 2, a thread holds fewer elements than without. */
 static void masks_take_registers(void **state)
 {
 	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], error[KERNEL_ERROR_MAX];
