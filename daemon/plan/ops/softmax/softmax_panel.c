@@ -14,6 +14,8 @@
 #define PANEL_CLUSTER 8u   /* blocks at most */
 #define PANEL_FEW 56u      /* columns of a thread that three blocks have room for, with registers */
 #define PANEL_KEPT 34u     /* columns of a thread that their registers have room for, nearly */
+#define PANEL_COMMON 544u  /* columns of a block that shares a panel with others, at most */
+#define PANEL_ALONE 640u   /* of one that does not, of elements larger than halves */
 #define PANEL_PAIRS 512u   /* columns of two tensors that a block takes, wanted */
 #define PANEL_HELD 128u    /* columns of a thread, at most */
 #define PANEL_COLUMNS 64   /* of a row, at least */
@@ -158,10 +160,10 @@ static bool is_single(const struct softmax_form *form)
 }
 
 /*
- * Blocks of a cluster that shares a panel.  Of one tensor it takes what two blocks of a
- * multiprocessor have no room for, but for little; of two, what 16 threads have no registers for.
- * Halves are more work a byte, and so have smaller blocks; larger elements that move one by one are
- * held by registers.
+ * Blocks of a cluster that shares a panel.  Of one tensor a block takes what 16 threads have
+ * registers for, nearly, so that several blocks of a multiprocessor wait for different things; in
+ * parts of vectors what two blocks have room for.  Larger elements that move one by one are held by
+ * registers.
  */
 static uint32_t usual_cluster(const struct softmax_form *form, const struct kernel_limits *limits)
 {
@@ -178,6 +180,10 @@ static uint32_t usual_cluster(const struct softmax_form *form, const struct kern
 			cluster *= 2;
 	else if (is_single(form))
 		while (cluster < PANEL_CLUSTER && columns > SINGLE_COLUMNS * cluster)
+			cluster *= 2;
+	else if (form->need.element <= 4 && softmax_tile_vector(form) * form->need.element == 16)
+		while (cluster < PANEL_CLUSTER && columns > PANEL_COMMON * cluster &&
+			   (form->need.element == 2 || columns > PANEL_ALONE))
 			cluster *= 2;
 	else if (bytes > most / 10 * 9)
 		while (cluster < PANEL_CLUSTER && bytes / cluster > each)
@@ -212,8 +218,8 @@ static struct way usual_way(const struct softmax_form *form, uint32_t cluster)
 		return (struct way){64, 16, 8, KEEP_MOST};
 	if (columns <= 256)
 		return halves ? (struct way){256, 8, 3, KEEP_LEAST} : (struct way){256, 8, 2, KEEP_MOST};
-	if (halves && cluster > 1 && held <= 32)
-		return (struct way){128, 16, 4, KEEP_MOST};
+	if (cluster > 1 && held <= 32)
+		return (struct way){128, 16, 4, cluster == 8 && held <= 20 ? KEEP_LEAST : KEEP_MOST};
 	if (held <= PANEL_KEPT || (held <= PANEL_FEW && cluster > 1))
 		return (struct way){128, 16, 3, KEEP_MOST};
 	if (!halves && columns <= WIDE_COLUMNS && inner >= WIDE_INNER)
