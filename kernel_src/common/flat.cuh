@@ -115,18 +115,42 @@ struct FlatPlace {
 	}
 };
 
-/* Vectors that are single, each in one row, of FLAT_WHOLE. */
-template <int V, class ROWS, class OPERAND, typename Compute>
-DEVICE void flat_load_single(const FlatPlace<ROWS, V> &place, const OPERAND &operand,
-							 Compute (&out)[V])
-{
-	typedef typename OPERAND::Element T;
-	constexpr int bytes = V * static_cast<int>(sizeof(T));
-	u32 words[vec_words<bytes>];
+/*
+ * A vector that is single: asked for, and taken when it is there.  Where several operands are read
+ * all are asked for first: a branch for each would wait for one before the next is asked for.
+ */
+template <int WAY, int V, typename T>
+struct FlatVector {
+	static constexpr int size = static_cast<int>(sizeof(T)), bytes = V * size;
+	static constexpr bool cut = WAY == FLAT_SKEWED && V > 1;
+	u32 words[cut ? bytes / 2 : vec_words<bytes>];
+	int beyond;
 
-	vec_load<bytes>(operand.start + operand.at(place.row, place.column), words);
-	element_unpack<T>(words, out);
-}
+	template <class ROWS, class OPERAND>
+	DEVICE FlatVector(const FlatPlace<ROWS, V> &place, const OPERAND &operand) : beyond(0)
+	{
+		const T *const from = operand.start + operand.at(place.row, place.column);
+		if constexpr (cut) {
+			beyond = vec_beyond<bytes>(from);
+			const u8 *const low = reinterpret_cast<const u8 *>(from) - beyond;
+			vec_load<bytes>(low, words);
+			vec_load<bytes>(low + (beyond ? bytes : 0), words + bytes / 4);
+		} else {
+			vec_load<bytes>(from, words);
+		}
+	}
+	template <typename Compute>
+	DEVICE void take(Compute (&out)[V])
+	{
+		if constexpr (cut) {
+			u32 whole[bytes / 4];
+			vec_window<size, bytes>(words, beyond, whole);
+			element_unpack<T>(whole, out);
+		} else {
+			element_unpack<T>(words, out);
+		}
+	}
+};
 
 template <int WAY, int V, class ROWS, class OPERAND, typename Compute>
 DEVICE void flat_load(const ROWS &rows, const FlatPlace<ROWS, V> &place, const OPERAND &operand,
@@ -135,20 +159,12 @@ DEVICE void flat_load(const ROWS &rows, const FlatPlace<ROWS, V> &place, const O
 	typedef typename ROWS::Number Number;
 	typedef typename OPERAND::Element T;
 	const T *const start = operand.start;
-	constexpr int size = static_cast<int>(sizeof(T)), bytes = V * size;
 
-	if (WAY != FLAT_APART && place.single) {
-		const i64 at = operand.at(place.row, place.column);
-		u32 words[vec_words<bytes>];
-		if constexpr (WAY == FLAT_SKEWED) {
-			const int past = vec_beyond<bytes>(start);
-			vec_load_skewed<size, bytes>(reinterpret_cast<const u8 *>(start) - past,
-										 at * size + past, bytes, words);
-		} else {
-			vec_load<bytes>(start + at, words);
+	if constexpr (WAY != FLAT_APART) {
+		if (place.single) {
+			FlatVector<WAY, V, T>(place, operand).take(out);
+			return;
 		}
-		element_unpack<T>(words, out);
-		return;
 	}
 #pragma unroll
 	for (int j = 0; j < V; j++) {

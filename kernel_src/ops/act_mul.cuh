@@ -23,8 +23,15 @@ DEVICE void act_mul_of(const ROWS &rows, const X &x, const OTHER &other, T *y,
 	flat_each<V, LOOP>(elements, [&](Number e) {
 		const FlatPlace<ROWS, V> place(rows, e, elements);
 		Compute a[V], b[V];
-		flat_load<WAY>(rows, place, x, elements, a);
-		flat_load<WAY>(rows, place, other, elements, b);
+		/* Both are asked for before one is waited for. */
+		if (WAY == FLAT_SKEWED && place.single) {
+			FlatVector<WAY, V, T> x_vector(place, x), other_vector(place, other);
+			x_vector.take(a);
+			other_vector.take(b);
+		} else {
+			flat_load<WAY>(rows, place, x, elements, a);
+			flat_load<WAY>(rows, place, other, elements, b);
+		}
 #pragma unroll
 		for (int j = 0; j < V; j++) {
 			Compute value, unused;
@@ -51,10 +58,12 @@ DEVICE void act_mul_backward_of(const ROWS &rows, const X &x, const OTHER &other
 		const i64 at = SPLIT ? static_cast<i64>(place.row) * columns : 0;
 		Compute a[V], b[V], d[V];
 		/* All three are asked for before one is waited for. */
-		if (WAY == FLAT_WHOLE && place.single) {
-			flat_load_single(place, x, a);
-			flat_load_single(place, other, b);
-			flat_load_single(place, dy, d);
+		if (WAY != FLAT_APART && place.single) {
+			FlatVector<WAY, V, T> x_vector(place, x), other_vector(place, other);
+			FlatVector<WAY, V, T> dy_vector(place, dy);
+			x_vector.take(a);
+			other_vector.take(b);
+			dy_vector.take(d);
 		} else {
 			flat_load<WAY>(rows, place, x, elements, a);
 			flat_load<WAY>(rows, place, other, elements, b);
