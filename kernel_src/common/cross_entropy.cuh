@@ -274,7 +274,7 @@ struct CrossEntropy {
 	}
 
 	/* All threads of all blocks come.  THREAD: the one that leave() takes; -1: there is none. */
-	template <int MOST, int THREAD = -1>
+	template <int MOST, int THREAD = -1, int AT_ONCE = TOTAL_AT_ONCE>
 	DEVICE void end(int threads)
 	{
 		if (report)
@@ -283,9 +283,9 @@ struct CrossEntropy {
 			return;
 		if constexpr (THREAD >= 0) {
 			leave(threadIdx.x == THREAD);
-			if (!total_gather<MOST>(sum, valid, last, threads, scratch))
+			if (!total_gather<MOST, AT_ONCE>(sum, valid, last, threads, scratch))
 				return;
-		} else if (!total_of<MOST>(sum, valid, threads, scratch)) {
+		} else if (!total_of<MOST, AT_ONCE>(sum, valid, threads, scratch)) {
 			return;
 		}
 		if (threadIdx.x != 0)

@@ -1,8 +1,8 @@
 /*
  * total.cuh: the sum of what threads have, in one launch and always in the same order.
  *
- * A block puts together what its threads have and leaves it in scratch memory; the block that is
- * done last adds up what all have left, in the order of their numbers.
+ * A block puts together what its threads have and leaves it in scratch memory; one block adds up
+ * what all have left, in the order of their numbers.
  */
 #pragma once
 #include "common/last.cuh"
@@ -68,67 +68,111 @@ DEVICE void total_join(Compute &sum, Count &count, const int warps)
 	}
 }
 
-/* Leaves the part of a block, by one thread of it.  True in the block that is last to do so. */
+/*
+ * Scratch memory: 256 bytes for a counter, and a part for each block, which is 0 between launches.
+ *
+ * A part of eight bytes is written and read at once, its count one higher than it is, so that none
+ * is 0: the last block waits for the others' parts, and these for nothing.  Devices begin blocks by
+ * their numbers, so that all others have begun.  Elsewhere blocks count those that are done.
+ */
+template <typename Compute>
+#if KILN_CPU
+constexpr bool total_waits = false;
+#else
+constexpr bool total_waits = sizeof(TotalPart<Compute>) == 8;
+#endif
+
+#define TOTAL_AT_ONCE 4
+
+template <typename Compute>
+DEVICE TotalPart<Compute> *total_parts(u8 *scratch)
+{
+	return reinterpret_cast<TotalPart<Compute> *>(scratch + 256);
+}
+
+/* The part of block i; all of it 0 as long as that has not left it, if blocks are waited for. */
+template <typename Compute>
+DEVICE TotalPart<Compute> total_look(const TotalPart<Compute> *parts, u32 i)
+{
+	if constexpr (total_waits<Compute>) {
+		union {
+			u64 bits;
+			TotalPart<Compute> part;
+		} seen = {*reinterpret_cast<const volatile u64 *>(parts + i)};
+		return seen.part;
+	} else {
+		return parts[i];
+	}
+}
+
+/* Leaves the part of a block, by one thread of it.  True in the block that is last to do so; of no
+ * account where the last is waited for. */
 template <typename Compute>
 DEVICE bool total_leave(Compute sum, u32 count, u8 *scratch)
 {
-	TotalPart<Compute> *const parts = reinterpret_cast<TotalPart<Compute> *>(scratch + 256);
+	TotalPart<Compute> *const parts = total_parts<Compute>(scratch);
 
-	parts[blockIdx.x] = TotalPart<Compute>{sum, count};
-	return last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
+	if constexpr (total_waits<Compute>) {
+		union {
+			TotalPart<Compute> part;
+			u64 bits;
+		} left = {{sum, count + 1}};
+		*reinterpret_cast<volatile u64 *>(parts + blockIdx.x) = left.bits;
+		return false;
+	} else {
+		parts[blockIdx.x] = TotalPart<Compute>{sum, count};
+		return last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
+	}
 }
 
-/* All threads of a block come; last: one of them has left its part last.  True in that block, whose
- * first thread has the totals then. */
-template <int MOST, typename Compute, typename Count>
-DEVICE bool total_gather(Compute &sum, Count &count, bool last, const int threads,
-						 const u8 *scratch)
+/* All threads of a block come; last: one of them has left its part last.  True in one block, whose
+ * first thread has the totals then.  AT_ONCE: parts that a thread asks for. */
+template <int MOST, int AT_ONCE, typename Compute, typename Count>
+DEVICE bool total_gather(Compute &sum, Count &count, bool last, const int threads, u8 *scratch)
 {
-	const TotalPart<Compute> *const parts =
-		reinterpret_cast<const TotalPart<Compute> *>(scratch + 256);
+	TotalPart<Compute> *const parts = total_parts<Compute>(scratch);
+	const u32 step = static_cast<u32>(threads);
 
-	if (!__syncthreads_or(last))
+	if constexpr (total_waits<Compute>) {
+		if (blockIdx.x + 1 != gridDim.x)
+			return false;
+		__syncthreads(); /* total_join() uses its memory again */
+	} else if (!__syncthreads_or(last)) {
 		return false;
+	}
 	sum = 0;
 	count = 0;
 #pragma unroll 1
-	for (u32 i = threadIdx.x; i < gridDim.x; i += static_cast<u32>(threads)) {
-		sum += parts[i].sum;
-		count += parts[i].count;
+	for (u32 first = threadIdx.x; first < gridDim.x; first += AT_ONCE * step) {
+		TotalPart<Compute> part[AT_ONCE];
+#pragma unroll
+		for (u32 k = 0; k < AT_ONCE; k++)
+			if (first + k * step < gridDim.x)
+				part[k] = total_look(parts, first + k * step);
+#pragma unroll
+		for (u32 k = 0; k < AT_ONCE; k++) {
+			if (first + k * step >= gridDim.x)
+				break;
+			while (total_waits<Compute> && part[k].count == 0)
+				part[k] = total_look(parts, first + k * step);
+			sum += part[k].sum;
+			count += part[k].count - total_waits<Compute>;
+			parts[first + k * step] = TotalPart<Compute>{0, 0};
+		}
 	}
 	total_join<MOST>(sum, count, threads / 32);
 	return true;
 }
 
-/*
- * All threads of all blocks come, each with its sum and how many it counted; MOST of a block, which
- * has `threads`.  scratch: 256 bytes for the counter, and a part for each block.  True in the block
- * that is done last, whose first thread has the totals then.
- */
-template <int MOST, typename Compute, typename Count>
+/* All threads of all blocks come, each with its sum and how many it counted; MOST of a block, which
+ * has `threads`.  True in one block, whose first thread has the totals then. */
+template <int MOST, int AT_ONCE = TOTAL_AT_ONCE, typename Compute, typename Count>
 DEVICE bool total_of(Compute &sum, Count &count, const int threads, u8 *scratch)
 {
-	TotalPart<Compute> *const parts = reinterpret_cast<TotalPart<Compute> *>(scratch + 256);
-	int last = 0;
+	bool last = false;
 
-	/* First of this block, then, in the last block, of all blocks. */
-#pragma unroll 1
-	for (int pass = 0;; pass++) {
-		total_join<MOST>(sum, count, threads / 32);
-		if (pass == 1)
-			return true;
-		if (threadIdx.x == 0) {
-			parts[blockIdx.x] = TotalPart<Compute>{sum, static_cast<u32>(count)};
-			last = last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
-		}
-		if (!__syncthreads_or(last))
-			return false;
-		sum = 0;
-		count = 0;
-#pragma unroll 1
-		for (u32 i = threadIdx.x; i < gridDim.x; i += static_cast<u32>(threads)) {
-			sum += parts[i].sum;
-			count += parts[i].count;
-		}
-	}
+	total_join<MOST>(sum, count, threads / 32);
+	if (threadIdx.x == 0)
+		last = total_leave(sum, static_cast<u32>(count), scratch);
+	return total_gather<MOST, AT_ONCE>(sum, count, last, threads, scratch);
 }

@@ -257,7 +257,8 @@ DEVICE void cross_entropy_held(CrossEntropy<T, Compute> call, const Target *targ
 				held.store_nothing(to);
 		}
 	});
-	call.template end<SHAPE::threads, alone ? leader : -1>(SHAPE::threads);
+	call.template end<SHAPE::threads, alone ? leader : -1, GRAD ? 1 : TOTAL_AT_ONCE>(
+		SHAPE::threads);
 }
 
 template <class SHAPE, bool GRAD, bool SMOOTH, bool LOOP, typename Target, i64 X_STEP, class DIMS,

@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "common/cross_entropy.cuh"
+#include "common/cross_entropy_bounded.cuh"
 #include "common/index.cuh"
 #include "common/softmax_stream.cuh"
 
@@ -18,6 +19,38 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 	using Stream::row;
 	using Stream::Stream;
 	using Stream::value;
+
+	/* Few vectors a step are asked for before those of the step before are worked on. */
+	static constexpr bool early = count == 1;
+	u32 next[early ? count : 1][ROW::words];
+
+	DEVICE void ask(Column step, const T *x, i64 apart)
+	{
+		if constexpr (early)
+			if (row.has(step))
+				vec_load<ROW::bytes>(row_place<V>(x, row.column(step), apart), next[0]);
+	}
+	/* As fetch(), of a step that was asked for, if it is early; asks for the next. */
+	DEVICE void fetch_next(Column step, const T *x, i64 apart)
+	{
+		if constexpr (early) {
+			u32 now[ROW::words];
+#pragma unroll
+			for (int w = 0; w < ROW::words; w++)
+				now[w] = next[0][w];
+			if (step + 1 < ROW::steps())
+				ask(step + 1, x, apart);
+			if (row.has(step)) {
+				this->terms(this->marks[0], step, now, value[0]);
+			} else {
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					value[0][j] = Stream::Limits::least();
+			}
+		} else {
+			this->fetch(step, x, apart);
+		}
+	}
 
 	/* The sum of a step's terms. */
 	DEVICE Compute total(Column step) const
@@ -65,241 +98,47 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 	}
 };
 
-/* ---- Soft caps that no power outgrows ---- */
+/* Of blocks with a list as many share a multiprocessor as have 1024 threads. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define CROSS_ENTROPY_STREAM_BOUNDS(ROW, CAP)                                               \
+	__launch_bounds__(ROW::threads, (CAP) == CROSS_ENTROPY_LISTED ? 1024 / ROW::threads     \
+									: ROW::skewed || sizeof(typename ROW::Element) == 8 ? 1 \
+																						: 0)
+#else
+#define CROSS_ENTROPY_STREAM_BOUNDS(ROW, CAP) CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed)
+#endif
 
-/* How a soft cap is applied: there is none, or it may be of any size, or it is so small that sums
- * of powers need no largest term. */
-enum { CROSS_ENTROPY_UNCAPPED, CROSS_ENTROPY_CAPPED, CROSS_ENTROPY_BOUNDED };
-
-/*
- * The sum of exp(cap * tanh(x / cap)), with few instructions of those that are slow.  With t =
- * 2^(rate * x), 1 / (1 + t) is (1 + tanh(x / cap)) / 2, so an element's power is that of 2 to the
- * exponent reach / (1 + t) + middle; middle is a whole number, and the powers of +-cap lie about as
- * far from 1.
- *
- * Four inverses are made of one: 1 / a = 1 / (a * b) * b, b = 1 + t.  Where the product is too
- * large, or no number, each is made alone.  LONG rows bear approximations: the first powers of a
- * vector come by a polynomial, wrong by 3e-6 here and there; and where no |x| of a step is above
- * REACH * cap, tanh comes from a fraction of polynomials, wrong by 4e-7, which takes no power.
- */
+/* What a soft cap of a kind takes. */
+template <class ROW, int CAP, bool LONG>
+struct CrossEntropyBounds {
+	struct type {
+		struct Step {
+		};
+		DEVICE explicit type(typename ROW::Compute)
+		{
+		}
+	};
+};
 template <class ROW, bool LONG>
-struct CrossEntropyBounded {
-	typedef typename ROW::Element T;
-	typedef typename ROW::Column Column;
-	static constexpr int V = ROW::length, count = ROW::count;
-	static constexpr int together = V < 4 ? V : 4, groups = V / together;
-
-	static constexpr int polynomials = LONG ? 4 : 0;
-	static constexpr bool near = LONG && together == 4 && !ROW::skewed && sizeof(T) == 2;
-	static constexpr float REACH = 2.45f;
-
-	float rate, reach, middle;
-	/* The fraction: x * (a0 + a1 * s + a2 * s^2) / (1 + b1 * s + b2 * s^2) with s = x^2. */
-	float a0, a1, a2, b1, b2, zero; /* zero: the exponent of x = 0 */
-	u32 most;                       /* the largest |x| of a step for fractions: the bits of a T */
-	DEVICE explicit CrossEntropyBounded(float cap)
-		: rate(-2.88539008f / cap), reach(2.88539008f * cap), middle(-rintf(1.44269504f * cap))
-	{
-		if constexpr (near) {
-			const float by = 1 / (cap * cap);
-			T limit;
-			element_narrow(REACH * cap, limit);
-			most = limit.bits;
-			a0 = 0.999998019f * 1.44269504f;
-			a1 = 0.108558096f * 1.44269504f * by;
-			a2 = 0.000911724825f * 1.44269504f * by * by;
-			b1 = 0.441880228f * by;
-			b2 = 0.0148899172f * by * by;
-			zero = fmaf(reach, 0.5f, middle);
-		}
-	}
-
-	/* The logarithm of what powers are divided by. */
-	DEVICE float shift() const
-	{
-		return fmaf(reach, -0.5f, -middle) * 0.693147181f;
-	}
-
-	typedef u32 Step[count][ROW::words];
-
-	DEVICE static void fetch(const ROW &row, Column step, const T *x, i64 apart, Step &to)
-	{
-#pragma unroll
-		for (int u = 0; u < count; u++)
-			if (row.has(step * count + u))
-				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), to[u]);
-	}
-
-	DEVICE static void move(const Step &from, Step &to)
-	{
-#pragma unroll
-		for (int u = 0; u < count; u++)
-#pragma unroll
-			for (int w = 0; w < ROW::words; w++)
-				to[u][w] = from[u][w];
-	}
-
-	/* The sum of a step's powers; total: what its terms join. */
-	template <bool SMOOTH>
-	DEVICE float sum(const ROW &row, Column step, const Step &word, float &total) const
-	{
-		float sum = 0;
-
-		if constexpr (near)
-			if (row.has(step * count + count - 1) && within(word))
-				return near_sum<SMOOTH>(word, total);
-#pragma unroll
-		for (int u = 0; u < count; u++) {
-			const Column n = step * count + u;
-			float t[V], low[groups], high[groups], exponent[V];
-			if (!row.has(n))
-				continue;
-			element_unpack<T>(word[u], t);
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				t[j] = softmax_exp2_flush(t[j] * rate);
-			if (multiply(t, low, high) && row.inside(n)) {
-				divide(t, low, high, exponent);
-#pragma unroll
-				for (int j = 0; j < V; j++)
-					sum +=
-						j < polynomials ? polynomial(exponent[j]) : softmax_exp2_flush(exponent[j]);
-			} else {
-#pragma unroll
-				for (int j = 0; j < V; j++) {
-					exponent[j] = fmaf(reach, inverse_near(1 + t[j]), middle);
-					sum += row.live(n, j) ? softmax_exp2_flush(exponent[j]) : 0;
-				}
-			}
-			if constexpr (SMOOTH) {
-#pragma unroll
-				for (int j = 0; j < V; j++)
-					total += row.live(n, j) ? fmaf(exponent[j], 0.693147181f, shift()) : 0;
-			}
-		}
-		return sum;
-	}
-
-  private:
-	/* Is no |x| of the step above `most`? */
-	DEVICE bool within(const Step &word) const
-	{
-		u32 low = 0, high = 0;
-#pragma unroll
-		for (int u = 0; u < count; u++) {
-#pragma unroll
-			for (int w = 0; w < ROW::words; w++) {
-				if constexpr (element_pair<T>::known) {
-					low = element_pair<T>::farther(low, word[u][w]);
-				} else {
-					low = max(low, word[u][w] & 0x7fffu);
-					high = max(high, word[u][w] >> 16 & 0x7fffu);
-				}
-			}
-		}
-		return max(low & 0x7fffu, max(low >> 16 & 0x7fffu, high)) <= most;
-	}
-	template <bool SMOOTH>
-	DEVICE float near_sum(const Step &word, float &total) const
-	{
-		float sum = 0;
-
-#pragma unroll
-		for (int u = 0; u < count; u++) {
-			float x[V], exponent[V];
-			element_unpack<T>(word[u], x);
-#pragma unroll
-			for (int g = 0; g < groups; g++)
-				fractions(x + g * 4, exponent + g * 4);
-#pragma unroll
-			for (int j = 0; j < V; j++) {
-				sum += softmax_exp2_flush(exponent[j]);
-				if constexpr (SMOOTH)
-					total += fmaf(exponent[j], 0.693147181f, shift());
-			}
-		}
-		return sum;
-	}
-	DEVICE void fractions(const float *x, float *out) const
-	{
-		float above[4], below[4];
-
-#pragma unroll
-		for (int j = 0; j < 4; j++) {
-			const float s = x[j] * x[j];
-			above[j] = fmaf(fmaf(a2, s, a1), s, a0) * x[j];
-			below[j] = fmaf(fmaf(b2, s, b1), s, 1.0f);
-		}
-		const float low = below[0] * below[1], high = below[2] * below[3];
-		const float all = inverse_near(low * high), a = all * high, b = all * low;
-		out[0] = fmaf(above[0] * below[1], a, zero);
-		out[1] = fmaf(above[1] * below[0], a, zero);
-		out[2] = fmaf(above[2] * below[3], b, zero);
-		out[3] = fmaf(above[3] * below[2], b, zero);
-	}
-	static DEVICE float polynomial(float exponent)
-	{
-		const float shifted = exponent + 0x1.8p23f, rest = exponent - (shifted - 0x1.8p23f);
-		float p = 0x1.3997d6p-7f;
-
-		p = fmaf(p, rest, 0x1.ca1440p-5f);
-		p = fmaf(p, rest, 0x1.ec06dap-3f);
-		p = fmaf(p, rest, 0x1.62e0dcp-1f);
-		p = fmaf(p, rest, 0x1.ffffe8p-1f);
-		return __uint_as_float((__float_as_uint(shifted) << 23) + __float_as_uint(p));
-	}
-	/* The products of pairs of 1 + t.  False: one of a group is too large, or no number. */
-	static DEVICE bool multiply(const float (&t)[V], float (&low)[groups], float (&high)[groups])
-	{
-		bool usual = true;
-
-#pragma unroll
-		for (int g = 0; g < groups; g++) {
-			const float *const at = t + g * together;
-			low[g] = 1 + at[0];
-			high[g] = 1;
-			if constexpr (together > 1)
-				low[g] = fmaf(low[g], at[1], low[g]);
-			if constexpr (together == 4) {
-				high[g] = 1 + at[2];
-				high[g] = fmaf(high[g], at[3], high[g]);
-			}
-			usual = usual && low[g] * high[g] < 0x1p120f;
-		}
-		return usual;
-	}
-	DEVICE void divide(const float (&t)[V], const float (&low)[groups], const float (&high)[groups],
-					   float (&out)[V]) const
-	{
-#pragma unroll
-		for (int g = 0; g < groups; g++) {
-			const float *const at = t + g * together;
-			const float all = inverse_near(low[g] * high[g]) * reach, a = all * high[g];
-			float *const to = out + g * together;
-			if constexpr (together == 1) {
-				to[0] = a + middle;
-			} else {
-				to[0] = fmaf(a, at[1], a + middle);
-				to[1] = fmaf(a, at[0], a + middle);
-			}
-			if constexpr (together == 4) {
-				const float b = all * low[g];
-				to[2] = fmaf(b, at[3], b + middle);
-				to[3] = fmaf(b, at[2], b + middle);
-			}
-		}
-	}
+struct CrossEntropyBounds<ROW, CROSS_ENTROPY_BOUNDED, LONG> {
+	typedef CrossEntropyBounded<ROW, LONG> type;
+};
+template <class ROW, bool LONG>
+struct CrossEntropyBounds<ROW, CROSS_ENTROPY_LISTED, LONG> {
+	typedef CrossEntropyListed<ROW> type;
 };
 
 template <class ROW, bool GRAD, bool SMOOTH, int CAP, bool LONG, bool LOOP, typename Target,
 		  i64 X_STEP, class DIMS, class X, class TARGETS, typename Index,
 		  typename T = typename ROW::Element, typename Compute = typename ROW::Compute>
-__global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
-	CROSS_ENTROPY_PARAMS(T, Target, Compute))
+__global__
+CROSS_ENTROPY_STREAM_BOUNDS(ROW,
+							CAP) void cross_entropy_stream(CROSS_ENTROPY_PARAMS(T, Target, Compute))
 {
 	typedef typename ROW::Column Column;
 	typedef typename index_choose<(CAP != CROSS_ENTROPY_UNCAPPED), CrossEntropyCap<Compute>,
 								  CrossEntropyPlain<Compute>>::type Mask;
+	typedef typename CrossEntropyBounds<ROW, CAP, LONG>::type Bounded;
 	constexpr i64 columns = ROW::columns;
 	auto call = CROSS_ENTROPY_MADE(T, Compute, columns);
 	const Mask mask(cap);
@@ -310,9 +149,9 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 	call.begin();
 	if constexpr (GRAD)
 		call.template count_first<ROW::threads>(ROW::threads, target_of);
+	const Bounded bounded(cap);
 	row_each<ROW, LOOP, Index>(rows, [&](Index number, bool) {
-		const CrossEntropyTarget at =
-			cross_entropy_target(target_of(static_cast<i64>(number)), ignore, columns);
+		const Target named = target_of(static_cast<i64>(number));
 		const T *const from = x + index_offset<i64>(number, DIMS{}, X{});
 		T *const to = grad + static_cast<i64>(number) * columns;
 		const bool first = threadIdx.x == 0;
@@ -322,6 +161,13 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		SoftmaxSum<Compute> all = {held.nothing(), 0};
 		Compute hit = 0, total = 0;
 
+		typename Bounded::Step now, next;
+		/* Both at once, though a row that is ignored is read for nothing. */
+		if constexpr (CAP >= CROSS_ENTROPY_BOUNDED)
+			bounded.fetch(held.row, 0, from, X_STEP, next);
+		else
+			held.ask(0, from, X_STEP);
+		const CrossEntropyTarget at = cross_entropy_target(named, ignore, columns);
 		if (!at.live) {
 			if constexpr (GRAD)
 				held.store_nothing(to);
@@ -337,12 +183,8 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 		};
 		if (first && at.column >= 0)
 			vec_load<sizeof(T)>(from + at.column * X_STEP, hits);
-		if constexpr (CAP == CROSS_ENTROPY_BOUNDED) {
-			typedef CrossEntropyBounded<ROW, LONG> Bounded;
-			const Bounded bounded(cap);
-			typename Bounded::Step now, next;
+		if constexpr (CAP >= CROSS_ENTROPY_BOUNDED) {
 			all.largest = bounded.shift();
-			bounded.fetch(held.row, 0, from, X_STEP, next);
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {
 				bounded.move(next, now);
@@ -352,14 +194,14 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 			}
 			take_hit();
 		} else {
-			take_hit();
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++) {
-				held.fetch(step, from, X_STEP);
+				held.fetch_next(step, from, X_STEP);
 				if constexpr (SMOOTH)
 					total += held.total(step);
 				held.join(step, all.largest, sum);
 			}
+			take_hit();
 		}
 		all.sum = sum.sum;
 		all = ROW::group::template reduce<0>(all, held.scale.exponent);
@@ -382,5 +224,6 @@ __global__ CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed) void cross_entropy_stream(
 			}
 		}
 	});
-	call.template end<ROW::threads, LOOP ? -1 : 0>(ROW::threads);
+	/* More at once would have the gradient's loops take more registers. */
+	call.template end<ROW::threads, LOOP ? -1 : 0, GRAD ? 1 : TOTAL_AT_ONCE>(ROW::threads);
 }

@@ -356,6 +356,24 @@ static void add_features(void)
 					o ? withs[k] & ~(unsigned)(WITH_GRAD | WITH_LSE) : withs[k], 0);
 }
 
+/* Long rows of bf16 under a soft cap, whose powers blocks look up: more rows than blocks, and
+ * elements of any size. */
+static void add_listed(void)
+{
+	static const unsigned withs[] = {CAP | WITH_LSE | FEW, CAP | NONE | WIDE, CAP | SUM | SQUARE};
+	static const struct make_shape shapes[] = {{2, {5, 33000}}, {2, {600, 32768}}, {1, {65544}}};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(shapes); i++) {
+		struct cases_case *c = cases_add(&forward_op, 0);
+		operands(c, KILN_BF16, &shapes[i / 2], withs[i / 2]);
+		if (i % 2)
+			c->operand[0].deviation = 40;
+		if (i == 1)
+			c->operand[0].fill = CASES_UNUSUAL;
+		name(c);
+	}
+}
+
 static void add_shapes(void)
 {
 	static const struct make_shape shapes[] = {
@@ -460,6 +478,7 @@ static void add_timed(void)
 static void add_all(void)
 {
 	add_features();
+	add_listed();
 	add_shapes();
 	add_layouts();
 	add_values();

@@ -22,7 +22,25 @@
 #define BOUNDED_CAP 64.0     /* up to that, sums of powers under a soft cap need no largest term */
 #define BOUNDED_COLUMNS 4096 /* longer rows bear approximations */
 
+/* Long rows of bf16 under a soft cap: blocks that run at once take the rows in turn, so that each
+ * makes its list of powers once. */
+#define LISTED_COLUMNS 32768
+#define LISTED_THREADS 512u
+#define LISTED_BLOCKS 2u /* of a multiprocessor */
+
 /* ---- Candidates ---- */
+
+static bool is_bounded(const struct cross_entropy *call)
+{
+	return call->cap != 0 && call->cap <= BOUNDED_CAP && call->dtype != KILN_F64;
+}
+
+static bool is_listed(const struct cross_entropy *call, const struct rows_shape *shape)
+{
+	return is_bounded(call) && call->dtype == KILN_BF16 && !call->grad && call->smoothing == 0 &&
+		   call->columns >= LISTED_COLUMNS && shape->stream && !shape->skewed &&
+		   shape->vector == 8 && shape->size == LISTED_THREADS && shape->held == READ_HELD;
+}
 
 static void find_need(const struct cross_entropy *call, struct rows_need *need)
 {
@@ -58,19 +76,16 @@ static void prefer(const struct cross_entropy *call, const struct kernel_limits 
 	uint64_t room = (uint64_t)limits->multiprocessors * READ_BLOCKS;
 	uint32_t held = call->cap == 0 && (uint64_t)call->rows <= room ? 1 : READ_HELD;
 
-	for (int i = 0; i < count; i++) {
-		struct rows_shape found = shapes[i];
-		if (!is_usual(call, &found, &shapes[0], held))
-			continue;
-		memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)i);
-		shapes[0] = found;
-		return;
+	for (int turn = 0; turn < 2; turn++) {
+		for (int i = 0; i < count; i++) {
+			struct rows_shape found = shapes[i];
+			if (turn == 0 ? !is_listed(call, &found) : !is_usual(call, &found, &shapes[0], held))
+				continue;
+			memmove(&shapes[1], &shapes[0], sizeof(found) * (size_t)i);
+			shapes[0] = found;
+			return;
+		}
 	}
-}
-
-static bool is_bounded(const struct cross_entropy *call)
-{
-	return call->cap != 0 && call->cap <= BOUNDED_CAP && call->dtype != KILN_F64;
 }
 
 static int find_shapes(const struct cross_entropy *call, const struct kernel_limits *limits,
@@ -124,8 +139,7 @@ static void pass_operands(const struct kernel_problem *problem, const struct cro
 	else
 		plan_arg_scalar(out, 8, 0);
 	if (is_summed(problem, call)) {
-		out->scratch = (struct kernel_scratch){.bytes = COUNTER_BYTES + out->grid[0] * part,
-											   .counters = COUNTER_BYTES};
+		out->scratch.bytes = out->scratch.counters = COUNTER_BYTES + out->grid[0] * part;
 		plan_arg_scratch(out);
 	} else {
 		plan_arg_scalar(out, 8, 0);
@@ -158,11 +172,13 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	struct kernel_limits fewer = *limits;
 	struct rows_need need;
-	bool loop;
+	bool loop, listed = is_listed(call, shape);
 
 	find_need(call, &need);
 	fewer.grid_x = limits->grid_x < MOST_BLOCKS ? limits->grid_x : MOST_BLOCKS;
-	loop = rows_launch(&call->form, &need, shape, &fewer, out);
+	if (listed && fewer.grid_x > limits->multiprocessors * LISTED_BLOCKS)
+		fewer.grid_x = limits->multiprocessors * LISTED_BLOCKS;
+	loop = rows_launch(&call->form, &need, shape, &fewer, out) || listed;
 	/* Without rows a block goes through its loop not once. */
 	if (call->rows == 0) {
 		out->grid[0] = 1;
@@ -179,9 +195,10 @@ static int plan_shape(const struct kernel_problem *problem, const struct cross_e
 	if (shape->stream)
 		plan_print(
 			&id, ", CROSS_ENTROPY_%s, %s",
-			is_bounded(call) ? "BOUNDED"
-			: call->cap != 0 ? "CAPPED"
-							 : "UNCAPPED",
+			listed             ? "LISTED"
+			: is_bounded(call) ? "BOUNDED"
+			: call->cap != 0   ? "CAPPED"
+							   : "UNCAPPED",
 			truth(is_bounded(call) && shape->vector == 8 && call->columns > BOUNDED_COLUMNS));
 	plan_print(&id, ", %s, %s", truth(loop), plan_dtype_name(call->target));
 	cross_entropy_print_rows(&id, call, 2);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MAX_WAYS 8
-#define COUNTER_BYTES 256 /* before the sums, in scratch memory; giou_loss.cuh has it, too */
+#define COUNTER_BYTES 256 /* before the sums, in scratch memory; total.cuh has it, too */
 
 struct giou_way {
 	bool both;              /* predictions are read before it is known whether they count */
@@ -174,9 +174,9 @@ static void set_extents(const struct kernel_problem *problem, const struct giou_
 /* A sum and a count for each block of a loss. */
 static struct kernel_scratch scratch_for(const struct giou_problem *giou, uint64_t blocks)
 {
-	return (struct kernel_scratch){.bytes =
-									   COUNTER_BYTES + blocks * (giou->pred == KILN_F64 ? 16 : 8),
-								   .counters = COUNTER_BYTES};
+	uint64_t bytes = COUNTER_BYTES + blocks * (giou->pred == KILN_F64 ? 16 : 8);
+
+	return (struct kernel_scratch){.bytes = bytes, .counters = bytes};
 }
 
 static int giou_plan_way(const struct kernel_problem *problem, const struct giou_problem *giou,
