@@ -240,6 +240,7 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 															  u64 *report)
 {
 	constexpr int v = SHAPE::vector, steps = SHAPE::steps, es = SHAPE::element;
+	constexpr bool bulk = SHAPE::bulk && PLACES::dense;
 	DYN_SHARED(b128, shared);
 	u8 *const memory = reinterpret_cast<u8 *>(shared);
 	const u8 *const from = static_cast<const u8 *>(src);
@@ -263,16 +264,14 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 		if (row >= static_cast<Number>(rows))
 			break;
 		const u8 *staged = memory;
-		if constexpr (SHAPE::bulk && PLACES::dense) {
-			constexpr int bytes = static_cast<int>(SHAPE::from) * es;
-			const u8 *const run = from + static_cast<i64>(row) * bytes;
-			gather_stage_bulk(run, memory, left * bytes, &arrived, turn == 0);
-			staged = memory + vec_beyond<16>(run);
-		} else if constexpr (SHAPE::stage && SHAPE::skew) {
+		if constexpr (bulk || SHAPE::skew) {
 			constexpr int bytes = static_cast<int>(SHAPE::from) * es;
 			const u8 *const run = from + static_cast<i64>(row) * bytes;
 			static_assert(PLACES::dense, "one run");
-			gather_stage_around<SHAPE>(run, memory, left * bytes);
+			if constexpr (bulk)
+				gather_stage_bulk(run, memory, left * bytes, &arrived, turn == 0);
+			else
+				gather_stage_around<SHAPE>(run, memory, left * bytes);
 			staged = memory + vec_beyond<16>(run);
 		} else if constexpr (SHAPE::stage) {
 			gather_stage<SHAPE, PLACES>(from, memory, row, left);
@@ -285,7 +284,7 @@ __global__ __launch_bounds__(SHAPE::threads) void gather_rows(const void *src,
 					gather_places<SHAPE, PLACES>(idx + first * PLACES::idx_step, row,
 												 static_cast<Number>(counted), at, end, places[s]);
 		}
-		if constexpr (SHAPE::bulk && PLACES::dense) {
+		if constexpr (bulk) {
 			bulk_wait(&arrived, turn++ & 1);
 		} else if constexpr (SHAPE::stage) {
 			async_wait_all();
