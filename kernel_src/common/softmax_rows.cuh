@@ -24,10 +24,12 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 	typedef typename SHAPE::Compute Compute;
 	typedef typename SHAPE::row Row;
 	typedef typename SHAPE::template words<1> Words;
-	typedef SoftmaxVectors<Row, LOG, MASK, softmax_levels<SHAPE, LOG>> Vectors;
+	static constexpr bool levels = softmax_levels<SHAPE, LOG>;
+	typedef SoftmaxVectors<Row, LOG, MASK, levels> Vectors;
 	typedef typename Vectors::Marks Marks;
 	typedef typename Vectors::Level Level;
-	static constexpr bool levels = softmax_levels<SHAPE, LOG>;
+	/* Slots that are worked on at once, and come as one batch. */
+	static constexpr int once = Vectors::paired ? 2 : 1;
 	static constexpr int V = Row::length;
 	static constexpr int held = Row::held, kept = Words::kept;
 	/* Does sum() put powers into slots, where that costs no accuracy? */
@@ -180,7 +182,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
-				async_wait_left(held - 1 - n);
+				await_batch();
 				gather_slot(n, mine);
 			}
 		}
@@ -203,11 +205,29 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 		Compute top = Vectors::Limits::least(), sum = 0, more = 0;
 		Level level(top, this->factor());
 
+		if constexpr (kept < held) {
 #pragma unroll 1
-		for (int n = kept; n < held; n++) {
-			async_wait_left(held - 1 - n);
-			gather_slot(n, top, level, sum);
+			for (int n = kept; n < held; n += once) {
+				await_batch();
+				gather_slots(n, top, level, sum);
+			}
 		}
+		if constexpr (Vectors::paired)
+			number_pairs(top);
+		else
+			number_kept(top);
+		const Level last(top, this->factor());
+		last.part(value);
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				this->lift(last, value[n], more);
+		fix = last.fix();
+		return {top * this->unit(), fma(sum, last.from(level), more) * fix};
+	}
+	/* Makes numbers of what is in registers; `largest` becomes that of all so far. */
+	DEVICE void number_kept(Compute &largest)
+	{
 #pragma unroll
 		for (int n = 0; n < kept; n++)
 			if (row.has(n))
@@ -218,16 +238,77 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 			if (!row.has(n))
 				continue;
 			this->leave_out(marks[n], n, value[n]);
-			this->raise(marks[n], n, value[n], top);
+			this->raise(marks[n], n, value[n], largest);
 		}
-		const Level last(top, this->factor());
-		last.part(value);
+	}
+	/* Does so by way of pairs. */
+	DEVICE void number_pairs(Compute &largest)
+	{
+		if constexpr (Vectors::paired) {
+			u32 pair = element_pair<T>::least;
 #pragma unroll
-		for (int n = 0; n < kept; n++)
-			if (row.has(n))
-				this->lift(last, value[n], more);
-		fix = last.fix();
-		return {top * this->unit(), fma(sum, last.from(level), more) * fix};
+			for (int n = 0; n < kept; n++) {
+				if (!row.has(n))
+					continue;
+				this->pairs(marks[n], n, words.word[n][0]);
+				pair = this->raise_pairs(words.word[n][0], pair);
+			}
+			largest = fmax(largest, this->larger_of(pair));
+#pragma unroll
+			for (int n = 0; n < kept; n++)
+				if (row.has(n))
+					element_unpack<T>(words.word[n][0], value[n]);
+		}
+	}
+	/* Waits for the next batch of slots: with an empty one after each, as many are left always. */
+	static DEVICE void await_batch()
+	{
+		async_batch();
+		async_wait_but<(held - kept + once - 1) / once>();
+	}
+	/* Slots from number n on join the sum of powers at a level. */
+	DEVICE void gather_slots(int n, Compute &top, Level &level, Compute &sum) const
+	{
+		if constexpr (Vectors::paired) {
+			u32 raw[once][Row::words];
+#pragma unroll
+			for (int g = 0; g < once; g++)
+				open_pairs(n + g, raw[g]);
+			u32 pair = raw[0][0];
+#pragma unroll
+			for (int g = 0; g < once; g++)
+				pair = this->raise_pairs(raw[g], pair);
+			top = fmax(top, this->larger_of(pair));
+			const Level next(top, this->factor());
+			Compute more[once] = {};
+#pragma unroll
+			for (int g = 0; g < once; g++) {
+				Compute x[1][V];
+				element_unpack<T>(raw[g], x[0]);
+				next.part(x);
+				this->lift(next, x[0], more[g]);
+			}
+			sum = fma(sum, next.from(level), more[0] + more[1]);
+			level = next;
+		} else {
+			gather_slot(n, top, level, sum);
+		}
+	}
+	/* The pairs of a slot: -inf where the row has none. */
+	DEVICE void open_pairs(int n, u32 (&raw)[Row::words]) const
+	{
+		if constexpr (Vectors::paired) {
+			if (n < held && this->reads(n)) {
+				Marks mark;
+				mask.fetch(mark, row.column(n));
+				words.take_slot(n, 0, raw);
+				this->pairs(mark, n, raw);
+				return;
+			}
+#pragma unroll
+			for (int w = 0; w < Row::words; w++)
+				raw[w] = element_pair<T>::least;
+		}
 	}
 	/* A slot joins the sum of powers at a level. */
 	DEVICE void gather_slot(int n, Compute &top, Level &level, Compute &sum) const
@@ -251,9 +332,14 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 
 		mask.fetch(mark, row.column(n));
 		words.take_slot(n, 0, raw);
-		this->numbers(mark, raw, x[0]);
-		this->turn(x);
-		this->leave_out(mark, n, x[0]);
+		if constexpr (Vectors::paired) {
+			this->pairs(mark, n, raw);
+			element_unpack<T>(raw, x[0]);
+		} else {
+			this->numbers(mark, raw, x[0]);
+			this->turn(x);
+			this->leave_out(mark, n, x[0]);
+		}
 	}
 	/* Powers of a slot that are to be multiplied with one number for all. */
 	DEVICE void raise_slot(const Level &level, int n, Marks &mark, Compute (&out)[V]) const
@@ -296,7 +382,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 #pragma unroll
 			for (int n = kept; n < held; n++) {
 				words.fetch_slot(part, n, 0, x);
-				async_batch();
+				if ((n - kept) % once == once - 1 || n == held - 1)
+					async_batch();
 			}
 		}
 		if constexpr (near)

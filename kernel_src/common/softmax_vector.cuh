@@ -3,6 +3,7 @@
  * terms, as powers, as results.
  */
 #pragma once
+#include "common/index.cuh"
 #include "common/softmax.cuh"
 
 /* ROW numbers vectors, says where they are and which of their elements are in the row (row.cuh,
@@ -14,8 +15,12 @@ struct SoftmaxVectors {
 	typedef SoftmaxNumber<Compute> Limits;
 	static constexpr int V = ROW::length;
 	typedef typename MASK::template Held<V> Marks;
-	typedef SoftmaxLevel<T, Compute> Level;
 	static constexpr bool linear = MASK::linear && LEVELS; /* are numbers not terms? */
+	/* Terms with a mask may be larger than any half. */
+	typedef SoftmaxLevel<typename index_choose<linear, T, Compute>::type, Compute> Level;
+	/* Are numbers left out and compared while they are pairs of halves? */
+	static constexpr bool paired = linear && element_pair<T>::known && V % 2 == 0 &&
+								   !MASK::counts && (!MASK::partial || MASK::prefix);
 
 	const MASK mask;
 	const SoftmaxScale<Compute> scale;
@@ -107,6 +112,39 @@ struct SoftmaxVectors {
 								 : Limits::least();
 			}
 		}
+	}
+	/* The numbers of a vector as pairs: in order, and -inf for what takes no part. */
+	template <typename Number>
+	DEVICE void pairs(const Marks &mark, Number n, u32 (&raw)[ROW::words]) const
+	{
+		constexpr u32 least = element_pair<T>::least;
+		if (scale.before < 0) {
+#pragma unroll
+			for (int w = 0; w < V / 2; w++)
+				raw[w] ^= 0x80008000u;
+		}
+		if constexpr (ROW::skewed || MASK::prefix) {
+			if (whole(n))
+				return;
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				const u32 half = 0xffffu << j % 2 * 16;
+				if (!row.live(n, j) || (MASK::prefix && !mask.live(mark, row.column(n), j)))
+					raw[j / 2] = (raw[j / 2] & ~half) | (least & half);
+			}
+		}
+	}
+	/* The larger ones of pairs. */
+	static DEVICE u32 raise_pairs(const u32 (&raw)[ROW::words], u32 largest)
+	{
+#pragma unroll
+		for (int w = 0; w < V / 2; w++)
+			largest = element_pair<T>::larger(largest, raw[w]);
+		return largest;
+	}
+	static DEVICE Compute larger_of(u32 pair)
+	{
+		return fmax(element_at<T, Compute>(&pair, 0), element_at<T, Compute>(&pair, 1));
 	}
 	/* The term of a number 1. */
 	DEVICE Compute unit() const

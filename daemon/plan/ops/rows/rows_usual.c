@@ -95,14 +95,16 @@ struct known {
 /* Softmax of lengths that are in no table: never all of a row in slots.  Halves, f32, and halves of
  * the backward. */
 static const struct known known_narrow[] = {
-	{3200, 0, 0, 0},   {4096, 1, 8, 4},  {8192, 0, 0, 0},  {14336, 2, 7, 6},     {20480, 0, 0, 0},
-	{26624, 8, 13, 9}, {28672, 0, 0, 0}, {32768, 8, 8, 6}, {USUAL_END, 0, 0, 0},
+	{3200, 0, 0, 0},   {4096, 1, 4, 2},   {4608, 1, 8, 4},  {5888, 0, 0, 0},      {6144, 1, 6, 6},
+	{7168, 0, 0, 0},   {8192, 1, 16, 12}, {14336, 2, 7, 6}, {18432, 0, 0, 0},     {20480, 8, 10, 8},
+	{26624, 8, 13, 9}, {28672, 0, 0, 0},  {32768, 8, 8, 6}, {USUAL_END, 0, 0, 0},
 };
 static const struct known known_wide[] = {
 	{36864, 0, 0, 0}, {40960, 8, 10, 8}, {57344, 0, 0, 0}, {65536, 8, 8, 6}, {USUAL_END, 0, 0, 0},
 };
 static const struct known known_pair[] = {
-	{3600, 0, 0, 0}, {4096, 1, 10, 8}, {28672, 0, 0, 0}, {32768, 8, 4, 3}, {USUAL_END, 0, 0, 0},
+	{3600, 0, 0, 0},  {4096, 1, 10, 8}, {7168, 0, 0, 0},  {8192, 4, 4, 2},  {12288, 8, 3, 2},
+	{16384, 8, 4, 3}, {26624, 0, 0, 0}, {28672, 8, 7, 7}, {32768, 8, 4, 3}, {USUAL_END, 0, 0, 0},
 };
 
 /* Parts of warps and warps that have a skewed masked row of halves, and rows of a block.  Warps
