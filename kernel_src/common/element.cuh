@@ -180,6 +180,22 @@ DEVICE void element_pack(const Compute (&in)[N], u32 *words)
 	}
 }
 
+/* The top bits of two bytes of a word, the low or the high ones, in all bits of two halves. */
+DEVICE u32 element_spread(u32 word, int high)
+{
+#if KILN_CPU
+	const u32 two = word >> high * 16;
+	return (two & 0x80 ? 0xffffu : 0) | (two & 0x8000 ? 0xffff0000u : 0);
+#else
+	u32 out;
+	if (high)
+		asm("prmt.b32 %0, %1, 0, 0xbbaa;" : "=r"(out) : "r"(word));
+	else
+		asm("prmt.b32 %0, %1, 0, 0x9988;" : "=r"(out) : "r"(word));
+	return out;
+#endif
+}
+
 /* Pairs of halves in a word, where there are instructions for them.  least: of infinities below
  * all numbers. */
 template <typename T>

@@ -194,6 +194,7 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 template <typename T, i64 COLUMNS, int EMPTY, bool KEEP, int WAY, bool SKEWED>
 struct MaskFlags : MaskElements<T, COLUMNS, EMPTY, u8, WAY, SKEWED> {
 	using MaskElements<T, COLUMNS, EMPTY, u8, WAY, SKEWED>::MaskElements;
+	static constexpr bool keep = KEEP;
 
 	template <class HELD, typename Column>
 	DEVICE bool live(const HELD &held, Column, int j) const
@@ -229,6 +230,7 @@ DEVICE Compute mask_number(f64, const u32 *words, int j)
 template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
 struct MaskAdded : MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED> {
 	typedef typename element<T>::compute Compute;
+	typedef M Number;
 	using MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED>::MaskElements;
 	static constexpr bool linear = false;
 

@@ -359,12 +359,15 @@ static void pieces(void **state)
 	/* Odd rows of halves by pairs, which begin in the middle of one. */
 	p = make("softmax", KILN_F16, 2, SHAPE(1000, 127));
 	plan = plan_on("sm_90", &p);
-	assert_string_equal(plan.variant, "paired");
+	assert_string_equal(plan.source, "ops/softmax_pairs.cuh");
 	assert_string_equal(plan.instantiation,
-						"softmax_staged<RowShape<f16, 127, 2, 8, 0, 8, 16, 1, true>, false>");
+						"softmax_pairs<RowShape<f16, 127, 2, 8, 0, 8, 16, 1, true>, false>");
 	assert_int_equal(plan.shared_bytes, 16 * 127 * 2);
 	p = make("log_softmax", KILN_F16, 2, SHAPE(1000, 127));
-	assert_string_equal(plan_on("sm_90", &p).variant, "staged");
+	assert_string_equal(plan_on("sm_90", &p).variant, "pairs");
+	/* More threads a row, if those of fewer would want the same banks. */
+	p = make("softmax", KILN_F16, 2, SHAPE(1000, 97));
+	assert_string_equal(plan_on("sm_90", &p).choice, "pairs 8x7 r16");
 	p = make("softmax", KILN_F16, 3, SHAPE(40, 118, 541));
 	set_axis(&p, 1);
 	/* Rows that begin anywhere: three panels of each matrix, whose lanes have two vectors more. */

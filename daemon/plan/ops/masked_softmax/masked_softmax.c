@@ -51,7 +51,8 @@ static void masked_softmax_print_kernel(const struct masked_problem *masked,
 	bool none = !masked->masks;
 
 	plan_print(id, "%ssoftmax%s_%s<", none ? "" : "masked_", masked->backward ? "_backward" : "",
-			   shape->staged        ? "staged"
+			   shape->pairs         ? "pairs"
+			   : shape->staged      ? "staged"
 			   : shape->stream      ? "stream"
 			   : shape->cluster > 1 ? "cluster"
 									: "rows");
@@ -115,7 +116,8 @@ static int plan_rows(const struct masked_problem *masked, const struct rows_shap
 
 	snprintf(out->source, sizeof(out->source), "ops/%ssoftmax%s%s.cuh",
 			 !masked->masks ? "" : "masked_", masked->backward && !shape->staged ? "_backward" : "",
-			 shape->staged   ? "_staged"
+			 shape->pairs    ? "_pairs"
+			 : shape->staged ? "_staged"
 			 : shape->stream ? "_stream"
 							 : "");
 	masked_softmax_print_kernel(masked, shape, loop, &id);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Shapes of staged rows, at most. */
-#define STAGED_SHAPES 8
+#define STAGED_SHAPES 12
 /* So short they are the first choice; longer ones of halves, and of f32 whose masks come with them,
  * but not where the ends of rows are not read. */
 #define STAGED_FIRST 256

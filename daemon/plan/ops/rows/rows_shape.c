@@ -14,9 +14,11 @@ uint32_t rows_staged_aside(const struct rows_form *form, const struct rows_need 
 uint32_t rows_shape_bytes(const struct rows_form *form, const struct rows_need *need,
 						  const struct rows_shape *shape)
 {
+	/* The last words of flags may lie half outside of the last row's. */
 	if (shape->staged)
 		return shape->rows * ((uint32_t)form->columns * need->element * need->streams +
-							  rows_staged_aside(form, need, shape->gapped));
+							  rows_staged_aside(form, need, shape->gapped)) +
+			   (shape->pairs && need->aside ? 16 : 0);
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }
 
@@ -33,6 +35,7 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 	else
 		plan_print(&text, "%s %ux%u",
 				   shape->gapped   ? "gapped"
+				   : shape->pairs  ? "pairs"
 				   : shape->staged ? (shape->skewed ? "paired" : "staged")
 				   : shape->slots  ? "slots"
 				   : shape->skewed ? "skewed"

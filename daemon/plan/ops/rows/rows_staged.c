@@ -9,6 +9,13 @@
 #define STAGED_FAR 2048
 #define STAGED_PIECE 28672
 
+/* Threads of a block of pairs; halves of one of them, at most; words, and words that have flags, if
+ * there is a choice. */
+#define PAIRS_THREADS 128
+#define PAIRS_MOST 68
+#define PAIRS_FEW 14
+#define PAIRS_FLAGGED 20
+
 /* Do the elements of rows lie side by side, in tensors that are aligned?  *gaps: the rows of a held
  * operand do not lie one behind the other. */
 static bool side_by_side(const struct rows_form *form, const struct rows_need *need, bool *gaps)
@@ -60,6 +67,58 @@ static void offer_pieces(struct rows_search *search)
 	}
 }
 
+/* How many lanes of a warp want different words of one bank, when each of `size` threads that share
+ * a row of halves wants its first word, at most. */
+static uint32_t bank_words(uint32_t columns, uint32_t size, uint32_t apart)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < 32; i++) {
+		uint32_t word = i / size * columns / 2 + i % size * apart, count = 0;
+		for (uint32_t j = 0; j < 32; j++) {
+			uint32_t other = j / size * columns / 2 + j % size * apart;
+			count += other % 32 == word % 32 && (j == i || other != word);
+		}
+		most = count > most ? count : most;
+	}
+	return most;
+}
+
+/* Has a thread of the shape few words, and do lanes of many rows seldom want the same bank? */
+static bool pairs_fit(const struct rows_search *search, const struct rows_shape *shape)
+{
+	uint32_t words = shape->held * (shape->vector / 2);
+	uint32_t most = search->need->beside == 1 ? PAIRS_FLAGGED : PAIRS_FEW;
+
+	return words <= most && (shape->size >= 8 || bank_words((uint32_t)search->form->columns,
+															shape->size, shape->vector / 2) <= 3);
+}
+
+/* Odd rows of halves by words of two, or two such words where flags come with them: the smallest
+ * part of a warp that fits, then others. */
+static void offer_pairs(struct rows_search *search)
+{
+	const struct rows_need *need = search->need;
+	struct rows_shape shape = search->base;
+	uint32_t vectors;
+
+	shape.pairs = shape.skewed = true;
+	shape.cluster = 1;
+	shape.vector = need->beside == 1 ? 4 : 2;
+	vectors = ((uint32_t)search->form->columns + 2 * shape.vector - 2) / shape.vector;
+	for (int fit = 1; fit >= 0; fit--) {
+		for (shape.size = 2; shape.size <= 16; shape.size *= 2) {
+			shape.held = (uint32_t)plan_divide_up(vectors, shape.size);
+			shape.rows = PAIRS_THREADS / shape.size;
+			if (pairs_fit(search, &shape) == (fit == 1) &&
+				shape.held * shape.vector <= PAIRS_MOST &&
+				PAIRS_THREADS <= search->limits->max_threads &&
+				rows_shape_bytes(search->form, need, &shape) <= STAGED_PIECE)
+				rows_keep(search, &shape);
+		}
+	}
+}
+
 /*
  * Rows by way of shared memory: short ones that begin between two vectors, or take so few that
  * lanes would stay idle.  A part of a warp takes each row, as many elements at once as a bank of
@@ -72,7 +131,7 @@ void rows_offer_staged(struct rows_search *search)
 	uint32_t element = search->need->element, vector = rows_vector(form, search->need);
 	uint32_t row = (uint32_t)form->columns * element;
 	int64_t longest = search->need->staged_far ? STAGED_FAR : STAGED_BYTES;
-	bool gaps;
+	bool gaps, pairs;
 
 	if (!search->need->staged || element > 4 || form->columns * element > longest ||
 		!side_by_side(form, search->need, &gaps) || (gaps && !search->need->gapped))
@@ -82,8 +141,12 @@ void rows_offer_staged(struct rows_search *search)
 		return;
 	search->base.staged = true;
 	search->base.gapped = gaps;
+	pairs = search->need->pairs && element == 2 && vector % 2 != 0 && !gaps;
+	if (pairs)
+		offer_pairs(search);
 	/* The elements of a mask begin elsewhere; logarithms gain nothing. */
-	search->base.skewed = element == 2 && vector % 2 != 0 && !gaps && search->need->beside == 0 &&
+	search->base.skewed = element == 2 && vector % 2 != 0 && !gaps && !pairs &&
+						  search->need->beside == 0 &&
 						  (search->need->around == 0 || search->need->uneven);
 	search->base.vector = element == 2 && (vector % 2 == 0 || search->base.skewed) ? 2 : 1;
 	offer_pieces(search);

@@ -57,6 +57,7 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 					   : way->tile.cluster    ? "panel"
 					   : way->strided         ? "strided"
 					   : way->row.gapped      ? "gapped"
+					   : way->row.pairs       ? "pairs"
 					   : way->row.staged      ? "staged"
 					   : way->row.stream      ? "stream"
 					   : way->row.cluster > 1 ? "cluster"
@@ -97,6 +98,7 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 			 way->tile.whole     ? "_whole"
 			 : way->tile.cluster ? "_panel"
 			 : way->strided      ? "_strided"
+			 : way->row.pairs    ? "_pairs"
 			 : way->row.staged   ? "_staged"
 			 : way->row.stream   ? "_stream"
 								 : "");

@@ -38,7 +38,7 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 	form->need.around = form->dtype == KILN_F64 ? 12 : 0; /* for 2^x */
 	form->need.skew = form->need.slots = form->need.clusters = form->need.stream = true;
 	form->need.drawn = form->need.staged = form->need.staged_far = true;
-	form->need.gapped = count == 2;
+	form->need.gapped = form->need.pairs = count == 2;
 }
 
 int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,

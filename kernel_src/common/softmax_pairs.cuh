@@ -1,0 +1,337 @@
+/*
+ * softmax_pairs.cuh: softmax of short rows of an odd number of halves, which lie one behind the
+ * other.  A block takes its rows as one piece, by way of shared memory (row_staged.cuh); a part of
+ * a warp takes each row, by words of two halves.  A word that two rows share is in both: either row
+ * passes over the other's half of it.
+ *
+ * The largest of a row is known before powers are made, so that each is made once.  It is found
+ * while halves are pairs, and what takes no part is left out then.
+ */
+#pragma once
+#include "common/row_staged.cuh"
+#include "common/softmax_vector.cuh"
+
+/* SHAPE: vectors are one word or two. */
+template <class SHAPE>
+struct PairsPiece {
+	typedef typename SHAPE::Element T;
+	static constexpr int step = SHAPE::threads * 16;
+	static constexpr int bytes = SHAPE::rows * static_cast<int>(SHAPE::row::columns) * 2;
+	static_assert(sizeof(T) == 2 && bytes % 16 == 0, "a piece of halves is whole vectors");
+
+	/* Copies `there` bytes, of which all but one block have `bytes`: copy(at) does 16 of them. */
+	template <typename Copy>
+	static DEVICE void move(u8 *to, const u8 *from, int there, Copy copy)
+	{
+		const int mine = static_cast<int>(threadIdx.x) * 16;
+		if (there == bytes) {
+#pragma unroll
+			for (int at = 0; at < bytes; at += step)
+				if (at + step <= bytes || at + mine < bytes)
+					copy(at + mine);
+			return;
+		}
+		for (int at = mine; at + 16 <= there; at += step)
+			copy(at);
+		const int end = there / 16 * 16 + static_cast<int>(threadIdx.x) * 2;
+		if (end < there)
+			vec_copy<2>(from + end, to + end);
+	}
+	static DEVICE void fetch(u8 *piece, const u8 *from, int there)
+	{
+		move(
+			piece, from, there, [&](int at) { async_copy16(piece + at, from + at); });
+	}
+	static DEVICE void store(const u8 *piece, u8 *to, int there)
+	{
+		move(
+			to, piece, there, [&](int at) { vec_copy<16>(piece + at, to + at); });
+	}
+};
+
+/* A row of a piece, by one of its threads. */
+template <class SHAPE>
+struct PairsRow {
+	typedef typename SHAPE::Element T;
+	typedef typename SHAPE::Compute Compute;
+	static constexpr int columns = static_cast<int>(SHAPE::row::columns);
+	static constexpr int size = SHAPE::threads / SHAPE::rows; /* threads */
+	static constexpr int once = SHAPE::row::length / 2;       /* words that lie together */
+	static constexpr int words = (columns + 1) / 2;           /* that the row has a part of */
+	static constexpr int turns = (words + size * once - 1) / (size * once), held = turns * once;
+	/* The last of them is word `end` of thread number `ender`. */
+	static constexpr int end = held - once + (words - 1) % once;
+	static constexpr int ender = (words - 1) / once % size;
+	static_assert(columns % 2 == 1 && size <= 32 && SHAPE::slots == 0, "odd, by parts of warps");
+
+	u32 *const place; /* of its first word */
+	const int thread;
+	const bool past; /* the first half of the row's first word is the row's before */
+	u32 word[held];
+
+	DEVICE PairsRow(u8 *piece, int row)
+		: place(reinterpret_cast<u32 *>(piece) + row * columns / 2 + SHAPE::group::thread() * once),
+		  thread(SHAPE::group::thread()), past(row % 2 != 0)
+	{
+#pragma unroll
+		for (int i = 0; i < held; i++)
+			word[i] = has(i) ? place[i / once * (size * once) + i % once] : least();
+	}
+	/* Has the row anything of word i? */
+	DEVICE bool has(int i) const
+	{
+		return i < held - once || (i / once * size + thread) * once + i % once < words;
+	}
+	/* Two halves that are below all others. */
+	static DEVICE u32 least()
+	{
+		const float both[2] = {SoftmaxNumber<float>::least(), SoftmaxNumber<float>::least()};
+		u32 word;
+		element_pack<T>(both, &word);
+		return word;
+	}
+	/* Brings numbers of which terms are a negative multiple into the order of these. */
+	DEVICE void turn()
+	{
+#pragma unroll
+		for (int i = 0; i < held; i++)
+			word[i] = has(i) ? word[i] ^ 0x80008000u : word[i];
+	}
+	/* Makes -inf of halves of other rows. */
+	DEVICE void leave_out()
+	{
+		if (past && thread == 0)
+			word[0] = (word[0] & 0xffff0000u) | (least() & 0xffffu);
+		if (!past && thread == ender)
+			word[end] = (word[end] & 0xffffu) | (least() & 0xffff0000u);
+	}
+	/* Calls body(i, word) for each word of what lies beside the row, with BYTES for each half: i is
+	 * the first of the words of halves that it belongs to. */
+	template <int BYTES, typename Body>
+	DEVICE void beside_each(const void *row, Body body) const
+	{
+		constexpr int each = 2 / BYTES; /* words of halves that one word belongs to */
+		const u8 *const from = static_cast<const u8 *>(row) + (thread * once * 2 - past) * BYTES;
+		const int beyond = vec_beyond<4>(from);
+		const u32 *const low = reinterpret_cast<const u32 *>(from - beyond);
+		static_assert(once % each == 0, "whole words");
+#pragma unroll
+		for (int i = 0; i < held; i += each) {
+			const int at = (i / once * (size * once) + i % once) / each;
+			if (has(i))
+				body(i, __funnelshift_r(low[at], low[at + 1], beyond * 8));
+		}
+	}
+	/* The largest half of this thread. */
+	DEVICE Compute largest() const
+	{
+		Compute found = SoftmaxNumber<Compute>::least();
+		if constexpr (element_pair<T>::known) {
+			u32 pair = word[0];
+#pragma unroll
+			for (int i = 1; i < held; i++)
+				pair = element_pair<T>::larger(pair, word[i]);
+			found = fmax(element_at<T, Compute>(&pair, 0), element_at<T, Compute>(&pair, 1));
+		} else {
+#pragma unroll
+			for (int i = 0; i < 2 * held; i++)
+				found = fmax(found, element_at<T, Compute>(word, i));
+		}
+		return found;
+	}
+	/* What all threads of a row make together. */
+	template <typename Join>
+	static DEVICE Compute all(Compute mine, Join join)
+	{
+#pragma unroll
+		for (int lanes = size / 2; lanes > 0; lanes /= 2)
+			mine = join(mine, group_from(mine, lanes));
+		return mine;
+	}
+	DEVICE void store() const
+	{
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			u32 *const to = place + i / once * (size * once) + i % once;
+			if (!has(i))
+				continue;
+			if (i == 0 && past && thread == 0)
+				reinterpret_cast<u16 *>(to)[1] = static_cast<u16>(word[i] >> 16);
+			else if (i == end && !past && thread == ender)
+				reinterpret_cast<u16 *>(to)[0] = static_cast<u16>(word[i]);
+			else
+				*to = word[i];
+		}
+	}
+};
+
+/* Leaves out, or makes 0, the halves that flags do: bytes that are 0, or are not. */
+template <bool KEEP>
+DEVICE void pairs_flagged(u32 flags, u32 other, u32 &low, u32 &high)
+{
+	const u32 set = ((flags & 0x7f7f7f7fu) + 0x7f7f7f7fu) | flags; /* in the top bit of each */
+	const u32 a = element_spread(set, 0), b = element_spread(set, 1);
+
+	low = KEEP ? (low & a) | (other & ~a) : (low & ~a) | (other & a);
+	high = KEEP ? (high & b) | (other & ~b) : (high & ~b) | (other & b);
+}
+
+/* Are numbers added to elements, so that terms are no halves? */
+template <class MASK>
+constexpr bool pairs_added = !MASK::linear;
+
+/* The terms of a row with a number of two bytes for each element, -inf for what takes no part. */
+template <class SHAPE, class MASK, typename Compute>
+DEVICE void pairs_terms(const PairsRow<SHAPE> &row, const MASK &mask, Compute before,
+						Compute (&term)[PairsRow<SHAPE>::held][2])
+{
+	typedef PairsRow<SHAPE> Row;
+	const Compute least = SoftmaxNumber<Compute>::least();
+
+#pragma unroll
+	for (int i = 0; i < Row::held; i++)
+		term[i][0] = term[i][1] = least;
+	row.template beside_each<2>(mask.start, [&](int i, u32 pair) {
+#pragma unroll
+		for (int j = 0; j < 2; j++) {
+			const Compute more = element_at<typename MASK::Number, Compute>(&pair, j);
+			const Compute x = element_at<typename SHAPE::Element, Compute>(row.word + i, j);
+			term[i][j] = more == least ? least : fma(x, before, more);
+		}
+	});
+	if (row.past && row.thread == 0)
+		term[0][0] = least;
+	if (!row.past && row.thread == Row::ender)
+		term[Row::end][1] = least;
+}
+
+/* The powers of a row and their sum.  Returns the largest of what they are powers of. */
+template <class SHAPE, class MASK, typename Level, typename Compute>
+DEVICE Level pairs_powers(PairsRow<SHAPE> &row, const SoftmaxScale<Compute> &scale,
+						  const MASK &mask, Compute (&power)[PairsRow<SHAPE>::held][2],
+						  Compute &sum)
+{
+	typedef typename SHAPE::Element T;
+	typedef PairsRow<SHAPE> Row;
+	Compute top = SoftmaxNumber<Compute>::least(), more = 0, factor = scale.exponent;
+
+	if constexpr (pairs_added<MASK>) {
+		pairs_terms(row, mask, scale.before, power);
+#pragma unroll
+		for (int i = 0; i < Row::held; i++)
+			top = fmax(top, fmax(power[i][0], power[i][1]));
+	} else {
+		factor *= fabs(scale.before);
+		if (scale.before < 0)
+			row.turn();
+		if constexpr (MASK::partial)
+			row.template beside_each<1>(mask.start, [&](int i, u32 flags) {
+				pairs_flagged<MASK::keep>(flags, Row::least(), row.word[i], row.word[i + 1]);
+			});
+		row.leave_out();
+		top = row.largest();
+	}
+	const Level level(Row::all(top, [](Compute a, Compute b) { return fmax(a, b); }), factor);
+	sum = 0;
+#pragma unroll
+	for (int i = 0; i < Row::held; i++) {
+		Compute x[1][2];
+		if constexpr (pairs_added<MASK>) {
+			x[0][0] = power[i][0];
+			x[0][1] = power[i][1];
+		} else {
+			element_unpack<T>(row.word + i, x[0]);
+		}
+		level.part(x);
+		level.powers(x[0], power[i]);
+		sum += power[i][0];
+		more += power[i][1];
+	}
+	sum = Row::all(sum + more, [](Compute a, Compute b) { return a + b; });
+	return level;
+}
+
+/* Makes results 0 that are of what takes no part. */
+template <class SHAPE, class MASK>
+DEVICE void pairs_bury(PairsRow<SHAPE> &row, const MASK &mask)
+{
+	if constexpr (pairs_added<MASK>)
+		row.template beside_each<2>(mask.start, [&](int i, u32 pair) {
+#pragma unroll
+			for (int j = 0; j < 2; j++)
+				if (element_at<typename MASK::Number, float>(&pair, j) ==
+					SoftmaxNumber<float>::least())
+					row.word[i] &= j ? 0xffffu : 0xffff0000u;
+		});
+	else if constexpr (MASK::partial)
+		row.template beside_each<1>(
+			mask.start,
+			[&](int i, u32 flags) {
+				pairs_flagged<MASK::keep>(flags, 0, row.word[i], row.word[i + 1]);
+			});
+}
+
+/* One row of a piece.  mask: SoftmaxAll, or MaskFlags or MaskAdded of halves, whose elements are in
+ * shared memory. */
+template <class SHAPE, bool LOG, class MASK>
+DEVICE void pairs_row(u8 *piece, int number, bool here,
+					  const SoftmaxScale<typename SHAPE::Compute> &scale, const MASK &mask)
+{
+	typedef typename SHAPE::Element T;
+	typedef typename SHAPE::Compute Compute;
+	typedef PairsRow<SHAPE> Row;
+	typedef typename index_choose<pairs_added<MASK>, Compute, T>::type Kind;
+	Row row(piece, number);
+	Compute value[Row::held][2], sum;
+	const auto level =
+		pairs_powers<SHAPE, MASK, SoftmaxLevel<Kind, Compute>>(row, scale, mask, value, sum);
+
+	if (!here)
+		return;
+	const Compute rest = LOG ? softmax_log(sum * level.fix()) : inverse_near(sum);
+	const Compute unit = fabs(scale.before);
+#pragma unroll
+	for (int i = 0; i < Row::held; i++) {
+		if constexpr (LOG)
+			element_unpack<T>(row.word + i, value[i]);
+#pragma unroll
+		for (int j = 0; j < 2; j++)
+			value[i][j] = LOG ? fma(fma(value[i][j], unit, -level.top * unit), scale.after, -rest)
+							  : value[i][j] * rest;
+		element_pack<T>(value[i], row.word + i);
+	}
+	/* What takes no part is 0 by any factor that is a number. */
+	if (MASK::partial && !(sum > 0 && rest > 0))
+		pairs_bury(row, mask);
+	row.store();
+}
+
+/* All rows of a launch.  mask_of and ASIDE as row_staged_masked() has them. */
+template <class SHAPE, bool LOG, int ASIDE, typename T, typename Compute, typename MaskOf>
+DEVICE void pairs_each(const T *x, T *y, const SoftmaxScale<Compute> &scale, i64 rows,
+					   MaskOf mask_of)
+{
+	typedef PairsPiece<SHAPE> Piece;
+	constexpr int bytes = Piece::bytes / SHAPE::rows;
+	const int mine = SHAPE::group::row();
+	DYN_SHARED(b128, memory);
+	u8 *const piece = reinterpret_cast<u8 *>(memory);
+	i64 first = static_cast<i64>(blockIdx.x) * SHAPE::rows;
+
+	while (true) {
+		const i64 left = rows - first;
+		const int there = left < SHAPE::rows ? static_cast<int>(left) : SHAPE::rows;
+		const bool here = mine < there;
+		const auto mask = mask_of(first + (here ? mine : 0), piece + Piece::bytes + mine * ASIDE);
+		Piece::fetch(piece, reinterpret_cast<const u8 *>(x) + first * bytes, there * bytes);
+		async_wait_all();
+		__syncthreads();
+		pairs_row<SHAPE, LOG>(piece, mine, here, scale, mask);
+		__syncthreads();
+		Piece::store(piece, reinterpret_cast<u8 *>(y) + first * bytes, there * bytes);
+		first += static_cast<i64>(gridDim.x) * SHAPE::rows;
+		if (first >= rows)
+			break;
+		__syncthreads(); /* the next piece takes the memory again */
+	}
+}
