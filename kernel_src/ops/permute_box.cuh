@@ -172,24 +172,25 @@ DEVICE void box_walk(const u8 *box, int first, List<SIZE, SIZES...>, List<STRIDE
 template <int ES, int N, bool TURN, class DIMS, class NEAR>
 DEVICE void box_gather(const u8 *box, u32 near, int first, u32 (&words)[ES * N / 4])
 {
-	u32 elements[N];
+	constexpr int each = vec_words<ES>;
+	u32 elements[N * each];
 
 	if constexpr (TURN) {
 		u32 steps[N];
 		box_steps<N>(first, DIMS{}, NEAR{}, steps);
 #pragma unroll
 		for (int k = 0; k < N; k++)
-			vec_load<ES>(box + box_turn<TURN>(near + steps[k]), elements + k);
+			vec_load<ES>(box + box_turn<TURN>(near + steps[k]), elements + k * each);
 	} else {
 		const u8 *at[N];
 		box_walk<N>(box + near, first, DIMS{}, NEAR{}, at);
 #pragma unroll
 		for (int k = 0; k < N; k++)
-			vec_load<ES>(at[k], elements + k);
+			vec_load<ES>(at[k], elements + k * each);
 	}
 #pragma unroll
 	for (int w = 0; w < ES * N / 4; w++) {
-		if constexpr (ES == 4)
+		if constexpr (ES >= 4)
 			words[w] = elements[w];
 		else
 			words[w] = vec_collect<ES, 4 / ES, 1>(

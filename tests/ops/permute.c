@@ -197,6 +197,12 @@ static void add_widths(void)
 	/* Boxes whose elements would meet in a bank. */
 	add(KILN_F16, &(struct problem){4, {2, 300, 5, 8}, {0, 3, 2, 1}}, 0);
 	add(KILN_U8, &(struct problem){6, {3, 14, 6, 20, 10, 14}, {0, 4, 2, 3, 5, 1}}, 0);
+	/* Bytes of short dimensions that are many together; columns of bytes that are one tile high. */
+	add(KILN_U8, &(struct problem){4, {29, 40, 400, 3}, {3, 2, 1, 0}}, 0);
+	add(KILN_U8, &(struct problem){3, {3, 144, 1040}, {0, 2, 1}}, 0);
+	/* Runs of y of whole columns of wide elements. */
+	add(KILN_F64, &(struct problem){2, {45, 1037}, {1, 0}}, 0);
+	add(KILN_F64, &(struct problem){3, {3, 143, 301}, {0, 2, 1}}, 0);
 	/* Strips of so many rows that tiles are walked through in bands; the last is narrow. */
 	add(KILN_F16, &(struct problem){2, {90001, 161}, {1, 0}}, 0);
 	add(KILN_F32, &(struct problem){2, {54001, 130}, {1, 0}}, 0);
@@ -281,6 +287,10 @@ static void add_sources(void)
 		{{4, {2, 30, 40, 7}, {2, 3, 1, 0}}, {30000, 1000, 21, 1}},
 	};
 
+	/* Wide elements with gaps, which a box reads with them. */
+	add_strided(KILN_C64, &(struct problem){5, {12, 5, 19, 80, 3}, {4, 3, 2, 0, 1}},
+				(const int64_t[]){45600, 9120, 480, 6, 1});
+	add_strided(KILN_F64, &(struct problem){2, {20001, 2}, {1, 0}}, (const int64_t[]){6, 1});
 	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
 		add_strided(by_size[i % SIZES], &sources[i].problem, sources[i].stride);
 		add_strided(by_size[(i + 1) % SIZES], &sources[i].problem, sources[i].stride);

@@ -205,7 +205,9 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 	}
 	load = worth_of(form, list.variant, first);
 	store = list.variant == &permute_tile ? first->store : load;
-	if (list.variant == &permute_tile && form->element == 4 && permute_box_crumbled(form))
+	/* So are vectors that are read one by one, where a box goes over the gaps between them. */
+	if ((list.variant == &permute_tile && form->element == 4 && permute_box_crumbled(form)) ||
+		(list.variant == &permute_strided && form->element == 8))
 		load = store = 4;
 	if (list.variant == &permute_stage || is_wide_enough(form, list.variant, first) ||
 		!permute_box_better(form, limits, load, store))

@@ -283,9 +283,9 @@ bool permute_box_find(const struct permute_form *form, const struct permute_choi
 	int fast;
 
 	*box = (struct box){.length = {1, 1}, .part = {-1, -1}, .count = 1};
-	if (form->huge || form->element > 4 || form->rank < 2) {
+	if (form->huge || form->element > 8 || form->rank < 2) {
 		plan_print(why, "not box: %s; ",
-				   form->element > 4 ? "elements are vectors" : "there is no room for one");
+				   form->element > 8 ? "elements are vectors" : "there is no room for one");
 		return false;
 	}
 	in_words(form, &box->words);
@@ -297,6 +297,10 @@ bool permute_box_find(const struct permute_form *form, const struct permute_choi
 	}
 	box->most = (int64_t)c->block * 1024 / form->element;
 	fill(box, c->rows, c->resident ? c->resident : RUN_BYTES);
+	if (form->element == 8 && !box->hole) {
+		plan_print(why, "not box: elements are vectors, and there are no gaps to go over; ");
+		return false;
+	}
 	lay_out(box);
 	if (box->length[SIDE_X] * form->element < LEAST_RUN ||
 		box->length[SIDE_Y] * form->element < LEAST_RUN) {

@@ -108,20 +108,35 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 #define SKEWED_RUN 512 /* at most */
 #define SKEWED_RUN_BYTES 640
 
+#define SKEWED_MANY 1024  /* bytes of a row and of a column */
+#define PAIRED_ROWS 48    /* of 8 bytes, whose columns are stored one by one */
+#define CUT_ROWS 256      /* of bytes, which one tile takes */
+#define LEAST_ALIGNED 144 /* halves of aligned columns that are cut into tiles */
+
 #define SKEWED_COLUMNS 24 /* words */
 #define SKEWED_ROWS 512   /* halves that are worth it though their vectors are of 8 bytes */
+
+/* Are there columns of bytes that a tile would cut, and that begin between sectors? */
+static bool is_cut(const struct permute_matrix *matrix, uint32_t element)
+{
+	return element == 1 && matrix->store == 16 && matrix->apart < 32 &&
+		   matrix->rows > CUT_ROWS / 2 && matrix->rows <= CUT_ROWS;
+}
 
 /* Are vectors wide enough for tiles? */
 static bool is_wide(const struct permute_matrix *matrix, uint32_t element)
 {
 	if (element == 8)
-		return matrix->load == 16 && matrix->store == 16;
+		return matrix->load == 16 && (matrix->store == 16 || (matrix->rows >= PAIRED_ROWS &&
+															  matrix->rows < PERMUTE_LOW_ROWS));
 	/* Columns of y that begin between two sectors share them. */
 	if ((element == 4 && matrix->columns >= SKEWED_COLUMNS) ||
 		(element == 2 && matrix->rows >= SKEWED_ROWS))
 		return matrix->load == 16 && matrix->store == 16 && matrix->apart >= 32;
 	if (element == 4)
 		return matrix->store == 16 || (matrix->store == 8 && matrix->load == 16);
+	if (is_cut(matrix, element))
+		return false;
 	return matrix->load >= 4 && matrix->store >= 8;
 }
 
@@ -131,15 +146,17 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 	int64_t element = form->element;
 	bool alone = permute_matrix_find(form, 0, variant, matrix, why);
 
-	*run = alone && element <= 4 && matrix->column[0] == form->rank - 2 &&
-		   matrix->rows <= SKEWED_RUN && matrix->rows * element <= SKEWED_RUN_BYTES &&
-		   (element < 4 || matrix->store < 16);
+	*run = alone && (element < 8 || (element == 8 && matrix->load < 16)) &&
+		   matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN &&
+		   matrix->rows * element <= (element == 8 ? 2 : 1) * SKEWED_RUN_BYTES &&
+		   (matrix->store < 16 || (element == 2 && matrix->rows < LEAST_ALIGNED));
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
 	/* Where many dimensions are all short, a box makes longer runs of bytes, and its size suits few
 	 * rows, which a tile would leave empty. */
-	if (!alone && (element == 1 || 8 * (uint64_t)matrix->rows <
-									   7 * side * permute_tiles((uint64_t)matrix->rows, side))) {
+	if (!alone &&
+		((element == 1 && (matrix->rows < SKEWED_MANY || matrix->columns < SKEWED_MANY)) ||
+		 8 * (uint64_t)matrix->rows < 7 * side * permute_tiles((uint64_t)matrix->rows, side))) {
 		plan_print(why, "not %s: rows are not enough for tiles; ", variant);
 		return false;
 	}

@@ -8,6 +8,7 @@
 #include "permute.h"
 
 #define SHIFT_SLIM_ROWS 512 /* of tiles whose columns are one vector */
+#define SHIFT_BYTES 256     /* rows of bytes in a tile */
 #define SHIFT_HALF 64       /* rows of halves in the lowest tiles */
 #define SHIFT_NARROW 160    /* bytes of all rows, of which a box makes more */
 

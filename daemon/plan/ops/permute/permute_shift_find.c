@@ -5,7 +5,6 @@
 #include "permute_shift.h"
 
 #define HIGH_ROWS 512 /* of 8 bytes, for stores that step */
-#define LOW_ROWS 256  /* ... to columns that begin between vectors */
 #define LEAST_COLUMNS 24
 
 uint32_t permute_shift_side(uint32_t element)
@@ -49,8 +48,9 @@ bool permute_step_better(const struct permute_form *form, const struct permute_c
 
 	return choice->band != 1 && !permute_shift_slim(form) &&
 		   permute_shift_find(form, &matrix, &run, &unsaid) &&
-		   (form->element < 8 || (choice->columns >= LEAST_COLUMNS &&
-								  matrix.rows >= (matrix.store < 16 ? LOW_ROWS : HIGH_ROWS)));
+		   (form->element < 8 ||
+			(choice->columns >= LEAST_COLUMNS &&
+			 matrix.rows >= (matrix.store < 16 ? PERMUTE_LOW_ROWS : HIGH_ROWS)));
 }
 
 bool permute_shift_low(const struct permute_form *form)

@@ -7,8 +7,9 @@
 #define HIGH_COLUMNS 136  /* of a tile with twice the rows, where columns of y are aligned */
 #define MOST_WHOLE 320    /* bytes of a column that one tile takes */
 #define ONE_PASS 288      /* threads that load a tile in one go, as many as suit four blocks */
-#define LEAST_ONCE 96     /* bytes of a row that are enough for a tile then */
-#define ONE_LARGE 384     /* as many as suit three blocks */
+#define MOST_THREADS 416
+#define LEAST_ONCE 96 /* bytes of a row that are enough for a tile then */
+#define ONE_LARGE 384 /* as many as suit three blocks */
 #define LEAST_LARGE 64
 #define LINE 128 /* bytes */
 #define SECTOR 32
@@ -60,7 +61,7 @@ static void suggest_cut(struct permute_list *list, const struct permute_matrix *
 								permute_shift_align(list->variant, matrix, element));
 	for (uint32_t passes = 1; passes <= 4; passes++) {
 		c.threads = pick_threads(&c, &shape, element, passes);
-		if (c.threads < 96 || c.threads > 416)
+		if (c.threads < 96 || c.threads > (shape.run && element == 8 ? ONE_PASS : MOST_THREADS))
 			continue;
 		c.resident = cut->threads < c.threads ? 1 : cut->threads / c.threads;
 		permute_suggest(list, &c);
@@ -126,7 +127,8 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 							const struct kernel_limits *limits, int64_t apart, uint32_t element)
 {
 	uint32_t unit = 16 / element, whole = pick_columns(c, matrix, limits, true, element);
-	struct permute_choice one = {.rows = c->rows, .columns = unit, .load = 16, .block = 4};
+	struct permute_choice one = {
+		.rows = c->rows, .columns = unit, .load = 16, .block = element == 8 ? 2 : 4};
 	uint32_t slots = permute_shift_shape(&one, matrix, true, element, 16).slots;
 	uint32_t once = ONE_PASS / slots * unit, large = ONE_LARGE / slots * unit;
 
@@ -137,7 +139,7 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 		return once < whole ? once : whole;
 	if (element == 2 && large * element >= LEAST_LARGE && apart < FAR_APART)
 		return large < whole ? large : whole;
-	return (uint32_t)permute_tiles(whole / 2, unit) * unit;
+	return (uint32_t)permute_tiles(whole / (element == 8 ? 4 : 2), unit) * unit;
 }
 
 /* As run_columns(); where rows of x begin at lines, so do the tiles. */
@@ -231,11 +233,26 @@ static void suggest_others(struct permute_list *list, const struct permute_matri
 	suggest_even(list, matrix, side);
 }
 
+/* Bytes: wide loads, and as many registers as they take, are better than many threads; but all rows
+ * in one tile by as many threads as there is room for. */
+static void suggest_bytes(struct permute_list *list, const struct permute_matrix *matrix)
+{
+	const struct cut wide = {8, 16, 0}, narrow = {8, 8, 1152};
+	struct permute_choice c = {.columns = 128, .band = permute_near_band(matrix, 128, 1)};
+
+	if (matrix->rows <= SHIFT_BYTES) {
+		c.rows = (uint32_t)permute_tiles((uint64_t)matrix->rows, 64) * 64;
+		suggest_cut(list, matrix, false, &c, &narrow);
+	}
+	c.rows = SHIFT_BYTES;
+	suggest_cut(list, matrix, false, &c, &wide);
+}
+
 void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element;
 	struct permute_matrix matrix;
-	struct permute_choice c = {.load = 4, .block = 16 / element};
+	struct permute_choice c = {.load = 16, .block = 16 / element};
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	bool run;
@@ -255,13 +272,8 @@ void permute_shift_suggest(struct permute_list *list, struct plan_text *why)
 		c.rows = tile_rows(&matrix, c.columns, element);
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : permute_near_band(&matrix, c.columns, element);
-	if (element == 1 && !run) {
-		/* Wide loads, and as many registers as they take, are better than many threads. */
-		const struct cut wide = {8, 16, 0};
-		const struct permute_choice high = {
-			.rows = 256, .columns = 128, .band = permute_near_band(&matrix, 128, 1)};
-		suggest_cut(list, &matrix, false, &high, &wide);
-	}
+	if (element == 1 && !run)
+		suggest_bytes(list, &matrix);
 	suggest_cuts(list, &matrix, run, &c);
 	if (list->count) {
 		static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 2, 4, 8, 16, 32};

@@ -244,6 +244,12 @@ static struct permute_choice pick(const struct permute_form *form,
 		c.rows = BETWEEN;
 		c.columns = c.columns < 64 ? c.columns : 64;
 	}
+	/* Stores of single elements: long columns, and few of them. */
+	if (element == 8 && c.load == 16 && c.store == 8 && matrix->rows > side &&
+		!(matrix->row_mask & (matrix->row_mask - 1))) {
+		c.rows = 64;
+		c.columns = 16;
+	}
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
 	/* If a thread needs few registers, twice as many store, though half of them load nothing; not
