@@ -27,11 +27,11 @@ static void variants(void **state)
 	assert_string_equal(plan.variant, "wrap");
 	assert_string_equal(plan.source, "ops/norm_wrap.cuh");
 	assert_int_equal(plan.shared_bytes, 15 * 128 * 8);
-	p = plain(KILN_F16, 100, 511);
-	assert_int_equal(plan_on("sm_90", &p).shared_bytes, 15 * 64 * 4);
+	p = plain(KILN_F16, 100, 767);
+	assert_int_equal(plan_on("sm_90", &p).shared_bytes, 15 * 96 * 8);
 	p.tensors[BETA].dtype = KILN_F32;
 	plan = plan_on("sm_90", &p);
-	assert_int_equal(plan.shared_bytes, 15 * 64 * 8);
+	assert_int_equal(plan.shared_bytes, 15 * 96 * 8);
 	leave_out(&p, GAMMA);
 	leave_out(&p, BETA);
 	plan = plan_on("sm_90", &p);
@@ -46,6 +46,39 @@ static void variants(void **state)
 	p = plain(KILN_F32, 100, 1 << 20);
 	assert_string_equal(variant_on("sm_75", &p), "stream");
 	assert_string_equal(plan_on("sm_75", &p).source, "ops/norm_stream.cuh");
+}
+
+/* Short rows that begin between two vectors come and go as pieces of some rows. */
+static void pieces(void **state)
+{
+	struct kernel_problem p = plain(KILN_F16, 1000, 97);
+	struct kernel_plan plan = plan_on("sm_90", &p);
+
+	(void)state;
+	assert_string_equal(plan.choice, "staged 16x7 r64");
+	assert_string_equal(plan.source, "ops/norm_staged.cuh");
+	assert_int_equal(plan.shared_bytes, 64 * 97 * 2 + 256);
+	assert_int_equal(plan.grid[0], 16);
+	assert_int_equal(plan.block[0], 128);
+	assert_string_equal(variant_on("sm_80", &p), "staged");
+	p = plain(KILN_F32, 1000, 79);
+	assert_string_equal(plan_on("sm_90", &p).choice, "staged 8x10 r16");
+	/* What is between rows of x comes with them, and y has a place of its own. */
+	p = plain(KILN_BF16, 1000, 79);
+	p.tensors[X].stride[0] = 83;
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.choice, "staged 8x10 r32");
+	assert_int_equal(plan.shared_bytes, 32 * (83 + 79) * 2 + 256);
+	/* Too much would come. */
+	p.tensors[X].stride[0] = 158;
+	assert_string_equal(variant_on("sm_90", &p), "rows");
+	/* Nobody knows where rows begin. */
+	p = plain(KILN_F16, 1000, 97);
+	p.tensors[Y].alignment = 2;
+	assert_string_equal(variant_on("sm_90", &p), "rows");
+	/* Whole vectors. */
+	p = plain(KILN_F16, 1000, 96);
+	assert_string_equal(variant_on("sm_90", &p), "rows");
 }
 
 static void clusters(void **state)
@@ -179,9 +212,10 @@ static void rings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(variants),      cmocka_unit_test(clusters),
-		cmocka_unit_test(small_grids),   cmocka_unit_test(candidates),
-		cmocka_unit_test(rows_together), cmocka_unit_test(rings),
+		cmocka_unit_test(variants),   cmocka_unit_test(pieces),
+		cmocka_unit_test(clusters),   cmocka_unit_test(small_grids),
+		cmocka_unit_test(candidates), cmocka_unit_test(rows_together),
+		cmocka_unit_test(rings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

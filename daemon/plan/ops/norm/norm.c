@@ -151,11 +151,11 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	const struct rows_shape *shape = &way->shape;
 
 	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh",
-			 stream          ? "_stream"
-			 : way->each     ? "_wrap"
-			 : way->stages   ? "_ring"
-			 : shape->staged ? "_staged"
-							 : "");
+			 stream        ? "_stream"
+			 : way->each   ? "_wrap"
+			 : way->piece  ? "_staged"
+			 : way->stages ? "_ring"
+						   : "");
 	if (way->each) {
 		plan_print(&id, "norm_wrap<NormWrapShape<%s, %lld, %u, %u, %u, %u, %s>",
 				   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
@@ -163,16 +163,16 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	} else {
 		plan_print(&id, "norm_%s<",
 				   stream               ? "stream"
+				   : way->piece         ? "staged"
 				   : way->stages        ? "ring"
-				   : shape->staged      ? "staged"
 				   : shape->cluster > 1 ? "cluster"
 										: "rows");
 		rows_print_shape(&id, norm->dtype, &norm->form, shape);
 	}
 	print_with(norm, shape->skewed && !way->each, &id);
 	norm_print_place(&id, &place);
-	if (shape->staged)
-		plan_print(&id, ">");
+	if (way->piece)
+		plan_print(&id, ", %u, %u, %u>", way->pitch, way->piece, way->blocks);
 	else if (way->stages)
 		plan_print(&id, ", %u>", way->stages);
 	else if (way->each)

@@ -85,6 +85,9 @@ struct norm_way {
 	bool windows;      /* wrapped: gamma and beta are cut out of vectors, and do not wait */
 	bool apart;        /* wrapped: rows of x begin elsewhere between vectors than those of y */
 	uint32_t stages;   /* not 0: blocks stay, and rows come into a ring of so many places */
+	uint32_t piece;    /* not 0: so many rows come and go as one piece ... */
+	uint32_t pitch;    /* ... those of x so many elements apart ... */
+	uint32_t blocks;   /* ... of so many blocks of a multiprocessor */
 };
 
 /* The ways for a problem, the best first. */
@@ -116,8 +119,12 @@ uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide);
 void norm_offer_rings(struct norm_ways *ways, bool clusters);
 uint32_t norm_ring_bytes(const struct norm_way *way, uint32_t stages);
 uint32_t norm_ring_blocks(const struct norm_way *way, const struct kernel_limits *limits);
+/* norm_staged.c: candidates, if rows lie as they must; bytes of shared memory */
+void norm_offer_staged(struct norm_ways *ways);
+uint32_t norm_staged_bytes(const struct norm_problem *norm, const struct norm_way *way);
 
-/* "rows 128x2 r1 t2", "slots 512x8/8 r1 u2", "wrap 32x4 r8 e1", "ring4 512x8 s3": unique. */
+/* "rows 128x2 r1 t2", "slots 512x8/8 r1 u2", "wrap 32x4 r8 e1", "ring4 512x8 s3",
+ * "staged 8x10 r32": unique. */
 void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX]);
 /* ", 2, false>", ", 1, false, 4>": of rows that threads hold. */
 void norm_print_held(struct plan_text *id, const struct norm_way *way, bool loop);

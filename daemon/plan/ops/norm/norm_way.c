@@ -32,7 +32,7 @@ static struct rows_need need_of(const struct norm_problem *norm, uint32_t togeth
 	need.along = norm->at.gamma >= 0 || norm->at.beta >= 0;
 	need.skew = together == 1;
 	need.slots = need.clusters = need.drawn = true;
-	need.stream = need.staged = together == 1;
+	need.stream = together == 1;
 	return need;
 }
 
@@ -57,7 +57,7 @@ static bool norm_way_fits(const struct norm_problem *norm, const struct norm_way
 	const struct rows_shape *shape = &way->shape;
 	uint32_t threads = shape->size * shape->rows, most = 65536 / threads / 8 * 8;
 
-	if (shape->stream || shape->staged || way->stages)
+	if (shape->stream || way->piece || way->stages)
 		return true;
 	if (shape->skewed && !way->each && (shape->held - shape->slots) * shape->vector > 16)
 		return false;
@@ -115,7 +115,7 @@ static void offer_apart(struct norm_ways *ways)
 }
 
 /* Do rows of inputs begin elsewhere between two vectors than those of y, whose elements lie side by
- * side as theirs do? */
+ * side as theirs do, and not even move in eights of bytes? */
 static bool norm_apart(const struct norm_problem *norm, const struct rows_need *need)
 {
 	const struct rows_form *form = &norm->form;
@@ -125,7 +125,7 @@ static bool norm_apart(const struct norm_problem *norm, const struct rows_need *
 		if (form->step[i] != 1)
 			return false;
 	return !norm->pieces && need->alignment >= 16 && form->columns >= APART_VECTORS * wide &&
-		   rows_vector(form, need) < wide && !rows_congruent(form, need);
+		   rows_vector(form, need) * need->element < 8 && !rows_congruent(form, need);
 }
 
 /*
@@ -135,6 +135,7 @@ static bool norm_apart(const struct norm_problem *norm, const struct rows_need *
  */
 static void offer_known(struct norm_ways *ways)
 {
+	static const uint32_t others[] = {8, 7, 9};
 	const struct norm_problem *norm = ways->norm;
 	uint32_t vector = 16 / norm_element(norm), held = 0;
 	uint64_t vectors = (uint64_t)norm->form.columns / vector;
@@ -152,15 +153,43 @@ static void offer_known(struct norm_ways *ways)
 	} else if (norm->at.beta >= 0 && !tabled) {
 		if (vector == 8 && vectors > 1600 && vectors <= 3840)
 			held = vectors <= 2432 ? 5 : 10;
+		else if (vector == 8 && vectors >= 896 && vectors % (7 * 32) == 0)
+			held = 5;
 		else if (vector == 4 && vectors > 2048 && vectors <= 4480)
 			held = vectors <= 4096 ? (uint32_t)plan_divide_up(vectors, 512) : 10;
+		else if (vector == 4 && vectors > 4480 && vectors <= 6144)
+			held = 12;
 	}
+	/* Where threads hold just as much as there is, the compiler makes numbers of all of it. */
+	for (size_t i = 0; held > 5 && vector == 8 && i < 3; i++)
+		if (rows_group(vectors, held) * held == vectors)
+			held = others[i];
 	if (!held)
 		return;
 	way.shape = (struct rows_shape){
 		.vector = vector, .held = held, .size = rows_group(vectors, held), .rows = 1, .cluster = 1};
+	if (held == 12) {
+		way.shape.slots = 6;
+		way.turn = 4;
+	}
 	if (way.shape.size <= ways->limits->max_threads)
 		norm_keep(ways, &way);
+}
+
+/*
+ * Rows of lengths that no table has: those that several warps hold wait for nobody else if each has
+ * a block of its own, and so do those of which a warp has much.
+ */
+static void offer_alone(struct norm_ways *ways, struct rows_shape shape)
+{
+	int64_t columns = ways->norm->form.columns;
+	uint32_t least = shape.size >= 96 ? 1 : shape.size >= 64 ? 3 : 5;
+
+	if ((columns & (columns - 1)) == 0 || columns == 768 || shape.size < 32 || shape.rows == 1 ||
+		shape.held < least || shape.stream)
+		return;
+	shape.rows = 1;
+	norm_keep(ways, &(struct norm_way){.shape = shape, .together = 1});
 }
 
 void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
@@ -172,17 +201,16 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	bool skewed = false, wide = count, clusters = false, crowded;
 
 	for (int i = 0; i < count; i++) {
-		skewed = skewed || (shapes[i].skewed && !shapes[i].staged);
+		skewed = skewed || shapes[i].skewed;
 		clusters = clusters || shapes[i].cluster > 1;
-		wide = wide && !skewed && (shapes[i].staged || shapes[i].vector * norm_element(norm) == 16);
+		wide = wide && !skewed && shapes[i].vector * norm_element(norm) == 16;
 	}
 
 	ways->norm = norm;
 	ways->limits = limits;
 	ways->apart = norm_apart(norm, &need);
 	ways->count = 0;
-	for (int i = 0; i < count && shapes[i].staged; i++)
-		offer_shapes(ways, &shapes[i], 1, 1, 1);
+	norm_offer_staged(ways);
 	/* Planes of gamma and beta that are large leave room for too few blocks. */
 	crowded = (skewed || ways->apart) &&
 			  WRAP_BLOCKS * norm_wrap_bytes(norm, false) > limits->shared_optin;
@@ -200,6 +228,8 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 										   .turn = norm_element(norm) == 2 ? 4 : 2});
 	if (count && shapes[0].vector == 1 && norm_element(norm) == 4)
 		offer_apart(ways);
+	if (count && !skewed && shapes[0].vector * norm_element(norm) >= 8)
+		offer_alone(ways, shapes[0]);
 	offer_shapes(ways, shapes, count, 1, skewed && !crowded ? NORM_MAX_WAYS : NORM_SHAPES);
 	for (uint32_t together = 2; together <= 3 && !skewed; together++) {
 		need = need_of(norm, together);
@@ -228,6 +258,10 @@ void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX])
 				   way->apart ? " apart" : "");
 		return;
 	}
+	if (way->piece) {
+		plan_print(&text, "staged %ux%u r%u", shape->size, shape->held, way->piece);
+		return;
+	}
 	if (way->stages) {
 		plan_print(&text, "ring%u %ux%u s%u", shape->cluster, shape->size, shape->held,
 				   way->stages);
@@ -246,7 +280,9 @@ bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
 {
 	struct rows_need need = need_of(norm, way->together);
 	struct rows_form form = norm->form;
-	uint32_t taken = way->together * (way->each ? way->each : 1);
+	uint32_t taken = way->piece  ? way->piece / way->shape.rows
+					 : way->each ? way->each * way->together
+								 : way->together;
 	bool loop;
 
 	/* The rows that a group takes together count as one row. */
@@ -254,6 +290,8 @@ bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
 	loop = rows_launch(&form, &need, &way->shape, limits, out);
 	if (way->each)
 		out->shared_bytes = way->windows ? 0 : norm_wrap_bytes(norm, way->wide);
+	if (way->piece)
+		out->shared_bytes = norm_staged_bytes(norm, way);
 	if (way->stages) {
 		uint32_t blocks = norm_ring_blocks(way, limits);
 		out->shared_bytes = norm_ring_bytes(way, way->stages);

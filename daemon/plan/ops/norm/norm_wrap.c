@@ -146,6 +146,9 @@ static void offer_timed(struct norm_ways *ways, uint32_t usual)
 	} else if (norm->rms && vectors <= 1024 && vectors > (halves ? 288 : 128) && vector >= 4) {
 		offer_wrap(ways, 2, 512, 1, false);
 	}
+	if (vector == 4 && !norm->rms && norm->residual >= 0 && !ways->apart &&
+		norm_wrap_bytes(norm, false) > TWICE_BYTES && windows_possible(norm))
+		offer_wrapped(ways, usual, 64, windows);
 	if (halves && norm_wrap_bytes(norm, false) > TWICE_BYTES && windows_possible(norm))
 		offer_wrapped(ways, usual, 256, windows);
 	if (halves && packs(norm) && !norm->rms && ways->apart && vectors > 40 && vectors <= 128)
