@@ -197,7 +197,7 @@ static void one_launch(void **state)
 	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.choice, "both 1024");
 	assert_int_equal(plan.grid[0], 256);
-	assert_int_equal(plan.scratch.counters, 256);
+	assert_int_equal(plan.scratch.counters, 256 + 256 * 8);
 	assert_int_equal(plan.scratch.bytes, 256 + 256 * 8);
 	assert_int_equal(plan.bytes_moved, 2 * 1024 * 256 * 16 + 4);
 	assert_string_equal(plan.instantiation,
