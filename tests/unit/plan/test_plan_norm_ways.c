@@ -77,7 +77,7 @@ static void pieces(void **state)
 	p.tensors[Y].alignment = 2;
 	assert_string_equal(variant_on("sm_90", &p), "rows");
 	/* Whole vectors. */
-	p = plain(KILN_F16, 1000, 96);
+	p = plain(KILN_F16, 1000, 128);
 	assert_string_equal(variant_on("sm_90", &p), "rows");
 }
 

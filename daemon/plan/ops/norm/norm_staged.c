@@ -84,7 +84,11 @@ static void offer_lanes(struct norm_ways *ways, uint32_t pitch, uint32_t size, u
 		return;
 	way.piece = rows_of(norm, &way, bytes);
 	/* The compiler finds registers for so many; for other targets it would have to spill some. */
-	way.blocks = (numbers > 16 ? 7 : numbers > 12 ? 8 : 10) - (norm->residual >= 0);
+	way.blocks = (numbers > 16   ? 7
+				  : numbers > 12 ? 8
+				  : numbers > 10 ? 9
+								 : 10) -
+				 (norm->residual >= 0);
 	if (strcmp(ways->limits->target, "sm_90") != 0)
 		way.blocks = 1;
 	if (norm_staged_bytes(norm, &way) <= ways->limits->shared_optin)
@@ -100,7 +104,7 @@ void norm_offer_staged(struct norm_ways *ways)
 
 	/* Whole vectors that leave few lanes idle need no help. */
 	if (element > 4 || columns > 32 * STAGED_MOST || pitch == 0 ||
-		(vector * element == 16 && (row >= 128 || (row & (row - 1)) == 0)))
+		(vector * element == 16 && (row >= (element == 2 ? 256 : 128) || (row & (row - 1)) == 0)))
 		return;
 	while (size < 32 && columns > size * STAGED_LANE)
 		size *= 2;

@@ -143,6 +143,8 @@ static void offer_timed(struct norm_ways *ways, uint32_t usual)
 										.skewed = true};
 		if (way.shape.size <= ways->limits->max_threads)
 			norm_keep(ways, &way);
+	} else if (norm->rms && halves && norm->residual < 0 && vectors > 384 && vectors <= 480) {
+		offer_wrap(ways, 3, 128, 1, false);
 	} else if (norm->rms && vectors <= 1024 && vectors > (halves ? 288 : 128) && vector >= 4) {
 		offer_wrap(ways, 2, 512, 1, false);
 	}
