@@ -17,6 +17,7 @@
  *
  *   rows      a row's elements lie side by side in y: threads scan a row, HELD vectors each
  *   columns   rows lie side by side: LANES vectors of rows, of which SPLIT threads share each
+ *   chain     so do they, and blocks share their columns, for there are few rows
  *
  * A thread goes over its elements twice: first for what they make together, and when it knows what
  * is before them, for the results.  In between it keeps them as they were read.
@@ -25,6 +26,7 @@
  * how far beyond an aligned address it begins.
  */
 #pragma once
+#include "common/scan_chain.cuh"
 #include "common/scan_columns.cuh"
 #include "common/scan_rows.cuh"
 #include "common/space.cuh"
@@ -74,6 +76,17 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns(const void *a, const vo
 	scan_columns_of<S, V, HELD, LANES, SPLIT, REVERSE, EARLY>(
 		{{a, b, c}, y, z}, rows, static_cast<ScanNumber<COLUMNS>>(COLUMNS), {{IN::step...}, Y_STEP},
 		SPLIT, EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{});
+}
+
+/* All blocks at once: each has a tile.  scratch: see scan_chain.cuh. */
+template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EXCLUSIVE, i64 COLUMNS,
+		  i64 Y_STEP, class DIMS, class Y, typename Index, class... IN>
+__global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_chain(const void *a, const void *b, const void *c,
+													   void *y, void *z, i64 rows, u8 *scratch)
+{
+	scan_chain_of<S, V, HELD, LANES, SPLIT, REVERSE>(
+		{{a, b, c}, y, z}, rows, static_cast<ScanNumber<COLUMNS>>(COLUMNS), {{IN::step...}, Y_STEP},
+		EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{}, scratch);
 }
 
 struct ScanSpace {

@@ -115,7 +115,7 @@ DEVICE void scan_store(T *to, const Real (&in)[V])
 	}
 #pragma unroll
 	for (int i = 0; i < bytes / each; i++)
-		vec_store<each>(reinterpret_cast<u8 *>(to) + i * each, words + i * vec_words<each>);
+		vec_store_far<each>(reinterpret_cast<u8 *>(to) + i * each, words + i * vec_words<each>);
 }
 
 /* The chunk (scan.cuh) of a thread's elements; nothing where there are none. */

@@ -401,6 +401,24 @@ static void add_ends(void)
 	}
 }
 
+/* Many elements of few rows, whose blocks share a row: whole groups of tiles and parts of them. */
+static void add_chains(void)
+{
+	static const struct make_shape shapes[] = {
+		{2, {5000, 24}}, {2, {1024, 56}}, {2, {3001, 264}}, {2, {20001, 40}}};
+
+	for (int i = 0; i < 3 * MAKE_COUNT(shapes); i++) {
+		struct cases_case *c = cases_add(i % 3 == 2 ? &others[0] : op_of(i), 0);
+		operands(c, i % 4 == 3 ? KILN_I32 : dtype_of(i + i / 3), &shapes[i / 3]);
+		make_int(c, "axis", 0);
+		if (i % 2)
+			make_int(c, "exclusive", 1);
+		if (i % 5 > 2)
+			make_int(c, "reverse", 1);
+		name(c);
+	}
+}
+
 /* NaN and infinities reach what follows them in their row, and nothing else. */
 static void add_values(void)
 {
@@ -466,6 +484,7 @@ static void add_timed(void)
 	for (int k = 0; k < 2; k++) {
 		add(op_of(k), dtype_of(k), &(struct make_shape){3, {32, 1000, 4096}}, 1, flags);
 		add(&forward, dtype_of(k), &(struct make_shape){2, {16384, 16384}}, 0, flags);
+		add(&forward, dtype_of(k), &(struct make_shape){2, {65536, 2048}}, 0, flags);
 	}
 	for (int i = 0; i < MAKE_COUNT(others); i++) {
 		add(&others[i], dtype_of(i % 2), &(struct make_shape){2, {8192, 4096}}, -1, flags);
@@ -479,6 +498,7 @@ static void add_all(void)
 	add_axes();
 	add_layouts();
 	add_ends();
+	add_chains();
 	add_values();
 	add_others();
 	add_timed();

@@ -17,7 +17,47 @@ struct shape {
 	/* 1: the next step is read before this one is computed; 2 and more: so many steps have room in
 	 * shared memory. */
 	uint32_t early;
+	uint32_t chain; /* 1: blocks share the columns of a row */
 };
+
+/* ---- Chains of blocks ---- */
+
+#define CHAIN_STATE 512u /* bytes of EARLIER_STATE */
+#define CHAIN_TILES 8u   /* SCAN_CHAIN */
+
+struct chain {
+	uint64_t strips, tiles, groups; /* of rows; of their columns; of tiles */
+};
+
+static struct chain chain_of(const struct scan_form *form, const struct shape *shape)
+{
+	uint64_t wide = (uint64_t)shape->side * shape->vector, tile = shape->size * shape->held;
+	uint64_t tiles = ((uint64_t)form->rows.columns + tile - 1) / tile;
+
+	return (struct chain){((uint64_t)form->rows.rows + wide - 1) / wide, tiles,
+						  (tiles + CHAIN_TILES - 1) / CHAIN_TILES};
+}
+
+/* A flag for each tile and each group of them, then what they come to, in four bytes a row. */
+static struct kernel_scratch chain_scratch(const struct scan_form *form, const struct shape *shape)
+{
+	struct chain chain = chain_of(form, shape);
+	uint64_t flags = chain.strips * (chain.tiles + chain.groups);
+	uint64_t counters = CHAIN_STATE + (flags + 63) / 64 * 256;
+
+	return (struct kernel_scratch){.bytes = counters + flags * shape->side * shape->vector * 4,
+								   .counters = counters};
+}
+
+static bool chain_fits(const struct scan_form *form, const struct shape *shape,
+					   const struct kernel_limits *limits)
+{
+	struct chain chain = chain_of(form, shape);
+
+	return shape->size * shape->side <= limits->max_threads && shape->vector <= shape->size &&
+		   shape->side * shape->vector % 32 == 0 && chain.strips <= limits->grid_x / chain.tiles &&
+		   chain_scratch(form, shape).bytes <= KERNEL_SCRATCH_MAX;
+}
 
 /* Shared memory of a ring. */
 static uint32_t ring_bytes(const struct shape *shape)
@@ -137,7 +177,7 @@ static void scan_keep_blocks(const struct scan_form *form, int64_t vectors,
 		for (uint32_t held = 1; held <= most; held++) {
 			int64_t size = plan_divide_up(plan_divide_up(vectors, held), 32) * 32;
 			int64_t cost = size * held * (held == usual ? 7 : 8);
-			struct shape shape = {form->vector, held, (uint32_t)size, 1, 0};
+			struct shape shape = {form->vector, held, (uint32_t)size, 1, 0, 0};
 			if (size > threads || size > limits->max_threads)
 				continue;
 			if (turn > 0)
@@ -265,6 +305,24 @@ static void scan_keep_ring(const struct scan_form *form, const struct kernel_lim
 		scan_keep(shapes, count, shape, limits);
 }
 
+/* One matrix of few rows has not a block for each multiprocessor, unless blocks share columns. */
+static void scan_keep_chain(const struct scan_form *form, const struct kernel_limits *limits,
+							struct shape *shapes, int *count)
+{
+	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
+	bool halves = form->element == 2;
+
+	if (form->rows.rank > 1 || form->heavy || form->vector * form->element != 16 ||
+		form->rows.columns < 1024 || inner / 8 >= limits->multiprocessors / 2)
+		return;
+	for (uint32_t wide = 0; wide < 2; wide++) {
+		uint32_t side = halves ? 16 >> wide : 32 >> wide;
+		struct shape shape = {form->vector, 8, 256 / side, side, 0, 1};
+		if (chain_fits(form, &shape, limits))
+			scan_keep(shapes, count, shape, limits);
+	}
+}
+
 /* Few threads with many columns each are best, as long as blocks are enough for the device.  A
  * batch does not count: it may be of any size. */
 static int side_shapes(const struct scan_form *form, const struct kernel_limits *limits,
@@ -287,6 +345,7 @@ static int side_shapes(const struct scan_form *form, const struct kernel_limits 
 				: form->element == 2 && !form->heavy && inner >= 512 ? 7
 				: form->element == 4                                 ? 8
 																	 : 3;
+	scan_keep_chain(form, limits, shapes, &count);
 	scan_keep_ring(form, limits, shapes, &count);
 	for (size_t i = 0; i < MOST; i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
@@ -355,7 +414,8 @@ static void name_shape(const struct scan_form *form, const struct shape *shape,
 	else if (shape->early)
 		snprintf(early, sizeof(early), " early");
 	snprintf(name, KERNEL_CHOICE_MAX, "%s %ux%ux%u%s",
-			 form->strided            ? "columns"
+			 shape->chain             ? "chain"
+			 : form->strided          ? "columns"
 			 : is_skewed(form, shape) ? "skewed"
 									  : "rows",
 			 shape->side, shape->size, shape->held, early);
@@ -380,8 +440,12 @@ static void scan_print_kernel(const struct scan_form *form, const struct shape *
 	const struct rows_form *rows = &form->rows;
 	bool strided = form->strided;
 
-	plan_print(id, "scan_%s%s<%s, %u, %u", strided ? "columns" : "rows", generic ? "_generic" : "",
-			   generic ? form->generic_monoid : form->monoid, shape->vector, shape->held);
+	plan_print(id, "scan_%s%s<%s, %u, %u",
+			   shape->chain ? "chain"
+			   : strided    ? "columns"
+							: "rows",
+			   generic ? "_generic" : "", generic ? form->generic_monoid : form->monoid,
+			   shape->vector, shape->held);
 	if (generic && !strided)
 		plan_print(id, ", %u, %s", GENERIC_THREADS, generic_short(form) ? "false" : "true");
 	else if (strided)
@@ -389,9 +453,9 @@ static void scan_print_kernel(const struct scan_form *form, const struct shape *
 	else
 		plan_print(id, ", %u, %u, %s", shape->size, shape->side,
 				   is_skewed(form, shape) ? "true" : "false");
-	if (!generic && strided)
+	if (!generic && strided && !shape->chain)
 		plan_print(id, ", %u", shape->early);
-	else if (!generic)
+	else if (!generic && !strided)
 		plan_print(id, ", %s", shape->early ? "true" : "false");
 	plan_print(id, ", %s", form->reverse ? "true" : "false");
 	if (!generic) {
@@ -445,15 +509,24 @@ static int plan_shape(const struct kernel_problem *problem, const struct scan_fo
 	plan_generic_launch(out, limits, form->source, ((uint64_t)form->rows.rows + each - 1) / each,
 						shape->size * shape->side);
 	out->shared_bytes = ring_bytes(shape);
+	if (shape->chain)
+		out->grid[0] *= (uint32_t)chain_of(form, shape).tiles;
 	scan_print_kernel(form, shape, generic, &id);
 	pass_arguments(form, generic, out);
+	if (shape->chain) {
+		out->scratch = chain_scratch(form, shape);
+		plan_arg_scratch(out);
+	}
 	for (int i = 0; i < form->inputs + form->outputs; i++) {
 		uint32_t bytes = shape->vector * kernel_dtype_bytes(problem->tensors[i].dtype);
 		plan_touch(problem, i, bytes < 16 ? bytes : 16, out);
 	}
 	if (!generic) {
 		name_shape(form, shape, out->choice);
-		snprintf(out->variant, sizeof(out->variant), "%s", form->strided ? "columns" : "rows");
+		snprintf(out->variant, sizeof(out->variant), "%s",
+				 shape->chain    ? "chain"
+				 : form->strided ? "columns"
+								 : "rows");
 	}
 	snprintf(out->note, sizeof(out->note),
 			 "rows of %lld elements%s; threads a row: %u; vectors a thread: %u of %u bytes%s",

@@ -1,0 +1,189 @@
+/*
+ * scan_chain.cuh: scans (scan.cuh) of rows that lie side by side, by blocks that share the columns
+ * of a row: each has a tile of them, and is told what is before.
+ *
+ * A block leaves what its tile comes to in scratch memory, waits for the tiles before it in its
+ * group of SCAN_CHAIN tiles and for what is before that group, and merges these in their order.
+ * The last of a group leaves what all up to it come to.  Blocks begin by their numbers, those of
+ * the first columns first, so that nobody waits for a block that has not begun.
+ */
+#pragma once
+#include "common/earlier.cuh"
+#include "common/last.cuh"
+#include "common/scan_held.cuh"
+
+#define SCAN_CHAIN 8 /* tiles of a group; the planner knows */
+
+/* What blocks tell each other of WIDE rows.  Flags are 0 between launches. */
+template <class Value, int WIDE>
+struct ScanChain {
+	u32 *flags, *group_flags; /* how many warps have left their part */
+	Value *parts, *groups;
+	u32 count, all_groups; /* of a row: its tiles, their groups */
+
+	DEVICE ScanChain(const Earlier &order, u32 strips, u32 count)
+		: flags(order.ended + EARLIER_STATE), count(count),
+		  all_groups((count + SCAN_CHAIN - 1) / SCAN_CHAIN)
+	{
+		const u32 words = (strips * (count + all_groups) + 63) / 64 * 64;
+		group_flags = flags + strips * count;
+		parts = reinterpret_cast<Value *>(flags + words);
+		groups = parts + static_cast<u64>(strips) * count * WIDE;
+	}
+
+	/* A warp leaves the parts of its lanes. */
+	static DEVICE void leave(const Value &value, Value *to, u32 *flag, int lane)
+	{
+		*to = value;
+		__syncwarp();
+		if (lane == 0) {
+			__threadfence();
+			atomicAdd(flag, 1u);
+		}
+	}
+
+	static DEVICE bool there(u32 *flag)
+	{
+#if KILN_CPU
+		const u32 seen = atomicAdd(flag, 0u);
+		__threadfence();
+#else
+		u32 seen;
+		asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+#endif
+		return seen == WIDE / 32;
+	}
+
+	/* What is before tile `number` of a strip in column `at`, all being what the tile comes to. */
+	DEVICE Value before(u32 strip, u32 number, int at, const Value &all, const Value &none) const
+	{
+		const int lane = at % 32;
+		const u32 group = number / SCAN_CHAIN, many = number % SCAN_CHAIN;
+		const u64 first = static_cast<u64>(strip) * count + number - many;
+		const u64 upto = static_cast<u64>(strip) * all_groups + group;
+		Value part[SCAN_CHAIN - 1], before = none;
+		bool good;
+
+		if (many + 1 < SCAN_CHAIN)
+			leave(all, parts + (first + many) * WIDE + at, flags + first + many, lane);
+		do
+			good = (static_cast<u32>(lane) >= many || there(flags + first + lane)) &&
+				   (lane != 31 || group == 0 || there(group_flags + upto - 1));
+		while (!__all_sync(0xffffffffu, good));
+		__syncwarp(); /* what one lane has seen, all see */
+		if (group > 0)
+			before = groups[(upto - 1) * WIDE + at];
+#pragma unroll
+		for (u32 i = 0; i < SCAN_CHAIN - 1; i++)
+			if (i < many)
+				part[i] = parts[(first + i) * WIDE + at];
+#pragma unroll
+		for (u32 i = 0; i < SCAN_CHAIN - 1; i++)
+			if (i < many)
+				before.merge(part[i]);
+		if (many + 1 == SCAN_CHAIN) {
+			Value next = before;
+			next.merge(all);
+			leave(next, groups + upto * WIDE + at, group_flags + upto, lane);
+		}
+		return before;
+	}
+
+	/* One warp comes when nobody waits any more. */
+	DEVICE void clear(u32 strips, int lane) const
+	{
+		const u32 words = strips * (count + all_groups);
+#pragma unroll 4
+		for (u32 i = lane; i < words; i += 32)
+			flags[i] = 0;
+	}
+};
+
+/*
+ * A thread has V rows that lie side by side, and HELD columns of them; a block has LANES such
+ * vectors and SPLIT times HELD columns.  Operators with one input.
+ */
+template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, typename Number,
+		  typename At>
+DEVICE void scan_chain_of(const ScanOperands &operands, i64 rows, Number columns,
+						  const ScanSteps &steps, bool exclusive, At at, u8 *scratch)
+{
+	typedef typename S::Value Value;
+	constexpr int wide = LANES * V, tile = HELD * SPLIT;
+	static_assert(wide % 32 == 0 && V <= SPLIT, "whole warps have a column a lane");
+	static_assert(!S::ahead && !scan_has<typename S::B>, "one input");
+	alignas(16) __shared__ Value shared[SPLIT][wide];
+	alignas(16) __shared__ Value carried[wide];
+	const int thread = static_cast<int>(threadIdx.x), lane = thread % LANES, part = thread / LANES;
+	const u32 strips = static_cast<u32>((rows + wide - 1) / wide);
+	const u32 count = static_cast<u32>((columns + tile - 1) / tile);
+	const Earlier order(scratch);
+	const u32 block = order.block(), number = block / strips, strip = block % strips;
+	const ScanChain<Value, wide> chain(order, strips, count);
+	const i64 row_number = static_cast<i64>(strip) * wide + lane * V;
+	const Number begin = static_cast<Number>(number) * tile + part * HELD;
+	const bool here = row_number < rows;
+	ScanHeld<S, V> held[HELD];
+	ScanPlace row;
+
+	at(here ? row_number : 0, row);
+#pragma unroll
+	for (int i = 0; i < HELD; i++)
+		if (here && begin + i < columns)
+			scan_read(held[i], operands, row, steps,
+					  static_cast<i64>(REVERSE ? columns - 1 - begin - i : begin + i));
+		else
+			scan_clear(held[i]);
+	const auto value = [&](int i, int v) {
+		return S::value(held[i], v, REVERSE ? columns - 1 - begin - i : begin + i, exclusive);
+	};
+#pragma unroll
+	for (int v = 0; v < V; v++) {
+		Value all = value(0, v);
+#pragma unroll
+		for (int i = 1; i < HELD; i++)
+			all.merge(value(i, v));
+		shared[part][lane * V + v] = all;
+	}
+	__syncthreads();
+	if (thread < wide) {
+		Value all = shared[0][thread];
+#pragma unroll 4
+		for (int i = 1; i < SPLIT; i++) {
+			const Value next = shared[i][thread];
+			shared[i][thread] = all;
+			all.merge(next);
+		}
+		carried[thread] = chain.before(strip, number, thread, all, S::none());
+	}
+	__syncthreads();
+	bool last = false;
+	if (thread == 0)
+		last = last_of(order.passed, strips * count);
+	Value before[V];
+#pragma unroll
+	for (int v = 0; v < V; v++) {
+		before[v] = carried[lane * V + v];
+		if (part > 0)
+			before[v].merge(shared[part][lane * V + v]);
+	}
+#pragma unroll
+	for (int i = 0; i < HELD; i++) {
+		const Number column = REVERSE ? columns - 1 - begin - i : begin + i;
+		ScanOut<S, V> out;
+#pragma unroll
+		for (int v = 0; v < V; v++) {
+			Value upto = before[v];
+			upto.merge(value(i, v));
+			S::result(out, held[i], v, before[v], upto, exclusive);
+			before[v] = upto;
+		}
+		scan_write(out, operands, row.out + static_cast<i64>(column) * steps.out,
+				   here && begin + i < columns);
+	}
+	if (thread < 32 && __shfl_sync(0xffffffffu, static_cast<u32>(last), 0)) {
+		chain.clear(strips, thread);
+		if (thread == 0)
+			order.clear();
+	}
+}
