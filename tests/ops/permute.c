@@ -200,6 +200,9 @@ static void add_widths(void)
 	/* Bytes of short dimensions that are many together; columns of bytes that are one tile high. */
 	add(KILN_U8, &(struct problem){4, {29, 40, 400, 3}, {3, 2, 1, 0}}, 0);
 	add(KILN_U8, &(struct problem){3, {3, 144, 1040}, {0, 2, 1}}, 0);
+	/* Halves in aligned columns that are one tile high, in rows that begin anywhere. */
+	add(KILN_F16, &(struct problem){3, {3, 96, 1041}, {0, 2, 1}}, 0);
+	add(KILN_F16, &(struct problem){3, {3, 32, 1041}, {0, 2, 1}}, 0);
 	/* Runs of y of whole columns of wide elements. */
 	add(KILN_F64, &(struct problem){2, {45, 1037}, {1, 0}}, 0);
 	add(KILN_F64, &(struct problem){3, {3, 143, 301}, {0, 2, 1}}, 0);

@@ -108,10 +108,9 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 #define SKEWED_RUN 512 /* at most */
 #define SKEWED_RUN_BYTES 640
 
-#define SKEWED_MANY 1024  /* bytes of a row and of a column */
-#define PAIRED_ROWS 48    /* of 8 bytes, whose columns are stored one by one */
-#define CUT_ROWS 256      /* of bytes, which one tile takes */
-#define LEAST_ALIGNED 144 /* halves of aligned columns that are cut into tiles */
+#define SKEWED_MANY 1024 /* bytes of a row and of a column */
+#define PAIRED_ROWS 48   /* of 8 bytes, whose columns are stored one by one */
+#define CUT_ROWS 256     /* of bytes, which one tile takes */
 
 #define SKEWED_COLUMNS 24 /* words */
 #define SKEWED_ROWS 512   /* halves that are worth it though their vectors are of 8 bytes */
@@ -149,7 +148,7 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 	*run = alone && (element < 8 || (element == 8 && matrix->load < 16)) &&
 		   matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN &&
 		   matrix->rows * element <= (element == 8 ? 2 : 1) * SKEWED_RUN_BYTES &&
-		   (matrix->store < 16 || (element == 2 && matrix->rows < LEAST_ALIGNED));
+		   matrix->store < 16;
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
 	/* Where many dimensions are all short, a box makes longer runs of bytes, and its size suits few

@@ -62,6 +62,7 @@ bool permute_shift_low(const struct permute_form *form)
 
 	/* Or a little more than a tile has, and the next one would be empty? */
 	return form->element == 2 && permute_shift_find(form, &matrix, &run, &unsaid) && !run &&
+		   matrix.store < 16 &&
 		   (matrix.rows * form->element <= SHIFT_NARROW ||
 			(matrix.rows < 3 * SHIFT_HALF && matrix.rows % SHIFT_HALF < SHIFT_HALF / 8));
 }

@@ -6,6 +6,8 @@
 #define WHOLE_COLUMNS 160 /* halves of a row that one tile takes */
 #define HIGH_COLUMNS 136  /* of a tile with twice the rows, where columns of y are aligned */
 #define MOST_WHOLE 320    /* bytes of a column that one tile takes */
+#define MOST_ALIGNED 256  /* of halves in aligned columns */
+#define FEW_TILES 1024    /* of 128x128: lower ones leave fewer multiprocessors idle at the end */
 #define ONE_PASS 288      /* threads that load a tile in one go, as many as suit four blocks */
 #define MOST_THREADS 416
 #define LEAST_ONCE 96 /* bytes of a row that are enough for a tile then */
@@ -175,9 +177,18 @@ static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t eleme
 static uint32_t tile_rows(const struct permute_matrix *matrix, uint32_t columns, uint32_t element)
 {
 	const uint32_t unit = 32 / element, side = permute_shift_side(element);
-	const uint32_t most = element == 2 ? SHIFT_NARROW : MOST_WHOLE;
-	const bool low = element == 2 && columns > 64 && matrix->columns <= WHOLE_COLUMNS &&
-					 (columns > HIGH_COLUMNS || matrix->apart < 32 || matrix->load > 2);
+	const uint32_t most = element != 2          ? MOST_WHOLE
+						  : matrix->store == 16 ? MOST_ALIGNED
+												: SHIFT_NARROW;
+	/* The number of batches must not change the kernel. */
+	const bool few =
+		matrix->batch.outer < 0 &&
+		permute_tiles((uint64_t)matrix->rows, 128) * permute_tiles((uint64_t)matrix->columns, 128) <
+			FEW_TILES;
+	const bool low = element == 2 && columns > 64 &&
+					 (matrix->columns > WHOLE_COLUMNS
+						  ? few
+						  : columns > HIGH_COLUMNS || matrix->apart < 32 || matrix->load > 2);
 	const uint64_t rows = (uint64_t)matrix->rows, whole = permute_tiles(rows, unit) * unit;
 	const uint32_t first = low ? side / 2 : side;
 	const uint32_t sides[] = {first, side / 2, whole * element <= most ? (uint32_t)whole : first};
@@ -240,10 +251,10 @@ static void suggest_bytes(struct permute_list *list, const struct permute_matrix
 	const struct cut wide = {8, 16, 0}, narrow = {8, 8, 1152};
 	struct permute_choice c = {.columns = 128, .band = permute_near_band(matrix, 128, 1)};
 
-	if (matrix->rows <= SHIFT_BYTES) {
-		c.rows = (uint32_t)permute_tiles((uint64_t)matrix->rows, 64) * 64;
+	c.rows = matrix->rows <= SHIFT_BYTES ? (uint32_t)permute_tiles((uint64_t)matrix->rows, 64) * 64
+										 : SHIFT_BYTES;
+	if (matrix->rows <= SHIFT_BYTES)
 		suggest_cut(list, matrix, false, &c, &narrow);
-	}
 	c.rows = SHIFT_BYTES;
 	suggest_cut(list, matrix, false, &c, &wide);
 }
