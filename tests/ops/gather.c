@@ -288,6 +288,36 @@ static void add_strays(void)
 	}
 }
 
+/* Lists that many rows share, long ones: rows of dst that begin anywhere, parts of lists, rows of
+ * src between vectors, and more groups of rows than one. */
+static void add_shared(void)
+{
+	static const struct {
+		kiln_dtype dtype, index;
+		int64_t outer, lists, few, many;
+	} shared[] = {
+		{KILN_F16, KILN_I64, 19, 3, 403, 1201},  {KILN_BF16, KILN_I32, 37, 2, 400, 1202},
+		{KILN_F16, KILN_U16, 11, 3, 1030, 1236}, {KILN_F16, KILN_I64, 9, 2, 340, 12008},
+		{KILN_F32, KILN_I64, 7, 3, 301, 1204},   {KILN_F32, KILN_U16, 10, 2, 1000, 5120},
+		{KILN_F16, KILN_U8, 23, 1, 256, 3779},   {KILN_F16, KILN_I64, 8, 3, 9000, 1333},
+	};
+
+	for (int i = 0; i < 2 * MAKE_COUNT(shared); i++) {
+		int k = i / 2;
+		struct cases_case *c = add(&gather_op, shared[k].dtype, shared[k].index, shared[k].outer,
+								   shared[k].lists, shared[k].few, shared[k].many, 0);
+		if (i % 2) {
+			c->operand[1].fill = CASES_STRAY;
+			c->operand[k % 2 ? 0 : 2].offset = 2 * cases_element(&c->operand[0]);
+			if (k % 4 == 3)
+				make_word(c, "bounds", "clamp");
+		}
+		name(c);
+	}
+	add(&gather_backward_op, KILN_F32, KILN_U8, 130, 40, 30, 64, 0);
+	add(&gather_backward_op, KILN_F16, KILN_I32, 203, 40, 32, 63, 0);
+}
+
 /* Strides and addresses. */
 static void add_layouts(void)
 {
@@ -339,6 +369,7 @@ static void add_all(void)
 	add_sizes();
 	add_nothing();
 	add_strays();
+	add_shared();
 	add_layouts();
 	add_timed();
 	/* Beyond 2^31 elements. */

@@ -1,6 +1,6 @@
 /*
  * gather.c: dst[i, j, k] = src[i, j, idx[j, k]]: the plan of a gather by one of its candidates
- * (gather_way.c, gather_group.c).
+ * (gather_way.c, gather_group.c, gather_alike.c).
  */
 #include "gather.h"
 
@@ -93,7 +93,13 @@ int gather_plan_rows(const struct kernel_problem *problem, const struct gather_p
 	struct gather_group groups[GATHER_GROUPS];
 	int count = gather_ways(problem, gather, limits, ways), chosen = 0, status;
 	int grouped = gather_groups(problem, gather, limits, groups);
+	struct gather_alike alikes[GATHER_ALIKES];
+	int alike = gather_alikes(problem, gather, limits, alikes);
 
+	for (int i = 0; i < alike; i++)
+		if (choice ? strcmp(choice, alikes[i].name) == 0
+				   : i == 0 && gather_alike_pays(gather, &alikes[0]))
+			return gather_alike_plan(problem, gather, &alikes[i], limits, out, error);
 	for (int i = 0; i < grouped; i++)
 		if (choice ? strcmp(choice, groups[i].name) == 0
 				   : i == 0 && gather_group_pays(gather, &groups[0]))
@@ -139,13 +145,22 @@ int gather_choices_rows(const struct kernel_problem *problem, const struct gathe
 	int count = gather_ways(problem, gather, limits, ways);
 	int grouped = gather_groups(problem, gather, limits, groups);
 
-	bool first = grouped && gather_group_pays(gather, &groups[0]);
+	struct gather_alike alikes[GATHER_ALIKES];
+	int alike = gather_alikes(problem, gather, limits, alikes), all = 0;
+	bool alike_first = alike && gather_alike_pays(gather, &alikes[0]);
+	bool group_first = grouped && gather_group_pays(gather, &groups[0]);
 
+	for (int i = 0; i < alike && alike_first; i++)
+		memcpy(names[all++], alikes[i].name, KERNEL_CHOICE_MAX);
+	for (int i = 0; i < grouped && group_first; i++)
+		memcpy(names[all++], groups[i].name, KERNEL_CHOICE_MAX);
 	for (int i = 0; i < count; i++)
-		memcpy(names[i + (first ? grouped : 0)], ways[i].name, KERNEL_CHOICE_MAX);
-	for (int i = 0; i < grouped; i++)
-		memcpy(names[i + (first ? 0 : count)], groups[i].name, KERNEL_CHOICE_MAX);
-	return count + grouped;
+		memcpy(names[all++], ways[i].name, KERNEL_CHOICE_MAX);
+	for (int i = 0; i < grouped && !group_first; i++)
+		memcpy(names[all++], groups[i].name, KERNEL_CHOICE_MAX);
+	for (int i = 0; i < alike && !alike_first; i++)
+		memcpy(names[all++], alikes[i].name, KERNEL_CHOICE_MAX);
+	return all;
 }
 
 int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,

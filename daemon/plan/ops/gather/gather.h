@@ -98,6 +98,27 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 					  const struct gather_group *group, const struct kernel_limits *limits,
 					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
+/* ---- Rows that begin alike (gather_alike.c): several that share their list at a time ---- */
+
+#define GATHER_ALIKES 4
+
+struct gather_alike {
+	bool skew, even;                /* rows of src are no whole vectors, those of dst are */
+	uint32_t planes, rows, threads; /* rows that are taken together */
+	uint32_t load, store, shared;   /* bytes */
+	int64_t vectors, part, parts;   /* of a row of dst; those of a block */
+	char name[KERNEL_CHOICE_MAX];
+};
+
+/* The candidates; how many. */
+int gather_alikes(const struct kernel_problem *problem, const struct gather_problem *gather,
+				  const struct kernel_limits *limits, struct gather_alike out[GATHER_ALIKES]);
+/* Is it the likely best of all candidates? */
+bool gather_alike_pays(const struct gather_problem *gather, const struct gather_alike *alike);
+int gather_alike_plan(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct gather_alike *alike, const struct kernel_limits *limits,
+					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
 /* ---- For the rows (gather_ops.c) ---- */
 
 int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

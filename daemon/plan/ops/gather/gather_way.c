@@ -3,8 +3,8 @@
  *
  * Figures of an H200 speak for blocks of 128 threads that stage some kilobytes of src and store 16
  * bytes a thread once or twice.  Rows that shared memory does not hold, or of which little is
- * wanted, are not staged.  Rows that share their list go by ops/gather_list.cuh if they are no
- * whole vectors, or if its indices are long: each index is looked at once for several of them.
+ * wanted, are not staged.  Short rows that share their list go by ops/gather_list.cuh if they are
+ * no whole vectors, or if its indices are long: each index is looked at once for several of them.
  */
 #include "gather.h"
 

@@ -1,0 +1,164 @@
+/*
+ * gather_alike.c: gathers whose lists many rows share, for rows that begin alike in dst: how many
+ * of them a block has, and which part of a list.
+ */
+#include "gather.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST 0x7ffffff  /* elements of a row and indices, and these as bytes, have 32 bits */
+#define MOST_FEW 0xfff0 /* elements of src: their numbers have 16 bits */
+
+#define PART_BYTES 32768 /* of planes' rows of dst that a part of a list makes, at least */
+#define SMALL 128        /* threads of blocks */
+#define LARGE 256
+#define IDLE 14 /* more of a hundred threads that make a large block lose */
+/* Where it is the likely best: bytes of shared memory, of which a multiprocessor has three times as
+ * many; elements of rows of src, at least: of 2 and of 4 bytes, and where rows of dst are short. */
+#define PAYS_BYTES 73728
+#define PAYS_HALVES 384
+#define PAYS_WORDS 1024
+#define PAYS_ROW 2048
+
+/* Fills in all but threads and planes, which are there, with `parts` of a list; GatherAlike in
+ * ops/gather_alike.cuh computes the same. */
+static void make_alike(const struct kernel_problem *problem, const struct gather_problem *gather,
+					   uint32_t parts, struct gather_alike *out)
+{
+	uint32_t element = gather->element, word = element > 4 ? element : 4;
+	uint32_t load = 16 / word * element, width = problem->tensors[0].alignment;
+	uint32_t store = element == 1 ? 8 : 16, vector = store / element;
+
+	width = width < load ? width : load;
+	while (width > element && (uint64_t)gather->few * element % width)
+		width /= 2;
+	out->skew = rows_narrow(&gather->form, 0, element, width) < load;
+	out->load = out->skew ? element : load;
+	out->even =
+		(uint64_t)gather->many * element % store == 0 && problem->tensors[2].alignment >= store;
+	out->store = out->even ? store : element;
+	out->rows = out->planes * word / element;
+	out->vectors = plan_divide_up((uint64_t)gather->many + (out->even ? 0 : vector - 1), vector);
+	out->part = plan_divide_up((uint64_t)out->vectors, parts);
+	if (parts > 1)
+		out->part = plan_divide_up((uint64_t)out->part, 32) * 32;
+	out->parts = plan_divide_up((uint64_t)out->vectors, (uint64_t)out->part);
+	out->shared =
+		out->planes * ((uint32_t)plan_divide_up((uint64_t)gather->few * word, 16) * 16 + 16) +
+		out->threads * vector * 2;
+	snprintf(out->name, sizeof(out->name), "alike %u p%u /%lld", out->threads, out->planes,
+			 (long long)out->parts);
+}
+
+static void add_alike(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct kernel_limits *limits, uint32_t threads, uint32_t planes,
+					  uint32_t parts, struct gather_alike out[GATHER_ALIKES], int *count)
+{
+	struct gather_alike alike = {.threads = threads, .planes = planes};
+
+	if (*count == GATHER_ALIKES || threads > limits->max_threads || parts < 1)
+		return;
+	make_alike(problem, gather, parts, &alike);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(out[i].name, alike.name) == 0)
+			return;
+	if (alike.shared <= limits->shared_optin)
+		out[(*count)++] = alike;
+}
+
+/* Returns how many of a hundred threads have nothing to do. */
+static uint32_t idle(int64_t vectors, uint32_t threads)
+{
+	return (uint32_t)(100 - 100 * vectors / (plan_divide_up((uint64_t)vectors, threads) * threads));
+}
+
+/* Small blocks where large ones would have one turn that stores much, or would idle. */
+static uint32_t find_threads(const struct gather_problem *gather)
+{
+	int64_t vectors = plan_divide_up((uint64_t)gather->many * gather->element, 16);
+
+	if (vectors <= LARGE)
+		return gather->few <= gather->many ? SMALL : LARGE;
+	return idle(vectors, SMALL) + IDLE < idle(vectors, LARGE) ? SMALL : LARGE;
+}
+
+int gather_alikes(const struct kernel_problem *problem, const struct gather_problem *gather,
+				  const struct kernel_limits *limits, struct gather_alike out[GATHER_ALIKES])
+{
+	uint32_t element = gather->element, threads = find_threads(gather);
+	int count = 0;
+
+	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 16 / element ||
+		gather->few < 1 || gather->many < 1 || gather->few > MOST_FEW || gather->many > MOST ||
+		(gather->form.step[0] != 1 && gather->few > 1))
+		return 0;
+	for (uint32_t planes = 2; planes >= 1; planes--) {
+		int64_t parts = gather->many * planes * (element > 4 ? element : 4) / PART_BYTES;
+		int64_t most = gather->many / gather->few / 4;
+		parts = parts < most ? parts : most;
+		for (int k = 0; k < 2; k++)
+			add_alike(problem, gather, limits, k ? SMALL + LARGE - threads : threads, planes,
+					  parts < 1 ? 1 : (uint32_t)parts, out, &count);
+	}
+	return count;
+}
+
+bool gather_alike_pays(const struct gather_problem *gather, const struct gather_alike *alike)
+{
+	int64_t few = gather->few, many = gather->many;
+
+	if (alike->shared > PAYS_BYTES)
+		return false;
+	if (gather->element == 2 && !alike->even)
+		return many >= few / 8 && (alike->vectors >= SMALL || few >= PAYS_ROW);
+	return alike->even && alike->vectors >= SMALL &&
+		   ((gather->element == 2 && few >= PAYS_HALVES && 2 * many >= 3 * few) ||
+			(gather->element == 4 && few >= PAYS_WORDS && many >= 2 * few));
+}
+
+int gather_alike_plan(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct gather_alike *alike, const struct kernel_limits *limits,
+					  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	uint64_t bytes = (uint64_t)gather->lists * (uint64_t)gather->many * gather->element;
+	uint64_t low = bytes & (0 - bytes), store = gather->element == 1 ? 8 : 16;
+	int64_t period = low < store ? (int64_t)(store / low) : 1, items;
+	bool loop;
+
+	/* Rows of dst that begin equally far behind a vector are `period` apart. */
+	if (__builtin_mul_overflow(
+			plan_divide_up((uint64_t)gather->outer, (uint64_t)alike->rows * (uint64_t)period) *
+				period * gather->lists,
+			alike->parts, &items))
+		return plan_refuse(error, KILN_ENOTSUP, "%s: there are too many rows and indices",
+						   problem->op);
+	loop = plan_launch(out, limits, (uint64_t)items, alike->threads);
+	snprintf(out->source, sizeof(out->source), "ops/gather_alike.cuh");
+	memcpy(out->choice, alike->name, sizeof(out->choice));
+	out->shared_bytes = alike->shared;
+	plan_print(&id, "gather_alike<GatherAlike<%u, %s, %s, %lld, %lld, %u, %lld, %u, %s, %s, %s>",
+			   gather->element, gather_index_name(gather), plan_bounds_name(gather->bounds),
+			   (long long)gather->few, (long long)gather->many, alike->planes,
+			   (long long)alike->part, alike->threads, alike->skew ? "true" : "false",
+			   alike->even ? "true" : "false", gather_along(gather) ? "true" : "false");
+	plan_print(&id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
+			   (long long)gather->index_step);
+	rows_print_sizes(&id, &gather->form);
+	rows_print_strides(&id, &gather->form, 0);
+	rows_print_strides(&id, &gather->form, 1);
+	plan_print(&id, ">, %lld, %s, %s>", (long long)gather->lists,
+			   items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+			   loop ? "true" : "false");
+	for (int i = 0; i < 3; i++)
+		plan_arg_pointer(out, i);
+	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
+	plan_arg_scalar(out, 8, (uint64_t)items);
+	gather_report_arg(gather, out);
+	gather_extents(problem, gather, alike->load, gather->index_bytes, alike->store, out);
+	snprintf(out->note, sizeof(out->note),
+			 "%lld of a list's %lld indices are looked at once for %u of its rows that begin alike",
+			 (long long)(gather->many / alike->parts), (long long)gather->many, alike->rows);
+	return plan_check_name(&id, out, error);
+}
