@@ -230,7 +230,6 @@ DEVICE Compute mask_number(f64, const u32 *words, int j)
 template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
 struct MaskAdded : MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED> {
 	typedef typename element<T>::compute Compute;
-	typedef M Number;
 	using MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED>::MaskElements;
 	static constexpr bool linear = false;
 

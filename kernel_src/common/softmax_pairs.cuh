@@ -105,22 +105,18 @@ struct PairsRow {
 		if (!past && thread == ender)
 			word[end] = (word[end] & 0xffffu) | (least() & 0xffff0000u);
 	}
-	/* Calls body(i, word) for each word of what lies beside the row, with BYTES for each half: i is
-	 * the first of the words of halves that it belongs to. */
-	template <int BYTES, typename Body>
-	DEVICE void beside_each(const void *row, Body body) const
+	/* Calls body(i, flags) for the four halves of words i and i + 1, whose flags are bytes. */
+	template <typename Body>
+	DEVICE void flags_each(const u8 *flags, Body body) const
 	{
-		constexpr int each = 2 / BYTES; /* words of halves that one word belongs to */
-		const u8 *const from = static_cast<const u8 *>(row) + (thread * once * 2 - past) * BYTES;
+		const u8 *const from = flags + thread * 4 - past;
 		const int beyond = vec_beyond<4>(from);
 		const u32 *const low = reinterpret_cast<const u32 *>(from - beyond);
-		static_assert(once % each == 0, "whole words");
+		static_assert(once == 2, "words of flags");
 #pragma unroll
-		for (int i = 0; i < held; i += each) {
-			const int at = (i / once * (size * once) + i % once) / each;
-			if (has(i))
-				body(i, __funnelshift_r(low[at], low[at + 1], beyond * 8));
-		}
+		for (int n = 0; n < turns; n++)
+			if (has(2 * n))
+				body(2 * n, __funnelshift_r(low[n * size], low[n * size + 1], beyond * 8));
 	}
 	/* The largest half of this thread. */
 	DEVICE Compute largest() const
@@ -176,72 +172,31 @@ DEVICE void pairs_flagged(u32 flags, u32 other, u32 &low, u32 &high)
 	high = KEEP ? (high & b) | (other & ~b) : (high & ~b) | (other & b);
 }
 
-/* Are numbers added to elements, so that terms are no halves? */
-template <class MASK>
-constexpr bool pairs_added = !MASK::linear;
-
-/* The terms of a row with a number of two bytes for each element, -inf for what takes no part. */
+/* The powers of a row and their sum.  Returns what they are powers of. */
 template <class SHAPE, class MASK, typename Compute>
-DEVICE void pairs_terms(const PairsRow<SHAPE> &row, const MASK &mask, Compute before,
-						Compute (&term)[PairsRow<SHAPE>::held][2])
-{
-	typedef PairsRow<SHAPE> Row;
-	const Compute least = SoftmaxNumber<Compute>::least();
-
-#pragma unroll
-	for (int i = 0; i < Row::held; i++)
-		term[i][0] = term[i][1] = least;
-	row.template beside_each<2>(mask.start, [&](int i, u32 pair) {
-#pragma unroll
-		for (int j = 0; j < 2; j++) {
-			const Compute more = element_at<typename MASK::Number, Compute>(&pair, j);
-			const Compute x = element_at<typename SHAPE::Element, Compute>(row.word + i, j);
-			term[i][j] = more == least ? least : fma(x, before, more);
-		}
-	});
-	if (row.past && row.thread == 0)
-		term[0][0] = least;
-	if (!row.past && row.thread == Row::ender)
-		term[Row::end][1] = least;
-}
-
-/* The powers of a row and their sum.  Returns the largest of what they are powers of. */
-template <class SHAPE, class MASK, typename Level, typename Compute>
-DEVICE Level pairs_powers(PairsRow<SHAPE> &row, const SoftmaxScale<Compute> &scale,
-						  const MASK &mask, Compute (&power)[PairsRow<SHAPE>::held][2],
-						  Compute &sum)
+DEVICE SoftmaxLevel<typename SHAPE::Element, Compute>
+pairs_powers(PairsRow<SHAPE> &row, const SoftmaxScale<Compute> &scale, const MASK &mask,
+			 Compute (&power)[PairsRow<SHAPE>::held][2], Compute &sum)
 {
 	typedef typename SHAPE::Element T;
 	typedef PairsRow<SHAPE> Row;
-	Compute top = SoftmaxNumber<Compute>::least(), more = 0, factor = scale.exponent;
+	Compute more = 0;
 
-	if constexpr (pairs_added<MASK>) {
-		pairs_terms(row, mask, scale.before, power);
-#pragma unroll
-		for (int i = 0; i < Row::held; i++)
-			top = fmax(top, fmax(power[i][0], power[i][1]));
-	} else {
-		factor *= fabs(scale.before);
-		if (scale.before < 0)
-			row.turn();
-		if constexpr (MASK::partial)
-			row.template beside_each<1>(mask.start, [&](int i, u32 flags) {
-				pairs_flagged<MASK::keep>(flags, Row::least(), row.word[i], row.word[i + 1]);
-			});
-		row.leave_out();
-		top = row.largest();
-	}
-	const Level level(Row::all(top, [](Compute a, Compute b) { return fmax(a, b); }), factor);
+	if (scale.before < 0)
+		row.turn();
+	if constexpr (MASK::partial)
+		row.flags_each(mask.start, [&](int i, u32 flags) {
+			pairs_flagged<MASK::keep>(flags, Row::least(), row.word[i], row.word[i + 1]);
+		});
+	row.leave_out();
+	const SoftmaxLevel<T, Compute> level(
+		Row::all(row.largest(), [](Compute a, Compute b) { return fmax(a, b); }),
+		fabs(scale.before) * scale.exponent);
 	sum = 0;
 #pragma unroll
 	for (int i = 0; i < Row::held; i++) {
 		Compute x[1][2];
-		if constexpr (pairs_added<MASK>) {
-			x[0][0] = power[i][0];
-			x[0][1] = power[i][1];
-		} else {
-			element_unpack<T>(row.word + i, x[0]);
-		}
+		element_unpack<T>(row.word + i, x[0]);
 		level.part(x);
 		level.powers(x[0], power[i]);
 		sum += power[i][0];
@@ -251,28 +206,7 @@ DEVICE Level pairs_powers(PairsRow<SHAPE> &row, const SoftmaxScale<Compute> &sca
 	return level;
 }
 
-/* Makes results 0 that are of what takes no part. */
-template <class SHAPE, class MASK>
-DEVICE void pairs_bury(PairsRow<SHAPE> &row, const MASK &mask)
-{
-	if constexpr (pairs_added<MASK>)
-		row.template beside_each<2>(mask.start, [&](int i, u32 pair) {
-#pragma unroll
-			for (int j = 0; j < 2; j++)
-				if (element_at<typename MASK::Number, float>(&pair, j) ==
-					SoftmaxNumber<float>::least())
-					row.word[i] &= j ? 0xffffu : 0xffff0000u;
-		});
-	else if constexpr (MASK::partial)
-		row.template beside_each<1>(
-			mask.start,
-			[&](int i, u32 flags) {
-				pairs_flagged<MASK::keep>(flags, 0, row.word[i], row.word[i + 1]);
-			});
-}
-
-/* One row of a piece.  mask: SoftmaxAll, or MaskFlags or MaskAdded of halves, whose elements are in
- * shared memory. */
+/* One row of a piece.  mask: SoftmaxAll, or MaskFlags whose flags are in shared memory. */
 template <class SHAPE, bool LOG, class MASK>
 DEVICE void pairs_row(u8 *piece, int number, bool here,
 					  const SoftmaxScale<typename SHAPE::Compute> &scale, const MASK &mask)
@@ -280,11 +214,9 @@ DEVICE void pairs_row(u8 *piece, int number, bool here,
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
 	typedef PairsRow<SHAPE> Row;
-	typedef typename index_choose<pairs_added<MASK>, Compute, T>::type Kind;
 	Row row(piece, number);
 	Compute value[Row::held][2], sum;
-	const auto level =
-		pairs_powers<SHAPE, MASK, SoftmaxLevel<Kind, Compute>>(row, scale, mask, value, sum);
+	const auto level = pairs_powers(row, scale, mask, value, sum);
 
 	if (!here)
 		return;
@@ -301,8 +233,14 @@ DEVICE void pairs_row(u8 *piece, int number, bool here,
 		element_pack<T>(value[i], row.word + i);
 	}
 	/* What takes no part is 0 by any factor that is a number. */
-	if (MASK::partial && !(sum > 0 && rest > 0))
-		pairs_bury(row, mask);
+	if constexpr (MASK::partial) {
+		if (!(sum > 0 && rest > 0))
+			row.flags_each(
+				mask.start,
+				[&](int i, u32 flags) {
+					pairs_flagged<MASK::keep>(flags, 0, row.word[i], row.word[i + 1]);
+				});
+	}
 	row.store();
 }
 

@@ -1,7 +1,6 @@
 /*
  * masked_softmax_pairs.cuh: masked softmax of short rows of an odd number of halves, which lie one
- * behind the other, with a flag for each element, or half to be added.  Parameters as in
- * masked_softmax_staged.cuh.
+ * behind the other, with a flag for each element.  Parameters as in masked_softmax_staged.cuh.
  */
 #pragma once
 #include "common/mask.cuh"

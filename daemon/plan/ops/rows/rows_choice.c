@@ -13,6 +13,8 @@
  * but not where the ends of rows are not read. */
 #define STAGED_FIRST 256
 #define STAGED_FIRST_LONG 520
+/* Odd rows of halves with flags, which go by pairs. */
+#define STAGED_FIRST_FLAGS 1154
 
 /* Words of numbers and masks that a thread of a part of a warp has at most. */
 #define PART_WORDS 90
@@ -155,6 +157,8 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	if (need->element == 4 ? need->aside > 0
 						   : need->staged_far && need->streams == 1 && !need->along)
 		first = STAGED_FIRST_LONG;
+	if (need->element == 2 && need->pairs && need->beside == 1 && form->columns % 2)
+		first = STAGED_FIRST_FLAGS;
 	/* Single halves are too little to move at once. */
 	if (search.base.gapped ? vector * need->element == 2 : form->columns * need->element <= first)
 		bring_first(out, ordered, search.count);

@@ -95,12 +95,14 @@ struct known {
 /* Softmax of lengths that are in no table: never all of a row in slots.  Halves, f32, and halves of
  * the backward. */
 static const struct known known_narrow[] = {
-	{3200, 0, 0, 0},   {4096, 1, 4, 2},   {4608, 1, 8, 4},  {5888, 0, 0, 0},      {6144, 1, 6, 6},
-	{7168, 0, 0, 0},   {8192, 1, 16, 12}, {14336, 2, 7, 6}, {18432, 0, 0, 0},     {20480, 8, 10, 8},
-	{26624, 8, 13, 9}, {28672, 0, 0, 0},  {32768, 8, 8, 6}, {USUAL_END, 0, 0, 0},
+	{1664, 0, 0, 0},  {1760, 1, 5, 0},      {3200, 0, 0, 0},   {3840, 1, 8, 4},   {4096, 1, 4, 2},
+	{4608, 1, 8, 4},  {5888, 0, 0, 0},      {6144, 1, 6, 6},   {7168, 0, 0, 0},   {8192, 1, 16, 12},
+	{14336, 2, 7, 6}, {18432, 0, 0, 0},     {20480, 8, 10, 8}, {26624, 8, 13, 9}, {28672, 0, 0, 0},
+	{32768, 8, 8, 6}, {USUAL_END, 0, 0, 0},
 };
 static const struct known known_wide[] = {
-	{36864, 0, 0, 0}, {40960, 8, 10, 8}, {57344, 0, 0, 0}, {65536, 8, 8, 6}, {USUAL_END, 0, 0, 0},
+	{11264, 0, 0, 0},  {12288, 4, 6, 5}, {31744, 0, 0, 0}, {32512, 8, 8, 4},     {36864, 0, 0, 0},
+	{40960, 8, 10, 8}, {57344, 0, 0, 0}, {65536, 8, 8, 6}, {USUAL_END, 0, 0, 0},
 };
 static const struct known known_pair[] = {
 	{3600, 0, 0, 0},  {4096, 1, 10, 8}, {7168, 0, 0, 0},  {8192, 4, 4, 2},  {12288, 8, 3, 2},
@@ -148,8 +150,16 @@ void rows_offer_known(struct rows_search *search)
 	} else if (!need->along && (need->element == 2 || need->streams == 1)) {
 		while (search->vectors > known->vectors)
 			known++;
-		if (known->held && (known->cluster == 1 || rows_clusters_possible(search)))
+		/* The ends of skewed rows take registers: a block of four vectors a thread is alone. */
+		if (shape.skewed && known->cluster == 1 && known->held == 4)
+			rows_offer(search, 8, 4, 1, 1);
+		else if (known->held && (known->cluster == 1 || rows_clusters_possible(search)))
 			rows_offer(search, known->held, known->slots, 1, known->cluster);
 	}
+	/* Three vectors of each thread of half as many, of whom two would leave a quarter idle. */
+	if (need->element == 2 && need->streams == 1 && !need->along && !shape.skewed &&
+		((search->vectors > 64 && search->vectors < 96) ||
+		 (need->uneven && search->vectors > 32 && search->vectors <= 48)))
+		rows_offer(search, 3, 0, need->uneven ? 4 : 2, 1);
 	search->timed = search->timed || search->count > first;
 }
