@@ -286,6 +286,13 @@ static void add_panels(void)
 		{{2, {90, 35}}, 0, KILN_F64, 0},
 		{{3, {3, 71, 129}}, 2, KILN_F64, 0},
 		{{3, {2, 700, 77}}, 2, KILN_F32, 0},
+		/* Matrices that lie in one piece each, one after another: more than all blocks have slots
+		 * for; by clusters of blocks. */
+		{{3, {670, 101, 83}}, 0, KILN_F32, 0},
+		{{3, {40, 700, 93}}, 1, KILN_F16, CASES_UNUSUAL},
+		{{3, {17, 1501, 117}}, 0, KILN_BF16, 0},
+		{{3, {70, 301, 59}}, 0, KILN_F32, CASES_UNUSUAL},
+		{{3, {9, 50, 531}}, 1, KILN_BF16, 0},
 	};
 	static const int64_t apart[] = {80 * 61, 61, 1}; /* of 80x45 */
 

@@ -371,11 +371,12 @@ static void pieces(void **state)
 	p = make("softmax", KILN_F16, 3, SHAPE(40, 118, 541));
 	set_axis(&p, 1);
 	/* Rows that begin anywhere: three panels of each matrix, whose lanes have two vectors more. */
+	set_choice(&p, "panel-skewed 28x8x15 b2");
 	plan = plan_on("sm_90", &p);
-	assert_string_equal(plan.choice, "panel-skewed 28x8x15 b2");
 	assert_int_equal(plan.grid[0], 40 * 3);
 	assert_int_equal(plan.block[0], 28 * 8);
 	assert_int_equal(plan.extents[1].alignment, 16);
+	p.attr_count = 1;
 	set_choice(&p, "whole2 541x1");
 	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.source, "ops/softmax_whole.cuh");
@@ -384,6 +385,36 @@ static void pieces(void **state)
 	assert_int_equal(plan.grid[0], 80);
 	assert_int_equal(plan.block[0], 544);
 	assert_int_equal(plan.extents[1].alignment, 16);
+}
+
+static void rings(void **state)
+{
+	struct kernel_problem p = make("softmax", KILN_F16, 3, SHAPE(40, 118, 541));
+	struct kernel_plan plan;
+
+	(void)state;
+	set_axis(&p, 1);
+	/* Blocks that stay: two for each matrix, while there are matrices. */
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.choice, "ring2 541x1 t1 s3 b1");
+	assert_string_equal(plan.source, "ops/softmax_ring.cuh");
+	assert_string_equal(plan.instantiation,
+						"softmax_ring_cluster<RingShape<f16, 118, 541, 544, 1, 2, 3, 1>, false>");
+	assert_int_equal(plan.grid[0], 80);
+	assert_int_equal(plan.block[0], 576);
+	assert_int_equal(plan.extents[0].alignment, 16);
+	p.tensors[0].shape[0] = p.tensors[1].shape[0] = 1000;
+	assert_int_equal(plan_on("sm_90", &p).grid[0], 132);
+	assert_string_equal(plan_on("sm_80", &p).choice, "panel-skewed 28x8x15 b2");
+	/* Two teams: shorter rows, whose period has fewer vectors. */
+	p = make("log_softmax", KILN_BF16, 3, SHAPE(1341, 1370, 59));
+	set_axis(&p, 1);
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.choice, "ring4 59x4 t2 s4 b1");
+	assert_int_equal(plan.grid[0], 120);
+	assert_int_equal(plan.block[0], 2 * 256 + 32);
+	p.tensors[0].alignment = 8;
+	assert_null(strstr(plan_on("sm_90", &p).choice, "ring"));
 }
 
 static void small_grids_loop(void **state)
@@ -492,6 +523,7 @@ static void check_choices(const char *target, const struct kernel_problem *probl
 		assert_true(plan.block[0] % 32 == 0 && plan.block[0] <= limits.max_threads);
 		/* Threads meet in some more, which the kernel has of its own. */
 		assert_true(plan.shared_bytes == 0 || strncmp(names[i], "panel", 5) == 0 ||
+					strncmp(names[i], "ring", 4) == 0 ||
 					plan.shared_bytes + 3072 <= limits.shared_optin);
 		assert_true(clusters || !strstr(names[i], "cluster"));
 	}
@@ -530,6 +562,7 @@ int main(void)
 		cmocka_unit_test(long_rows),
 		cmocka_unit_test(other_dimensions),
 		cmocka_unit_test(pieces),
+		cmocka_unit_test(rings),
 		cmocka_unit_test(small_grids_loop),
 		cmocka_unit_test(scales),
 		cmocka_unit_test(backward_has_one_factor),

@@ -52,7 +52,9 @@ static void softmax_print_kernel(const struct softmax_form *form, const struct s
 								 struct softmax_op op, bool loop, struct plan_text *id)
 {
 	bool whole = way->tile.whole;
-	const char *kind = way->tile.cluster > 1  ? (whole ? "whole_cluster" : "panel_cluster")
+	bool cluster = way->tile.cluster > 1;
+	const char *kind = way->tile.teams        ? (cluster ? "ring_cluster" : "ring")
+					   : cluster              ? (whole ? "whole_cluster" : "panel_cluster")
 					   : whole                ? "whole"
 					   : way->tile.cluster    ? "panel"
 					   : way->strided         ? "strided"
@@ -95,7 +97,8 @@ static int softmax_plan_way(const struct softmax_form *form, const struct softma
 
 	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
 			 !way->strided && !way->row.staged && op.inputs > 1 ? "_backward" : "",
-			 way->tile.whole     ? "_whole"
+			 way->tile.teams     ? "_ring"
+			 : way->tile.whole   ? "_whole"
 			 : way->tile.cluster ? "_panel"
 			 : way->strided      ? "_strided"
 			 : way->row.pairs    ? "_pairs"

@@ -27,7 +27,7 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,
 				   struct rows_shape out[SOFTMAX_MAX_WAYS]);
 
-/* ---- Rows that lie side by side (softmax_strided.c, softmax_panel.c, softmax_whole.c) ---- */
+/* ---- Rows that lie side by side (softmax_strided.c, _panel.c, _whole.c, _ring.c) ---- */
 
 struct softmax_tile {
 	uint32_t vector;       /* rows that move at once */
@@ -36,7 +36,8 @@ struct softmax_tile {
 	uint32_t tiles;        /* of a block */
 	uint32_t cluster;      /* blocks that share a panel's columns; 0: it is no panel */
 	uint32_t kept, slots;  /* of the columns of a panel's thread, in registers and shared memory */
-	uint32_t blocks;       /* of a panel, on a multiprocessor */
+	uint32_t blocks;       /* of a panel or a ring, on a multiprocessor */
+	uint32_t teams;        /* of a block whose matrices come into a ring of slots; 0: it is none */
 	bool whole;            /* a matrix that lies in one piece, or a cluster's part of it */
 	bool twice;            /* rows are read twice */
 	bool skewed;           /* a panel's vectors are put together of two: rows begin anywhere */
@@ -56,16 +57,27 @@ bool softmax_is_held(const struct softmax_form *form);
 /* Adds matrices that lie in one piece. */
 void softmax_wholes(const struct softmax_form *form, const struct kernel_limits *limits,
 					struct softmax_tile *out, int most, int *count);
+/* Does every matrix of all operands follow the last, without gaps, from an aligned address on? */
+bool softmax_is_whole(const struct softmax_form *form);
+/* Adds those that come into rings, the best first. */
+void softmax_rings(const struct softmax_form *form, const struct kernel_limits *limits,
+				   struct softmax_tile *out, int most, int *count);
+uint64_t softmax_ring_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
+/* Blocks that take so many matrices. */
+uint64_t softmax_ring_blocks(const struct softmax_tile *tile, const struct kernel_limits *limits,
+							 uint64_t matrices);
 uint32_t softmax_tile_threads(const struct softmax_tile *tile);
 /* Dynamic shared memory of a part of a matrix, and of a panel. */
 uint64_t softmax_whole_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
 uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
 /* "strided 16x8x4 t1", "strided-twice 16x16x4 t1", "panel 8x32x32 b1", "panel 8x32x32 k16 b2",
  * "panel-skewed 8x32x32 b1", "panel-cluster2 8x32x64 k16 s36 b1",
- * "whole2 67x14": of threads a column and columns at a time */
+ * "whole2 67x14": of threads a column and columns at a time, "ring2 541x1 t1 s3 b1": of threads a
+ * period and periods at a time, teams, slots */
 void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX]);
 /* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>", "PanelShape<f16, 1000, 8, 8, 32, 1, 16, 16, 2,
- * false, 4096>", "WholeShape<f16, 118, 541, 1, 1, 2>" */
+ * false, 4096>", "WholeShape<f16, 118, 541, 1, 1, 2>", "RingShape<f16, 118, 541, 544, 1, 2,
+ * 3, 1>" */
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile);
 /* ", steps, distances of rows side by side, List<sizes>, List<strides>, u32": of all operands. */

@@ -116,6 +116,35 @@ static void first_is(struct softmax_tile *tiles, int place)
 	tiles[0] = first;
 }
 
+/*
+ * Rows that no vector fits move in whole vectors nevertheless where a matrix is taken as one piece,
+ * and those that leave a third of their panels' lanes without work, or a quarter of the only
+ * panel's, need no panel.  Places wholes .. rings - 1 have matrices that blocks come and go for.
+ */
+static void prefer_whole(const struct softmax_form *form, const struct kernel_limits *limits,
+						 struct softmax_tile *out, int wholes, int rings, int count)
+{
+	uint64_t inner = (uint64_t)inner_of(form), tiles = tiles_beside(form, &out[0]);
+	uint32_t vector = softmax_tile_vector(form);
+	uint64_t wide = tiles * out[0].lanes * vector;
+	bool odd = vector * form->need.element < 16;
+	bool idle = out[0].cluster > 0 && inner * 3 <= wide * 2;
+
+	if (rings < count &&
+		(odd || idle || (out[0].cluster > 0 && tiles == 1 && inner * 4 <= wide * 3))) {
+		first_is(out, rings);
+		return;
+	}
+	for (int i = wholes; i < rings && !out[0].skewed && (idle || vector * form->need.element <= 4);
+		 i++) {
+		uint64_t bytes = softmax_whole_bytes(form, &out[i]) + RESERVED;
+		if (out[i].cluster <= WHOLE_USUAL && bytes * 2 <= limits->shared_optin + RESERVED) {
+			first_is(out, i);
+			break;
+		}
+	}
+}
+
 int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *limits,
 				  struct softmax_tile *out, int most)
 {
@@ -126,8 +155,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 				 {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}};
 	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
 	uint32_t vector = softmax_tile_vector(form), split, lanes;
-	int count = 0, panels, wholes;
-	bool idle;
+	int count = 0, panels, wholes, rings;
 
 	split = plan_power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
 	lanes = plan_power_of_two(TILE_BYTES / (vector * form->need.element), 32);
@@ -149,18 +177,9 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 		first_is(out, panels);
 	wholes = count;
 	softmax_wholes(form, limits, out, most, &count);
-	/* Where two blocks have room, rows that no vector fits move in whole vectors nevertheless, and
-	 * those that leave a third of their panels' lanes without work need no panel. */
-	idle = out[0].cluster > 0 &&
-		   (uint64_t)inner_of(form) * 3 <= tiles_beside(form, &out[0]) * out[0].lanes * vector * 2;
-	for (int i = wholes; i < count && !out[0].skewed && (idle || vector * form->need.element <= 4);
-		 i++) {
-		uint64_t bytes = softmax_whole_bytes(form, &out[i]) + RESERVED;
-		if (out[i].cluster <= WHOLE_USUAL && bytes * 2 <= limits->shared_optin + RESERVED) {
-			first_is(out, i);
-			break;
-		}
-	}
+	rings = count;
+	softmax_rings(form, limits, out, most, &count);
+	prefer_whole(form, limits, out, wholes, rings, count);
 	return count;
 }
 
@@ -168,7 +187,10 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 {
 	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
 
-	if (tile->whole) {
+	if (tile->teams) {
+		plan_print(&text, "ring%u %ux%u t%u s%u b%u", tile->cluster, tile->lanes, tile->split,
+				   tile->teams, tile->slots, tile->blocks);
+	} else if (tile->whole) {
 		plan_print(&text, "whole%u %ux%u", tile->cluster, tile->lanes, tile->split);
 	} else if (tile->cluster) {
 		plan_print(&text, "panel");
@@ -191,6 +213,13 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 						const struct softmax_tile *tile)
 {
+	if (tile->teams) {
+		plan_print(text, "RingShape<%s, %lld, %lld, %u, %u, %u, %u, %u>",
+				   plan_dtype_name(form->dtype), (long long)form->rows.columns,
+				   (long long)inner_of(form), (softmax_tile_threads(tile) - 32) / tile->teams,
+				   tile->teams, tile->cluster, tile->slots, tile->blocks);
+		return;
+	}
 	if (tile->whole) {
 		plan_print(text, "WholeShape<%s, %lld, %lld, %u, %u, %u>", plan_dtype_name(form->dtype),
 				   (long long)form->rows.columns, (long long)inner_of(form), tile->vector,
@@ -229,6 +258,11 @@ bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_t
 	uint32_t cluster = tile->cluster ? tile->cluster : 1;
 
 	*tiles = (uint64_t)form->rows.rows / (uint64_t)inner_of(form) * tiles_beside(form, tile);
+	if (tile->teams) {
+		out->shared_bytes = (uint32_t)softmax_ring_bytes(form, tile);
+		return plan_launch(out, limits, softmax_ring_blocks(tile, limits, *tiles),
+						   softmax_tile_threads(tile));
+	}
 	if (tile->whole)
 		out->shared_bytes = (uint32_t)softmax_whole_bytes(form, tile);
 	else if (tile->cluster)

@@ -12,8 +12,7 @@
 #define WHOLE_CLUSTER 8u  /* blocks at most */
 #define RESERVED 1024u    /* bytes of shared memory that each block takes besides */
 
-/* Does every matrix of all operands follow the last, without gaps, from an aligned address on? */
-static bool is_whole(const struct softmax_form *form)
+bool softmax_is_whole(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
 	int last = rows->rank - 1;
@@ -31,9 +30,9 @@ static bool is_whole(const struct softmax_form *form)
 
 uint32_t softmax_tile_threads(const struct softmax_tile *tile)
 {
-	uint32_t threads = tile->lanes * tile->split * tile->tiles;
+	uint32_t threads = tile->lanes * tile->split * tile->tiles, whole = (threads + 31) / 32 * 32;
 
-	return tile->whole ? (threads + 31) / 32 * 32 : threads;
+	return tile->teams ? whole * tile->teams + 32 : tile->whole ? whole : threads;
 }
 
 uint64_t softmax_whole_bytes(const struct softmax_form *form, const struct softmax_tile *tile)
@@ -54,7 +53,8 @@ void softmax_wholes(const struct softmax_form *form, const struct kernel_limits 
 	uint64_t columns = (uint64_t)form->rows.columns;
 
 	/* The kernel has no loop. */
-	if (!is_whole(form) || inner > WHOLE_INNER || (uint64_t)form->rows.rows > limits->grid_x ||
+	if (!softmax_is_whole(form) || inner > WHOLE_INNER ||
+		(uint64_t)form->rows.rows > limits->grid_x ||
 		columns * inner * form->need.element < WHOLE_BYTES || columns > INT32_MAX / 2 / inner)
 		return;
 	for (uint32_t cluster = 1; cluster <= WHOLE_CLUSTER; cluster *= 2) {
