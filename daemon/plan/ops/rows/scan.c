@@ -316,7 +316,7 @@ static void scan_keep_chain(const struct scan_form *form, const struct kernel_li
 		form->rows.columns < 1024 || inner / 8 >= limits->multiprocessors / 2)
 		return;
 	for (uint32_t wide = 0; wide < 2; wide++) {
-		uint32_t side = halves ? 16 >> wide : 32 >> wide;
+		uint32_t side = (halves ? 8u : 16u) << wide;
 		struct shape shape = {form->vector, 8, 256 / side, side, 0, 1};
 		if (chain_fits(form, &shape, limits))
 			scan_keep(shapes, count, shape, limits);
