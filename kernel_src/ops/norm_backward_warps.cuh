@@ -273,18 +273,29 @@ struct NormBackwardWarps {
 		}
 	}
 
-	/* Has the first pieces come, of which this team's first is `piece`. */
+	/* By one lane: has pieces come, of which number `from` of this team and those below `to`. */
+	DEVICE void bring_some(Offset piece, Offset pieces, Offset step, int from, int to) const
+	{
+#pragma unroll 1
+		for (int s = from; s < to; s++)
+			if (piece + static_cast<Offset>(s) * step < pieces)
+				bring(piece + static_cast<Offset>(s) * step, s);
+	}
+
+	/*
+	 * Has the first pieces come, of which this team's first is `piece`.  Where these are small, the
+	 * first of all teams comes before the second of any, and all teams begin together.
+	 */
 	DEVICE void prepare(Offset piece, Offset pieces, Offset step)
 	{
+		constexpr int at_once = SHAPE::staged ? 1 : stages;
+
 		if (lane == 0) {
 #pragma unroll
 			for (int s = 0; s < stages; s++)
 				bulk_barrier(&full[s], 1);
 			bulk_barriers_made();
-#pragma unroll 1
-			for (int s = 0; s < stages; s++)
-				if (piece + static_cast<Offset>(s) * step < pieces)
-					bring(piece + static_cast<Offset>(s) * step, s);
+			bring_some(piece, pieces, step, 0, at_once);
 		}
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
@@ -294,10 +305,12 @@ struct NormBackwardWarps {
 			if (has(n))
 				norm_load<WITH::bytes>(at.gamma, here(n), gamma[n], Compute(1));
 		}
-		if constexpr (SHAPE::team == 32)
+		if constexpr (SHAPE::team == 32 && at_once == stages)
 			__syncwarp();
 		else
 			__syncthreads(); /* barriers are made */
+		if (at_once < stages && lane == 0)
+			bring_some(piece, pieces, step, at_once, stages);
 	}
 
 	DEVICE void go()

@@ -303,13 +303,13 @@ static void odd_rows(void **state)
 	struct kernel_plan plan = plan_on("sm_90", &p);
 
 	(void)state;
-	assert_string_equal(plan.choice, "warps 4x10 w16 r32 s3");
+	assert_string_equal(plan.choice, "warps 4x10 w16 r32 s2");
 	p = layer(KILN_F32, 72768, 345);
 	assert_string_equal(plan_on("sm_90", &p).choice, "all skewed 64x2 r10 b1 a0");
 	p = layer(KILN_F16, 1274, 9255);
 	plan = plan_on("sm_90", &p);
-	assert_string_equal(plan.choice, "ring2 skewed 320x2 s12");
-	assert_true(names_type(&plan, "BackwardRingShape<f16, 9255, 8, 2, 320, 2, 12, 8>"));
+	assert_string_equal(plan.choice, "ring2 skewed 320x2 s5");
+	assert_true(names_type(&plan, "BackwardRingShape<f16, 9255, 8, 2, 320, 2, 5, 8>"));
 	assert_int_equal(plan.grid[0] % 16, 0);
 }
 

@@ -15,6 +15,8 @@
 #define WARPS_ROWS 32
 #define WARPS_PIECE 4096
 #define WARPS_BESIDE 1024
+/* Bytes of pieces of odd rows that are under way in a block, at least. */
+#define WARPS_FLYING 60000
 
 static uint32_t row_bytes(const struct norm_backward_problem *norm)
 {
@@ -67,6 +69,10 @@ static bool cut(const struct norm_backward_problem *norm, const struct kernel_li
 	each = plan_divide_up(rows, warps * turns);
 	each = most > side ? (uint64_t)plan_divide_up(each, side) * side : each;
 	way->shape.rows = (uint32_t)(each < most ? each : most);
+	/* More than these need under way makes the first of them come late. */
+	while (least > 2 && way->shape.size <= 32 && way->stages > 2 &&
+		   teams_of(way) * 2 * place_of(norm, way) * (way->stages - 1) >= WARPS_FLYING)
+		way->stages--;
 	return sums_of(norm, way) <= limits->shared_optin - WARPS_BESIDE;
 }
 
