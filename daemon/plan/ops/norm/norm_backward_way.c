@@ -121,6 +121,17 @@ static void bring_first(struct norm_backward_way *ways, int number)
 /* Columns that threads held faster where both were timed: 704 and 4096 rows, one sum and two. */
 #define HELD_HALVES 8192
 
+#define RING_WIDE 448 /* threads of a row of two sums of words, at most */
+#define RING_PLACES 5 /* rows that lie in such a ring, at least */
+
+/* Words that a ring of as many threads was faster for than threads that hold rows. */
+static bool is_ring_of_words(const struct norm_backward_problem *norm,
+							 const struct rows_shape *first)
+{
+	return norm->need.element == 4 && first->rows == 1 &&
+		   (first->held == 4 || (first->held == 2 && norm->sums > 1 && first->size <= RING_WIDE));
+}
+
 /* Are there rows enough for rings, which begin late?  One sum of columns ends sooner without. */
 static bool are_many(const struct norm_backward_problem *norm)
 {
@@ -138,16 +149,17 @@ static void prefer_ring(const struct norm_backward_problem *norm, struct norm_ba
 	const struct rows_shape *first = &ways[0].shape;
 	bool halves = norm->need.element == 2 && first->vector == 8 &&
 				  norm->form.columns >= RING_HALVES && are_many(norm);
-	uint32_t size = first->size, held = halves ? 4 : 2;
+	bool words = is_ring_of_words(norm, first);
+	uint32_t size = first->size, held = halves ? 4 : words ? first->held : 2;
 
 	if (all == 0 || first->skewed || norm->form.columns == HELD_HALVES ||
-		(!halves && (first->rows > 1 || first->held != 2 || size > RING_SIZE)))
+		(!halves && !words && (first->rows > 1 || first->held != 2 || size > RING_SIZE)))
 		return;
 	if (halves)
 		size = (uint32_t)plan_divide_up((uint64_t)norm->form.columns, 8 * 4 * 32) * 32;
 	for (int i = all; i < count; i++)
 		if (ways[i].shape.cluster == 1 && ways[i].shape.size == size &&
-			ways[i].shape.held == held) {
+			ways[i].shape.held == held && (!words || ways[i].stages >= RING_PLACES)) {
 			bring_first(ways, i);
 			return;
 		}
