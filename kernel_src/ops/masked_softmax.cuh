@@ -10,6 +10,7 @@
 #pragma once
 #include "common/index.cuh"
 #include "common/mask.cuh"
+#include "common/row_lined.cuh"
 #include "common/softmax_rows.cuh"
 
 template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
@@ -17,14 +18,16 @@ template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIM
 DEVICE void masked_softmax_held(const T *x, typename MASK::Given given, T *y, Compute before,
 								Compute exponent, Compute after, i64 rows)
 {
-	row_each<SHAPE, LOOP, Index>(
-		rows,
-		[&](Index row, bool here) {
-			const MASK mask = PLACE::template at<MASK>(given, row);
-			softmax_row<SHAPE, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-									  y + static_cast<i64>(row) * SHAPE::row::columns, 1,
-									  SoftmaxScale<Compute>{before, exponent, after}, mask, here);
-		});
+	typedef typename SHAPE::group Group;
+	typedef typename index_choose<SHAPE::row::skewed, RowLined<SHAPE>, SHAPE>::type Shape;
+
+	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
+		const MASK mask = PLACE::template at<MASK>(given, row);
+		T *const to = y + static_cast<i64>(row) * SHAPE::row::columns;
+		softmax_row_of<Shape, false>(typename Shape::row(to, Group::thread(), Group::slice()),
+									 x + index_offset<i64>(row, DIMS{}, X{}), X_STEP, to, 1,
+									 SoftmaxScale<Compute>{before, exponent, after}, mask, here);
+	});
 }
 
 template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
