@@ -241,8 +241,9 @@ static void answer(const struct reference *r, int operand, int64_t element, stru
 
 static void one_loss(const struct reference *r)
 {
-	double sum = 0, off = 0, magnitude = 0, unit = reference_unit(r->c->operand[0].dtype);
+	double off = 0, magnitude = 0, unit = reference_unit(r->c->operand[0].dtype);
 	int64_t count = 0, pairs = pairs_of(r->c);
+	long double sum = 0; /* beside one large loss the others are rounded one by one */
 	bool vague = false;
 
 	for (int64_t i = 0; i < pairs; i++) {
@@ -259,7 +260,8 @@ static void one_loss(const struct reference *r)
 	/* A thread adds a few, then threads, warps and blocks meet by twos. */
 	off += unit * (64 + fmin((double)pairs / 128, 64)) * magnitude;
 	double by = count > 1 ? (double)count : 1;
-	answer(r, 3, 0, (struct value){sum / by, off / by + unit * fabs(sum / by)}, vague);
+	double mean = (double)(sum / by);
+	answer(r, 3, 0, (struct value){mean, off / by + unit * fabs(mean)}, vague);
 	if (r->c->operand[4].dtype != KILN_DTYPE_NONE)
 		reference_value(r, 4, 0, (double)count, 0);
 }
