@@ -165,9 +165,10 @@ struct kernel_arg {
 
 /*
  * Memory for the length of one launch that no operand holds: partial sums, and before them counters
- * that the kernel finds at zero and leaves at zero.  SCRATCH passes its address, which is aligned
- * to 256 bytes.  Launches of one stream may be given the same memory, for they follow one another;
- * what stands behind the counters at first is of no account.
+ * that the kernel finds at zero and leaves at zero.  Partial sums that blocks wait for are
+ * counters, too.  SCRATCH passes its address, which is aligned to 256 bytes.  Launches of one
+ * stream may be given the same memory, for they follow one another; what stands behind the counters
+ * at first is of no account.
  */
 struct kernel_scratch {
 	uint64_t bytes;    /* all of it, at most KERNEL_SCRATCH_MAX; 0: none */

@@ -89,7 +89,7 @@ struct gather_group {
 	char name[KERNEL_CHOICE_MAX];
 };
 
-/* The candidates, the widest stores first; how many. */
+/* Finds the candidates, the widest stores first; returns how many. */
 int gather_groups(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_group out[GATHER_GROUPS]);
 /* Is it the likely best of all candidates? */
@@ -110,7 +110,7 @@ struct gather_alike {
 	char name[KERNEL_CHOICE_MAX];
 };
 
-/* The candidates; how many. */
+/* Finds the candidates; returns how many. */
 int gather_alikes(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_alike out[GATHER_ALIKES]);
 /* Is it the likely best of all candidates? */

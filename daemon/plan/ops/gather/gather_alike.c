@@ -1,6 +1,6 @@
 /*
- * gather_alike.c: gathers whose lists many rows share, for rows that begin alike in dst: how many
- * of them a block has, and which part of a list.
+ * gather_alike.c: gathers whose lists many rows share, where a block takes rows that begin equally
+ * far behind a vector of dst: how many rows, and which part of a list.
  */
 #include "gather.h"
 
@@ -14,15 +14,16 @@
 #define SMALL 128        /* threads of blocks */
 #define LARGE 256
 #define IDLE 14 /* more of a hundred threads that make a large block lose */
-/* Where it is the likely best: bytes of shared memory, of which a multiprocessor has three times as
- * many; elements of rows of src, at least: of 2 and of 4 bytes, and where rows of dst are short. */
+/* Limits within which it is the likely best: bytes of shared memory, of which a multiprocessor has
+ * three times as many; elements of a row of src, at least: of 2 bytes, of 4 bytes, and where rows
+ * of dst are short. */
 #define PAYS_BYTES 73728
 #define PAYS_HALVES 384
 #define PAYS_WORDS 1024
 #define PAYS_ROW 2048
 
-/* Fills in all but threads and planes, which are there, with `parts` of a list; GatherAlike in
- * ops/gather_alike.cuh computes the same. */
+/* Fills in all but threads and planes, which the caller has set, for `parts` parts of a list;
+ * GatherAlike in ops/gather_alike.cuh computes the same. */
 static void make_alike(const struct kernel_problem *problem, const struct gather_problem *gather,
 					   uint32_t parts, struct gather_alike *out)
 {
@@ -73,7 +74,7 @@ static uint32_t idle(int64_t vectors, uint32_t threads)
 	return (uint32_t)(100 - 100 * vectors / (plan_divide_up((uint64_t)vectors, threads) * threads));
 }
 
-/* Small blocks where large ones would have one turn that stores much, or would idle. */
+/* Returns small blocks where large ones would have one turn that stores much, or would idle. */
 static uint32_t find_threads(const struct gather_problem *gather)
 {
 	int64_t vectors = plan_divide_up((uint64_t)gather->many * gather->element, 16);

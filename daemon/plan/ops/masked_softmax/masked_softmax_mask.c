@@ -94,7 +94,8 @@ void masked_form(struct masked_problem *masked)
 	if (masked->form.need.staged && masked->form.need.beside && masked->rows.step[0] == 1)
 		masked->form.need.aside =
 			((uint32_t)masked->form.rows.columns * masked->form.need.beside + 30) / 16 * 16;
-	/* Flags of which a row that has none left makes zeros. */
+	/* The kernel of pairs knows flags alone, and makes zeros of a row of which they leave
+	 * nothing. */
 	masked->form.need.pairs = !masked->backward && masked->form.need.aside &&
 							  masked->form.need.beside == 1 && masked->empty == 0;
 }

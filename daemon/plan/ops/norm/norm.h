@@ -85,9 +85,9 @@ struct norm_way {
 	bool windows;      /* wrapped: gamma and beta are cut out of vectors, and do not wait */
 	bool apart;        /* wrapped: rows of x begin elsewhere between vectors than those of y */
 	uint32_t stages;   /* not 0: blocks stay, and rows come into a ring of so many places */
-	uint32_t piece;    /* not 0: so many rows come and go as one piece ... */
-	uint32_t pitch;    /* ... those of x so many elements apart ... */
-	uint32_t blocks;   /* ... of so many blocks of a multiprocessor */
+	uint32_t piece;    /* not 0: rows of a piece, which comes and goes as one */
+	uint32_t pitch;    /* of a piece: elements from one row of x to the next */
+	uint32_t blocks;   /* of a piece: blocks of a multiprocessor */
 };
 
 /* The ways for a problem, the best first. */
@@ -119,7 +119,7 @@ uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide);
 void norm_offer_rings(struct norm_ways *ways, bool clusters);
 uint32_t norm_ring_bytes(const struct norm_way *way, uint32_t stages);
 uint32_t norm_ring_blocks(const struct norm_way *way, const struct kernel_limits *limits);
-/* norm_staged.c: candidates, if rows lie as they must; bytes of shared memory */
+/* norm_staged.c: adds candidates, if rows lie as they must; returns bytes of shared memory */
 void norm_offer_staged(struct norm_ways *ways);
 uint32_t norm_staged_bytes(const struct norm_problem *norm, const struct norm_way *way);
 

@@ -69,7 +69,7 @@ static bool cut(const struct norm_backward_problem *norm, const struct kernel_li
 	each = plan_divide_up(rows, warps * turns);
 	each = most > side ? (uint64_t)plan_divide_up(each, side) * side : each;
 	way->shape.rows = (uint32_t)(each < most ? each : most);
-	/* More than these need under way makes the first of them come late. */
+	/* The first pieces come late where more bytes are under way than is needed. */
 	while (least > 2 && way->shape.size <= 32 && way->stages > 2 &&
 		   teams_of(way) * 2 * place_of(norm, way) * (way->stages - 1) >= WARPS_FLYING)
 		way->stages--;

@@ -8,17 +8,17 @@
 #include <string.h>
 
 #define STAGED_THREADS 128u
-/* Columns of a lane: twice as many lanes of a warp take rows of which it would have more; and the
- * most there are. */
+/* Columns of a row that a lane has: of longer rows twice as many lanes of a warp share each; and
+ * the most that a lane has at all. */
 #define STAGED_LANE 11
 #define STAGED_MOST 18
-/* Bytes of a piece, of all operands: as many as do, and the most. */
+/* Bytes of a piece, of all operands: as many as are enough, and the most. */
 #define STAGED_BYTES 6400
 #define STAGED_ROOM 12800
-/* A row of x may be so much longer than one of y, as a part of it: all of it comes. */
+/* The gap between rows of x comes with them, so it is at most this part of a row. */
 #define STAGED_GAP 8
 
-/* Elements from one row of x to the next, if rows lie as they must, or 0. */
+/* Returns the elements from one row of x to the next, or 0 if rows do not lie as they must. */
 static int64_t pitch_of(const struct norm_problem *norm)
 {
 	const struct rows_form *form = &norm->form;
@@ -33,7 +33,7 @@ static int64_t pitch_of(const struct norm_problem *norm)
 	return pitch;
 }
 
-/* Bytes of a row of all operands in a piece. */
+/* Returns the bytes of a row of all operands in a piece. */
 static uint32_t row_bytes(const struct norm_problem *norm, uint32_t pitch)
 {
 	uint32_t columns = (uint32_t)norm->form.columns, row = pitch;
@@ -50,8 +50,9 @@ uint32_t norm_staged_bytes(const struct norm_problem *norm, const struct norm_wa
 }
 
 /*
- * Rows of a piece of about so many bytes: whole vectors, and equally many for each part of a warp.
- * Each has two of halves at least if there is room: gamma and beta come once for all of them.
+ * Returns the rows of a piece of about so many bytes: whole vectors, and equally many rows for each
+ * part of a warp.  Of halves each part has two rows at least if there is room, since gamma and beta
+ * come once for all of its rows.
  */
 static uint32_t rows_of(const struct norm_problem *norm, const struct norm_way *way, uint32_t bytes)
 {
@@ -66,7 +67,7 @@ static uint32_t rows_of(const struct norm_problem *norm, const struct norm_way *
 	return rows < least ? least : rows;
 }
 
-/* Lanes that share a row. */
+/* Adds the way in which `size` lanes share a row. */
 static void offer_lanes(struct norm_ways *ways, uint32_t pitch, uint32_t size, uint32_t bytes)
 {
 	const struct norm_problem *norm = ways->norm;
@@ -83,7 +84,7 @@ static void offer_lanes(struct norm_ways *ways, uint32_t pitch, uint32_t size, u
 	if (numbers > STAGED_MOST || size > columns || STAGED_THREADS > ways->limits->max_threads)
 		return;
 	way.piece = rows_of(norm, &way, bytes);
-	/* The compiler finds registers for so many; for other targets it would have to spill some. */
+	/* The compiler finds registers for so many blocks on sm_90, but would spill some on others. */
 	way.blocks = (numbers > 16   ? 7
 				  : numbers > 12 ? 8
 				  : numbers > 10 ? 9
@@ -108,7 +109,7 @@ void norm_offer_staged(struct norm_ways *ways)
 		return;
 	while (size < 32 && columns > size * STAGED_LANE)
 		size *= 2;
-	/* Single halves of two operands take a while to come. */
+	/* Single halves of gamma and beta take long to come: more rows have them for one load. */
 	if (element == 2 && (columns % 2 || pitch % 2) && norm->at.gamma >= 0 && norm->at.beta >= 0)
 		usual = STAGED_ROOM;
 	offer_lanes(ways, pitch, size, usual);

@@ -205,7 +205,8 @@ static const struct permute_variant *find_variant(const struct permute_form *for
 	}
 	load = worth_of(form, list.variant, first);
 	store = list.variant == &permute_tile ? first->store : load;
-	/* So are vectors that are read one by one, where a box goes over the gaps between them. */
+	/* Elements of 8 bytes that are read one by one count as narrow: a box goes over the gaps
+	 * between them. */
 	if ((list.variant == &permute_tile && form->element == 4 && permute_box_crumbled(form)) ||
 		(list.variant == &permute_strided && form->element == 8))
 		load = store = 4;

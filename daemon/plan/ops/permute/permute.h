@@ -177,7 +177,8 @@ struct permute_matrix {
 	struct permute_batch batch;
 };
 
-#define PERMUTE_LOW_ROWS 256 /* of 8 bytes in columns that begin between vectors: too few to step */
+/* Rows of 8 bytes, in columns that begin between vectors, that are worth stores that step. */
+#define PERMUTE_LOW_ROWS 256
 
 /*
  * Rows and columns, with further dimensions where that fills tiles of `side` better (0: only the

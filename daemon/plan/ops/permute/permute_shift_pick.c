@@ -244,8 +244,8 @@ static void suggest_others(struct permute_list *list, const struct permute_matri
 	suggest_even(list, matrix, side);
 }
 
-/* Bytes: wide loads, and as many registers as they take, are better than many threads; but all rows
- * in one tile by as many threads as there is room for. */
+/* Suggests tiles of bytes.  Wide loads, and as many registers as they take, are better than many
+ * threads; but if one tile has all rows, as many threads as there is room for are. */
 static void suggest_bytes(struct permute_list *list, const struct permute_matrix *matrix)
 {
 	const struct cut wide = {8, 16, 0}, narrow = {8, 8, 1152};

@@ -244,7 +244,7 @@ static struct permute_choice pick(const struct permute_form *form,
 		c.rows = BETWEEN;
 		c.columns = c.columns < 64 ? c.columns : 64;
 	}
-	/* Stores of single elements: long columns, and few of them. */
+	/* If stores are of single elements, a tile has long columns, and few of them. */
 	if (element == 8 && c.load == 16 && c.store == 8 && matrix->rows > side &&
 		!(matrix->row_mask & (matrix->row_mask - 1))) {
 		c.rows = 64;

@@ -87,7 +87,7 @@ struct rows_shape {
 	bool narrow;      /* vectors are of 8 bytes, for what is read along the row has 16 then */
 	bool staged;      /* the rows of a block come and go as one piece, by way of shared memory */
 	bool gapped;      /* they go so, but each comes by itself */
-	bool pairs;       /* they are taken by words of two halves */
+	bool pairs;       /* threads take them by words of two halves */
 };
 
 /* The needs of the kernel, beside the form. */
@@ -107,7 +107,7 @@ struct rows_need {
 	bool skew, slots;   /* whether the kernel can */
 	bool clusters, stream, staged;
 	bool staged_far, gapped; /* staged rows may be long; those of an input may have gaps */
-	bool pairs;              /* of an odd number of halves, they go by pairs */
+	bool pairs;              /* rows of an odd number of halves may go by pairs */
 };
 
 /* Halves bytes, down to an element, until the rows of an operand all begin at multiples of it. */

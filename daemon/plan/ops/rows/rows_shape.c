@@ -14,7 +14,7 @@ uint32_t rows_staged_aside(const struct rows_form *form, const struct rows_need 
 uint32_t rows_shape_bytes(const struct rows_form *form, const struct rows_need *need,
 						  const struct rows_shape *shape)
 {
-	/* The last words of flags may lie half outside of the last row's. */
+	/* A thread reads flags by whole words, which may reach beyond the last row's. */
 	if (shape->staged)
 		return shape->rows * ((uint32_t)form->columns * need->element * need->streams +
 							  rows_staged_aside(form, need, shape->gapped)) +

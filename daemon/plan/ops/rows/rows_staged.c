@@ -9,8 +9,8 @@
 #define STAGED_FAR 2048
 #define STAGED_PIECE 28672
 
-/* Threads of a block of pairs; halves of one of them, at most; words, and words that have flags, if
- * there is a choice. */
+/* Threads of a block that takes rows by pairs; halves that a thread has, at most; its words, and
+ * its words where flags come with them, if there is a choice. */
 #define PAIRS_THREADS 128
 #define PAIRS_MOST 68
 #define PAIRS_FEW 14
@@ -67,8 +67,8 @@ static void offer_pieces(struct rows_search *search)
 	}
 }
 
-/* How many lanes of a warp want different words of one bank, when each of `size` threads that share
- * a row of halves wants its first word, at most. */
+/* Returns how many lanes of a warp, at most, want different words of one bank, when each of `size`
+ * threads that share a row of halves wants its first word. */
 static uint32_t bank_words(uint32_t columns, uint32_t size, uint32_t apart)
 {
 	uint32_t most = 0;
@@ -94,8 +94,8 @@ static bool pairs_fit(const struct rows_search *search, const struct rows_shape 
 															shape->size, shape->vector / 2) <= 3);
 }
 
-/* Odd rows of halves by words of two, or two such words where flags come with them: the smallest
- * part of a warp that fits, then others. */
+/* Adds odd rows of halves by words of two, or by two such words where flags come with them: the
+ * smallest part of a warp that fits first, then others. */
 static void offer_pairs(struct rows_search *search)
 {
 	const struct rows_need *need = search->need;

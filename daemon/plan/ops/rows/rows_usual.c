@@ -150,13 +150,15 @@ void rows_offer_known(struct rows_search *search)
 	} else if (!need->along && (need->element == 2 || need->streams == 1)) {
 		while (search->vectors > known->vectors)
 			known++;
-		/* The ends of skewed rows take registers: a block of four vectors a thread is alone. */
+		/* The ends of skewed rows take registers: a block of four vectors a thread would be
+		 * alone. */
 		if (shape.skewed && known->cluster == 1 && known->held == 4)
 			rows_offer(search, 8, 4, 1, 1);
 		else if (known->held && (known->cluster == 1 || rows_clusters_possible(search)))
 			rows_offer(search, known->held, known->slots, 1, known->cluster);
 	}
-	/* Three vectors of each thread of half as many, of whom two would leave a quarter idle. */
+	/* Two vectors a thread would leave a quarter of the threads idle: half as many have three
+	 * each. */
 	if (need->element == 2 && need->streams == 1 && !need->along && !shape.skewed &&
 		((search->vectors > 64 && search->vectors < 96) ||
 		 (need->uneven && search->vectors > 32 && search->vectors <= 48)))

@@ -38,7 +38,8 @@ static struct chain chain_of(const struct scan_form *form, const struct shape *s
 						  (tiles + CHAIN_TILES - 1) / CHAIN_TILES};
 }
 
-/* A flag for each tile and each group of them, then what they come to, in four bytes a row. */
+/* Returns scratch memory that has a flag for each tile and each group of tiles, then what these
+ * come to, in four bytes a row. */
 static struct kernel_scratch chain_scratch(const struct scan_form *form, const struct shape *shape)
 {
 	struct chain chain = chain_of(form, shape);

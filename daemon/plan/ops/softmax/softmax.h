@@ -37,7 +37,7 @@ struct softmax_tile {
 	uint32_t cluster;      /* blocks that share a panel's columns; 0: it is no panel */
 	uint32_t kept, slots;  /* of the columns of a panel's thread, in registers and shared memory */
 	uint32_t blocks;       /* of a panel or a ring, on a multiprocessor */
-	uint32_t teams;        /* of a block whose matrices come into a ring of slots; 0: it is none */
+	uint32_t teams;        /* of a block whose matrices come into a ring of slots; 0: no ring */
 	bool whole;            /* a matrix that lies in one piece, or a cluster's part of it */
 	bool twice;            /* rows are read twice */
 	bool skewed;           /* a panel's vectors are put together of two: rows begin anywhere */
@@ -59,11 +59,11 @@ void softmax_wholes(const struct softmax_form *form, const struct kernel_limits 
 					struct softmax_tile *out, int most, int *count);
 /* Does every matrix of all operands follow the last, without gaps, from an aligned address on? */
 bool softmax_is_whole(const struct softmax_form *form);
-/* Adds those that come into rings, the best first. */
+/* Adds matrices that come into rings, the best way first. */
 void softmax_rings(const struct softmax_form *form, const struct kernel_limits *limits,
 				   struct softmax_tile *out, int most, int *count);
 uint64_t softmax_ring_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
-/* Blocks that take so many matrices. */
+/* Returns how many blocks take so many matrices. */
 uint64_t softmax_ring_blocks(const struct softmax_tile *tile, const struct kernel_limits *limits,
 							 uint64_t matrices);
 uint32_t softmax_tile_threads(const struct softmax_tile *tile);

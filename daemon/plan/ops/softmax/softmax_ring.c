@@ -1,7 +1,7 @@
 /*
  * softmax_ring.c: softmax over a dimension that is not the last, of matrices that lie in memory as
- * one piece each: blocks that stay, or clusters of such, have one after another come into a ring of
- * slots in shared memory (kernel_src/ops/softmax_ring.cuh).
+ * one piece each.  Blocks that stay, or clusters of such blocks, bring one matrix after another
+ * into a ring of slots in shared memory (kernel_src/ops/softmax_ring.cuh).
  */
 #include "softmax.h"
 
@@ -25,7 +25,7 @@ uint64_t softmax_ring_bytes(const struct softmax_form *form, const struct softma
 	return tile->slots * (room * form->need.element + 16) + tile->teams * team;
 }
 
-/* Vectors after which rows begin as far beyond one as before. */
+/* Returns the vectors of a period: after so many, vectors have elements of the same rows again. */
 static uint64_t period_of(uint64_t inner, uint64_t vector)
 {
 	for (; vector > 1 && inner % 2 == 0; vector /= 2)
@@ -33,7 +33,7 @@ static uint64_t period_of(uint64_t inner, uint64_t vector)
 	return inner;
 }
 
-/* Teams of a block, blocks of a multiprocessor, slots of a block, and threads of a team. */
+/* Counts: teams of a block, blocks of a multiprocessor, slots of a block, threads of a team. */
 struct ring_way {
 	uint32_t teams, blocks, slots, threads;
 };

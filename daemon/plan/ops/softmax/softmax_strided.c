@@ -117,9 +117,10 @@ static void first_is(struct softmax_tile *tiles, int place)
 }
 
 /*
- * Rows that no vector fits move in whole vectors nevertheless where a matrix is taken as one piece,
- * and those that leave a third of their panels' lanes without work, or a quarter of the only
- * panel's, need no panel.  Places wholes .. rings - 1 have matrices that blocks come and go for.
+ * Puts a way first that takes each matrix as one piece, where that is the likely best: rows that no
+ * vector fits move in whole vectors then, and panels of which a third of the lanes, or a quarter of
+ * the only panel's, would have no work are not needed.  Places wholes .. rings - 1 have a block or
+ * a cluster for each matrix; rings are from place `rings` on.
  */
 static void prefer_whole(const struct softmax_form *form, const struct kernel_limits *limits,
 						 struct softmax_tile *out, int wholes, int rings, int count)
