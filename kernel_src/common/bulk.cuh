@@ -12,7 +12,7 @@
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-constexpr bool bulk_here = true; /* may they be called? */
+constexpr bool bulk_here = true; /* may these functions be called? */
 
 DEVICE u32 bulk_address(const void *shared)
 {
@@ -45,7 +45,7 @@ DEVICE void bulk_expect(u64 *barrier, u32 bytes)
 		: "memory");
 }
 
-/* For bytes that bulk_fetch() brings, and for threads of this block. */
+/* Waits for bytes that bulk_fetch() brings, and for threads of this block. */
 DEVICE void bulk_wait(u64 *barrier, u32 parity)
 {
 	u32 over;
@@ -60,7 +60,7 @@ DEVICE void bulk_wait(u64 *barrier, u32 parity)
 	} while (!over);
 }
 
-/* For words that other blocks put.  Each such wait invalidates the L1 cache. */
+/* Waits for words that other blocks put.  Each such wait invalidates the L1 cache. */
 DEVICE void bulk_wait_put(u64 *barrier, u32 parity)
 {
 	u32 over;

@@ -9,8 +9,8 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-/* How a soft cap is applied: there is none, or it may be of any size, or it is so small that sums
- * of powers need no largest term; or besides a block looks powers up. */
+/* The ways to apply a soft cap: there is none; it may be of any size; it is so small that sums of
+ * powers need no largest term; it is as small, and a block looks powers up. */
 enum { CROSS_ENTROPY_UNCAPPED, CROSS_ENTROPY_CAPPED, CROSS_ENTROPY_BOUNDED, CROSS_ENTROPY_LISTED };
 
 /*
@@ -235,7 +235,8 @@ struct CrossEntropyBounded {
 
 /* ---- Powers of elements that are looked up ---- */
 
-/* Of two unsigned halves each. */
+/* Returns the larger of the low halves of two words and that of their high ones, as unsigned
+ * numbers; then the smaller ones. */
 DEVICE u32 cross_entropy_larger(u32 a, u32 b)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -258,11 +259,11 @@ DEVICE u32 cross_entropy_smaller(u32 a, u32 b)
 }
 
 /*
- * Long rows of bf16: a block has a list of the powers of all elements from 2^-18 to 2^10, on both
- * sides of 0.  Half of a vector's elements are looked up, which takes turns at the banks of shared
- * memory, and half come by fractions, which takes sums: either alone would take longer than
- * reading.  Elements nearer to 0 count as 0, wrong by 4e-6; where one of a step is beyond what
- * fractions reach, all of it are looked up.
+ * For long rows of bf16 a block has a list of the powers of all elements from 2^-18 to 2^10, on
+ * both sides of 0.  Half of a vector's elements are looked up, which takes turns at the banks of
+ * shared memory, and half come by fractions, which takes sums: either alone would take longer than
+ * reading.  Elements nearer to 0 count as 0, wrong by 4e-6.  If an element of a step is beyond the
+ * reach of fractions, all elements of the step are looked up.
  */
 template <class ROW>
 struct CrossEntropyListed : CrossEntropyBounded<ROW, true> {
@@ -336,7 +337,7 @@ struct CrossEntropyListed : CrossEntropyBounded<ROW, true> {
 		return sum;
 	}
 
-	/* The powers of two elements. */
+	/* Returns the sum of the powers of two elements. */
 	DEVICE float look_up(u32 pair) const
 	{
 		const u32 size = cross_entropy_smaller(

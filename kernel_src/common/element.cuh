@@ -180,7 +180,8 @@ DEVICE void element_pack(const Compute (&in)[N], u32 *words)
 	}
 }
 
-/* The top bits of two bytes of a word, the low or the high ones, in all bits of two halves. */
+/* Spreads the top bit of each of two bytes of a word, the low or the high ones, over all bits of a
+ * half. */
 DEVICE u32 element_spread(u32 word, int high)
 {
 #if KILN_CPU

@@ -116,8 +116,9 @@ struct FlatPlace {
 };
 
 /*
- * A vector that is single: asked for, and taken when it is there.  Where several operands are read
- * all are asked for first: a branch for each would wait for one before the next is asked for.
+ * A single vector: the constructor asks for it, and take() waits until it is there.  A kernel that
+ * reads several operands asks for all of them first: a branch for each would wait for one before it
+ * asks for the next.
  */
 template <int WAY, int V, typename T>
 struct FlatVector {

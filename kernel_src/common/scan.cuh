@@ -17,7 +17,7 @@
  *
  *   rows      a row's elements lie side by side in y: threads scan a row, HELD vectors each
  *   columns   rows lie side by side: LANES vectors of rows, of which SPLIT threads share each
- *   chain     so do they, and blocks share their columns, for there are few rows
+ *   chain     as columns, but rows are so few that blocks share their columns (scan_chain.cuh)
  *
  * A thread goes over its elements twice: first for what they make together, and when it knows what
  * is before them, for the results.  In between it keeps them as they were read.
@@ -78,7 +78,7 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns(const void *a, const vo
 		SPLIT, EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
-/* All blocks at once: each has a tile.  scratch: see scan_chain.cuh. */
+/* Each block has one tile.  scratch: see scan_chain.cuh. */
 template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EXCLUSIVE, i64 COLUMNS,
 		  i64 Y_STEP, class DIMS, class Y, typename Index, class... IN>
 __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_chain(const void *a, const void *b, const void *c,

@@ -14,7 +14,8 @@
 
 #define SCAN_CHAIN 8 /* tiles of a group; the planner knows */
 
-/* What blocks tell each other of WIDE rows.  Flags are 0 between launches. */
+/* The scratch memory by which blocks tell each other of WIDE rows.  Flags are 0 between
+ * launches. */
 template <class Value, int WIDE>
 struct ScanChain {
 	u32 *flags, *group_flags; /* how many warps have left their part */
@@ -54,7 +55,8 @@ struct ScanChain {
 		return seen == WIDE / 32;
 	}
 
-	/* What is before tile `number` of a strip in column `at`, all being what the tile comes to. */
+	/* Returns what is before tile `number` of a strip, in row `at` of it; all: what the tile comes
+	 * to. */
 	DEVICE Value before(u32 strip, u32 number, int at, const Value &all, const Value &none) const
 	{
 		const int lane = at % 32;
@@ -101,7 +103,7 @@ struct ScanChain {
 
 /*
  * A thread has V rows that lie side by side, and HELD columns of them; a block has LANES such
- * vectors and SPLIT times HELD columns.  Operators with one input.
+ * vectors and SPLIT times HELD columns.  The operator has one input.
  */
 template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, typename Number,
 		  typename At>

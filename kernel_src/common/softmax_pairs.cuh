@@ -77,7 +77,7 @@ struct PairsRow {
 		for (int i = 0; i < held; i++)
 			word[i] = has(i) ? place[i / once * (size * once) + i % once] : least();
 	}
-	/* Has the row anything of word i? */
+	/* Has the row a half of word i? */
 	DEVICE bool has(int i) const
 	{
 		return i < held - once || (i / once * size + thread) * once + i % once < words;
@@ -135,7 +135,7 @@ struct PairsRow {
 		}
 		return found;
 	}
-	/* What all threads of a row make together. */
+	/* Joins what all threads of a row have. */
 	template <typename Join>
 	static DEVICE Compute all(Compute mine, Join join)
 	{
@@ -232,7 +232,8 @@ DEVICE void pairs_row(u8 *piece, int number, bool here,
 							  : value[i][j] * rest;
 		element_pack<T>(value[i], row.word + i);
 	}
-	/* What takes no part is 0 by any factor that is a number. */
+	/* Elements that take no part are 0 by any factor that is a number; otherwise they are made
+	 * 0. */
 	if constexpr (MASK::partial) {
 		if (!(sum > 0 && rest > 0))
 			row.flags_each(

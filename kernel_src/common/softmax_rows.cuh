@@ -241,7 +241,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 			this->raise(marks[n], n, value[n], largest);
 		}
 	}
-	/* Does so by way of pairs. */
+	/* Does as number_kept(), by way of pairs. */
 	DEVICE void number_pairs(Compute &largest)
 	{
 		if constexpr (Vectors::paired) {
@@ -260,7 +260,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 					element_unpack<T>(words.word[n][0], value[n]);
 		}
 	}
-	/* Waits for the next batch of slots: with an empty one after each, as many are left always. */
+	/* Waits for the next batch of slots.  An empty batch takes its place, so that the number of
+	 * those that are left is a constant. */
 	static DEVICE void await_batch()
 	{
 		async_batch();

@@ -113,7 +113,8 @@ struct SoftmaxVectors {
 			}
 		}
 	}
-	/* The numbers of a vector as pairs: in order, and -inf for what takes no part. */
+	/* Brings the numbers of a vector, which are pairs, into the order of terms, and makes -inf of
+	 * those that take no part. */
 	template <typename Number>
 	DEVICE void pairs(const Marks &mark, Number n, u32 (&raw)[ROW::words]) const
 	{
@@ -134,7 +135,7 @@ struct SoftmaxVectors {
 			}
 		}
 	}
-	/* The larger ones of pairs. */
+	/* Returns the larger halves, of `largest` and of all pairs. */
 	static DEVICE u32 raise_pairs(const u32 (&raw)[ROW::words], u32 largest)
 	{
 #pragma unroll

@@ -90,7 +90,7 @@ DEVICE TotalPart<Compute> *total_parts(u8 *scratch)
 	return reinterpret_cast<TotalPart<Compute> *>(scratch + 256);
 }
 
-/* The part of block i; all of it 0 as long as that has not left it, if blocks are waited for. */
+/* Returns the part of block i; it is 0 until the block has left it, if blocks are waited for. */
 template <typename Compute>
 DEVICE TotalPart<Compute> total_look(const TotalPart<Compute> *parts, u32 i)
 {
@@ -105,8 +105,8 @@ DEVICE TotalPart<Compute> total_look(const TotalPart<Compute> *parts, u32 i)
 	}
 }
 
-/* Leaves the part of a block, by one thread of it.  True in the block that is last to do so; of no
- * account where the last is waited for. */
+/* Leaves the part of a block, by one thread of it.  True in the block that is last to do so; false
+ * everywhere if blocks are waited for. */
 template <typename Compute>
 DEVICE bool total_leave(Compute sum, u32 count, u8 *scratch)
 {

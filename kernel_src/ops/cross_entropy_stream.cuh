@@ -20,7 +20,7 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 	using Stream::Stream;
 	using Stream::value;
 
-	/* Few vectors a step are asked for before those of the step before are worked on. */
+	/* A step of one vector is asked for before the threads work on the step before it. */
 	static constexpr bool early = count == 1;
 	u32 next[early ? count : 1][ROW::words];
 
@@ -30,7 +30,8 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 			if (row.has(step))
 				vec_load<ROW::bytes>(row_place<V>(x, row.column(step), apart), next[0]);
 	}
-	/* As fetch(), of a step that was asked for, if it is early; asks for the next. */
+	/* Does as fetch(); if steps are early, takes the one that was asked for, and asks for the
+	 * next. */
 	DEVICE void fetch_next(Column step, const T *x, i64 apart)
 	{
 		if constexpr (early) {
@@ -98,7 +99,7 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 	}
 };
 
-/* Of blocks with a list as many share a multiprocessor as have 1024 threads. */
+/* A multiprocessor has as many blocks with a list as have 1024 threads. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 #define CROSS_ENTROPY_STREAM_BOUNDS(ROW, CAP)                                               \
 	__launch_bounds__(ROW::threads, (CAP) == CROSS_ENTROPY_LISTED ? 1024 / ROW::threads     \
@@ -108,7 +109,7 @@ struct CrossEntropyStream : SoftmaxStream<ROW, true, MASK> {
 #define CROSS_ENTROPY_STREAM_BOUNDS(ROW, CAP) CROSS_ENTROPY_BOUNDS(ROW, ROW::skewed)
 #endif
 
-/* What a soft cap of a kind takes. */
+/* The struct that sums powers under a soft cap of a kind; those of other kinds need none. */
 template <class ROW, int CAP, bool LONG>
 struct CrossEntropyBounds {
 	struct type {
@@ -162,7 +163,8 @@ CROSS_ENTROPY_STREAM_BOUNDS(ROW,
 		Compute hit = 0, total = 0;
 
 		typename Bounded::Step now, next;
-		/* Both at once, though a row that is ignored is read for nothing. */
+		/* The target and the first step are asked for at once, though a row that is ignored is read
+		 * for nothing. */
 		if constexpr (CAP >= CROSS_ENTROPY_BOUNDED)
 			bounded.fetch(held.row, 0, from, X_STEP, next);
 		else
@@ -224,6 +226,6 @@ CROSS_ENTROPY_STREAM_BOUNDS(ROW,
 			}
 		}
 	});
-	/* More at once would have the gradient's loops take more registers. */
+	/* With more parts at once, the gradient's loops would take more registers. */
 	call.template end<ROW::threads, LOOP ? -1 : 0, GRAD ? 1 : TOTAL_AT_ONCE>(ROW::threads);
 }

@@ -1,8 +1,9 @@
 /*
- * gather_alike.cuh: gather.cuh for lists that many rows share: for several rows at a time.
+ * gather_alike.cuh: gather.cuh for long lists that many rows share: for several rows at a time.
+ * Unlike gather_group.cuh it stores whole vectors of rows of dst that begin anywhere, too.
  *
- * A block has a list of indices, or a part of one, and some of its rows: such as begin equally far
- * behind a vector of dst, so that all of them are stored as the same elements side by side.  Shared
+ * A block has a list of indices, or a part of one, and some of its rows: those that begin equally
+ * far behind a vector of dst, so that a vector has the same elements of each of them.  Shared
  * memory has these rows as planes: a plane is an array of words, one for each place, in which
  * elements of several rows lie side by side.
  *
@@ -36,7 +37,7 @@ struct GatherAlike {
 	/* Elements of a row that go to a plane at once, and how many such a row has. */
 	static constexpr int each = ES == 8 ? 2 : 4, load = each * ES;
 	static constexpr int loads = (FROM + each - 1) / each;
-	/* Behind the row is what an index finds that names nothing: 0. */
+	/* An index that names nothing finds a 0 behind the row. */
 	static constexpr int nothing = loads * each, pitch = loads * 16 + 16;
 	/* Places are noted as bytes if 16 bits hold them. */
 	static constexpr int unit = pitch <= 0x10000 ? word : 1, bytes = word / unit;
@@ -56,8 +57,8 @@ struct GatherAlike {
 	static_assert(nothing < 0x10000, "short places");
 };
 
-/* What a block does: `rows` rows of a list, PERIOD apart, from number n of its rows on; vectors
- * `begin` to `end` - 1 of each. */
+/* A block takes `rows` rows of a list, `period` apart, from number n of the list's rows on, and
+ * vectors `begin` to `end` - 1 of each. */
 template <class ALIKE, class PLACES, i64 LISTS, typename Number>
 struct GatherAlikeItem {
 	/* Rows of a list so far apart begin equally far behind a vector. */
@@ -82,7 +83,8 @@ struct GatherAlikeItem {
 		begin = static_cast<int>(item - number * ALIKE::parts) * ALIKE::part;
 		end = begin + ALIKE::part < ALIKE::vectors ? begin + ALIKE::part : ALIKE::vectors;
 	}
-	/* The row of all that the block's row g is; that behind the last is the first. */
+	/* Returns the number among all rows of the block's row g.  Behind the last row the first comes
+	 * again. */
 	DEVICE Number row(int g) const
 	{
 		return (n + static_cast<Number>(g < rows ? g : 0) * period) * static_cast<Number>(LISTS) +
@@ -147,7 +149,8 @@ DEVICE void gather_alike_stage(u8 *shared, From from)
 	}
 }
 
-/* Indices from number k on, lane by lane, as far as they are below `end` and in their list. */
+/* Reads indices from number k on, lane by lane, as far as they are below `end` and in their
+ * list. */
 template <class ALIKE, i64 STEP>
 DEVICE void gather_alike_read(const typename ALIKE::Index *idx, int k, int end,
 							  typename ALIKE::Index (&index)[ALIKE::vector])

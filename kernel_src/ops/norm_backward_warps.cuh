@@ -273,7 +273,8 @@ struct NormBackwardWarps {
 		}
 	}
 
-	/* By one lane: has pieces come, of which number `from` of this team and those below `to`. */
+	/* By one lane: has pieces number `from` to `to` - 1 of this team come, of which `piece` is the
+	 * first. */
 	DEVICE void bring_some(Offset piece, Offset pieces, Offset step, int from, int to) const
 	{
 #pragma unroll 1

@@ -4,9 +4,9 @@
  *
  *   norm_staged   a block takes some rows as one piece
  *
- * Bulk copies, or whole vectors where there are none, bring a piece into shared memory and take
- * what became of it from there.  Parts of warps have some of its rows each, one after another.  A
- * thread has the same columns of all of them: their gamma and beta stay in its registers.
+ * Bulk copies, or whole vectors where there are none, bring a piece into shared memory and take its
+ * results from there.  Parts of warps have some of its rows each, one after another.  A thread has
+ * the same columns of all of them: their gamma and beta stay in its registers.
  */
 #pragma once
 #include "common/async.cuh"
@@ -78,7 +78,8 @@ struct NormStaged {
 		}
 	}
 
-	/* The row `ahead` rows behind the thread's first; number: of y, or not below at.rows. */
+	/* Makes the row `ahead` rows behind the thread's first; number: its own in y, at.rows or more
+	 * if there is none. */
 	DEVICE void work(int ahead, i64 number) const
 	{
 		NormHeld<SHAPE, WITH, PLACE, 1> held[1];
@@ -112,7 +113,7 @@ struct NormStaged {
 			norm_store_statistics(at, number, held[0].answer);
 	}
 
-	/* All threads come: what became of the rows goes out. */
+	/* All threads come: the results go out. */
 	DEVICE void send(i64 first) const
 	{
 		const int count = rows_of(first) * columns;
@@ -138,7 +139,7 @@ struct NormStaged {
 				async_copy16(to + i * unit, from + i * unit);
 		}
 	}
-	/* Whole vectors, and what is behind them element by element. */
+	/* Sends whole vectors, and what is behind them element by element. */
 	static DEVICE void send(T *to, const T *from, int count)
 	{
 		const int thread = static_cast<int>(threadIdx.x), whole = count / unit * unit;
@@ -169,7 +170,7 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_staged(
 	/* Thread 0 has bulk copies made. */
 	const bool asks = threadIdx.x == 0 || !bulk_here;
 	const i64 step = static_cast<i64>(gridDim.x) * ROWS;
-	/* A line of it, so that the piece begins with one. */
+	/* It takes a whole line, so that the piece begins with one. */
 	alignas(128) __shared__ u64 arrived[16];
 	DYN_SHARED(b128, memory);
 	T *const piece = reinterpret_cast<T *>(memory);

@@ -10,8 +10,8 @@
  * Threads put results where elements were.  A warp of its own has pieces come and go.
  *
  * The vectors of a piece have the same rows again after a period of some columns.  A thread has a
- * vector of each GROUPS-th period, and sums of the V rows of that.  Sums of a row meet in the order
- * of its columns, wherever the matrix begins.
+ * vector of each GROUPS-th period, and a sum for each of its V elements.  Sums of a row meet in the
+ * order of its columns, wherever the matrix begins.
  */
 #pragma once
 #include "common/bulk.cuh"
@@ -96,7 +96,7 @@ struct RingPiece {
 	}
 };
 
-/* Has pieces come and go, as one warp. */
+/* One warp has pieces come and go. */
 template <class SHAPE>
 struct RingCarrier {
 	typedef typename SHAPE::Element T;
@@ -207,7 +207,8 @@ struct RingWorker {
 		return (lane * V + v + SHAPE::wide - piece.beyond) % inner;
 	}
 
-	/* What merge makes of the parts of a row, by a member of a crew. */
+	/* A member of a crew takes its parts of a row; returns what merge makes of those of all
+	 * members. */
 	template <typename Merge>
 	DEVICE float add_up(int row, int member, Merge merge) const
 	{
@@ -228,8 +229,8 @@ struct RingWorker {
 		}
 		return sum;
 	}
-	/* Calls end(row, value) for each row, by one thread each, with what merge makes of the values
-	 * of all threads and blocks.  All see what that has written. */
+	/* One thread for each row calls end(row, value), with what merge makes of the values of all
+	 * threads and blocks.  All threads of the team see what that writes. */
 	template <typename Merge, typename End>
 	DEVICE void meet(const float (&mine)[V], Merge merge, End end)
 	{
@@ -271,7 +272,7 @@ struct RingWorker {
 		}
 		sync();
 	}
-	/* Halves: powers of the elements themselves are added up; false if a sum is out of range. */
+	/* For halves: adds up powers of the elements themselves; false if a sum is out of range. */
 	DEVICE bool work()
 	{
 		constexpr float least = LOG ? 0x1p-32f : 0x1p-64f, most = LOG ? 0x1p32f : 0x1p120f;
@@ -317,7 +318,7 @@ struct RingWorker {
 		});
 		return true;
 	}
-	/* Any elements: with the largest taken off. */
+	/* For any elements: takes the largest off first. */
 	DEVICE void work_far()
 	{
 		float top[V], sum[V] = {}, rest[V];
@@ -362,7 +363,7 @@ struct RingWorker {
 		});
 	}
 
-	/* Teams take turns. */
+	/* Teams take turns at matrices and slots. */
 	DEVICE void run(T *ring, i64 first, i64 step, i64 matrices)
 	{
 		u32 round = 0;

@@ -25,7 +25,7 @@
 /* Entries that are put in order beyond the first k: they share a bin with those. */
 #define SAMPLED_BESIDE (2 * SAMPLED_BIN_MOST)
 
-/* On sm_90, 1024 threads are to run at once; small blocks with much room, 768. */
+/* On sm_90, 1024 threads are to run at once; of small blocks with much room, 768. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 #define SAMPLED_BOUNDS(threads, room) \
 	__launch_bounds__(threads, ((threads) < 512 && (room) >= 4096 ? 768 : 1024) / (threads))
@@ -131,7 +131,7 @@ DEVICE u32 sampled_far_end(u32 bin)
 	return ((bin - shift * 32 + 1) << shift) - 1;
 }
 
-/* Loads number i of EACH vectors that a thread has of the sample; returns its number in the row. */
+/* Loads vector i of the EACH that a thread has of the sample; returns its number in the row. */
 template <int EACH, int THREADS, typename T, int V>
 DEVICE int sampled_load(const TopkVectors<V, 1, T> &vectors, int i, u32 (&words)[4])
 {
@@ -297,7 +297,7 @@ DEVICE void sampled_collect(const TopkRow<Entry<u64>> &row, const TopkVectors<V,
 			return column < static_cast<u32>(row.columns) && !last.before(entry) ? entry
 																				 : E::last();
 		};
-		/* Where the bound's place lies in this step, many equals of its key may be unwanted. */
+		/* If the bound's place lies in this step, many equals of its key may be unwanted. */
 		if (!later && (begin + HELD * row.threads) * V > static_cast<int>(last_place)) {
 #pragma unroll 1
 			for (u32 rest = pending; rest; rest &= rest - 1)
@@ -316,8 +316,8 @@ DEVICE void sampled_collect(const TopkRow<Entry<u64>> &row, const TopkVectors<V,
 	async_wait_all();
 }
 
-/* How many are in bins before, for each of BINS; false where one has too many that are in question,
- * or where there are less than k. */
+/* Makes of each of BINS how many are in the bins before it; false if one has too many that are in
+ * question, or if there are less than k in all. */
 template <int BINS, int THREADS>
 DEVICE bool sampled_scan(u32 *bins, u32 *sums, u32 k)
 {
