@@ -249,7 +249,8 @@ static void widths_follow_sizes_and_addresses(void **state)
 	plan = plan_on("sm_90", &p);
 	has(&plan, "gather_list<GatherList<2, i32, INDICES_CHECK, 256, 511, 64, 512, 8>");
 	assert_int_equal(plan.grid[0], 2 * 64);
-	/* Of long lists four rows of a block begin alike, eight rows apart; or one after another. */
+	/* Long lists: a block has four rows that begin alike, which are eight rows apart, or follow one
+	 * another. */
 	p = gather(false, KILN_F16, KILN_I64, 197, 3, 2688, 3607);
 	plan = plan_on("sm_90", &p);
 	has(&plan, "gather_alike<GatherAlike<2, i64, INDICES_CHECK, 2688, 3607, 2, 452, 256, false, "

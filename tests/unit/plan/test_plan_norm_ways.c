@@ -63,7 +63,7 @@ static void pieces(void **state)
 	assert_string_equal(variant_on("sm_80", &p), "staged");
 	p = plain(KILN_F32, 1000, 79);
 	assert_string_equal(plan_on("sm_90", &p).choice, "staged 8x10 r16");
-	/* What is between rows of x comes with them, and y has a place of its own. */
+	/* The gaps between rows of x come with them, and y has a place of its own. */
 	p = plain(KILN_BF16, 1000, 79);
 	p.tensors[X].stride[0] = 83;
 	plan = plan_on("sm_90", &p);
