@@ -272,7 +272,7 @@ struct RingWorker {
 		}
 		sync();
 	}
-	/* For halves: adds up powers of the elements themselves; false if a sum is out of range. */
+	/* Takes halves: adds up powers of the elements themselves; false if a sum is out of range. */
 	DEVICE bool work()
 	{
 		constexpr float least = LOG ? 0x1p-32f : 0x1p-64f, most = LOG ? 0x1p32f : 0x1p120f;
@@ -318,7 +318,7 @@ struct RingWorker {
 		});
 		return true;
 	}
-	/* For any elements: takes the largest off first. */
+	/* Takes any elements: the largest of a row is taken off first. */
 	DEVICE void work_far()
 	{
 		float top[V], sum[V] = {}, rest[V];

@@ -1,7 +1,7 @@
 /*
  * masked_softmax.c: masked_softmax and masked_softmax_backward: the kernel that takes a problem.
- * What is asked of one is in masked_softmax_check.c, what becomes of its mask in
- * masked_softmax_mask.c; the candidates are softmax's.
+ * masked_softmax_check.c checks a problem, masked_softmax_mask.c describes its mask to kernels; the
+ * candidates are softmax's.
  */
 #include "masked_softmax.h"
 

@@ -1,9 +1,9 @@
 /*
  * norm_backward_columns.c: how dgamma and dbeta are added up: strips of columns, chunks of rows.
  *
- * What the figures of an H200 say: strips of 32 vectors, blocks of 1024 threads, each of which
- * takes two rows in a step, as many of them as there are multiprocessors, and no more chunks than
- * that takes.
+ * The figures of an H200 speak for strips of 32 vectors and blocks of 1024 threads, each of which
+ * takes two rows in a step; for as many blocks as there are multiprocessors, and no more chunks
+ * than that takes.
  */
 #include "norm_backward.h"
 

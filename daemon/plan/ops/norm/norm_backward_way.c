@@ -124,7 +124,7 @@ static void bring_first(struct norm_backward_way *ways, int number)
 #define RING_WIDE 448 /* threads of a row of two sums of words, at most */
 #define RING_PLACES 5 /* rows that lie in such a ring, at least */
 
-/* For these rows of words, was a ring faster than as many threads that hold them? */
+/* Was a ring faster for these rows of words than as many threads that hold them? */
 static bool is_ring_of_words(const struct norm_backward_problem *norm,
 							 const struct rows_shape *first)
 {
