@@ -207,8 +207,10 @@ struct CrossEntropy {
 		for (i64 row = threadIdx.x; row < rows; row += threads)
 			mine += static_cast<i64>(target(row)) != ignore;
 		total_join<MOST>(unused, mine, threads / 32);
-		if (threadIdx.x == 0)
+		if (threadIdx.x == 0) {
 			atomicExch(known_at(), static_cast<u64>(mine) + 1);
+			__threadfence(); /* the last block clears it when it has seen this block's part */
+		}
 		__syncthreads();
 	}
 

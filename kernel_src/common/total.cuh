@@ -8,11 +8,22 @@
 #include "common/last.cuh"
 #include "common/types.cuh"
 
+/* A number of as many bytes as a sum: bytes behind a smaller one would hold anything, and parts are
+ * 0 between launches. */
+template <int BYTES>
+struct TotalCount {
+	typedef u32 Type;
+};
+template <>
+struct TotalCount<8> {
+	typedef u64 Type;
+};
+
 /* The part of a block, which counts to less than 2^32. */
 template <typename Compute>
 struct alignas(2 * sizeof(Compute)) TotalPart {
 	Compute sum;
-	u32 count;
+	typename TotalCount<sizeof(Compute)>::Type count;
 };
 
 /* The sum over a warp; the same in all lanes. */

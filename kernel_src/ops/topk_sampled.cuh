@@ -357,7 +357,20 @@ DEVICE bool sampled_scan(u32 *bins, u32 *sums, u32 k)
 	return __syncthreads_and(few && (thread < THREADS - 1 || upto >= k)) != 0;
 }
 
-/* Writes the first k of `count` entries, all of them up to `last`; false: too many share a bin. */
+/* After sampled_scan() returned false: how many entries there are in all bins. */
+template <int THREADS>
+DEVICE u32 sampled_there(const u32 *sums)
+{
+	u32 there = 0;
+
+#pragma unroll 1
+	for (int warp = 0; warp < THREADS / 32; warp++)
+		there += sums[warp];
+	return there;
+}
+
+/* Writes the first k of `count` entries, all of them up to `last`; false: too many share a bin, or
+ * fewer than k are no E::last(). */
 template <int BINS, int THREADS, int CAPACITY, bool GREATEST, typename T>
 DEVICE bool sampled_write(const TopkRow<Entry<u64>> &row, int count, Entry<u64> last, u32 *bins,
 						  Entry<u64> *placed, const T *x, T *values, i64 *indices, i64 y_step)
@@ -485,10 +498,13 @@ __global__ SAMPLED_BOUNDS(THREADS, ROOM) void topk_sampled(const T *x, T *values
 		bool misled = count < FIRST || count > ROOM;
 		if (!misled && !sampled_write<BINS, THREADS, capacity, GREATEST>(
 						   row, count, last, bins, placed, from, values + to, places, Y_STEP)) {
-			topk_order<true>(row, count, SORTED);
-			misled = row.entries[FIRST - 1].word == E::last().word;
-			if (!misled)
+			/* topk_order() wants a k-th entry that no other one equals. */
+			misled = sampled_there<THREADS>(row.bins + 32) < static_cast<u32>(FIRST);
+			__syncthreads(); /* bins are used again */
+			if (!misled) {
+				topk_order<true>(row, count, SORTED);
 				topk_write(row, from, values + to, places, sizes);
+			}
 		}
 		if (misled) {
 			__syncthreads();

@@ -228,6 +228,20 @@ static void add_values(void)
 	}
 }
 
+/* Long rows whose sample misleads: fewer than k numbers are collected, some NaN beside them. */
+static void add_misleading(void)
+{
+	static const int64_t nans[] = {0, 10, 500};
+
+	for (int i = 0; i < 6; i++) {
+		struct cases_case *c = cases_add(&topk, 0);
+		begin(c, KILN_F32, &(struct make_shape){2, {3, 100000}}, -1, i % 2 ? 64 : 50, true);
+		c->operand[0].fill = CASES_MISLEADING;
+		c->operand[0].most = nans[i / 2];
+		name(c);
+	}
+}
+
 /* Integers of 8 and 16 bits and bools, of which many are equal: rows that are sorted whole, by a
  * warp or a block, and such that are filtered; and addresses that are aligned to elements alone. */
 static void add_small(void)
@@ -276,6 +290,7 @@ static void add_all(void)
 	add_axes();
 	add_layouts();
 	add_values();
+	add_misleading();
 	add_small();
 	add_timed();
 	/* Beyond 2^31 elements. */

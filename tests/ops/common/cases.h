@@ -41,7 +41,8 @@ enum cases_fill {
 	CASES_BOXES,     /* of four: x1, y1, x2, y2; with most, none where TARGETS are padding */
 	CASES_TARGETS,   /* such without, and zeros where they are padding */
 	CASES_OFFSETS,   /* rising from 0 to most */
-	CASES_EDGES      /* floats at which roundings to 8 bits change; of 8 and 16 bits each in turn */
+	CASES_EDGES,     /* floats at which roundings to 8 bits change; of 8 and 16 bits each in turn */
+	CASES_MISLEADING /* such that a sample of a row meets much lower ones than others; most: NaN */
 };
 
 struct cases_operand {
@@ -55,7 +56,7 @@ struct cases_operand {
 	uint32_t offset;               /* bytes, into memory that is aligned to 16 */
 	enum cases_fill fill;
 	double mean, deviation; /* NORMAL, UNUSUAL; 0, 0: 0, 1 */
-	int64_t most;           /* LENGTHS, INDICES, SLOTS, STRAY, OFFSETS */
+	int64_t most;           /* LENGTHS, INDICES, SLOTS, STRAY, OFFSETS, MISLEADING */
 };
 
 struct cases_op;

@@ -390,6 +390,24 @@ static double coordinate(uint64_t row_word, int64_t k, bool whole)
 	return whole ? value : value + (double)(row_word >> (8 + 12 * (uint64_t)k) & 3) / 4;
 }
 
+/*
+ * A number of a row of 100 000 floats whose sample topk takes by runs of 16 every 768: 25 numbers
+ * there are so low that fewer than 50 others come before what the sample says.  With `most` NaN
+ * beside them, or without but with 35 lower ones that no run has.
+ */
+static double misleading(int64_t column, int64_t most, double usual)
+{
+	if (column < 16 || (column >= 768 && column < 777))
+		return -100 - (double)(column % 768);
+	if (column >= 50000 && column < 50000 + most)
+		return NAN;
+	if (most == 0 && column >= 20000 && column < 20030)
+		return 19800 - (double)column;
+	if (most == 0 && column >= 84000 && column < 84005)
+		return 83700 - (double)column;
+	return usual;
+}
+
 void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t first,
 					   int64_t last, uint64_t seed)
 {
@@ -431,6 +449,8 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 			value = edge(word, i);
 		else
 			value = mean + deviation * normal(word);
+		if (fill == CASES_MISLEADING)
+			value = misleading(i % (int64_t)columns, operand->most, value * value);
 		cases_put(dtype, bytes, i, value);
 	}
 }

@@ -130,6 +130,8 @@ static void name_fill(struct cases_case *c, int i)
 		return;
 	if (operand->fill == CASES_UNUSUAL)
 		cases_name(c, " unusual");
+	if (operand->fill == CASES_MISLEADING)
+		cases_name(c, " misleading, %d NaN", (int)operand->most);
 	if (i == 0 && (operand->mean != 0 || operand->deviation != 0))
 		cases_name(c, " around %g+-%g", operand->mean, operand->deviation);
 }
