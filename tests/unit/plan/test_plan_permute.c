@@ -276,6 +276,31 @@ static void choices_by_name(void **state)
 	}
 }
 
+/* A box stores whole elements. */
+static void boxes_store_elements(void **state)
+{
+	static const char *const names[] = {"box 256x64 k48 s8 t512 m1024",
+										"box 256x64 k48 s4 t512 m1024"};
+	static const int64_t strides[] = {2733720, 546744, 28776, 1308, 6, 1};
+	const struct kernel_limits limits = limits_of("sm_90");
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct kernel_problem p =
+			make(KILN_C64, 6, SHAPE(12, 5, 19, 22, 218, 3), SHAPE(5, 3, 4, 2, 0, 1));
+		struct kernel_plan plan;
+		char error[KERNEL_ERROR_MAX] = "";
+		memcpy(p.tensors[0].stride, strides, sizeof(strides));
+		set_text(p.attrs[1].name, sizeof(p.attrs[1].name), PLAN_CHOICE);
+		p.attrs[1].kind = KILN_ATTR_STRING;
+		set_text(p.attrs[1].s, sizeof(p.attrs[1].s), names[i]);
+		p.attr_count = 2;
+		assert_int_equal(plan_problem(&p, &limits, &plan, error), i ? KILN_EINVAL : KILN_OK);
+		if (i && !strstr(error, "stores are 4, 8 or 16 bytes, and have an element"))
+			fail_msg("%s", error);
+	}
+}
+
 /* Offsets are 64 bits wide exactly where a batch needs them. */
 static void wide_offsets(void **state)
 {
@@ -378,11 +403,17 @@ static void sizes_beyond_all_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(permutations),           cmocka_unit_test(destinations),
-		cmocka_unit_test(outputs_are_inferred),   cmocka_unit_test(equal_forms_are_one_kernel),
-		cmocka_unit_test(batches_share_a_kernel), cmocka_unit_test(variants_are_chosen),
-		cmocka_unit_test(wide_offsets),           cmocka_unit_test(plans_explain_themselves),
-		cmocka_unit_test(choices_by_name),        cmocka_unit_test(sizes_beyond_all_memory),
+		cmocka_unit_test(permutations),
+		cmocka_unit_test(destinations),
+		cmocka_unit_test(outputs_are_inferred),
+		cmocka_unit_test(equal_forms_are_one_kernel),
+		cmocka_unit_test(batches_share_a_kernel),
+		cmocka_unit_test(variants_are_chosen),
+		cmocka_unit_test(wide_offsets),
+		cmocka_unit_test(plans_explain_themselves),
+		cmocka_unit_test(choices_by_name),
+		cmocka_unit_test(boxes_store_elements),
+		cmocka_unit_test(sizes_beyond_all_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

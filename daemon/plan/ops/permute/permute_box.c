@@ -80,8 +80,8 @@ static bool permute_box_fits(const struct permute_choice *c, const struct kernel
 {
 	const char *rule = NULL;
 
-	if (c->store != 4 && c->store != 8 && c->store != 16)
-		rule = "stores are 4, 8 or 16 bytes";
+	if ((c->store != 4 && c->store != 8 && c->store != 16) || c->store < box->form->element)
+		rule = "stores are 4, 8 or 16 bytes, and have an element";
 	else if (!c->rows || c->rows % 64 || c->rows > 512 ||
 			 (c->columns != 32 && c->columns != 64 && c->columns != 128))
 		rule = "runs are 64 to 512 bytes, 32, 64 or 128 of them side by side";
