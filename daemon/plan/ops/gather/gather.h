@@ -38,6 +38,9 @@ void gather_extents(const struct kernel_problem *problem, const struct gather_pr
 					uint32_t input, uint32_t index, uint32_t output, struct kernel_plan *out);
 /* The argument for counting indices that are out of range, or for not doing so. */
 void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *out);
+/* Ends the name of a kernel whose blocks take rows by lists, and passes its arguments. */
+void gather_pass_lists(const struct gather_problem *gather, int64_t lists, int64_t items, bool loop,
+					   struct plan_text *id, struct kernel_plan *out);
 
 /* The plan of a gather whose kernel knows no size; there is something to do. */
 int gather_generic(const struct kernel_problem *problem, const struct gather_problem *gather,

@@ -144,19 +144,7 @@ int gather_alike_plan(const struct kernel_problem *problem, const struct gather_
 			   (long long)gather->few, (long long)gather->many, alike->planes,
 			   (long long)alike->part, alike->threads, alike->skew ? "true" : "false",
 			   alike->even ? "true" : "false", gather_along(gather) ? "true" : "false");
-	plan_print(&id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
-			   (long long)gather->index_step);
-	rows_print_sizes(&id, &gather->form);
-	rows_print_strides(&id, &gather->form, 0);
-	rows_print_strides(&id, &gather->form, 1);
-	plan_print(&id, ">, %lld, %s, %s>", (long long)gather->lists,
-			   items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-			   loop ? "true" : "false");
-	for (int i = 0; i < 3; i++)
-		plan_arg_pointer(out, i);
-	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
-	plan_arg_scalar(out, 8, (uint64_t)items);
-	gather_report_arg(gather, out);
+	gather_pass_lists(gather, gather->lists, items, loop, &id, out);
 	gather_extents(problem, gather, alike->load, gather->index_bytes, alike->store, out);
 	snprintf(out->note, sizeof(out->note),
 			 "%lld of a list's %lld indices are looked at once for %u of its rows that begin alike",

@@ -36,20 +36,6 @@ static void print_rows(const struct gather_problem *gather, const struct scatter
 			   way->threads, way->load, way->vector);
 }
 
-static void gather_backward_print_kernel(const struct gather_problem *gather,
-										 const struct scatter_way *way, bool leads,
-										 const char *number, bool loop, struct plan_text *id)
-{
-	(way->turns ? print_link : print_rows)(gather, way, id);
-	plan_print(id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
-			   (long long)gather->index_step);
-	rows_print_sizes(id, &gather->form);
-	rows_print_strides(id, &gather->form, 0);
-	rows_print_strides(id, &gather->form, 1);
-	plan_print(id, ">, %lld, %s, %s>", (long long)(leads ? gather->lists : 0), number,
-			   loop ? "true" : "false");
-}
-
 static int gather_backward_plan_way(const struct kernel_problem *problem,
 									const struct gather_problem *gather,
 									const struct scatter_way *way,
@@ -67,14 +53,9 @@ static int gather_backward_plan_way(const struct kernel_problem *problem,
 	snprintf(out->source, sizeof(out->source), "ops/gather_backward%s.cuh",
 			 way->turns ? "_link" : "");
 	out->shared_bytes = way->shared;
-	gather_backward_print_kernel(gather, way, problem->tensors[0].rank > 2,
-								 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-								 loop, &id);
-	for (int i = 0; i < 3; i++)
-		plan_arg_pointer(out, i);
-	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
-	plan_arg_scalar(out, 8, (uint64_t)items);
-	gather_report_arg(gather, out);
+	(way->turns ? print_link : print_rows)(gather, way, &id);
+	gather_pass_lists(gather, problem->tensors[0].rank > 2 ? gather->lists : 0, items, loop, &id,
+					  out);
 	if (way->turns)
 		plan_arg_scalar(out, 4, way->turns);
 	gather_extents(problem, gather, way->load, gather->index_bytes, way->vector * gather->element,

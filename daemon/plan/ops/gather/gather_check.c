@@ -155,3 +155,21 @@ void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *
 	else
 		plan_arg_scalar(out, 8, 0);
 }
+
+void gather_pass_lists(const struct gather_problem *gather, int64_t lists, int64_t items, bool loop,
+					   struct plan_text *id, struct kernel_plan *out)
+{
+	plan_print(id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
+			   (long long)gather->index_step);
+	rows_print_sizes(id, &gather->form);
+	rows_print_strides(id, &gather->form, 0);
+	rows_print_strides(id, &gather->form, 1);
+	plan_print(id, ">, %lld, %s, %s>", (long long)lists,
+			   items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+			   loop ? "true" : "false");
+	for (int i = 0; i < 3; i++)
+		plan_arg_pointer(out, i);
+	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
+	plan_arg_scalar(out, 8, (uint64_t)items);
+	gather_report_arg(gather, out);
+}

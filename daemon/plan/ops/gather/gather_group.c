@@ -228,19 +228,7 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 			   (long long)gather->few, (long long)gather->many, group->turns, group->planes,
 			   group->threads, group->skew ? "true" : "false", group->vector, group->index_load,
 			   gather_along(gather) ? "true" : "false");
-	plan_print(&id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
-			   (long long)gather->index_step);
-	rows_print_sizes(&id, &gather->form);
-	rows_print_strides(&id, &gather->form, 0);
-	rows_print_strides(&id, &gather->form, 1);
-	plan_print(&id, ">, %lld, %s, %s>", (long long)gather->lists,
-			   items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
-			   loop ? "true" : "false");
-	for (int i = 0; i < 3; i++)
-		plan_arg_pointer(out, i);
-	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
-	plan_arg_scalar(out, 8, (uint64_t)items);
-	gather_report_arg(gather, out);
+	gather_pass_lists(gather, gather->lists, items, loop, &id, out);
 	gather_extents(problem, gather, group->load,
 				   group->index_load ? group->index_load : gather->index_bytes,
 				   group->vector * gather->element, out);

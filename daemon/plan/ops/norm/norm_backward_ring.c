@@ -79,6 +79,7 @@ static bool offer_ring(const struct norm_backward_problem *norm, const struct ke
 	uint32_t vector = skewed ? 16 / norm->need.element : rows_vector(&norm->form, &norm->need);
 	uint64_t slice = slice_of(norm, cluster), room = limits->shared_optin, size;
 	uint32_t registers, wanted, kept, part;
+	uint32_t most = norm->sums > 1 ? RING_STAGES_TWO : RING_STAGES;
 
 	size = plan_divide_up(plan_divide_up(slice / vector, held), 32) * 32;
 	memset(way, 0, sizeof(*way));
@@ -106,8 +107,8 @@ static bool offer_ring(const struct norm_backward_problem *norm, const struct ke
 		kept = wanted * 5 / 4;
 	}
 	way->stages = (uint32_t)((room - RING_BESIDE) / (2 * place_of(norm, way)));
-	if (way->stages > (norm->sums > 1 ? RING_STAGES_TWO : RING_STAGES))
-		way->stages = norm->sums > 1 ? RING_STAGES_TWO : RING_STAGES;
+	if (way->stages > most)
+		way->stages = most;
 	if (skewed && limits->multiprocessors / cluster < 2 * norm_backward_period(norm, way))
 		return false;
 	return wanted <= registers && wanted <= 255 && kept * 4 <= part * 5 &&
