@@ -32,8 +32,8 @@ static inline bool trace_shows(const struct trace *trace, uint64_t session)
 {
 	return trace && (!trace->only || trace->only == session);
 }
-/* Notes that a session asks for this key.  What is done for the key, maybe for others, too, is
- * shown from now on. */
+/* Notes that a session asks for this key.  Work for the key, maybe for others, too, is shown from
+ * now on. */
 void trace_ask(struct trace *trace, uint64_t session, const char *key);
 bool trace_shows_key(const struct trace *trace, const char *key);
 
@@ -51,7 +51,7 @@ struct trace_span {
 };
 /* Returns the flow of all that is done for a key, which is in hexadecimal digits. */
 uint64_t trace_flow(const char *key);
-/* Adds a span.  What began before the trace begins with it. */
+/* Adds a span.  A span that began before the trace begins with it. */
 void trace_add(struct trace *trace, uint64_t track, const struct trace_span *span);
 
 #endif

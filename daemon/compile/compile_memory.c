@@ -1,6 +1,6 @@
 /*
- * compile_memory: the memory that a compile takes.  What tells is opened once, before a worker
- * gives up its right to open files.
+ * compile_memory: the memory that a compile takes.  The file that tells is opened once, before a
+ * worker gives up its right to open files.
  */
 #include "backend.h"
 

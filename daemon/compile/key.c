@@ -3,8 +3,8 @@
  * cache; and back to what was compiled.  Assembled here and nowhere else; no path, process number
  * or date goes in.
  *
- * A line each, and no value can hold the end of a line.  Whoever changes what an unchanged job
- * compiles to (the order of the unit, its prefix, how an option is chosen) raises KEY_SCHEMA.
+ * A line each, and no value can hold the end of a line.  A change of what an unchanged job compiles
+ * to (the order of the unit, its prefix, how an option is chosen) raises KEY_SCHEMA.
  */
 #include "backend.h"
 

@@ -26,7 +26,7 @@ bool device_uuid_same(const char *one, const char *other);
 bool device_uuid_begins(const char *uuid, const char *beginning);
 
 /*
- * What names a device: "cpu"; "cuda:1", by number; "GPU-8a3b" or "MIG-8a3b", by the beginning of
+ * The names of a device: "cpu"; "cuda:1", by number; "GPU-8a3b" or "MIG-8a3b", by the beginning of
  * its UUID; "cuda:1/GPU-8a3b...", which is the GPU of this UUID, called cuda:1, or that of the
  * number where the UUID is gone.
  */

@@ -19,8 +19,8 @@
 bool manifest_print(const struct kernel_problem *problem, char *text, size_t size);
 
 /*
- * Reads one, up to its end, which is a comment, an end of line or that of the text.  What is
- * printed is read as the same problem.  KILN_OK, or KILN_EINVAL with a sentence that begins
+ * Reads one, up to its end, which is a comment, an end of line or that of the text.  A printed
+ * manifest is read as the same problem.  KILN_OK, or KILN_EINVAL with a sentence that begins
  * "column N: ", counted from 1; what the values mean is for plan_infer and plan_problem to say.
  */
 int manifest_read(const char *text, struct kernel_problem *out, char error[KERNEL_ERROR_MAX]);

@@ -1,6 +1,6 @@
 /*
- * manifest_read.c: problems from text, each refusal with its column.  What is read here is
- * well formed, and need not make sense.
+ * manifest_read.c: problems from text, each refusal with its column.  A problem that is read here
+ * is well formed, and need not make sense.
  */
 #include "manifest.h"
 

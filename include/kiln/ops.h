@@ -183,7 +183,7 @@ static inline int kiln_log_softmax_backward(kiln_client *client, kiln_tensor y, 
 /* ---- masked_softmax ------------------------------------------------------------------------ */
 
 /*
- * Which elements of a row take part.  Start from kiln_mask_make(kind).
+ * The elements of a row that take part.  Start from kiln_mask_make(kind).
  *
  *   kind        the mask tensor
  *   "bool"      bool or u8, of a shape that broadcasts to x's, aligned at the last dimension: an
@@ -270,9 +270,9 @@ static inline int kiln_masked_softmax_backward(kiln_client *client, kiln_tensor 
 /* ---- layer_norm, rms_norm ------------------------------------------------------------------ */
 
 /*
- * What the norms have besides x and y.  Start from kiln_norm_make() and put in what is there.  The
- * last axes dimensions of x are normalized together (its trailing shape); the others are the rows
- * (its leading shape).
+ * The norms' tensors and numbers besides x and y.  Start from kiln_norm_make() and put in what is
+ * there.  The last axes dimensions of x are normalized together (its trailing shape); the others
+ * are the rows (its leading shape).
  */
 typedef struct kiln_norm {
 	kiln_tensor gamma, beta; /* factor and summand: trailing shape, any float dtype, contiguous */
@@ -368,8 +368,9 @@ static inline int kiln_rms_norm(kiln_client *client, kiln_tensor x, kiln_tensor 
 }
 
 /*
- * What the norms' gradients have besides x and dy.  Start from kiln_norm_grad_make(), put in what
- * the forward call had and gave, and at least one of dx, dgamma and dbeta.
+ * The tensors and numbers of the norms' gradients besides x and dy.  Start from
+ * kiln_norm_grad_make(), put in what the forward call had and gave, and at least one of dx, dgamma
+ * and dbeta.
  */
 typedef struct kiln_norm_grad {
 	kiln_tensor gamma;      /* of the forward call; left out where it was */

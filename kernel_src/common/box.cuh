@@ -151,8 +151,8 @@ struct BoxPair {
 	}
 
 	/*
-	 * factor * the derivatives by the numbers of the first box.  What is the same in both boxes is
-	 * halved between them; a limit that is met exactly lets the derivative through.
+	 * factor * the derivatives by the numbers of the first box.  A number that is the same in both
+	 * boxes is halved between them; a limit that is met exactly lets the derivative through.
 	 */
 	DEVICE void gradient(const Compute (&a)[4], const Compute (&b)[4], Compute factor,
 						 Compute (&out)[4]) const

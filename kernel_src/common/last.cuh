@@ -5,8 +5,8 @@
 #include "common/types.cuh"
 
 /*
- * Is this the last of `count` blocks to ask?  What their asking threads wrote before is then seen
- * by whoever the answer is handed to.  The counter is 0 before the first, and again after the last.
+ * Is this the last of `count` blocks to ask?  A thread that is given the answer then sees what
+ * their asking threads wrote before.  The counter is 0 before the first, and again after the last.
  */
 DEVICE bool last_of(u32 *counter, u32 count)
 {

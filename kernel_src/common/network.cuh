@@ -1,6 +1,6 @@
 /*
  * network.cuh: words in order, in registers: by networks of comparisons within a thread, and with
- * the lanes of a part of a warp.  The least word comes first.  Counts are powers of two.  What is
+ * the lanes of a part of a warp.  The least word comes first.  Counts are powers of two.  A type of
  * more than a word, as entries are (order.cuh), says itself which comes first.
  */
 #pragma once

@@ -5,7 +5,7 @@
  * A panel is LANES * V rows that lie side by side, V in each lane.  SPLIT threads of a block share
  * each lane's rows, and CLUSTER blocks share the panel.  A thread holds its first KEPT columns in
  * registers, and the next in SLOTS slots of dynamic shared memory that no other thread looks into,
- * so that they need no barrier.  What is left it reads twice, the second time from the end: the L2
+ * so that they need no barrier.  It reads the rest twice, the second time from the end: the L2
  * cache has much of that still.
  *
  * Skewed panels have rows that begin anywhere, column by column.  All columns of a thread begin

@@ -97,12 +97,12 @@ struct QuantizePower {
  * x / scale of numbers x of up to 11 bits, those of f16 and bf16.  1 / scale is high + low, which
  * is too large by less than 2^-44 of it, and x * high + x * low is rounded once.
  *
- * What is stored is as if the quotient were rounded to an f32 first.  It could differ where a
- * border of that rounding and one of the 8 bits meet, at B * 2^n +- 1 with B of j bits, n = 25 - j:
- * were x / scale so near to it, X * 2^k = S * (B * 2^n +- 1) + d with |d| < 64, S the scale's 24
- * bits.  Then S = h * 2^n + e with |e| < 64 and h < 2^(j - 1), and B * e = +-h as X has no more
- * than 11 bits; but B > h, and e = 0 leaves h = 0.  B = 1 leaves S = 2^24 - 1, whose quotients lie
- * above the border, and what is too large stays there.
+ * The result is as if the quotient were rounded to an f32 first.  It could differ where a border of
+ * that rounding and one of the 8 bits meet, at B * 2^n +- 1 with B of j bits, n = 25 - j: were x /
+ * scale so near to it, X * 2^k = S * (B * 2^n +- 1) + d with |d| < 64, S the scale's 24 bits.  Then
+ * S = h * 2^n + e with |e| < 64 and h < 2^(j - 1), and B * e = +-h as X has no more than 11 bits;
+ * but B > h, and e = 0 leaves h = 0.  B = 1 leaves S = 2^24 - 1, whose quotients lie above the
+ * border, and what is too large stays there.
  *
  * high is no larger than 1 / scale and low above 0, both with its sign: so zeros keep their signs,
  * and an infinity, or a quotient that is too large for an f32, becomes an infinity.
@@ -137,8 +137,8 @@ struct QuantizeScale {
 
 /*
  * Of any f32: the product with the inverse is mended by what it leaves (Markstein, "Computation of
- * elementary functions on the IBM RISC System/6000 processor", 1990).  What saturates anyway is
- * not, nor is NaN.
+ * elementary functions on the IBM RISC System/6000 processor", 1990).  Numbers that saturate anyway
+ * are not, nor is NaN.
  */
 template <>
 struct QuantizeScale<f32> {

@@ -1,6 +1,6 @@
 /*
  * row.cuh: one row of a matrix, held by a group of threads: where its elements are, how they come
- * in, and how they go out.  What is computed of them is not known here.
+ * in, and how they go out.  This file does not know what is computed of them.
  *
  * A row is cut into vectors of V elements.  Vector number n * SIZE + t of a block's slice belongs
  * to thread t of the group, as its own number n.  A thread holds NV of them, as raw words: the last

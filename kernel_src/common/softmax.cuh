@@ -95,9 +95,9 @@ struct SoftmaxAll {
 
 /*
  * Powers of numbers x below the largest, top: 2^(factor * (x - top)), made as
- * 2^(factor * x - shift), in one operation.  What rounding leaves of shift is a factor of all these
- * powers and of their sum: fix() takes it back.  It must not be large, so with a shift that is too
- * far numbers are made distances first.
+ * 2^(factor * x - shift), in one operation.  The part that rounding leaves of shift is a factor of
+ * all these powers and of their sum: fix() takes it back.  It must not be large, so with a shift
+ * that is too far numbers are made distances first.
  */
 template <typename T, typename Compute>
 struct SoftmaxLevel {

@@ -1,6 +1,7 @@
 /*
  * softmax_backward.cuh: dx = scale * y * (dy - sum(dy * y)), and for the logarithm
- * dx = scale * (dy - exp(y) * sum(dy)), of rows that threads hold.  What the mask leaves out is 0.
+ * dx = scale * (dy - exp(y) * sum(dy)), of rows that threads hold.  Elements that the mask leaves
+ * out are 0.
  */
 #pragma once
 #include "common/row.cuh"

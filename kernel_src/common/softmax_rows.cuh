@@ -4,8 +4,8 @@
  *
  * One pass finds the largest and the sum together: each thread takes its own largest first, and
  * partial sums are scaled down to the largest of all when they meet (Milakov and Gimelshein,
- * "Online normalizer calculation for softmax", 2018).  What is in registers is converted once, and
- * powers take the place of elements there.
+ * "Online normalizer calculation for softmax", 2018).  Elements in registers are converted once,
+ * and powers take their place there.
  *
  * Slots are worked on as they come, and their elements are raised twice.  Loops over slots are
  * rolled, or the compiler would bring all of them into registers.

@@ -7,8 +7,8 @@
  *             memory; when that is full, a radix select leaves about k of them, and from then on
  *             only elements before the last of these are collected.  At the end the k are sorted.
  *
- * A warp has a row, or a block has.  Which entries are collected depends on the threads' turns, but
- * the first k of them never do.
+ * A warp has a row, or a block has.  The entries that are collected depend on the threads' turns,
+ * but the first k of them never do.
  */
 #pragma once
 #include "common/order.cuh"

@@ -187,8 +187,8 @@ DEVICE void vec_window(u32 (&pair)[BYTES / 2], int beyond, u32 (&out)[BYTES / 4]
 /*
  * BYTES bytes that are aligned to elements of ES bytes only, cut out of the two aligned vectors
  * around them.  They begin `at` bytes behind `base`, which is aligned; the `left` bytes from there
- * on, one at least, may be read, and with them the vectors that hold them.  What would come from
- * behind says nothing.
+ * on, one at least, may be read, and with them the vectors that hold them.  Elements that would
+ * come from behind say nothing.
  */
 template <int ES, int BYTES, typename Offset>
 DEVICE void vec_load_skewed(const u8 *base, Offset at, int left, u32 (&words)[BYTES / 4])
@@ -244,7 +244,7 @@ DEVICE void vec_load_between(const void *row, Column column, int ahead, bool sur
 
 /*
  * One word put together of FILL elements of ES bytes: place i takes element from(i) of the words
- * `in`, which hold SOURCE elements each.  What is above FILL elements says nothing.
+ * `in`, which hold SOURCE elements each.  Elements above the first FILL say nothing.
  */
 template <int ES, int FILL, int SOURCE, typename From>
 DEVICE u32 vec_collect(const u32 *in, From from)

@@ -1,6 +1,6 @@
 /*
- * math: arithmetic, bit and conversion functions of CUDA's device library.  What needs the C
- * library goes through the executor's table; the fast intrinsics (__expf ...) are as exact as the
+ * math: arithmetic, bit and conversion functions of CUDA's device library.  Functions that need the
+ * C library go through the executor's table; the fast intrinsics (__expf ...) are as exact as the
  * full functions here.
  */
 #pragma once

@@ -79,8 +79,8 @@ struct IndexAddBrought {
 		}
 	}
 
-	/* Puts them where the stage that begins with k is.  What names nothing is added to a row of its
-	 * own, behind those of places.  Returns how many these are. */
+	/* Puts them where the stage that begins with k is.  Elements whose index names nothing are
+	 * added to a row of their own, behind those of places.  Returns how many these are. */
 	DEVICE u32 put(Entry *stage, i64 k, bool there, int thread) const
 	{
 		const u32 column = static_cast<u32>(thread % PANEL::wide);

@@ -7,8 +7,8 @@
  *
  * Rows are cut in chunks.  Items come in the order of the chunks, the rows of each first, so that
  * its strips find them near.  A strip is 2^lanes threads wide, V columns each; the block's other
- * threads take other rows.  What several chunks have of a strip goes to scratch memory, behind a
- * counter for each strip, and the last block adds that up.
+ * threads take other rows.  The sums that several chunks have of a strip go to scratch memory,
+ * behind a counter for each strip, and the last block adds them up.
  *
  * V: elements that move at once, 16 bytes of them or one.  G: the type of gamma; void: any.
  */

@@ -28,8 +28,8 @@ DEVICE typename element<T>::compute norm_count(const RowHeld<T, V, NV, SIZE, SKE
 	return static_cast<typename element<T>::compute>(count);
 }
 
-/* The words of gamma or beta, whose vectors are aligned, for vector n of a row.  What sticks out of
- * the row is anything at all. */
+/* The words of gamma or beta, whose vectors are aligned, for vector n of a row.  Elements beyond
+ * the row are anything at all. */
 template <class ROW, typename T>
 DEVICE void norm_held_window(const T *start, const ROW &row, int n, u32 (&words)[ROW::words])
 {

@@ -5,7 +5,7 @@
  *      somewhat more than k, and all of them fit in shared memory.
  *   2. The row is read once.  Each thread looks at vectors that lie in shared memory, where others
  *      arrive meanwhile, and no thread waits for another.
- *   3. What was collected is spread over bins in order of the entries; a bin has few of them, and
+ *   3. The collected entries are spread over bins in their order; a bin has few of them, and
  *      each finds its rank by looking at the others.
  *
  * Where the sample misled, so that fewer than k were collected or too many, the row is read once

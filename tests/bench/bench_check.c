@@ -2,10 +2,10 @@
  * bench_check.c: whether the results of a kernel are right, by a sample of the case's units that is
  * spread over all of them, its ends included.
  *
- * Which bytes of the outputs a unit is judged by, only the judge knows.  So it is asked: what has
+ * Only the judge knows by which bytes of the outputs a unit is judged.  So it is asked: what has
  * not been read back yet is no number, the judge names the first element that it finds wrong, the
- * piece around it is read back, and the judge is asked again.  What is wrong in a piece that was
- * read is wrong.  The next kernel of the same case has the same pieces read at once.
+ * piece around it is read back, and the judge is asked again.  An element that is wrong in a piece
+ * that was read is wrong.  The next kernel of the same case has the same pieces read at once.
  */
 #include "bench.h"
 

@@ -1,7 +1,7 @@
 /*
  * bench_spread.c: drawn problems: a row of a CSV file for each kernel that was timed, and how the
- * ratios of copy / kernel are spread.  What a mask spares makes a kernel faster than the copy: a
- * ratio above 1 counts as 1.
+ * ratios of copy / kernel are spread.  Elements that a mask spares make a kernel faster than the
+ * copy: a ratio above 1 counts as 1.
  */
 #include "bench.h"
 

@@ -1,5 +1,5 @@
 /* pool_bare: the same compiles without a daemon, for bench_pool: as many processes as there would
- * be workers, each with the compiler and nothing else.  What the machine can do. */
+ * be workers, each with the compiler and nothing else.  It shows what the machine can do. */
 #ifndef KILN_TESTS_BENCH_POOL_BARE_H
 #define KILN_TESTS_BENCH_POOL_BARE_H
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_plain.sh: no control bytes, no bidi overrides and no bytes that are no UTF-8 reach the
 # terminal, the log or JSON: of a compiler's log, of names that a program gave, of the words of the
-# command line itself.  What is said stays readable, and an object's bytes stay as they are.
+# command line itself.  The rest stays readable, and an object's bytes stay as they are.
 . "$(dirname "$0")/lib.sh"
 
 escape=$(printf '\033]0;x\007\033[2J')

@@ -4,8 +4,8 @@
 #
 #   sh tests/fuzz/campaign.sh [--seconds N] [--seed S] [--work DIR] [TARGET...]
 #
-# Needs the fuzz preset: sh scripts/build.sh fuzz. What was found to be new stays in DIR
-# (build/fuzz/campaign), and is where the next campaign begins; a crash is DIR/TARGET-crash-...
+# Needs the fuzz preset: sh scripts/build.sh fuzz. Inputs that were new stay in DIR
+# (build/fuzz/campaign), and the next campaign begins there; a crash is DIR/TARGET-crash-...
 # Exit status: 0 nothing was found; 1 a crash, a hang, a leak, or memory or descriptors that grow;
 # 2 usage.
 set -eu

@@ -1,6 +1,6 @@
 /*
  * Bytes as a cached row.  Tried as they are and with a right checksum, which a fuzzer cannot guess.
- * What decodes must encode to the same bytes.
+ * A row that decodes must encode to the same bytes.
  */
 #include "daemon/cache/internal.h"
 

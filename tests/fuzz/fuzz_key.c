@@ -1,6 +1,6 @@
 /*
  * fuzz_key: two texts as those of keys: what they differ in, in words, and the first read back as
- * the job that it is of.  What is read back makes a unit or is refused in a sentence.
+ * the job that it is of.  A key that is read back makes a unit or is refused in a sentence.
  *
  * A line of "--" ends the first text, another the second; what follows is the unit.
  */

@@ -1,8 +1,8 @@
 /*
  * fuzz_map: texts as statements of the operator map: through the planner's words, tree, types,
  * ranges and loops to the C++ it writes, and through the command's interpreter, which reads
- * statements by itself.  What is refused is refused in one sentence; what is planned is planned the
- * same twice, and its candidates are plans, too.
+ * statements by itself.  A refusal is one sentence; a plan is the same twice, and its candidates
+ * are plans, too.
  *
  * A line of the input is the statement; each further one "operand NAME TYPE 4x5", "int NAME 7",
  * "real NAME 0.5" or "text NAME WORD", of an attribute.

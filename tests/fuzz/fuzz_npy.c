@@ -1,6 +1,6 @@
 /*
- * fuzz_npy: any bytes as a .npy file.  What is accepted must fit into the bytes there are, and read
- * the same after it was written again.
+ * fuzz_npy: any bytes as a .npy file.  An array that is accepted must fit into the bytes there are,
+ * and read the same after it was written again.
  */
 #include "client/cli/npy.c"
 

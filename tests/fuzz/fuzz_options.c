@@ -1,6 +1,6 @@
 /*
- * fuzz_options: lines of text as the arguments of kilnd.  What is refused is refused in one
- * sentence; what is taken is within the limits of the table.
+ * fuzz_options: lines of text as the arguments of kilnd.  A refusal is one sentence; a value that
+ * is taken is within the limits of the table.
  */
 #include "daemon/options/options.h"
 #include "fuzz.h"

@@ -1,6 +1,6 @@
 /*
  * gpu_first: a program that never used CUDA gets its first permuted tensor from a warm daemon.
- * What is timed begins before kiln_connect and ends with the result in this process's memory.
+ * The time begins before kiln_connect and ends with the result in this process's memory.
  *
  * Run by itself it starts copies of itself, a fresh process each, and prints their times.
  */

@@ -1,7 +1,7 @@
 /*
  * test_faults: device processes that do what they must not: die, hang, answer nonsense or what
- * nobody asked, at each step of a call.  Who asked is told in one sentence, or nothing where it
- * could be done again; everybody else goes on, and nothing is left behind.
+ * nobody asked, at each step of a call.  The program that asked is told in one sentence, or nothing
+ * where it could be done again; everybody else goes on, and nothing is left behind.
  */
 #include "fault_scene.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_kill: SIGKILL to each kind of process in the middle of work.  Who survives finishes or gets
- * a clear error within two seconds, nothing is left over, and the next run works.
+ * test_kill: SIGKILL to each kind of process in the middle of work.  A survivor finishes or gets a
+ * clear error within two seconds, nothing is left over, and the next run works.
  */
 #include "workload.h"
 

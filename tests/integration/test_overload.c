@@ -1,8 +1,8 @@
 /*
  * test_overload: a session that goes beyond its limits is told each time which one it was, what it
- * allows and by which option; and another one beside it never notices.  What a session and a
- * prepared call take of the daemon's memory is bounded, too.  docs/limits.md lists the limits, and
- * where the others are tested.
+ * allows and by which option; and another one beside it never notices.  The daemon's memory for a
+ * session and for a prepared call is bounded, too.  docs/limits.md lists the limits, and where the
+ * others are tested.
  */
 #include "harness.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_remote: two daemons with caches of their own share a Redis: what one compiled the other
  * takes from there, one compiles what both want, and nothing is taken that was not sealed by a
- * trusted key for this very kernel.  What happens when the Redis is away: test_remote_away.c.
+ * trusted key for this very kernel.  test_remote_away.c takes the Redis away.
  */
 #include "remote_scene.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_waits: `kiln debug waits`: each kind of wait is made on purpose, seen, and gone afterwards;
- * and the list comes at once though a child stands still.  What is asked here is asked by clients
- * that have no patience: the daemon goes on with it until they leave.
+ * and the list comes at once though a child stands still.  The clients here have no patience: the
+ * daemon goes on with it until they leave.
  */
 #include "peer.h"
 #include "waits_seen.h"

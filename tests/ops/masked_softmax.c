@@ -7,10 +7,10 @@
  *   attribute `empty`.  dx = scale * y * (dy - sum(dy * y)), the sum over the others; 0 where
  *   masked.
  *
- * What is masked, by kind: bool: where the mask is not 0 (keep 1: where it is 0).  lengths: columns
- * from the length on.  causal: columns beyond query + diagonal.  additive: the mask is added to
- * scale * x, and -inf masks, as nothing can be added that would bring the element back; backward
- * knows no additive mask and looks at y and dy everywhere.
+ * These elements are masked, by kind: bool: where the mask is not 0 (keep 1: where it is 0).
+ * lengths: columns from the length on.  causal: columns beyond query + diagonal.  additive: the
+ * mask is added to scale * x, and -inf masks, as nothing can be added that would bring the element
+ * back; backward knows no additive mask and looks at y and dy everywhere.
  *
  * Errors are softmax's; masked elements are exactly 0.
  */

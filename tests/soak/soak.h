@@ -1,12 +1,12 @@
 /*
  * soak: many client processes of mixed work on a daemon of their own, and a hand that kills and
- * freezes processes, all from one seed.  What must hold is in report.c and in each step: no wrong
- * byte, no status that no death explains, nothing that hangs, nothing that grows, nothing left.
+ * freezes processes, all from one seed.  report.c and each step say what must hold: no wrong byte,
+ * no status that no death explains, nothing that hangs, nothing that grows, nothing left.
  *
  * One program: the conductor (soak.c) starts the daemon and the clients (crew.c), kills (killer.c),
  * samples (watch.c) and reports.  A client (client.c) makes steps, each of them from the seed, its
- * number and the step's alone, so that one can be made again.  What the two share lies in memory
- * that both have mapped.
+ * number and the step's alone, so that one can be made again.  The two share memory that both have
+ * mapped.
  */
 #ifndef KILN_TESTS_SOAK_SOAK_H
 #define KILN_TESTS_SOAK_SOAK_H

@@ -1,6 +1,6 @@
 /*
- * argument.h: reads numbers and texts that a caller passed.  What does not fit is refused with the
- * names of the function and the argument, the value and the rule.
+ * argument.h: reads numbers and texts that a caller passed.  An argument that does not fit is
+ * refused with the names of the function and the argument, the value and the rule.
  */
 #ifndef KILN_PYTHON_ARGUMENT_H
 #define KILN_PYTHON_ARGUMENT_H

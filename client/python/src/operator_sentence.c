@@ -35,7 +35,7 @@ static bool begins_with_operand(const struct operator_row *row, const char *sent
 }
 
 /* Puts the function's names for the planner's into a sentence of the planner, which begins with the
- * operator's name, or of libkiln.  What stands in quotes is the caller's, and stays. */
+ * operator's name, or of libkiln.  Text in quotes is the caller's, and stays. */
 static void write_python_names(const char *from, char *to, size_t size, const void *by)
 {
 	const struct operator_row *row = by;

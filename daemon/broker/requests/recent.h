@@ -58,7 +58,7 @@ struct recent_about {
 	uint64_t began_us;    /* after it was planned */
 	int status;
 };
-/* Notes a request that is answered now.  What no part has is time in the queue. */
+/* Notes a request that is answered now.  The time that no part has was spent in the queue. */
 void recent_add(struct session *session, const struct recent_about *about,
 				const struct recent_parts *parts);
 /* Notes a call whose row is filled in but for its number. */

@@ -3,9 +3,9 @@
  *
  * The errors of softmax.  Kernels compute exp(z - most) / sum in f32 (f64 for f64) with the
  * argument rounded two or three times, so a relative error of e^(z - most) grows with |z - most|:
- * by 2^-23 of it, and by 2^-24 more when the scale is no f32 number.  What z was added up from
- * (an additive mask) was rounded too, in proportion to its terms.  For the rest, the sum
- * and exp itself, 2e-6 are granted, above 4096 columns 1e-5.
+ * by 2^-23 of it, and by 2^-24 more when the scale is no f32 number.  The terms of z (an additive
+ * mask) were rounded too, in proportion to their size.  For the rest, the sum and exp itself, 2e-6
+ * are granted, above 4096 columns 1e-5.
  */
 #include "reference.h"
 

@@ -1,8 +1,8 @@
 /*
  * Damage, kind by kind, where test_cache_trouble flips bits at random: each page of the database
  * zeroed, overwritten, exchanged and set back in time, the file cut anywhere, its log cut, damaged
- * or lost, and rows with numbers that nobody wrote.  What is got is right or missing, and the
- * cache works on.
+ * or lost, and rows with numbers that nobody wrote.  A row is right or missing, and the cache works
+ * on.
  */
 #include "cache_disk.h"
 

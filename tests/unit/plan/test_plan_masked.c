@@ -1,7 +1,6 @@
 /*
  * test_plan_masked: what the planner refuses of masked_softmax and its backward and how it says so,
- * what it makes of each kind of mask, and its candidates.  What the kernels then do is tested
- * elsewhere.
+ * what it makes of each kind of mask, and its candidates.  Other tests run the kernels.
  */
 #include "plan_problems.h"
 

@@ -1,6 +1,6 @@
 /*
  * test_plan_norm: layer_norm and rms_norm: what the planner refuses and how it says so, and what a
- * plan says: arguments and extents.  What the kernels then do is tested elsewhere.
+ * plan says: arguments and extents.  Other tests run the kernels.
  */
 #include "norm_problems.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_plan_norm_backward: layer_norm_backward and rms_norm_backward: what the planner refuses and
  * how it says so, which kernel takes what, what it reads, its scratch memory, and its candidates.
- * What the kernels then do is tested elsewhere.
+ * Other tests run the kernels.
  */
 #include "plan_problems.h"
 

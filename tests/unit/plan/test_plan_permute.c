@@ -1,6 +1,6 @@
 /*
  * test_plan_permute: what the planner refuses of a permute and how it says so, canonical forms,
- * variants, the width of offsets.  What the kernels then do is tested elsewhere.
+ * variants, the width of offsets.  Other tests run the kernels.
  */
 #include "plan_problems.h"
 

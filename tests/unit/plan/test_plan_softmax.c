@@ -1,7 +1,7 @@
 /*
  * test_plan_softmax: softmax, log_softmax and their backward: what the planner refuses and how it
- * says so, which kernel takes what, its arguments, and its candidates.  What the kernels then do is
- * tested elsewhere.
+ * says so, which kernel takes what, its arguments, and its candidates.  Other tests run the
+ * kernels.
  */
 #include "daemon/plan/plan.h"
 

@@ -1,8 +1,8 @@
 /*
  * permute_box.c: permutations whose vectors would be narrow: boxes of elements through shared
  * memory, loaded by whole pieces of x and stored by whole words of y
- * (kernel_src/ops/permute_box.cuh).  Which box is in permute_box_find.c, which of several in
- * permute_box_pick.c.
+ * (kernel_src/ops/permute_box.cuh).  permute_box_find.c finds boxes, permute_box_pick.c chooses
+ * among them.
  */
 #include "permute_box.h"
 

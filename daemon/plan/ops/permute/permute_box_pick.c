@@ -179,8 +179,8 @@ static struct permute_choice pick_words(const struct permute_form *form,
 #define LOW_X 256            /* bytes of the runs of a small box */
 #define LOW_Y 4000
 
-/* Halves are better off in larger boxes if they need not change places.  What is read and written
- * soon enough, and is no batch, in small ones if these keep their runs. */
+/* Halves are better off in larger boxes if they need not change places.  Tensors that are read and
+ * written soon enough, and are no batch, in small ones if these keep their runs. */
 static struct permute_choice pick_size(const struct permute_form *form, struct permute_choice c)
 {
 	struct permute_choice low = c;

@@ -1,6 +1,6 @@
 /*
- * permute_shift.c: transposes of unaligned rows, turned in registers as tiles are.  Which of them
- * is in permute_shift_find.c, by which tiles in permute_shift_pick.c.
+ * permute_shift.c: transposes of unaligned rows, turned in registers as tiles are.
+ * permute_shift_find.c finds them, permute_shift_pick.c chooses their tiles.
  */
 #include "permute_shift.h"
 

@@ -1,6 +1,6 @@
 /*
  * fake_cuda_context: what the fake GPU is (fake_cuda.c), and its contexts: the primary one, which
- * is context 0, and another.  Which is current is a thread's own affair, and none is at first.
+ * is context 0, and another.  Each thread has a current one of its own, and none at first.
  */
 #include "fake_cuda_state.h"
 #include <pthread.h>
