@@ -1,7 +1,7 @@
 """torch_operators: the operators and statements of bench_kernels' cases, as PyTorch has them.
 
 What stands for each:
-  permute                    permute().contiguous()
+  permute                    permute().clone(), contiguous: a copy even where a view would do
   softmax, log_softmax       torch.softmax, torch.log_softmax; x is scaled before where scale is not 1
   ... their backward         eager: aten._softmax_backward_data; compiled: the formula, in f32
   masked_softmax             masked_fill(-inf) and softmax, or x + mask.  For kinds lengths and causal
@@ -52,7 +52,7 @@ def permute(torch, case, tensors):
     perm = case["attrs"]["perm"]
 
     def run(x):
-        return x.permute(perm).contiguous()
+        return x.permute(perm).clone(memory_format=torch.contiguous_format)
     return ["x"], run, run
 
 
