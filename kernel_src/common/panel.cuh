@@ -24,7 +24,7 @@
 
 /* BLOCKS: of a multiprocessor, wanted. */
 template <typename T, i64 COLUMNS, int V, int LANES, int SPLIT, int CLUSTER, int KEPT, int SLOTS,
-		  int BLOCKS, bool SKEWED, i64 INNER>
+		  int BLOCKS, bool SKEWED, i64 INNER, bool SHIFTED = false>
 struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> {
 	typedef StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWED> strided;
 	static constexpr int cluster = CLUSTER, blocks = BLOCKS;
@@ -36,6 +36,7 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	/* Threads that merge what the parts of a skewed row have. */
 	static constexpr int team = SPLIT >= 32 * V ? 32 : SPLIT >= V ? SPLIT / V : 1;
 	static constexpr int kept = KEPT, room = KEPT + SLOTS;
+	static constexpr bool shifted = SHIFTED; /* panel_shift.cuh */
 	/* Is there more than a thread can hold? */
 	static constexpr bool more = static_cast<i64>(room) * parts < COLUMNS;
 	/* Vectors that a thread works on at a time. */
@@ -44,6 +45,7 @@ struct PanelShape : StridedShape<T, COLUMNS, V, 1, LANES, SPLIT, 1, INNER, SKEWE
 	static_assert(static_cast<i64>(KEPT) * parts <= COLUMNS, "all threads have what they keep");
 	static_assert(!SKEWED || SPLIT % V == 0, "columns of a thread are whole vectors apart");
 	static_assert(CLUSTER == 1 || parts <= COLUMNS, "all blocks look at all rows");
+	static_assert(!SHIFTED || (SKEWED && KEPT == 0 && !more), "neighbours find all in slots");
 
 	static DEVICE u32 block()
 	{
@@ -287,7 +289,6 @@ struct PanelHeld {
 		return start[stream] + column(i) * apart[stream];
 	}
 
-  private:
 	DEVICE u8 *slot(int i, int stream) const
 	{
 		return own + ((i - kept) * STREAMS + stream) * (SHAPE::threads * bytes);
@@ -408,7 +409,7 @@ DEVICE void panel_get(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &
 /* Does what panel_meet() does, for threads whose first rows are any. */
 template <class SHAPE, int TURN, class Value, typename Merge>
 DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &meeting,
-							  int first, Merge merge)
+							  int first, int wanted, Merge merge)
 {
 	constexpr int V = SHAPE::length, lanes = SHAPE::lanes, rows = SHAPE::rows;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads, team = SHAPE::team;
@@ -433,24 +434,25 @@ DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, 
 		if (here && member == 0)
 			panel_put<SHAPE>(meeting.total, to, all);
 	}
-	panel_get(mine, meeting, first, merge);
+	panel_get(mine, meeting, wanted, merge);
 }
 
 /*
  * All threads that share rows get merge(a, b) of all their values.  first: the thread's first row,
- * before row 0 if below 0.  TURN: 0, 1, ... in the order of the calls, which all threads make.
+ * before row 0 if below 0; wanted: the first of those whose results it gets, another one in shifted
+ * panels alone.  TURN: 0, 1, ... in the order of the calls, which all threads make.
  * WIDEST: the largest type of value of all calls.  Between two calls all threads of the block meet,
  * and the blocks of a cluster.
  */
 template <class SHAPE, int TURN, class WIDEST, class Value, typename Merge>
-DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, Merge merge)
+DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, int wanted, Merge merge)
 {
 	static_assert(sizeof(Value) <= sizeof(WIDEST), "there is room");
 	PanelMeeting<SHAPE, Value> &meeting =
 		*static_cast<PanelMeeting<SHAPE, Value> *>(panel_memory<SHAPE, WIDEST>());
 
 	if constexpr (SHAPE::skewed) {
-		panel_meet_skewed<SHAPE, TURN>(mine, meeting, first, merge);
+		panel_meet_skewed<SHAPE, TURN>(mine, meeting, first, wanted, merge);
 		return;
 	}
 	constexpr int V = SHAPE::length, rows = SHAPE::rows, warps = SHAPE::warps;

@@ -7,7 +7,7 @@
  * place of elements.
  */
 #pragma once
-#include "common/panel.cuh"
+#include "common/panel_shift.cuh"
 #include "common/softmax.cuh"
 
 /* One of both factors is 1: the same from both sides. */
@@ -48,8 +48,8 @@ DEVICE Compute softmax_result(Compute apart, Compute rest, const SoftmaxScale<Co
 
 /* Softmax of rows of halves whose powers were too large or too small: from memory once more, with
  * the largest taken off.  All threads of the panel come. */
-template <class SHAPE, bool LOG, class HELD, typename T, typename Compute>
-DEVICE void softmax_panel_far(const HELD &held, T *y, i64 y_step,
+template <class SHAPE, bool LOG, class HELD, class GOAL, typename T, typename Compute>
+DEVICE void softmax_panel_far(const HELD &held, const GOAL &goal, T *y, i64 y_step,
 							  const SoftmaxScale<Compute> &scale)
 {
 	constexpr int V = SHAPE::length;
@@ -85,12 +85,24 @@ DEVICE void softmax_panel_far(const HELD &held, T *y, i64 y_step,
 			all[v].sum += softmax_exp2_flush((term[v] - all[v].largest) * scale.exponent);
 	}
 	panel_meet<SHAPE, 1, SoftmaxSum<Compute>>(
-		all, held.first, [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
+		all, held.first, goal.first,
+		[&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
 			return softmax_merge(a, b, scale.exponent);
 		});
 #pragma unroll
 	for (int v = 0; v < V; v++)
 		rest[v] = softmax_rest<T, LOG>(all[v].sum);
+	if constexpr (SHAPE::shifted) {
+		goal.each_slot([&](int i, const u32(&raw)[1][SHAPE::words]) {
+#pragma unroll
+			for (int v = 0; v < V; v++)
+				term[v] = softmax_result<T, LOG>(element_at<T, Compute>(raw[0], v) * scale.before -
+													 all[v].largest,
+												 rest[v], scale);
+			goal.write(i, y, y_step, term);
+		});
+		return;
+	}
 #pragma unroll 1
 	for (int i = 0; i < held.count; i++) {
 		load(i);
@@ -119,6 +131,7 @@ DEVICE void softmax_panel_halves(const T *x, i64 x_step, T *y, i64 y_step,
 	const i64 apart[1] = {x_step};
 	const float factor = scale.before * scale.exponent, linear = scale.before * scale.after;
 	Held held(shared, from, apart, here, left);
+	const auto &goal = panel_goal<SHAPE>(held, y, y_step, here, left);
 	typename Held::Batch next;
 	float sum[V] = {}, rest[V];
 	bool out = false;
@@ -139,15 +152,15 @@ DEVICE void softmax_panel_halves(const T *x, i64 x_step, T *y, i64 y_step,
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0, SoftmaxSum<float>>(sum, held.first,
+	panel_meet<SHAPE, 0, SoftmaxSum<float>>(sum, held.first, goal.first,
 											[](float a, float b) { return a + b; });
 #pragma unroll
 	for (int v = 0; v < V; v++) {
-		out = out || (v >= held.begin && v < held.end && !(sum[v] > least && sum[v] < most));
+		out = out || (v >= goal.begin && v < goal.end && !(sum[v] > least && sum[v] < most));
 		rest[v] = LOG ? -softmax_log(sum[v]) : -softmax_log2_near(sum[v]);
 	}
-	if (__syncthreads_or(out && held.count > 0)) {
-		softmax_panel_far<SHAPE, LOG>(held, y, y_step, scale);
+	if (__syncthreads_or(out && goal.count > 0)) {
+		softmax_panel_far<SHAPE, LOG>(held, goal, y, y_step, scale);
 		return;
 	}
 	const auto finish = [&](int i, const u32(&raw)[1][words]) {
@@ -157,8 +170,12 @@ DEVICE void softmax_panel_halves(const T *x, i64 x_step, T *y, i64 y_step,
 		for (int v = 0; v < V; v++)
 			value[v] = LOG ? fma(value[v], linear, rest[v])
 						   : softmax_exp2_flush(fma(value[v], factor, rest[v]));
-		held.write(i, y, y_step, value);
+		goal.write(i, y, y_step, value);
 	};
+	if constexpr (SHAPE::shifted) {
+		goal.each_slot(finish);
+		return;
+	}
 	if constexpr (SHAPE::more)
 		held.template each_left<true>(next, finish);
 	if (held.count > 0)
@@ -174,7 +191,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 							   void *shared)
 {
 	constexpr int V = SHAPE::length, words = SHAPE::words;
-	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute);
+	constexpr bool put_back = !LOG && sizeof(T) == sizeof(Compute) && !SHAPE::shifted;
 	if constexpr (sizeof(T) == 2) {
 		softmax_panel_halves<SHAPE, LOG>(x, x_step, y, y_step, scale, here, left, shared);
 		return;
@@ -183,6 +200,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
 	Held held(shared, from, apart, here, left);
+	const auto &goal = panel_goal<SHAPE>(held, y, y_step, here, left);
 	typename Held::Batch next;
 	SoftmaxSum<Compute> all[V];
 	Compute mine[V], rest[V];
@@ -248,7 +266,8 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		if (held.held < held.count)
 			held.read(held.last(), next);
 	panel_meet<SHAPE, 0, SoftmaxSum<Compute>>(
-		all, held.first, [&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
+		all, held.first, goal.first,
+		[&](const SoftmaxSum<Compute> &a, const SoftmaxSum<Compute> &b) {
 			return softmax_merge(a, b, scale.exponent);
 		});
 #pragma unroll
@@ -261,8 +280,12 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 		for (int v = 0; v < V; v++)
 			value[v] =
 				softmax_result<T, LOG>(value[v] * scale.before - all[v].largest, rest[v], scale);
-		held.write(i, y, y_step, value);
+		goal.write(i, y, y_step, value);
 	};
+	if constexpr (SHAPE::shifted) {
+		goal.each_slot(finish);
+		return;
+	}
 	if constexpr (SHAPE::more)
 		held.template each_left<true>(next, finish);
 	if constexpr (put_back) {
@@ -275,7 +298,7 @@ DEVICE void softmax_panel_rows(const T *x, i64 x_step, T *y, i64 y_step,
 #pragma unroll
 			for (int v = 0; v < V; v++)
 				value[v] *= rest[v];
-			held.write(i, y, y_step, value);
+			goal.write(i, y, y_step, value);
 		};
 		if (held.count > 0)
 			held.each_kept(scaled);
@@ -318,7 +341,8 @@ DEVICE void softmax_backward_panel_rows(const T *const (&from)[2], const i64 (&a
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0, Compute>(sum, held.first, [](Compute a, Compute b) { return a + b; });
+	panel_meet<SHAPE, 0, Compute>(sum, held.first, held.first,
+								  [](Compute a, Compute b) { return a + b; });
 	const auto finish = [&](int i, u32(&raw)[2][words]) {
 		Compute out[V];
 #pragma unroll

@@ -12,6 +12,14 @@
  * The vectors of a piece have the same rows again after a period of some columns.  A thread has a
  * vector of each GROUPS-th period, and a sum for each of its V elements.  Sums of a row meet in the
  * order of its columns, wherever the matrix begins.
+ *
+ * No wait takes an older phase of a barrier for its own, though it names a phase by its parity.
+ * `full` ends a phase when a piece is in its slot: the slot is one team's, whose threads wait for
+ * each phase, and the next piece comes only when all of them have arrived at `done`.  `done` ends a
+ * phase when they have: the carrier waits for each one, and they arrive again only at the piece
+ * that it then brings.  `put` of a turn ends a phase when words of all blocks are there: a block
+ * sends those of the turn after the next one when it has those of the next from all others, and
+ * these send them when all their threads are past the phase.
  */
 #pragma once
 #include "common/bulk.cuh"

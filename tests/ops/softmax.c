@@ -277,6 +277,12 @@ static void add_panels(void)
 		{{3, {2, 4000, 8}}, 0, KILN_F16, 0},
 		{{3, {2, 5000, 12}}, 2, KILN_F32, CASES_UNUSUAL},
 		{{2, {9000, 33}}, 1, KILN_BF16, 0},
+		/* Few columns. */
+		{{3, {3, 49, 200}}, 0, KILN_BF16, CASES_UNUSUAL},
+		{{3, {2, 19, 1104}}, 1, KILN_F16, 0},
+		{{3, {5, 34, 64}}, 0, KILN_F32, 0},
+		{{3, {2, 54, 1463}}, 1, KILN_BF16, 0},
+		{{3, {2, 17, 2303}}, 0, KILN_F32, CASES_UNUSUAL},
 		/* Rows that begin anywhere: one panel, or several; fewer columns than threads. */
 		{{3, {3, 77, 1003}}, 1, KILN_F16, 0},
 		{{3, {2, 70, 397}}, 0, KILN_F16, 0},
@@ -293,8 +299,11 @@ static void add_panels(void)
 		{{3, {17, 1501, 117}}, 0, KILN_BF16, 0},
 		{{3, {70, 301, 59}}, 0, KILN_F32, CASES_UNUSUAL},
 		{{3, {9, 50, 531}}, 1, KILN_BF16, 0},
+		/* Small ones. */
+		{{3, {2300, 77, 57}}, 0, KILN_F16, CASES_UNUSUAL},
+		{{3, {1100, 196, 47}}, 1, KILN_BF16, 0},
+		{{3, {41, 197, 41}}, 0, KILN_F16, 0},
 	};
-	static const int64_t apart[] = {80 * 61, 61, 1}; /* of 80x45 */
 
 	for (int i = 0; i < MAKE_COUNT(panels); i++) {
 		struct cases_case *c = cases_add(ops[panels[i].op], 0);
@@ -304,10 +313,30 @@ static void add_panels(void)
 		make_int(c, "axis", panels[i].shape.rank - 2);
 		name(c);
 	}
-	for (int k = 0; k < 4; k++) {
-		struct cases_case *c = cases_add(ops[k], 0);
-		operands(c, make_float(k), &(struct make_shape){3, {3, 80, 45}});
+}
+
+/* Another axis of sources whose columns are further apart. */
+static void add_pitched(void)
+{
+	/* Rows begin as far beyond a vector as results, and elsewhere. */
+	static const struct {
+		struct make_shape shape;
+		int64_t pitch;
+		enum cases_fill fill;
+	} sources[] = {
+		{{3, {3, 80, 45}}, 61, 0},     {{3, {3, 80, 45}}, 58, CASES_UNUSUAL},
+		{{3, {2, 67, 1003}}, 1010, 0}, {{3, {2, 66, 397}}, 794, CASES_UNUSUAL},
+		{{3, {5, 33, 76}}, 81, 0},     {{3, {2, 901, 397}}, 403, 0},
+	};
+
+	for (int i = 0; i < 4 * MAKE_COUNT(sources); i++) {
+		const struct make_shape *shape = &sources[i / 4].shape;
+		const int64_t apart[] = {shape->size[1] * sources[i / 4].pitch, sources[i / 4].pitch, 1};
+		struct cases_case *c = cases_add(ops[i % 4], 0);
+		operands(c, make_float(i % 4 + i / 4), shape);
 		make_strided(&c->operand[0], apart);
+		if (sources[i / 4].fill)
+			c->operand[is_backward(c)].fill = sources[i / 4].fill;
 		make_int(c, "axis", 1);
 		name(c);
 	}
@@ -368,6 +397,7 @@ static void add_axes(void)
 		name(c);
 	}
 	add_panels();
+	add_pitched();
 }
 
 /* Contents of rows, scales, and numbers far from 0 or far apart. */

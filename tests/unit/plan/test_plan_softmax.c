@@ -312,7 +312,7 @@ static void other_dimensions(void **state)
 	assert_string_equal(plan.source, "ops/softmax_panel.cuh");
 	assert_int_equal(plan.shared_bytes, 8 * 16 * 20 * 16);
 	/* A matrix whose rows no vector fits is taken whole. */
-	p = make("softmax", KILN_F16, 2, SHAPE(1000, 5));
+	p = make("softmax", KILN_F32, 2, SHAPE(1000, 5));
 	set_axis(&p, 0);
 	assert_string_equal(plan_on("sm_90", &p).choice, "whole1 5x51");
 	p = make("softmax_backward", KILN_F32, 2, SHAPE(5000, 32));
@@ -377,6 +377,15 @@ static void pieces(void **state)
 	assert_int_equal(plan.block[0], 28 * 8);
 	assert_int_equal(plan.extents[1].alignment, 16);
 	p.attr_count = 1;
+	/* x has another distance between columns than y: results are put together of two vectors. */
+	p.tensors[0].stride[0] = 118 * 544;
+	p.tensors[0].stride[1] = 544;
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.choice, "panel-shifted 28x8x15 b2");
+	assert_non_null(strstr(plan.instantiation, ", true, 541, true>, "));
+	assert_int_equal(plan.extents[0].alignment, 16);
+	p.tensors[0].stride[0] = 118 * 541;
+	p.tensors[0].stride[1] = 541;
 	set_choice(&p, "whole2 541x1");
 	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.source, "ops/softmax_whole.cuh");
@@ -415,6 +424,28 @@ static void rings(void **state)
 	assert_int_equal(plan.block[0], 2 * 256 + 32);
 	p.tensors[0].alignment = 8;
 	assert_null(strstr(plan_on("sm_90", &p).choice, "ring"));
+	/* Small matrices: the smaller, the more slots; by pairs of halves they are taken whole. */
+	p = make("softmax", KILN_F16, 3, SHAPE(6134, 77, 57));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring1 57x1 t2 s4 b4");
+	p = make("softmax", KILN_F16, 3, SHAPE(1733, 196, 47));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring1 47x4 t4 s8 b1");
+	p = make("softmax", KILN_F16, 3, SHAPE(1733, 196, 46));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "whole1 23x11");
+}
+
+static void few_columns(void **state)
+{
+	struct kernel_problem p = make("softmax", KILN_F16, 3, SHAPE(64, 49, 4096));
+
+	(void)state;
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "panel 8x8x7 k4 b4");
+	p = make("log_softmax", KILN_BF16, 3, SHAPE(39, 54, 10463));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "panel-skewed 32x8x7 b2");
 }
 
 static void small_grids_loop(void **state)
@@ -563,6 +594,7 @@ int main(void)
 		cmocka_unit_test(other_dimensions),
 		cmocka_unit_test(pieces),
 		cmocka_unit_test(rings),
+		cmocka_unit_test(few_columns),
 		cmocka_unit_test(small_grids_loop),
 		cmocka_unit_test(scales),
 		cmocka_unit_test(backward_has_one_factor),

@@ -41,6 +41,7 @@ struct softmax_tile {
 	bool whole;            /* a matrix that lies in one piece, or a cluster's part of it */
 	bool twice;            /* rows are read twice */
 	bool skewed;           /* a panel's vectors are put together of two: rows begin anywhere */
+	bool shifted;          /* results of a skewed panel begin elsewhere than their elements */
 };
 
 /* Do the rows of the output lie side by side, and not their elements? */
@@ -71,7 +72,7 @@ uint32_t softmax_tile_threads(const struct softmax_tile *tile);
 uint64_t softmax_whole_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
 uint64_t softmax_panel_bytes(const struct softmax_form *form, const struct softmax_tile *tile);
 /* "strided 16x8x4 t1", "strided-twice 16x16x4 t1", "panel 8x32x32 b1", "panel 8x32x32 k16 b2",
- * "panel-skewed 8x32x32 b1", "panel-cluster2 8x32x64 k16 s36 b1",
+ * "panel-skewed 8x32x32 b1", "panel-shifted 8x32x32 b1", "panel-cluster2 8x32x64 k16 s36 b1",
  * "whole2 67x14": of threads a column and columns at a time, "ring2 541x1 t1 s3 b1": of threads a
  * period and periods at a time, teams, slots */
 void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX]);

@@ -18,13 +18,15 @@
 #define PANEL_ALONE 640u   /* of one that does not, of elements larger than halves */
 #define PANEL_PAIRS 512u   /* columns of two tensors that a block takes, wanted */
 #define PANEL_HELD 128u    /* columns of a thread, at most */
-#define PANEL_COLUMNS 64   /* of a row, at least */
+#define PANEL_COLUMNS 32   /* of a row, at least */
+#define PANEL_SHORT 64     /* of a row of two tensors, at least */
 #define WIDE_COLUMNS 824   /* of a row, at most, for panels of twice that width */
 #define WIDE_INNER 1024    /* rows that lie side by side, at least, for longer ones of such */
 #define SINGLE_COLUMNS 700 /* of a row of larger elements that move one by one, for a block */
 #define SKEWED_COLUMNS 400 /* of a row whose rows begin anywhere, for a block, wanted */
 #define SKEWED_WIDE 200    /* of such, for wide panels */
 #define SKEWED_VECTORS 4   /* of a column of a panel whose rows begin anywhere, at least */
+#define SHIFTED_VECTORS 16 /* of a column whose results begin elsewhere, at least */
 #define REGISTERS 65536u   /* of a multiprocessor */
 #define REGISTERS_MOST 255u /* of a thread */
 #define RESERVED 1024u      /* bytes of shared memory that each block takes besides */
@@ -78,19 +80,24 @@ struct way {
 	enum keep keep;
 };
 
+/* Rows begin where vectors do, anywhere but equally far beyond one in all operands, or anywhere. */
+enum skew { ALIGNED, SKEWED, SHIFTED };
+
 static void offer_panel(const struct softmax_form *form, const struct kernel_limits *limits,
-						uint32_t cluster, struct way way, bool skewed, struct softmax_tile *out,
+						uint32_t cluster, struct way way, enum skew skew, struct softmax_tile *out,
 						int most, int *count)
 {
 	uint32_t bytes = way.bytes, split = way.split, blocks = way.blocks;
 	uint32_t element = form->need.element, parts = cluster * split, threads, each, all;
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1], room;
 	int64_t held = plan_divide_up(form->rows.columns, parts);
+	bool skewed = skew != ALIGNED;
 	struct softmax_tile tile;
 
 	memset(&tile, 0, sizeof(tile));
 	tile.vector = skewed ? 16 / element : softmax_tile_vector(form);
 	tile.skewed = skewed;
+	tile.shifted = skew == SHIFTED;
 	tile.lanes = tile.tiles = 1;
 	tile.split = split;
 	tile.cluster = cluster;
@@ -131,24 +138,31 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
-/* Do halves that lie side by side begin where no vector does, equally far beyond one in all
- * operands, column by column?  Larger elements may as well move one by one. */
-static bool is_skewed(const struct softmax_form *form)
+/* Where do rows begin, column by column?  Larger elements of two tensors may as well move one by
+ * one. */
+static enum skew skew_of(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
 	int64_t vector = 16 / (int64_t)form->need.element;
 	int last = rows->rank - 1;
+	enum skew skew = SKEWED;
 
 	for (int i = 0; i < rows->operands; i++) {
-		if (rows->stride[i][last] != 1 || (rows->step[i] - rows->step[0]) % vector)
-			return false;
+		if (rows->stride[i][last] != 1)
+			return ALIGNED;
+		if ((rows->step[i] - rows->step[0]) % vector)
+			skew = SHIFTED;
 		for (int k = 0; k < last; k++)
 			if ((rows->stride[i][k] - rows->stride[0][k]) % vector)
-				return false;
+				skew = SHIFTED;
 	}
-	return softmax_tile_vector(form) < vector && form->need.alignment >= 16 &&
-		   form->need.element <= (form->need.streams > 1 ? 2 : 4) &&
-		   rows->size[last] >= (form->need.streams > 1 ? 2 : SKEWED_VECTORS) * vector;
+	if (softmax_tile_vector(form) >= vector || form->need.alignment < 16 ||
+		form->need.element > (form->need.streams > 1 ? 2 : 4) ||
+		rows->size[last] < (form->need.streams > 1 ? 2 : SKEWED_VECTORS) * vector)
+		return ALIGNED;
+	if (skew == SHIFTED && (form->need.streams > 1 || rows->size[last] < SHIFTED_VECTORS * vector))
+		return ALIGNED;
+	return skew;
 }
 
 /* Do elements of one tensor that are larger than halves move one by one, and have registers room
@@ -249,7 +263,7 @@ static void offer_skewed_pairs(const struct softmax_form *form, const struct ker
 	int before = *count;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		offer_panel(form, limits, 1, ways[i], true, out, most, count);
+		offer_panel(form, limits, 1, ways[i], SKEWED, out, most, count);
 		/* Elements that are read twice are worth no panel. */
 		if (*count > before && out[*count - 1].kept + out[*count - 1].slots < out[*count - 1].held)
 			(*count)--;
@@ -259,7 +273,7 @@ static void offer_skewed_pairs(const struct softmax_form *form, const struct ker
 /* Offers panels of one tensor: each block of a cluster takes no more columns than two blocks of a
  * multiprocessor have room for, and few columns come by few threads, in wide panels. */
 static void offer_skewed(const struct softmax_form *form, const struct kernel_limits *limits,
-						 struct softmax_tile *out, int most, int *count)
+						 enum skew skew, struct softmax_tile *out, int most, int *count)
 {
 	static const struct way ways[] = {
 		{480, 8, 2, KEEP_LEAST},  {352, 16, 2, KEEP_LEAST}, {288, 16, 2, KEEP_LEAST},
@@ -277,8 +291,11 @@ static void offer_skewed(const struct softmax_form *form, const struct kernel_li
 				continue;
 			if (cluster > 1 && !rows_clusters(&form->rows, cluster, limits))
 				continue;
-			offer_panel(form, limits, cluster, ways[i], true, out, most, count);
-			if (*count > before && out[before].kept + out[before].slots < out[before].held)
+			offer_panel(form, limits, cluster, ways[i], skew, out, most, count);
+			/* Neighbours look into each other's slots alone. */
+			if (*count > before &&
+				(skew == SHIFTED ? out[before].slots : out[before].kept + out[before].slots) <
+					out[before].held)
 				(*count)--;
 		}
 	}
@@ -297,19 +314,20 @@ void softmax_panels(const struct softmax_form *form, const struct kernel_limits 
 		{64, 32, 4, KEEP_LEAST},  {64, 16, 6, KEEP_MOST}};
 	enum { MOST = sizeof(ways) / sizeof(ways[0]) };
 	uint32_t usual = usual_cluster(form, limits), clusters[3] = {usual, usual / 2, usual * 2};
+	enum skew skew = skew_of(form);
 
-	if (form->rows.columns < PANEL_COLUMNS)
+	if (form->rows.columns < (form->need.streams > 1 ? PANEL_SHORT : PANEL_COLUMNS))
 		return;
-	if (is_skewed(form) && form->need.streams > 1)
+	if (skew != ALIGNED && form->need.streams > 1)
 		offer_skewed_pairs(form, limits, out, most, count);
-	else if (is_skewed(form))
-		offer_skewed(form, limits, out, most, count);
-	offer_panel(form, limits, usual, usual_way(form, usual), false, out, most, count);
+	else if (skew != ALIGNED)
+		offer_skewed(form, limits, skew, out, most, count);
+	offer_panel(form, limits, usual, usual_way(form, usual), ALIGNED, out, most, count);
 	if (usual == 1)
 		clusters[1] = (uint64_t)form->rows.columns * form->need.streams > 512 ? 2 : 0;
 	for (int turn = 0; turn < (usual == 1 ? 2 : 3); turn++)
 		for (size_t i = 0; i < MOST && clusters[turn]; i++)
 			if (clusters[turn] == 1 || (clusters[turn] <= PANEL_CLUSTER &&
 										rows_clusters(&form->rows, clusters[turn], limits)))
-				offer_panel(form, limits, clusters[turn], ways[i], false, out, most, count);
+				offer_panel(form, limits, clusters[turn], ways[i], ALIGNED, out, most, count);
 }

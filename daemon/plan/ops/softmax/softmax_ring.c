@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define RING_BYTES 32768u  /* of a matrix, at least */
+#define RING_WIDE 49152u   /* ... of larger elements than halves */
+#define RING_SMALL 4096u   /* ... of halves that move one by one */
 #define RING_CLUSTER 8u    /* blocks at most */
 #define RING_BUSY 60000u   /* bytes that a multiprocessor's slots hold, at least */
 #define RING_THREADS 1024u /* of a multiprocessor: they have registers */
@@ -86,6 +88,17 @@ static void offer_ring(const struct softmax_form *form, const struct kernel_limi
 	out[(*count)++] = tile;
 }
 
+/* Small matrices: the smaller, the more of them are on their way. */
+static void offer_small(const struct softmax_form *form, const struct kernel_limits *limits,
+						struct softmax_tile *out, int most, int *count)
+{
+	static const struct ring_way ways[] = {{2, 4, 4, 64},  {2, 3, 4, 128}, {4, 1, 8, 224},
+										   {2, 2, 4, 192}, {2, 1, 4, 256}, {1, 2, 2, 448}};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		offer_ring(form, limits, 1, ways[i], out, most, count);
+}
+
 /* Two teams come first, where one works while the other waits, then small clusters. */
 void softmax_rings(const struct softmax_form *form, const struct kernel_limits *limits,
 				   struct softmax_tile *out, int most, int *count)
@@ -93,11 +106,15 @@ void softmax_rings(const struct softmax_form *form, const struct kernel_limits *
 	static const struct ring_way pair = {2, 1, 4, 256};
 	static const struct ring_way single[] = {{1, 1, 3, 480}, {1, 1, 2, 480}, {1, 2, 2, 448}};
 	uint64_t inner = (uint64_t)form->rows.size[form->rows.rank - 1];
-	uint64_t columns = (uint64_t)form->rows.columns;
+	uint64_t columns = (uint64_t)form->rows.columns, bytes = columns * inner * form->need.element;
+	bool halves = form->need.element == 2;
 
 	if (!softmax_is_whole(form) || form->need.element > 4 ||
-		!rows_clusters(&form->rows, RING_CLUSTER, limits) ||
-		columns * inner * form->need.element < RING_BYTES || columns > INT32_MAX / 2 / inner)
+		!rows_clusters(&form->rows, RING_CLUSTER, limits) || columns > INT32_MAX / 2 / inner)
+		return;
+	if (halves && bytes >= RING_SMALL && bytes < RING_BYTES && inner % 2)
+		offer_small(form, limits, out, most, count);
+	if (bytes < (halves ? RING_BYTES : RING_WIDE))
 		return;
 	for (uint32_t cluster = 1; cluster <= RING_CLUSTER; cluster *= 2)
 		offer_ring(form, limits, cluster, pair, out, most, count);

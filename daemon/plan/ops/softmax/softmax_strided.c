@@ -13,6 +13,7 @@
 #define TILE_THREADS 128u /* of a block, wanted */
 #define TILE_SPLIT 32u    /* threads that share a row, wanted at most */
 #define WHOLE_USUAL 4u    /* blocks that share a matrix, at most, if nobody asks for more */
+#define WHOLE_SMALL 49152 /* bytes of a matrix that a block rather takes alone, at most */
 #define RESERVED 1024u    /* bytes of shared memory that each block takes besides */
 
 /* Columns that a thread holds, as wanted, as if vectors had 16 bytes. */
@@ -130,14 +131,17 @@ static void prefer_whole(const struct softmax_form *form, const struct kernel_li
 	uint64_t wide = tiles * out[0].lanes * vector;
 	bool odd = vector * form->need.element < 16;
 	bool idle = out[0].cluster > 0 && inner * 3 <= wide * 2;
+	bool small = odd && vector * form->need.element >= 4 &&
+				 (uint64_t)form->rows.columns * inner * form->need.element < WHOLE_SMALL;
 
 	if (rings < count &&
 		(odd || idle || (out[0].cluster > 0 && tiles == 1 && inner * 4 <= wide * 3))) {
 		first_is(out, rings);
 		return;
 	}
-	for (int i = wholes; i < rings && !out[0].skewed && (idle || vector * form->need.element <= 4);
-		 i++) {
+	if (!small && (out[0].skewed || (!idle && vector * form->need.element > 4)))
+		return;
+	for (int i = wholes; i < rings; i++) {
 		uint64_t bytes = softmax_whole_bytes(form, &out[i]) + RESERVED;
 		if (out[i].cluster <= WHOLE_USUAL && bytes * 2 <= limits->shared_optin + RESERVED) {
 			first_is(out, i);
@@ -198,7 +202,7 @@ void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_
 		if (tile->cluster > 1)
 			plan_print(&text, "-cluster%u", tile->cluster);
 		if (tile->skewed)
-			plan_print(&text, "-skewed");
+			plan_print(&text, tile->shifted ? "-shifted" : "-skewed");
 		plan_print(&text, " %ux%ux%u", tile->lanes, tile->split, tile->held);
 		if (tile->kept)
 			plan_print(&text, " k%u", tile->kept);
@@ -234,7 +238,7 @@ void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
 				   tile->kept, tile->slots, tile->blocks, tile->skewed ? "true" : "false");
 	else
 		plan_print(text, "%u, %u, %u, %u", tile->held, tile->lanes, tile->split, tile->tiles);
-	plan_print(text, ", %lld>", (long long)inner_of(form));
+	plan_print(text, ", %lld%s>", (long long)inner_of(form), tile->shifted ? ", true" : "");
 }
 
 void softmax_print_sides(struct plan_text *text, const struct softmax_form *form)
