@@ -3,6 +3,8 @@
  * not known here.
  *
  *   permute_vector      the fastest dimension stays: one vector of W bytes a thread
+ *   permute_near        the same, where rows that are neighbours in x lie far apart in y
+ *   permute_rows        it stays, but its rows begin anywhere
  *   permute_braid       few planes become neighbours: vectors of each a thread
  *   permute_interleave  a dimension of few elements becomes the fastest, or was (C = 3 images)
  *   permute_strided     anything else: a gather, in the order of y
@@ -60,6 +62,99 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_vector(const void *x, void *y, u6
 		}
 		block += gridDim.x;
 	} while (LOOP && block * (THREADS * EACH) < count);
+}
+
+/* The bytes of a vector before `here` stay, the others come from `next`. */
+DEVICE void permute_blend(u32 (&first)[4], const u32 (&next)[4], int here)
+{
+#pragma unroll
+	for (int w = 0; w < 4; w++) {
+		const int bytes = here - 4 * w;
+		const u32 mask = bytes >= 4 ? ~0u : bytes <= 0 ? 0u : (1u << 8 * bytes) - 1;
+		first[w] = (first[w] & mask) | (next[w] & ~mask);
+	}
+}
+
+/*
+ * Rows of L elements that begin anywhere stay rows: aligned vectors of y are cut out of aligned
+ * vectors of x, one or, where a row ends, two of them.  DIMS, STRIDES: of the rows, in y's order;
+ * count of elements, fewer than 2^31 by what a grid has more.
+ */
+template <int ES, int EACH, int THREADS, i64 L, class DIMS, class STRIDES, typename Offset,
+		  bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void permute_rows(const void *x, void *y, u64 count)
+{
+	constexpr u32 each = 16 / ES;
+	const u32 all = static_cast<u32>(count);
+	const Offset beyond = vec_beyond<16>(x);
+	const u8 *const base = static_cast<const u8 *>(x) - beyond;
+	const auto place = [=](u32 row) { return index_offset<Offset>(row, DIMS{}, STRIDES{}); };
+	u64 block = blockIdx.x;
+	do {
+		const u32 first = (static_cast<u32>(block) * (THREADS * EACH) + threadIdx.x) * each;
+		u32 words[EACH][4];
+#pragma unroll
+		for (int k = 0; k < EACH; k++) {
+			const u32 i = first + k * THREADS * each, row = i / static_cast<u32>(L);
+			const int at = static_cast<int>(i - row * static_cast<u32>(L));
+			const int here = static_cast<int>(L) - at;
+			if (i >= all)
+				continue;
+			vec_load_skewed<ES, 16>(base, beyond + (place(row) + at) * ES, here * ES, words[k]);
+			if (L % each != 0 && here < static_cast<int>(each) && i + here < all) {
+				u32 next[4];
+				vec_load_skewed<ES, 16>(base, beyond + (place(row + 1) - here) * ES, 16, next);
+				permute_blend(words[k], next, here * ES);
+			}
+		}
+#pragma unroll
+		for (int k = 0; k < EACH; k++) {
+			const u32 i = first + k * THREADS * each;
+			u8 *const to = static_cast<u8 *>(y) + static_cast<i64>(i) * ES;
+			if (i < all && all - i >= each)
+				vec_store<16>(to, words[k]);
+			else if (i < all)
+				vec_store_some<ES, each>(to, words[k], 0, static_cast<int>(all - i));
+		}
+		block += gridDim.x;
+	} while (LOOP && block * (THREADS * EACH * each) < count);
+}
+
+/*
+ * As permute_vector, where rows that are neighbours in x lie far apart in y: consecutive blocks
+ * take pieces of NEAR of the N runs of y whose rows are side by side in x, so that what these rows
+ * share is read once.  RUN: vectors of a run; RD, RX: its dimensions, but the slowest, and its
+ * strides in x; NX, NY: from one such run to the next; BD, BX, BY: the other dimensions, of which
+ * the launch knows the slowest.
+ */
+template <int W, int THREADS, i64 RUN, class RD, class RX, int NEAR, i64 N, i64 NX, i64 NY,
+		  class BD, class BX, class BY, typename Offset, bool LOOP>
+__global__ LAUNCH_BOUNDS(THREADS) void permute_near(const void *x, void *y, i64 batch_x,
+													i64 batch_y, u64 blocks)
+{
+	/* Runs that do not begin at lines of y are cut at them, or pieces would share sectors. */
+	constexpr int line = RUN * W % 128 ? 128 / W : 1;
+	constexpr u32 pieces = static_cast<u32>((RUN + line - 1 + THREADS - 1) / THREADS);
+	constexpr u32 groups = static_cast<u32>((N + NEAR - 1) / NEAR);
+	u64 block = blockIdx.x;
+	do {
+		using Number = typename index_choose<LOOP, u64, u32>::type;
+		const Number n = static_cast<Number>(block), rest = n / NEAR, group = rest / pieces;
+		const Number item = group / groups;
+		const u32 piece = static_cast<u32>(rest - group * pieces);
+		const u32 near =
+			static_cast<u32>(group - item * groups) * NEAR + static_cast<u32>(n - rest * NEAR);
+		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
+		const u8 *const from = static_cast<const u8 *>(x) + (at.x + near * NX) * W;
+		u8 *const to = static_cast<u8 *>(y) + (at.y + near * NY) * W;
+		const u32 i = piece * THREADS + threadIdx.x - vec_beyond<line * W>(to) / W;
+		if (i < static_cast<u32>(RUN) && (N % NEAR == 0 || near < static_cast<u32>(N))) {
+			u32 words[vec_words<W>];
+			vec_load<W>(from + static_cast<i64>(index_offset<Offset>(i, RD{}, RX{})) * W, words);
+			vec_store<W>(to + static_cast<i64>(i) * W, words);
+		}
+		block += gridDim.x;
+	} while (LOOP && block < blocks);
 }
 
 /*

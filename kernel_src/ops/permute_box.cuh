@@ -198,6 +198,10 @@ DEVICE void box_gather(const u8 *box, u32 near, int first, u32 (&words)[ES * N /
 	}
 }
 
+/* Are there so many ends of runs that a loop of their own stores them? */
+template <int ES, int RUN, int MOST>
+constexpr bool box_ends_apart = MOST > 1 && RUN *ES < 2048;
+
 /*
  * DIMS, NEAR: the dimensions of a run of y, their strides in shared memory; box: element 0; RUN:
  * elements of a whole run; MOST: runs of a whole box.  The lanes of a warp take TOGETHER bytes each
@@ -236,6 +240,8 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 		if (first <= -each || first >= length)
 			continue;
 		if (first < 0 || first + each > length) {
+			if constexpr (box_ends_apart<ES, RUN, MOST>)
+				continue;
 			u32 steps[each];
 			box_steps<each>(first, DIMS{}, NEAR{}, steps);
 #pragma unroll
@@ -251,6 +257,29 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
 	}
 }
 
+/* The ends of runs of y, fewer elements than a word has.  A lane has one of them, and a sector is
+ * written once, rather than once for each. */
+template <int ES, int OUT, int THREADS, bool TURN, class DIMS, class NEAR, typename Offset>
+DEVICE void box_ends(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 runs, int length)
+{
+	constexpr int each = OUT / ES;
+	if constexpr (each == 1)
+		return;
+#pragma unroll 1
+	for (u32 i = threadIdx.x; i < runs * (2 * each); i += THREADS) {
+		const int k = static_cast<int>(i % (2 * each));
+		const BoxPlace<Offset> place = places[i / (2 * each)];
+		u8 *const begin = y + place.far;
+		const int room = (OUT - vec_beyond<OUT>(begin)) % OUT / ES;
+		const int before = room < length ? room : length, behind = (length - before) % each;
+		const int element = k < each ? k : length - behind + k - each;
+		if (k < each ? k < before : k - each < behind) {
+			const u32 step = index_offset<u32>(static_cast<u32>(element), DIMS{}, NEAR{});
+			vec_copy<ES>(box + box_turn<TURN>(place.near + step), begin + element * ES);
+		}
+	}
+}
+
 /*
  * PX: the part at the end of a run of x, PY: at the end of a run of y; BOTH: PX is at the end of
  * both, and PY is none.  RUNS_X, RUNS_Y: how many runs a box has, but for the part that numbers the
@@ -258,11 +287,12 @@ DEVICE void box_out(const u8 *box, const BoxPlace<Offset> *places, u8 *y, u32 ru
  * BY: the other dimensions; batch_x and batch_y are the strides of the slowest of all, or of a part
  * of it, of which there are outer_size elements.  Places of runs of x are noted at NOTES in shared
  * memory, those of y behind them: each is used for many pieces.  HOLE: elements behind each of x's
- * fastest dimension that a run of x goes on over; they are read, but for those at its end.
+ * fastest dimension that a run of x goes on over; they are read, but for those at its end.  NEXT:
+ * blocks walk along the first of BD before the parts, for its boxes' runs of y follow one another.
  */
 template <int NOTES, int ES, int OUT, int THREADS, int TOGETHER, class PX, class PY, bool BOTH,
 		  class X, int RUNS_X, class Y, int RUNS_Y, class YD, class YN, class BD, class BX,
-		  class BY, typename Offset, bool LOOP, int HOLE = 0, bool TURN = false>
+		  class BY, typename Offset, bool LOOP, int HOLE = 0, bool TURN = false, bool NEXT = false>
 __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 batch_x, i64 batch_y,
 												   u64 blocks, i64 outer_size)
 {
@@ -275,9 +305,16 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 	u64 block = blockIdx.x;
 	do {
 		using Number = typename index_choose<LOOP, u64, u32>::type;
-		const Number n = static_cast<Number>(block), rest = n / PY::tiles, item = rest / PX::tiles;
-		const u32 tile_y = static_cast<u32>(n - rest * PY::tiles);
-		const u32 tile_x = static_cast<u32>(rest - item * PX::tiles);
+		const Number n = static_cast<Number>(block);
+		/* Items of which runs of y follow one another, if these come first. */
+		const Number first = !NEXT ? 1
+							 : BD::product > 1
+								 ? static_cast<Number>(BD::first)
+								 : static_cast<Number>(blocks / (u64{PX::tiles} * PY::tiles));
+		const Number rest = n / first, over = rest / PY::tiles, behind = over / PX::tiles;
+		const Number item = behind * first + (n - rest * first);
+		const u32 tile_y = static_cast<u32>(rest - over * PY::tiles);
+		const u32 tile_x = static_cast<u32>(over - behind * PX::tiles);
 		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
 		const u64 outer = item / static_cast<Number>(BD::product);
 		const u32 part_x = PX::elements(PX::outer ? outer : tile_x, outer_size);
@@ -296,9 +333,12 @@ __global__ LAUNCH_BOUNDS(THREADS) void permute_box(const void *x, void *y, i64 b
 		box_note<ES, THREADS, Y>(noted_y, most_y, 0, beyond);
 		async_wait_all();
 		__syncthreads();
-		box_out<ES, OUT, THREADS, TOGETHER, TURN, Y::run, most_y, YD, YN>(
-			shared, noted_y, to, RUNS_Y * (BOTH ? 1 : part_x),
-			static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y));
+		const u32 runs_y = RUNS_Y * (BOTH ? 1 : part_x);
+		const int length = static_cast<int>(Y::run / (BOTH ? PX::most : PY::most) * end_y);
+		box_out<ES, OUT, THREADS, TOGETHER, TURN, Y::run, most_y, YD, YN>(shared, noted_y, to,
+																		  runs_y, length);
+		if constexpr (box_ends_apart<ES, Y::run, most_y>)
+			box_ends<ES, OUT, THREADS, TURN, YD, YN>(shared, noted_y, to, runs_y, length);
 		if constexpr (LOOP) {
 			__syncthreads();
 			block += gridDim.x;

@@ -158,6 +158,29 @@ static void add_ranks(void)
 	}
 }
 
+/* Rows in the order of x, rows that begin anywhere, and boxes whose runs go on in others. */
+static void add_orders(void)
+{
+	/* Rows that are neighbours in x and far apart in y, more or fewer of them than take turns, in
+	 * runs of y that begin at lines and between them. */
+	add(KILN_F16, &(struct problem){5, {2, 150, 3, 19, 40}, {2, 0, 3, 1, 4}}, 0);
+	add(KILN_F32, &(struct problem){3, {700, 23, 24}, {1, 0, 2}}, 0);
+	add(KILN_U8, &(struct problem){4, {3, 190, 33, 48}, {0, 2, 1, 3}}, 0);
+	add(KILN_F64, &(struct problem){4, {5, 64, 3, 32}, {0, 2, 1, 3}}, 0);
+	/* Rows that stay and begin anywhere, longer and shorter, of whole vectors or not. */
+	add(KILN_F16, &(struct problem){4, {5, 7, 9, 183}, {1, 0, 2, 3}}, 0);
+	add(KILN_F16, &(struct problem){3, {5, 7, 1031}, {1, 0, 2}}, 0);
+	add(KILN_U8, &(struct problem){3, {11, 13, 143}, {1, 0, 2}}, 0);
+	add(KILN_F32, &(struct problem){3, {11, 13, 127}, {1, 0, 2}}, 0);
+	/* Boxes whose runs of y are short, go on in the box of another item, or are few rows. */
+	add(KILN_F16, &(struct problem){5, {3, 7, 30, 29, 29}, {0, 4, 2, 1, 3}}, 0);
+	add(KILN_F16, &(struct problem){6, {19, 5, 3, 61, 7, 7}, {3, 2, 1, 4, 0, 5}}, 0);
+	add(KILN_F16, &(struct problem){5, {30, 38, 11, 7, 42}, {2, 3, 1, 4, 0}}, 0);
+	add(KILN_F16, &(struct problem){3, {5, 18, 2880}, {0, 2, 1}}, 0);
+	add(KILN_F16, &(struct problem){4, {7, 24, 17, 17}, {0, 2, 3, 1}}, 0);
+	add(KILN_U8, &(struct problem){6, {9, 11, 17, 29, 27, 13}, {4, 1, 3, 2, 5, 0}}, 0);
+}
+
 /* Around every multiple that a kernel may be built of. */
 static void add_widths(void)
 {
@@ -400,6 +423,7 @@ static void add_all(void)
 	add_permutations();
 	add_ranks();
 	add_widths();
+	add_orders();
 	add_interleaved();
 	add_sources();
 	add_offsets();

@@ -174,9 +174,11 @@ static void variants_are_chosen(void **state)
 		{KILN_F32, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<4, 64, 64, 4, 16, 16, 512, "},
 		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
 		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
-		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "vector", "permute_vector<16, 1, 256, "},
+		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "near", "permute_near<16, 128, 4096, "},
+		{KILN_I8, 4, {32, 64, 16, 1024}, {0, 2, 1, 3}, "vector", "permute_vector<16, 1, 128, "},
+		{KILN_F16, 3, {5, 7, 1031}, {1, 0, 2}, "rows", "permute_rows<2, 1, 128, 1031, "},
 		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<12416, 2, 16, 512, "},
-		{KILN_I8, 3, {32, 64, 12}, {1, 0, 2}, "vector", "permute_vector<4, 4, 256, "},
+		{KILN_I8, 3, {32, 64, 12}, {1, 0, 2}, "vector", "permute_vector<4, 4, 128, "},
 		{KILN_F32,
 		 4,
 		 {64, 3, 512, 512},
@@ -217,11 +219,17 @@ static void variants_are_chosen(void **state)
 			fail_msg("%s, not %s", plan.instantiation, choices[i].begins);
 		assert_int_equal(plan.kind == KERNEL_LAUNCH, choices[i].begins[0] != 0);
 	}
-	/* what needs shared memory by request is left alone where there is none to be had */
+}
+
+/* No plan asks for more shared memory than there is to be had. */
+static void default_shared_memory(void **state)
+{
 	struct kernel_problem p = make(KILN_I8, 2, SHAPE(8192, 8192), SHAPE(1, 0));
 	struct kernel_limits limits = limits_of("sm_90");
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
 	limits.shared_optin = limits.shared_default;
 	assert_int_equal(plan_problem(&p, &limits, &plan, error), KILN_OK);
 	assert_int_equal(strncmp(plan.instantiation, "permute_tile<1, 64, 256, ", 25), 0);
@@ -409,6 +417,7 @@ int main(void)
 		cmocka_unit_test(equal_forms_are_one_kernel),
 		cmocka_unit_test(batches_share_a_kernel),
 		cmocka_unit_test(variants_are_chosen),
+		cmocka_unit_test(default_shared_memory),
 		cmocka_unit_test(wide_offsets),
 		cmocka_unit_test(plans_explain_themselves),
 		cmocka_unit_test(choices_by_name),

@@ -2,9 +2,9 @@
  * permute.c: y = x with its dimensions reordered: what a request must satisfy, and which variant
  * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in
  * permute_matrix.c, names of choices in permute_choice.c; the variants are in permute_move.c
- * (vector, braid, strided), permute_interleave.c, permute_tile.c, permute_shift.c,
- * permute_stage.c and permute_box.c; kernels that know no size are in permute_generic.c and
- * permute_tile_generic.c.
+ * (vector, braid, strided), permute_near.c, permute_rows.c, permute_interleave.c, permute_tile.c,
+ * permute_shift.c, permute_stage.c and permute_box.c; kernels that know no size are in
+ * permute_generic.c and permute_tile_generic.c.
  */
 #include "permute.h"
 
@@ -99,12 +99,13 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 /* ---- Choosing ---- */
 
-#define VARIANTS 9
+#define VARIANTS 11
 
 /* The variants in the order in which they are asked; the last one takes all. */
 static const struct permute_variant *const order[VARIANTS] = {
-	&permute_vector, &permute_braid, &permute_interleave, &permute_shift,  &permute_step,
-	&permute_stage,  &permute_tile,  &permute_box,        &permute_strided};
+	&permute_near,       &permute_rows,  &permute_vector, &permute_braid,
+	&permute_interleave, &permute_shift, &permute_step,   &permute_stage,
+	&permute_tile,       &permute_box,   &permute_strided};
 
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
 					   const struct permute_choice *choice)

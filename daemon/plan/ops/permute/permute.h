@@ -83,7 +83,8 @@ struct permute_variant {
 };
 
 extern const struct permute_variant permute_vector, permute_interleave, permute_shift,
-	permute_stage, permute_tile, permute_box, permute_step, permute_braid, permute_strided;
+	permute_stage, permute_tile, permute_box, permute_step, permute_braid, permute_near,
+	permute_rows, permute_strided;
 
 /* The plan whose kernel knows no size, of a permute that is no copy. */
 void permute_generic(const struct kernel_problem *problem, const int64_t *perm,

@@ -128,9 +128,11 @@ static bool permute_box_make(const struct permute_form *form, const struct kerne
 	loop = plan_launch(out, limits, blocks, c->threads);
 	plan_print(&id, ", %s, %s", permute_offset_type_bytes(form, batch.outer),
 			   loop ? "true" : "false");
-	if (box.hole || c->turn)
+	if (box.hole || c->turn || box.next)
 		plan_print(&id, ", %lld", (long long)box.hole);
-	if (c->turn)
+	if (c->turn || box.next)
+		plan_print(&id, c->turn ? ", true" : ", false");
+	if (box.next)
 		plan_print(&id, ", true");
 	plan_print(&id, ">");
 	permute_batch_args(out, form, &batch, blocks);

@@ -19,6 +19,7 @@ struct box {
 	int64_t length[SIDES]; /* elements of a run */
 	int part[SIDES];       /* the dimension at the run's end of which a part is taken; -1 */
 	bool ended[SIDES];
+	bool next;    /* boxes of the next item go on where runs of y end, and come first */
 	int64_t hole; /* elements behind each of x's first dimension, which are read with it */
 	int64_t count;
 	int64_t near[PERMUTE_MAX_DIMS]; /* strides in shared memory, bytes */

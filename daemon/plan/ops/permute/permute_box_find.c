@@ -8,10 +8,11 @@
 
 #include <string.h>
 
-#define RUN_BYTES 256 /* of a run of y, wanted */
-#define LEAST_RUN 16  /* bytes */
-#define BRIDGED 128   /* bytes of a run that may go on over gaps, less than this */
-#define GAP 64        /* bytes */
+#define RUN_BYTES 256  /* of a run of y, wanted */
+#define LEAST_RUN 16   /* bytes */
+#define BRIDGED 128    /* bytes of a run that may go on over gaps, less than this */
+#define GAP 64         /* bytes */
+#define SHORT_RUN 4096 /* bytes of a run of y whose ends count */
 
 bool permute_box_is_part(const struct box *box, int dim)
 {
@@ -172,6 +173,16 @@ static void fill(struct box *box, uint32_t run_x, uint32_t run_y)
 	} while (widen(box) || box->count > before);
 }
 
+/* Are runs of y short, and does each go on in a box of another item?  Then these write their common
+ * sectors soon after each other. */
+static bool goes_on(const struct box *box)
+{
+	int dim = next_of(box, SIDE_Y);
+
+	return box->length[SIDE_Y] * box->form->element < SHORT_RUN && dim > 0 && !box->extent[dim] &&
+		   (box->part[SIDE_X] >= 0 || box->part[SIDE_Y] >= 0);
+}
+
 static bool in_run(const struct box *box, enum box_side side, int dim)
 {
 	for (int i = 0; i < box->run_dims[side]; i++)
@@ -302,6 +313,7 @@ bool permute_box_find(const struct permute_form *form, const struct permute_choi
 		return false;
 	}
 	lay_out(box);
+	box->next = goes_on(box);
 	if (box->length[SIDE_X] * form->element < LEAST_RUN ||
 		box->length[SIDE_Y] * form->element < LEAST_RUN) {
 		plan_print(why, "not box: runs of %lld and %lld elements; ", (long long)box->length[SIDE_X],

@@ -178,6 +178,7 @@ static struct permute_choice pick_words(const struct permute_form *form,
 #define LOW_BYTES (48 << 20) /* of x, of which large boxes leave multiprocessors idle at the end */
 #define LOW_X 256            /* bytes of the runs of a small box */
 #define LOW_Y 4000
+#define SMALL_BOX 14336 /* bytes */
 
 /* Halves are better off in larger boxes if they need not change places.  Tensors that are read and
  * written soon enough, and are no batch, in small ones if these keep their runs. */
@@ -200,6 +201,12 @@ static struct permute_choice pick_size(const struct permute_form *form, struct p
 		c.block = halves.block;
 		c.threads = halves.threads;
 		c.resident = halves.resident;
+		/* A box of one small batch has too little for so many threads: it takes two. */
+		if (permute_box_find(form, &c, &box, &unsaid) && box.count * 2 <= SMALL_BOX) {
+			c.rows = 256;
+			c.block = many.block;
+			c.resident = many.resident;
+		}
 	}
 	return c;
 }

@@ -136,7 +136,10 @@ static bool is_wide(const struct permute_matrix *matrix, uint32_t element)
 		return matrix->store == 16 || (matrix->store == 8 && matrix->load == 16);
 	if (is_cut(matrix, element))
 		return false;
-	return matrix->load >= 4 && matrix->store >= 8;
+	/* Long columns of bytes that begin between vectors, and rows of halves that do, are not. */
+	if (element == 1)
+		return matrix->load >= 4 && matrix->store >= (matrix->rows > CUT_ROWS ? 16 : 8);
+	return matrix->load >= 8 && matrix->store >= 8;
 }
 
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,

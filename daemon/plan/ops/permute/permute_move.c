@@ -69,18 +69,19 @@ static uint32_t pick_block(uint32_t load)
 /* The widest, and others around it; blocks: in blocks of several. */
 static void suggest_widths(struct permute_list *list, uint32_t widest, bool blocks)
 {
-	static const uint32_t others[] = {128, 512, 1024};
-	struct permute_choice c = {
-		.load = widest, .threads = THREADS, .block = blocks ? pick_block(widest) : 0};
+	static const uint32_t others[] = {128, 256, 512};
+	struct permute_choice c = {.load = widest,
+							   .threads = blocks ? THREADS / 2 : THREADS,
+							   .block = blocks ? pick_block(widest) : 0};
 
 	while (c.threads > list->limits->max_threads)
 		c.threads /= 2;
 	permute_suggest(list, &c);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		c.threads = others[i];
-		permute_suggest(list, &c);
+		struct permute_choice other = c;
+		other.threads = others[i];
+		permute_suggest(list, &other);
 	}
-	c.threads = THREADS;
 	for (uint32_t more = 2 * c.block; more && more <= 4 * c.block; more *= 2) {
 		struct permute_choice other = c;
 		other.block = more;

@@ -121,6 +121,7 @@ static uint32_t shift_side(int64_t size, uint32_t side, uint32_t unit)
 			   : side;
 }
 
+#define LOW_WORDS 80     /* rows of words, of which as many go to smaller tiles */
 #define SMALL_TILE 12288 /* bytes: a multiprocessor has many of them */
 
 /* All rows, which lie `apart` bytes apart, of as many columns as threads load in one go, if that is
@@ -141,18 +142,28 @@ static uint32_t run_columns(const struct permute_choice *c, const struct permute
 		return once < whole ? once : whole;
 	if (element == 2 && large * element >= LEAST_LARGE && apart < FAR_APART)
 		return large < whole ? large : whole;
-	return (uint32_t)permute_tiles(whole / (element == 8 ? 4 : 2), unit) * unit;
+	/* Halves of a tile, or quarters if these are not small. */
+	uint32_t parts = element == 8 ? 4 : 2;
+	if (element == 4 && c->rows <= LOW_WORDS && c->rows * whole * element >= 4 * SMALL_TILE)
+		parts = 4;
+	return (uint32_t)permute_tiles(whole / parts, unit) * unit;
 }
 
 /* As run_columns(); where rows of x begin at lines, so do the tiles. */
 static uint32_t lined_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
 							  const struct kernel_limits *limits, int64_t apart, uint32_t element)
 {
-	uint32_t line = LINE / element, columns = run_columns(c, matrix, limits, apart, element);
+	uint32_t line = (c->rows <= LOW_WORDS && element == 4 ? LINE / 2 : LINE) / element;
+	uint32_t columns = run_columns(c, matrix, limits, apart, element);
 
 	if (matrix->apart_x < LINE || columns >= matrix->columns || element == 1)
 		return columns;
-	return columns < line ? line : columns / line * line;
+	columns = columns < line ? line : columns / line * line;
+	/* Two equal tiles, rather than one that is half empty. */
+	if (columns < matrix->columns && matrix->columns < 2 * columns)
+		columns = (uint32_t)permute_tiles((uint64_t)matrix->columns, 2 * SECTOR / element) *
+				  (SECTOR / element);
+	return columns;
 }
 
 /* Columns of a tile: a row of halves whole if it is not long; else parts of equal size. */
@@ -214,6 +225,15 @@ static void suggest_slim(struct permute_list *list, const struct permute_matrix 
 	/* A tile has all columns: bands are the same. */
 	for (uint32_t rows = SHIFT_SLIM_ROWS; rows >= SHIFT_SLIM_ROWS / 2; rows /= 2) {
 		c.rows = permute_even_side(matrix->rows, rows, unit, 0);
+		if (element == 2) {
+			/* Halves leave few to wait for in a block. */
+			struct permute_choice small = c;
+			small.load = cut.load;
+			small.block = cut.piece / element;
+			small.threads = 128;
+			small.resident = cut.threads / small.threads;
+			permute_suggest(list, &small);
+		}
 		suggest_cut(list, matrix, false, &c, &cut);
 	}
 }

@@ -6,7 +6,9 @@
 #define WIDE_SIDE 256u
 #define MANY_COLUMNS 1024 /* of which the last tile is a small part */
 
-#define BETWEEN 256 /* rows of bytes or halves, which one tile takes */
+#define LEAST_COLUMN 40 /* bytes: shorter ones share most of their sectors */
+#define LONG_ROW 320    /* elements */
+#define BETWEEN 256     /* rows of bytes or halves, which one tile takes */
 
 /* The side of a full tile. */
 static uint32_t tile_side(uint32_t element)
@@ -202,6 +204,26 @@ static uint32_t pick_band(const struct permute_form *form)
 			   : PERMUTE_BAND_ALL;
 }
 
+/* If a thread needs few registers, twice as many store, though half of them load nothing; not where
+ * narrow loads of words already are as many.  kept: sides for which as many as load are enough. */
+static void double_threads(struct permute_choice *c, const struct permute_matrix *matrix,
+						   uint32_t element, bool kept, uint32_t max_threads)
+{
+	bool narrow = element < 4 && (c->load < 16 || c->store < 16), more = false;
+
+	if (element == 16)
+		more = matrix->columns >= WIDE_SIDE && c->rows == tile_side(element);
+	else if (element == 4)
+		more = c->load == 16 && (matrix->columns >= MANY_COLUMNS || c->threads < 256);
+	else if (narrow)
+		more = !kept && (c->load < 16 || c->rows != 64);
+	else if (element == 2)
+		more = !kept && c->threads < 256;
+	if (more && c->threads <= 256 && 2 * c->threads <= max_threads &&
+		tile_bytes(c, element) / c->store >= 2 * c->threads)
+		c->threads *= 2;
+}
+
 static struct permute_choice pick(const struct permute_form *form,
 								  const struct kernel_limits *limits,
 								  const struct permute_matrix *matrix)
@@ -237,7 +259,6 @@ static struct permute_choice pick(const struct permute_form *form,
 		c.rows = 64;
 		c.columns = 256;
 	}
-	bool narrow = element < 4 && (c.load < 16 || c.store < 16);
 	bool between =
 		element < 4 && c.store < 16 && matrix->rows > BETWEEN / 2 && matrix->rows <= BETWEEN;
 	if (between) {
@@ -250,16 +271,14 @@ static struct permute_choice pick(const struct permute_form *form,
 		c.rows = 64;
 		c.columns = 16;
 	}
+	/* A tile of few rows has longer ones. */
+	bool few = element < 4 && c.load == 16 && c.store >= 8 && c.rows == 32 && c.columns == 128 &&
+			   matrix->columns >= LONG_ROW;
+	if (few)
+		c.columns = 256;
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
-	/* If a thread needs few registers, twice as many store, though half of them load nothing; not
-	 * where narrow loads of words already are as many. */
-	if (((element == 16 && matrix->columns >= WIDE_SIDE) ||
-		 (element == 4 && c.load == 16 && (matrix->columns >= MANY_COLUMNS || c.threads < 256)) ||
-		 (narrow && !between && c.rows != 64)) &&
-		c.threads <= 256 && 2 * c.threads <= limits->max_threads &&
-		tile_bytes(&c, element) / c.store >= 2 * c.threads)
-		c.threads *= 2;
+	double_threads(&c, matrix, element, between || few, limits->max_threads);
 	c.band = pick_band(form);
 	if (c.band == PERMUTE_BAND_ALL)
 		c.band = permute_near_band(matrix, c.columns, element);
@@ -357,7 +376,7 @@ bool permute_tile_full(const struct permute_form *form, const struct permute_cho
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 
 	return permute_tile_find(form, c->band, &matrix, &unsaid) && 2 * matrix.rows > c->rows &&
-		   2 * matrix.columns > c->columns;
+		   2 * matrix.columns > c->columns && matrix.rows * form->element >= LEAST_COLUMN;
 }
 
 const struct permute_variant permute_tile = {
