@@ -9,6 +9,30 @@
 /* Words of scratch memory that are 0 between launches; planners know this. */
 #define EARLIER_STATE 128
 
+/* Adds one to a counter.  What this thread wrote before is seen by whoever sees that, and so is
+ * what threads wrote that it has met since. */
+DEVICE void earlier_add(u32 *counter)
+{
+#if KILN_CPU
+	__threadfence();
+	atomicAdd(counter, 1u);
+#else
+	asm volatile("red.release.gpu.add.u32 [%0], %1;" ::"l"(counter), "r"(1u) : "memory");
+#endif
+}
+
+DEVICE u32 earlier_seen(u32 *counter)
+{
+#if KILN_CPU
+	const u32 seen = atomicAdd(counter, 0u);
+	__threadfence();
+#else
+	u32 seen;
+	asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+#endif
+	return seen;
+}
+
 struct Earlier {
 	u32 *ended, *passed, *begun; /* earlier blocks; later ones that have seen so; that run */
 
@@ -42,16 +66,8 @@ struct Earlier {
 
 	DEVICE void wait(u32 blocks) const
 	{
-#if KILN_CPU
-		while (atomicAdd(ended, 0u) < blocks)
+		while (earlier_seen(ended) < blocks)
 			;
-		__threadfence();
-#else
-		u32 seen;
-		do
-			asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(ended) : "memory");
-		while (seen < blocks);
-#endif
 	}
 
 	/* One thread of each later block comes when it has waited.  True in the last: nobody will wait

@@ -78,11 +78,21 @@ __global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_columns(const void *a, const vo
 		SPLIT, EXCLUSIVE, ScanPlaces<DIMS, Y, Index, IN...>{});
 }
 
+/* A multiprocessor has as many blocks of a chain as have so many threads: three with tiles of 64 kB
+ * find room in its shared memory. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define SCAN_CHAIN_BOUNDS(threads, held) \
+	__launch_bounds__(threads, ((held) > 8 ? 768 : 1024) / (threads))
+#else
+#define SCAN_CHAIN_BOUNDS(threads, held) LAUNCH_BOUNDS(threads)
+#endif
+
 /* Each block has one tile.  scratch: see scan_chain.cuh. */
 template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, bool EXCLUSIVE, i64 COLUMNS,
 		  i64 Y_STEP, class DIMS, class Y, typename Index, class... IN>
-__global__ LAUNCH_BOUNDS(LANES *SPLIT) void scan_chain(const void *a, const void *b, const void *c,
-													   void *y, void *z, i64 rows, u8 *scratch)
+__global__ SCAN_CHAIN_BOUNDS(LANES *SPLIT, HELD) void scan_chain(const void *a, const void *b,
+																 const void *c, void *y, void *z,
+																 i64 rows, u8 *scratch)
 {
 	scan_chain_of<S, V, HELD, LANES, SPLIT, REVERSE>(
 		{{a, b, c}, y, z}, rows, static_cast<ScanNumber<COLUMNS>>(COLUMNS), {{IN::step...}, Y_STEP},

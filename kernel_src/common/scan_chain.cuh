@@ -9,8 +9,7 @@
  */
 #pragma once
 #include "common/earlier.cuh"
-#include "common/last.cuh"
-#include "common/scan_held.cuh"
+#include "common/scan_columns.cuh"
 
 #define SCAN_CHAIN 8 /* tiles of a group; the planner knows */
 
@@ -37,22 +36,13 @@ struct ScanChain {
 	{
 		*to = value;
 		__syncwarp();
-		if (lane == 0) {
-			__threadfence();
-			atomicAdd(flag, 1u);
-		}
+		if (lane == 0)
+			earlier_add(flag);
 	}
 
 	static DEVICE bool there(u32 *flag)
 	{
-#if KILN_CPU
-		const u32 seen = atomicAdd(flag, 0u);
-		__threadfence();
-#else
-		u32 seen;
-		asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
-#endif
-		return seen == WIDE / 32;
+		return earlier_seen(flag) == WIDE / 32;
 	}
 
 	/* Returns what is before tile `number` of a strip, in row `at` of it; all: what the tile comes
@@ -102,8 +92,9 @@ struct ScanChain {
 };
 
 /*
- * A thread has V rows that lie side by side, and HELD columns of them; a block has LANES such
- * vectors and SPLIT times HELD columns.  The operator has one input.
+ * A thread has V rows that lie side by side, and HELD columns of them, which lie in slots of its
+ * own in shared memory; a block has LANES such vectors and SPLIT times HELD columns.  The operator
+ * has one input.
  */
 template <class S, int V, int HELD, int LANES, int SPLIT, bool REVERSE, typename Number,
 		  typename At>
@@ -125,28 +116,40 @@ DEVICE void scan_chain_of(const ScanOperands &operands, i64 rows, Number columns
 	const i64 row_number = static_cast<i64>(strip) * wide + lane * V;
 	const Number begin = static_cast<Number>(number) * tile + part * HELD;
 	const bool here = row_number < rows;
-	ScanHeld<S, V> held[HELD];
+	DYN_SHARED(b128, slots);
+	const ScanRing<S, V, HELD, 1> held = {slots + thread, LANES * SPLIT, 0};
+	Value sum[V];
 	ScanPlace row;
 
 	at(here ? row_number : 0, row);
+	const auto column_of = [&](int i) { return REVERSE ? columns - 1 - begin - i : begin + i; };
 #pragma unroll
 	for (int i = 0; i < HELD; i++)
 		if (here && begin + i < columns)
-			scan_read(held[i], operands, row, steps,
-					  static_cast<i64>(REVERSE ? columns - 1 - begin - i : begin + i));
+			held.fetch(0, i, operands, row, steps, static_cast<i64>(column_of(i)));
+	async_wait_all();
+	const auto take = [&](int i, ScanHeld<S, V> &out) {
+		if (here && begin + i < columns)
+			held.take(i, out);
 		else
-			scan_clear(held[i]);
-	const auto value = [&](int i, int v) {
-		return S::value(held[i], v, REVERSE ? columns - 1 - begin - i : begin + i, exclusive);
+			scan_clear(out);
 	};
+#pragma unroll 4
+	for (int i = 0; i < HELD; i++) {
+		ScanHeld<S, V> one;
+		take(i, one);
 #pragma unroll
-	for (int v = 0; v < V; v++) {
-		Value all = value(0, v);
-#pragma unroll
-		for (int i = 1; i < HELD; i++)
-			all.merge(value(i, v));
-		shared[part][lane * V + v] = all;
+		for (int v = 0; v < V; v++) {
+			const Value value = S::value(one, v, column_of(i), exclusive);
+			if (i == 0)
+				sum[v] = value;
+			else
+				sum[v].merge(value);
+		}
 	}
+#pragma unroll
+	for (int v = 0; v < V; v++)
+		shared[part][lane * V + v] = sum[v];
 	__syncthreads();
 	if (thread < wide) {
 		Value all = shared[0][thread];
@@ -159,9 +162,8 @@ DEVICE void scan_chain_of(const ScanOperands &operands, i64 rows, Number columns
 		carried[thread] = chain.before(strip, number, thread, all, S::none());
 	}
 	__syncthreads();
-	bool last = false;
 	if (thread == 0)
-		last = last_of(order.passed, strips * count);
+		atomicAdd(order.passed, 1u); /* nothing that anybody reads was written before */
 	Value before[V];
 #pragma unroll
 	for (int v = 0; v < V; v++) {
@@ -169,21 +171,27 @@ DEVICE void scan_chain_of(const ScanOperands &operands, i64 rows, Number columns
 		if (part > 0)
 			before[v].merge(shared[part][lane * V + v]);
 	}
-#pragma unroll
+#pragma unroll 4
 	for (int i = 0; i < HELD; i++) {
-		const Number column = REVERSE ? columns - 1 - begin - i : begin + i;
+		const Number column = column_of(i);
+		ScanHeld<S, V> one;
 		ScanOut<S, V> out;
+		take(i, one);
 #pragma unroll
 		for (int v = 0; v < V; v++) {
 			Value upto = before[v];
-			upto.merge(value(i, v));
-			S::result(out, held[i], v, before[v], upto, exclusive);
+			upto.merge(S::value(one, v, column, exclusive));
+			S::result(out, one, v, before[v], upto, exclusive);
 			before[v] = upto;
 		}
 		scan_write(out, operands, row.out + static_cast<i64>(column) * steps.out,
 				   here && begin + i < columns);
 	}
-	if (thread < 32 && __shfl_sync(0xffffffffu, static_cast<u32>(last), 0)) {
+	/* The last block alone waits until no flag is looked at any more. */
+	if (thread < 32 && block == strips * count - 1) {
+		while (earlier_seen(order.passed) < strips * count)
+			;
+		__syncwarp();
 		chain.clear(strips, thread);
 		if (thread == 0)
 			order.clear();

@@ -19,7 +19,7 @@ struct ScanRing {
 	}
 	/* Begins to read vector i of the step that is `ahead` steps further on. */
 	DEVICE void fetch(int ahead, int i, const ScanOperands &from, const ScanPlace &row,
-					  const ScanSteps &steps, i64 at)
+					  const ScanSteps &steps, i64 at) const
 	{
 		typedef typename S::A A;
 		const int to = stage + ahead < STAGES ? stage + ahead : stage + ahead - STAGES;

@@ -25,6 +25,14 @@ struct shape {
 #define CHAIN_STATE 512u /* bytes of EARLIER_STATE */
 #define CHAIN_TILES 8u   /* SCAN_CHAIN */
 
+/* Shared memory of a ring, or of a chain's tile. */
+static uint32_t ring_bytes(const struct shape *shape)
+{
+	uint32_t steps = shape->early > 1 ? shape->early : shape->chain;
+
+	return shape->size * shape->side * shape->held * steps * 16;
+}
+
 struct chain {
 	uint64_t strips, tiles, groups; /* of rows; of their columns; of tiles */
 };
@@ -57,13 +65,9 @@ static bool chain_fits(const struct scan_form *form, const struct shape *shape,
 
 	return shape->size * shape->side <= limits->max_threads && shape->vector <= shape->size &&
 		   shape->side * shape->vector % 32 == 0 && chain.strips <= limits->grid_x / chain.tiles &&
-		   chain_scratch(form, shape).bytes <= KERNEL_SCRATCH_MAX;
-}
-
-/* Shared memory of a ring. */
-static uint32_t ring_bytes(const struct shape *shape)
-{
-	return shape->early > 1 ? shape->size * shape->side * shape->held * shape->early * 16 : 0;
+		   chain_scratch(form, shape).bytes <= KERNEL_SCRATCH_MAX &&
+		   ring_bytes(shape) + (shape->size + 1) * shape->side * shape->vector * 8 <=
+			   limits->shared_optin;
 }
 
 /* ---- Rows ---- */
@@ -311,17 +315,14 @@ static void scan_keep_chain(const struct scan_form *form, const struct kernel_li
 							struct shape *shapes, int *count)
 {
 	int64_t inner = form->rows.size[form->rows.rank - 1] / form->vector;
-	bool halves = form->element == 2;
+	struct shape shapes_of[] = {{form->vector, 16, 32, 8, 0, 1}, {form->vector, 8, 16, 16, 0, 1}};
 
 	if (form->rows.rank > 1 || form->heavy || form->vector * form->element != 16 ||
 		form->rows.columns < 1024 || inner / 8 >= limits->multiprocessors / 2)
 		return;
-	for (uint32_t wide = 0; wide < 2; wide++) {
-		uint32_t side = (halves ? 8u : 16u) << wide;
-		struct shape shape = {form->vector, 8, 256 / side, side, 0, 1};
-		if (chain_fits(form, &shape, limits))
-			scan_keep(shapes, count, shape, limits);
-	}
+	for (int i = 0; i < 2; i++)
+		if (chain_fits(form, &shapes_of[i], limits))
+			scan_keep(shapes, count, shapes_of[i], limits);
 }
 
 /* Few threads with many columns each are best, as long as blocks are enough for the device.  A
