@@ -48,6 +48,7 @@ static const struct {
 	{"sm_80", "softmax f32 2x65536"},
 	{"sm_80", "rms_norm_backward f32 3x8192 gamma dx dgamma dbeta"},
 	{"sm_90", "topk f32 3x24576 k 50 largest 0"},
+	{"sm_90", "index_add f16 131072x1024 i32 131072 f16 131072x1024 f16 131072x1024"},
 };
 
 struct unit {
