@@ -14,7 +14,7 @@
 #define MOST_SORTED 32    /* that are worth sorting in buckets */
 #define LEAST_COUNT 512   /* indices, likewise */
 #define LEAST_ROW 64      /* bytes, likewise */
-#define TURNS 16u         /* of the threads of a block, about */
+#define TURNS 16u         /* of the threads of a block, about; where it has buckets, one */
 #define BLOCKS 16         /* of a multiprocessor, at least, where there are places for them */
 #define ENTRIES 8192u     /* of the places of a block, at most */
 #define ROOM 48u          /* entries of a place: few have more, if MOST_LINKED is the average */
@@ -65,7 +65,7 @@ static uint32_t bucket_room(const struct index_add *add)
 static bool make_way(const struct index_add *add, const struct kernel_limits *limits,
 					 uint32_t threads, uint32_t each, bool buckets, struct link_way *way)
 {
-	uint32_t turn = threads * each * TURNS;
+	uint32_t turn = threads * each * (buckets ? 1 : TURNS);
 	uint32_t vector = add->vector < MOST_VECTOR ? add->vector : MOST_VECTOR;
 	int64_t vectors = add->form.columns / vector, parts, chunks, most;
 	int64_t entries = buckets ? BUCKET_ENTRIES * threads : ENTRIES;
@@ -109,7 +109,7 @@ static int link_ways(const struct index_add *add, const struct kernel_limits *li
 	static const struct {
 		uint32_t threads, each;
 		bool buckets;
-	} shapes[MAX_WAYS] = {{256, 1, false}, {256, 2, false}, {512, 1, false}, {256, 1, true}};
+	} shapes[MAX_WAYS] = {{256, 1, false}, {256, 2, false}, {512, 1, false}, {128, 1, true}};
 	bool usual = buckets_pay(add);
 	struct link_way way;
 	int count = 0;
