@@ -9,6 +9,7 @@
  * the sums and store them.
  */
 #pragma once
+#include "common/async.cuh"
 #include "common/index.cuh"
 #include "common/indices.cuh"
 #include "common/summand.cuh"
@@ -159,7 +160,8 @@ struct alignas(sizeof(Compute) * V) IndexAddSums {
 	Compute sum[V];
 };
 
-/* Begins the sums of a panel: V columns at once.  begin: those of the first place. */
+/* Begins the sums of a panel: V columns at once.  begin: those of the first place.  Elements that
+ * are sums as they are may be on their way when this returns. */
 template <class PANEL, class BASE>
 DEVICE void index_add_begin(typename PANEL::Compute *sums, const u8 *begin, int left)
 {
@@ -167,6 +169,16 @@ DEVICE void index_add_begin(typename PANEL::Compute *sums, const u8 *begin, int 
 	constexpr int all = static_cast<int>(PANEL::places) * vectors;
 	constexpr int once = PANEL::vector * PANEL::element < 8 ? 8 : 4;
 
+	if constexpr (bytes == 16 && PANEL::element == sizeof(typename PANEL::Compute)) {
+#pragma unroll 4
+		for (int i = static_cast<int>(threadIdx.x); i < all; i += PANEL::threads) {
+			const int p = i / vectors, column = i % vectors * v;
+			if (column < left)
+				async_copy16(sums + p * PANEL::wide + column,
+							 begin + (p * BASE::axis + column * BASE::step) * PANEL::element);
+		}
+		return;
+	}
 #pragma unroll 1
 	for (int first = static_cast<int>(threadIdx.x); first < all; first += once * PANEL::threads) {
 		u32 in[once][vec_words<bytes>];
@@ -248,6 +260,7 @@ __global__ __launch_bounds__(PANEL::threads) void index_add_panel(const void *ma
 			strays += brought[0].put(stages, 0, there, bringer);
 			brought[0].template ask<MANY, IDX>(from, list, 2 * near, there, bringer);
 		}
+		async_wait_all();
 		__syncthreads();
 #pragma unroll 1
 		for (i64 k = 0; k < PANEL::count; k += 2 * near) {
