@@ -13,6 +13,19 @@
 #include "common/bulk.cuh"
 #include "common/norm_backward_columns.cuh"
 
+/* How far two rows that begin so many bytes apart are in the banks of shared memory, in bytes. */
+constexpr int warps_apart(int bytes)
+{
+	return bytes % 128 < 64 ? bytes % 128 : 128 - bytes % 128;
+}
+
+/* Do rows of so many bytes, of which lanes take so many side by side, come in each other's way more
+ * than every so many of them? */
+constexpr bool warps_spread(int row, int every, int side)
+{
+	return warps_apart(row) < side && warps_apart(row) < warps_apart(row * every);
+}
+
 /* V elements move at once; a row has LANES lanes with NV such vectors each: a part of a warp, or
  * whole warps.  A piece is ROWS rows. */
 template <typename T, i64 COLUMNS, int V, int NV, int LANES, int WARPS, int ROWS, int STAGES>
@@ -32,6 +45,10 @@ struct BackwardWarpsShape {
 	static constexpr bool full = NV * LANES * V == columns;
 	/* Narrow vectors of dx take the place of x, which goes to memory as a whole. */
 	static constexpr bool staged = bytes < 8;
+	/* Rows side by side in a piece begin in the same banks: a warp takes others at once. */
+	static constexpr int beside = LANES * bytes;
+	static constexpr bool spread =
+		staged && side != 1 && turns * side == ROWS && warps_spread(row_bytes, turns, beside);
 	/* A thread has room for what it has computed of a row. */
 	static constexpr bool keeps = NV * V <= 16;
 	static_assert(COLUMNS % V == 0 && NV * LANES * V >= COLUMNS, "lanes have all columns");
@@ -338,7 +355,8 @@ struct NormBackwardWarps {
 				bulk_wait(&full[stage], parity);
 #pragma unroll 1
 			for (int turn = 0; turn < SHAPE::turns; turn++) {
-				const int row = turn * SHAPE::side + group;
+				const int row =
+					SHAPE::spread ? group * SHAPE::turns + turn : turn * SHAPE::side + group;
 				const bool there = row < rows;
 				Row mine = there ? found : Row{};
 				if constexpr (SHAPE::rows > 1) {

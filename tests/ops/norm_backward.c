@@ -332,7 +332,8 @@ static void add_shapes(void)
 		kiln_dtype dtype;
 		int64_t rows, columns;
 	} warps[] = {{KILN_F16, 401, 2880}, {KILN_BF16, 807, 1536}, {KILN_F32, 271, 576},
-				 {KILN_F16, 1003, 172}, {KILN_F32, 77, 3200},   {KILN_F16, 1001, 160}};
+				 {KILN_F16, 1003, 172}, {KILN_F32, 77, 3200},   {KILN_F16, 1001, 160},
+				 {KILN_F16, 26001, 65}, {KILN_BF16, 33003, 127}};
 
 	for (int i = 0; i < MAKE_COUNT(counts); i++) {
 		int64_t columns = counts[i] < 3000 ? 130 - i : 5;

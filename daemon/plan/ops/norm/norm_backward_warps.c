@@ -43,6 +43,17 @@ static uint32_t sums_of(const struct norm_backward_problem *norm,
 	return teams_of(way) * (uint32_t)norm->sums * (uint32_t)norm->form.columns * 4;
 }
 
+/* Do rows side by side in a piece begin so near to one another in the banks of shared memory that
+ * lanes wait for one another?  A warp takes rows that are further apart where a piece has more. */
+static bool is_crowded(const struct norm_backward_problem *norm,
+					   const struct norm_backward_way *way)
+{
+	uint32_t bytes = way->shape.vector * norm->need.element, apart = row_bytes(norm) % 128;
+
+	apart = apart < 64 ? apart : 128 - apart;
+	return bytes < 8 && apart < way->shape.size * bytes;
+}
+
 /* As many rows a piece as there is room for, and as few as give every warp as many pieces. */
 static bool cut(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 				struct norm_backward_way *way)
@@ -64,6 +75,11 @@ static bool cut(const struct norm_backward_problem *norm, const struct kernel_li
 		most = WARPS_PIECE / row_bytes(norm) ? WARPS_PIECE / row_bytes(norm) : 1;
 	most = way->shape.size > 32 ? 1 : most > WARPS_ROWS ? WARPS_ROWS : most;
 	most = most > side ? most / side * side : most;
+	if (most == side && side > 1 && is_crowded(norm, way) &&
+		2 * (2 * side * row_bytes(norm) + 32) <= room) {
+		most = 2 * side;
+		way->stages = 2;
+	}
 	warps = (uint64_t)limits->multiprocessors * teams_of(way);
 	turns = plan_divide_up(rows, warps * most);
 	each = plan_divide_up(rows, warps * turns);
