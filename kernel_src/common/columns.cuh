@@ -206,56 +206,81 @@ DEVICE void columns_meet(u32 *counter, u32 blocks, u32 strips, Body body)
 }
 
 /*
- * Does so for strips that take equal time, in fewer trips to memory.  Block number i of those that
- * stay takes strips i, i + blocks and so on; the last to come takes the strips of blocks that did
- * not stay.  The counters have other uses than in columns_meet: the first lies at a multiple of 8,
- * and columns_begin() is given the third.
+ * Does so for strips that take equal time, in fewer trips to memory.  Block number i of a launch
+ * takes strips i, i + blocks and so on.  If some did not stay, those that did share all strips, and
+ * the last to come has all of them if none did.  The counters have other uses than in
+ * columns_meet: there are five, the first lies at a multiple of 8, and columns_begin() is given the
+ * third.
  *
- * begun: what the first thread found there some time before, so as not to wait for it now.
+ * begun: what thread WHO found there some time before, so as not to wait for it now.
  */
+template <u32 WHO = 0>
 DEVICE u32 columns_begun(const u32 *counter)
 {
-	return threadIdx.x == 0 ? static_cast<const volatile u32 *>(counter)[2] : 0;
+	return threadIdx.x == WHO ? static_cast<const volatile u32 *>(counter)[2] : 0;
+}
+
+/* Thread WHO says that the block has come, and then waits for all others, if it stays.  Returns how
+ * many did not stay, or all of them if this block takes no strips. */
+DEVICE u32 columns_come(u32 *counter, bool stay, u32 blocks)
+{
+	u64 *const both = reinterpret_cast<u64 *>(counter);
+
+#if KILN_CPU /* where blocks that wait are in the way of others */
+	__threadfence();
+	const u64 before = atomicAdd(reinterpret_cast<unsigned long long *>(both), 1ull | 1ull << 32);
+	__threadfence();
+	return static_cast<u32>(before) == blocks - 1 ? blocks - 1 : blocks;
+#else
+	u64 seen;
+
+	if (stay) {
+		asm volatile("red.release.gpu.global.add.u64 [%0], %1;" ::"l"(both), "l"(1ull) : "memory");
+		do
+			asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(seen) : "l"(both) : "memory");
+		while (static_cast<u32>(seen) < blocks);
+		return static_cast<u32>(seen >> 32);
+	}
+	asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;"
+				 : "=l"(seen)
+				 : "l"(both), "l"(1ull | 1ull << 32)
+				 : "memory");
+	/* Only the last knows that all others did not stay either. */
+	return seen == (static_cast<u64>(blocks - 1) << 32 | (blocks - 1)) ? blocks - 1 : blocks;
+#endif
+}
+
+/* Thread WHO knows that all threads of the block have left what they have, and sees it. */
+template <u32 WHO, typename Body>
+DEVICE void columns_share_by(u32 *counter, u32 begun, u32 blocks, u32 strips, Body body)
+{
+	__shared__ u32 first, step;
+	u32 before_me = 0;
+
+	if (threadIdx.x == WHO) {
+		const u32 left = columns_come(counter, begun == blocks, blocks);
+		first = left == blocks ? strips : blockIdx.x;
+		step = blocks;
+		if (left != 0 && left != blocks) {
+			first = atomicAdd(counter + 4, 1u);
+			step = blocks - left;
+			__threadfence();
+		}
+		before_me = atomicAdd(counter + 3, 1u);
+	}
+	__syncthreads();
+#pragma unroll 1
+	for (u32 strip = first; strip < strips; strip += step)
+		body(strip);
+	if (threadIdx.x == WHO && before_me == blocks - 1)
+		counter[0] = counter[1] = counter[2] = counter[3] = counter[4] = 0;
 }
 
 template <typename Body>
 DEVICE void columns_share(u32 *counter, u32 begun, u32 blocks, u32 strips, Body body)
 {
-	__shared__ u32 first, end;
-	u32 before_me = 0;
-
 	__syncthreads();
-	if (threadIdx.x == 0) {
-#if KILN_CPU /* where blocks that wait are in the way of others */
-		const bool stay = false;
-#else
-		const bool stay = begun == blocks;
-#endif
-		columns_fence();
-		/* How many have come, and how many of them did not stay. */
-		const u64 before = atomicAdd(reinterpret_cast<unsigned long long *>(counter),
-									 stay ? 1ull : 1ull | 1ull << 32);
-		const u32 number = static_cast<u32>(before);
-		const u32 mine = number - static_cast<u32>(before >> 32);
-		const bool last = number == blocks - 1;
-		while (stay && !last && *static_cast<volatile u32 *>(counter) < blocks)
-			;
-		columns_fence();
-		first = stay || last ? mine : blocks;
-		end = last ? blocks : mine + 1;
-		before_me = atomicAdd(counter + 3, 1u);
-	}
-	__syncthreads();
-#pragma unroll 1
-	for (u32 round = 0; round < strips; round += blocks) {
-#pragma unroll 1
-		for (u32 strip = round + first; strip < round + end && strip < strips; strip++) {
-			body(strip);
-			__syncthreads();
-		}
-	}
-	if (threadIdx.x == 0 && before_me == blocks - 1)
-		counter[0] = counter[1] = counter[2] = counter[3] = 0;
+	columns_share_by<0>(counter, begun, blocks, strips, body);
 }
 
 /* The width of a strip, and the step from one sum of a block to the next.  About as many blocks

@@ -8,7 +8,9 @@
  *
  * One warp has rows come into a ring of STAGES places, and the others work on them.  A thread
  * measures a row before it makes dx of the one before: meanwhile what all warps of the cluster have
- * found of that one arrives.  No barrier stops a block: a warp waits for what it needs.
+ * found of that one arrives.  No barrier stops a block: a warp waits for what it needs.  Sums of
+ * columns leave when the last row is measured, and while dx of the last two rows is made the warp
+ * that had rows come waits for other blocks.
  */
 #pragma once
 #include "common/bulk.cuh"
@@ -58,9 +60,12 @@ struct NormBackwardRing {
 	 * of the next, and another may be two further. */
 	static constexpr int turns = 4;
 	static constexpr int entries = cluster * warps * means;
+	/* Whole vectors go from registers to memory as they are, before the last rows are done. */
+	static constexpr bool early = !SHAPE::skewed;
+	static constexpr u32 asks = early ? SHAPE::size : 0; /* the thread that waits for blocks */
 
 	struct Shared {
-		u64 full[stages], empty[stages], met[turns];
+		u64 full[stages], empty[stages], met[turns], left;
 		float sums[turns][entries];
 	};
 
@@ -105,6 +110,7 @@ struct NormBackwardRing {
 			}
 			for (int turn = 0; turn < turns; turn++)
 				bulk_barrier(&shared.met[turn], cluster == 1 ? warps : 1);
+			bulk_barrier(&shared.left, warps);
 			bulk_barriers_made();
 			for (int turn = 0; turn < turns && cluster > 1; turn++)
 				bulk_expect(&shared.met[turn], entries * 4);
@@ -164,8 +170,8 @@ struct NormBackwardRing {
 		}
 	}
 
-	/* The others work on them. */
-	DEVICE void work()
+	/* The others work on them, and leave their sums of columns behind if they do so early. */
+	DEVICE void work(Compute *sums, u32 pitch)
 	{
 		Stage ahead, behind;
 		u32 turn = 0;
@@ -178,8 +184,11 @@ struct NormBackwardRing {
 			if (has(n))
 				bring_gamma(n);
 		}
-		if (first >= static_cast<Offset>(at.rows))
+		if (first >= static_cast<Offset>(at.rows)) {
+			if constexpr (early)
+				leave_whole(sums, pitch);
 			return;
+		}
 		look(first);
 		Found next = found;
 		look(first + step);
@@ -193,39 +202,23 @@ struct NormBackwardRing {
 				look(number + 2 * step);
 				measure(number + step, ahead, turn + 1, next);
 			}
+			if constexpr (early)
+				if (is_last(number + step) || (number == first && is_last(number)))
+					leave_whole(sums, pitch);
 			finish(number, behind, turn, mine);
 			behind.next();
 			turn++;
 		}
 	}
 
-	/* By all threads: their sums of the columns go to where those of the cluster are. */
-	DEVICE void leave(Compute *sums, u32 pitch)
+	/* By the thread that had rows come: all sums of columns have left. */
+	DEVICE void wait_for_sums()
 	{
-		if constexpr (SHAPE::skewed)
-			leave_skewed(sums, pitch);
-		else if (threadIdx.x < SHAPE::size)
-			leave_whole(sums, pitch);
+		bulk_wait(&shared.left, 0);
 	}
 
-  private:
-	DEVICE void leave_whole(Compute *sums, u32 pitch) const
-	{
-#pragma unroll
-		for (int s = 0; s < WITH::sums; s++) {
-#pragma unroll
-			for (int n = 0; n < NV; n++) {
-				u32 words[V];
-				if (!has(n))
-					continue;
-				element_pack<Compute>(all.sum[s][n], words);
-				vec_store_far<V * 4 < 16 ? V * 4 : 16>(sums + s * pitch + begin + column(n), words);
-				if constexpr (V > 4)
-					vec_store_far<16>(sums + s * pitch + begin + column(n) + 4, words + 4);
-			}
-		}
-	}
-	/* Columns that threads do not hold in whole vectors meet in shared memory. */
+	/* By all threads: sums of columns that they do not hold in whole vectors meet in shared memory,
+	 * and go to where those of the cluster are. */
 	DEVICE void leave_skewed(Compute *sums, u32 pitch)
 	{
 		Compute *const room = reinterpret_cast<Compute *>(ring);
@@ -247,6 +240,32 @@ struct NormBackwardRing {
 		}
 	}
 
+  private:
+	/* The row is there, and none follows it. */
+	DEVICE bool is_last(Offset number) const
+	{
+		return number < static_cast<Offset>(at.rows) &&
+			   number + step >= static_cast<Offset>(at.rows);
+	}
+	DEVICE void leave_whole(Compute *sums, u32 pitch)
+	{
+#pragma unroll
+		for (int s = 0; s < WITH::sums; s++) {
+#pragma unroll
+			for (int n = 0; n < NV; n++) {
+				u32 words[V];
+				if (!has(n))
+					continue;
+				element_pack<Compute>(all.sum[s][n], words);
+				vec_store_far<V * 4 < 16 ? V * 4 : 16>(sums + s * pitch + begin + column(n), words);
+				if constexpr (V > 4)
+					vec_store_far<16>(sums + s * pitch + begin + column(n) + 4, words + 4);
+			}
+		}
+		__syncwarp();
+		if (threadIdx.x % 32 == 0)
+			bulk_arrive(&shared.left);
+	}
 	/* Does nothing of vector n stick out of the row? */
 	DEVICE bool whole(int n) const
 	{
@@ -456,21 +475,29 @@ __global__ __launch_bounds__(SHAPE::threads, 1) CLUSTER_OF(SHAPE::cluster) void 
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + 256);
 	Ring ring(at, shared, places);
 
+	Compute *const mine = partial + blockIdx.x / SHAPE::cluster * (sums * pitch);
+
 	columns_begin(counters + 2);
 	ring.open();
 	if (threadIdx.x < SHAPE::size)
-		ring.work();
+		ring.work(mine, pitch);
 	else if (threadIdx.x == SHAPE::size)
 		ring.bring();
-	ring.leave(partial + blockIdx.x / SHAPE::cluster * (sums * pitch), pitch);
-	columns_share(counters, columns_begun(counters), gridDim.x, (columns + width - 1) / width,
-				  [&](u32 strip) {
-					  const u32 begin = strip * width;
-					  columns_total<SHAPE::threads, width, sums>(
-						  partial + begin, pitch, columns - begin, gridDim.x / SHAPE::cluster,
-						  [&](u32 which, u32 i, Compute value) {
-							  norm_backward_store(at, which, begin + i, value);
-						  });
-				  });
+	const u32 begun = columns_begun<Ring::asks>(counters);
+	if constexpr (!Ring::early) {
+		ring.leave_skewed(mine, pitch);
+		__syncthreads();
+	} else if (threadIdx.x == Ring::asks) {
+		ring.wait_for_sums();
+	}
+	columns_share_by<Ring::asks>(
+		counters, begun, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
+			const u32 begin = strip * width;
+			columns_total<SHAPE::threads, width, sums>(
+				partial + begin, pitch, columns - begin, gridDim.x / SHAPE::cluster,
+				[&](u32 which, u32 i, Compute value) {
+					norm_backward_store(at, which, begin + i, value);
+				});
+		});
 	ring.meet(); /* what another block sends here has come */
 }

@@ -304,6 +304,9 @@ static void odd_rows(void **state)
 
 	(void)state;
 	assert_string_equal(plan.choice, "warps 4x10 w16 r32 s2");
+	/* Rows of 254 bytes lie nearly on the same banks: pieces have some that are further apart. */
+	p = layer(KILN_F16, 108861, 127);
+	assert_string_equal(plan_on("sm_90", &p).choice, "warps 4x32 w8 r16 s2");
 	p = layer(KILN_F32, 72768, 345);
 	assert_string_equal(plan_on("sm_90", &p).choice, "all skewed 64x2 r10 b1 a0");
 	p = layer(KILN_F16, 1274, 9255);
@@ -345,7 +348,11 @@ static void blocks_and_their_sums(void **state)
 	assert_int_equal(plan.grid[0], 128);
 	assert_int_equal(plan.scratch.counters, 256);
 	assert_int_equal(plan.scratch.bytes, 256 + 128 * 2 * 8192 * 4);
-	assert_string_equal(plan.choice, "all 512x2 r1 b1 a0");
+	assert_string_equal(plan.choice, "ring1 256x4 s5");
+	p = layer(KILN_F32, 16384, 4096);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring1 256x4 s5");
+	p = layer(KILN_F32, 2618, 7680);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring2 320x3 s5");
 	p = layer(KILN_F16, 3, 8192);
 	plan = plan_on("sm_90", &p);
 	assert_int_equal(plan.grid[0], 3);

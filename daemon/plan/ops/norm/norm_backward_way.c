@@ -118,18 +118,29 @@ static void bring_first(struct norm_backward_way *ways, int number)
 #define RING_SIZE 384    /* threads of a row that a block has alone, at most */
 #define RING_ROWS 1024   /* of two sums, at least */
 #define RING_HALVES 6145 /* columns of halves that four vectors a thread are best for, at least */
-/* Columns that threads held faster where both were timed: 704 and 4096 rows, one sum and two. */
+/* Columns that threads held as fast where both were timed with one sum. */
 #define HELD_HALVES 8192
 
-#define RING_WIDE 448 /* threads of a row of two sums of words, at most */
-#define RING_PLACES 5 /* rows that lie in such a ring, at least */
+#define RING_WIDE 448  /* threads of a row of two sums of words, two vectors each, at most */
+#define RING_WHOLE 928 /* those that have a block to themselves, one vector each or two, at least */
+#define RING_PLACES 5  /* rows that lie in such a ring, at least */
 
-/* Was a ring faster for these rows of words than as many threads that hold them? */
-static bool is_ring_of_words(const struct norm_backward_problem *norm,
-							 const struct rows_shape *first)
+/*
+ * Was a ring faster for these rows of words than `ring`, the threads that hold them?  It becomes
+ * the threads of that ring: as many, or a third or a quarter as many for each half of a row.
+ */
+static bool is_ring_of_words(const struct norm_backward_problem *norm, struct rows_shape *ring)
 {
-	return norm->need.element == 4 && first->rows == 1 &&
-		   (first->held == 4 || (first->held == 2 && norm->sums > 1 && first->size <= RING_WIDE));
+	if (norm->need.element != 4 || ring->rows != 1)
+		return false;
+	if (ring->held == 4 || (ring->held == 2 && norm->sums > 1 && ring->size <= RING_WIDE))
+		return true;
+	if (ring->held > 2 || norm->sums < 2 || ring->size < RING_WHOLE)
+		return false;
+	ring->cluster = ring->held;
+	ring->held = ring->size % 128 == 0 ? 4 : 3;
+	ring->size = (uint32_t)plan_divide_up(ring->size, ring->held * 32) * 32;
+	return true;
 }
 
 /* Are there rows enough for rings, which begin late?  One sum of columns ends sooner without. */
@@ -141,25 +152,27 @@ static bool are_many(const struct norm_backward_problem *norm)
 /*
  * Ways of rings stand behind `all`, which threads hold.  Where these have one row a block, and few
  * threads for it, a ring of as many threads keeps more of memory busy; long rows of halves by half
- * as many with four vectors each.
+ * as many with four vectors each, long ones of words as is_ring_of_words() says.
  */
 static void prefer_ring(const struct norm_backward_problem *norm, struct norm_backward_way *ways,
 						int all, int count)
 {
 	const struct rows_shape *first = &ways[0].shape;
+	struct rows_shape ring = *first;
 	bool halves = norm->need.element == 2 && first->vector == 8 &&
 				  norm->form.columns >= RING_HALVES && are_many(norm);
-	bool words = is_ring_of_words(norm, first);
-	uint32_t size = first->size, held = halves ? 4 : words ? first->held : 2;
+	bool words = is_ring_of_words(norm, &ring);
 
-	if (all == 0 || first->skewed || norm->form.columns == HELD_HALVES ||
-		(!halves && !words && (first->rows > 1 || first->held != 2 || size > RING_SIZE)))
+	if (all == 0 || first->skewed || (norm->form.columns == HELD_HALVES && norm->sums == 1) ||
+		(!halves && !words && (first->rows > 1 || first->held != 2 || first->size > RING_SIZE)))
 		return;
-	if (halves)
-		size = (uint32_t)plan_divide_up((uint64_t)norm->form.columns, 8 * 4 * 32) * 32;
+	if (halves) {
+		ring.held = 4;
+		ring.size = (uint32_t)plan_divide_up((uint64_t)norm->form.columns, 8 * 4 * 32) * 32;
+	}
 	for (int i = all; i < count; i++)
-		if (ways[i].shape.cluster == 1 && ways[i].shape.size == size &&
-			ways[i].shape.held == held && (!words || ways[i].stages >= RING_PLACES)) {
+		if (ways[i].shape.cluster == ring.cluster && ways[i].shape.size == ring.size &&
+			ways[i].shape.held == ring.held && (!words || ways[i].stages >= RING_PLACES)) {
 			bring_first(ways, i);
 			return;
 		}
