@@ -27,6 +27,7 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	typedef typename element<T>::compute Compute;
 	typedef typename index_choose<(COLUMNS > 0x3fffffff), i64, int>::type Column;
 	static constexpr bool partial = true, counts = EMPTY != MASK_ZERO;
+	static constexpr i64 row_bytes = COLUMNS * static_cast<i64>(sizeof(T));
 	static constexpr int bytes = 0; /* of a row of mask elements */
 
 	DEVICE Compute empty() const
@@ -38,12 +39,52 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	}
 };
 
+/* Bytes of a matrix from which on a mask that others share is gone from the L2 cache when the next
+ * one comes to it, and of a band of the rows of all of them. */
+#define MASK_FAR (i64{12} << 20)
+#define MASK_BAND (i64{8} << 20)
+
+/* The row that is taken as number `number`, of rows of BYTES bytes: where a mask would be gone, a
+ * band of the rows of all matrices that share it comes before the next band. */
+template <i64 BYTES, typename Index, class DIMS, class STRIDES>
+DEVICE Index mask_taken(Index number, DIMS, STRIDES)
+{
+	return number;
+}
+template <i64 BYTES, typename Index, i64 ROWS, i64 MANY, i64... DIMS, i64 STRIDE, i64... STRIDES>
+DEVICE Index mask_taken(Index number, List<ROWS, MANY, DIMS...>, List<STRIDE, 0, STRIDES...>)
+{
+	constexpr i64 fit = MASK_BAND / (BYTES * MANY), band = fit < 1 ? 1 : fit < ROWS ? fit : ROWS;
+	constexpr i64 last = ROWS % band ? ROWS % band : band;
+	if constexpr (ROWS * BYTES < MASK_FAR) {
+		return number;
+	} else {
+		const Index outer = number / static_cast<Index>(ROWS * MANY);
+		const Index inner = number - outer * static_cast<Index>(ROWS * MANY);
+		const Index first = inner / static_cast<Index>(band * MANY) * static_cast<Index>(band);
+		const Index at = inner - first * static_cast<Index>(MANY);
+		const bool whole = first + static_cast<Index>(band) <= static_cast<Index>(ROWS);
+		const Index one = whole ? at / static_cast<Index>(band) : at / static_cast<Index>(last);
+		const Index row = at - one * static_cast<Index>(whole ? band : last);
+		return (outer * static_cast<Index>(MANY) + one) * static_cast<Index>(ROWS) + first + row;
+	}
+}
+
 /* The place of the mask of row number `row`: the step from column to column, the sizes of all
  * dimensions of rows but the slowest, their strides. */
 template <i64 STEP, class DIMS, class STRIDES>
 struct MaskPlace {
 	static constexpr i64 step = STEP;
 
+	/* The row that is taken as number `number`. */
+	template <class MASK, typename Index>
+	static DEVICE Index taken(Index number)
+	{
+		if constexpr (MASK::bytes > 0)
+			return mask_taken<MASK::row_bytes>(number, DIMS{}, STRIDES{});
+		else
+			return number;
+	}
 	template <class MASK, typename Index>
 	static DEVICE MASK at(typename MASK::Given given, Index row)
 	{
@@ -172,6 +213,13 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 		u32 word[vec_words<V *static_cast<int>(sizeof(M))>];
 	};
 
+	/* Flags from between two vectors come like this, and are cut out when all are under way. */
+	static constexpr bool between = WAY == MASK_BETWEEN && sizeof(M) == 1;
+	template <int V>
+	struct Around {
+		u32 word[V * static_cast<int>(sizeof(M)) / 2];
+	};
+
 	const M *start;
 	i64 step;
 
@@ -189,12 +237,24 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 		else
 			mask_fetch_pieces<M, V, WAY>(start + column + ahead, held.word);
 	}
+	template <int V>
+	DEVICE void fetch_around(Around<V> &around, Column column, int ahead, bool sure) const
+	{
+		vec_load_around<sizeof(M), V *static_cast<int>(sizeof(M)), COLUMNS>(start, column, ahead,
+																			sure, around.word);
+	}
+	template <template <int> class HELD, int V>
+	DEVICE void cut(Around<V> &around, HELD<V> &held, Column column) const
+	{
+		constexpr int bytes = V * static_cast<int>(sizeof(M));
+		vec_window<sizeof(M), bytes>(around.word, vec_beyond<bytes>(start + column), held.word);
+	}
 };
 
 template <typename T, i64 COLUMNS, int EMPTY, bool KEEP, int WAY, bool SKEWED>
 struct MaskFlags : MaskElements<T, COLUMNS, EMPTY, u8, WAY, SKEWED> {
 	using MaskElements<T, COLUMNS, EMPTY, u8, WAY, SKEWED>::MaskElements;
-	static constexpr bool keep = KEEP;
+	static constexpr bool flagged = true, keep = KEEP;
 
 	template <class HELD, typename Column>
 	DEVICE bool live(const HELD &held, Column, int j) const

@@ -13,6 +13,8 @@
  *   static constexpr bool counts    whether empty() is anything but 0
  *   static constexpr bool prefix    whether limit() is what leaves columns out
  *   static constexpr bool linear    whether term() is before * x
+ *   static constexpr bool flagged   whether it is a flag for each element
+ *   static constexpr bool between   whether fetch_around() and cut() do what fetch() does
  *   static constexpr bool again     whether a second fetch costs fewer registers than what is held
  *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
  *   limit() const, a column         the columns from there on are left out, and x is not read there
@@ -62,7 +64,7 @@ struct SoftmaxNumber<double> {
 template <typename Compute>
 struct SoftmaxAll {
 	static constexpr bool partial = false, counts = false, prefix = false, again = true;
-	static constexpr bool linear = true;
+	static constexpr bool linear = true, flagged = false, between = false;
 	template <int V>
 	struct Held {
 	};

@@ -1,8 +1,8 @@
 /*
- * softmax_pairs.cuh: softmax of short rows of an odd number of halves, which lie one behind the
- * other.  A block takes its rows as one piece, by way of shared memory (row_staged.cuh); a part of
- * a warp takes each row, by words of two halves.  A word that two rows share is in both: either row
- * passes over the other's half of it.
+ * softmax_pairs.cuh: softmax of short rows of halves, which lie one behind the other.  A block
+ * takes its rows as one piece, by way of shared memory (row_staged.cuh); a part of a warp takes
+ * each row, by words of two halves.  A word that two rows of an odd number of halves share is in
+ * both: either row passes over the other's half of it.
  *
  * The largest of a row is known before powers are made, so that each is made once.  It is found
  * while halves are pairs, and what takes no part is left out then.
@@ -62,7 +62,10 @@ struct PairsRow {
 	/* The last of them is word `end` of thread number `ender`. */
 	static constexpr int end = held - once + (words - 1) % once;
 	static constexpr int ender = (words - 1) / once % size;
-	static_assert(columns % 2 == 1 && size <= 32 && SHAPE::slots == 0, "odd, by parts of warps");
+	static constexpr bool odd = columns % 2 == 1;
+	/* Words that lie together move at once. */
+	static constexpr bool both = once == 2 && columns % 4 == 0;
+	static_assert(size <= 32 && SHAPE::slots == 0, "by parts of warps");
 
 	u32 *const place; /* of its first word */
 	const int thread;
@@ -71,8 +74,17 @@ struct PairsRow {
 
 	DEVICE PairsRow(u8 *piece, int row)
 		: place(reinterpret_cast<u32 *>(piece) + row * columns / 2 + SHAPE::group::thread() * once),
-		  thread(SHAPE::group::thread()), past(row % 2 != 0)
+		  thread(SHAPE::group::thread()), past(odd && row % 2 != 0)
 	{
+		if constexpr (both) {
+#pragma unroll
+			for (int i = 0; i < held; i += 2) {
+				word[i] = word[i + 1] = least();
+				if (has(i))
+					vec_load<8>(place + i * size, word + i);
+			}
+			return;
+		}
 #pragma unroll
 		for (int i = 0; i < held; i++)
 			word[i] = has(i) ? place[i / once * (size * once) + i % once] : least();
@@ -100,6 +112,8 @@ struct PairsRow {
 	/* Makes -inf of halves of other rows. */
 	DEVICE void leave_out()
 	{
+		if constexpr (!odd)
+			return;
 		if (past && thread == 0)
 			word[0] = (word[0] & 0xffff0000u) | (least() & 0xffffu);
 		if (!past && thread == ender)
@@ -146,31 +160,27 @@ struct PairsRow {
 	}
 	DEVICE void store() const
 	{
+		if constexpr (both) {
+#pragma unroll
+			for (int i = 0; i < held; i += 2)
+				if (has(i))
+					vec_store<8>(place + i * size, word + i);
+			return;
+		}
 #pragma unroll
 		for (int i = 0; i < held; i++) {
 			u32 *const to = place + i / once * (size * once) + i % once;
 			if (!has(i))
 				continue;
-			if (i == 0 && past && thread == 0)
+			if (i == 0 && odd && past && thread == 0)
 				reinterpret_cast<u16 *>(to)[1] = static_cast<u16>(word[i] >> 16);
-			else if (i == end && !past && thread == ender)
+			else if (i == end && odd && !past && thread == ender)
 				reinterpret_cast<u16 *>(to)[0] = static_cast<u16>(word[i]);
 			else
 				*to = word[i];
 		}
 	}
 };
-
-/* Leaves out, or makes 0, the halves that flags do: bytes that are 0, or are not. */
-template <bool KEEP>
-DEVICE void pairs_flagged(u32 flags, u32 other, u32 &low, u32 &high)
-{
-	const u32 set = ((flags & 0x7f7f7f7fu) + 0x7f7f7f7fu) | flags; /* in the top bit of each */
-	const u32 a = element_spread(set, 0), b = element_spread(set, 1);
-
-	low = KEEP ? (low & a) | (other & ~a) : (low & ~a) | (other & a);
-	high = KEEP ? (high & b) | (other & ~b) : (high & ~b) | (other & b);
-}
 
 /* The powers of a row and their sum.  Returns what they are powers of. */
 template <class SHAPE, class MASK, typename Compute>
@@ -186,7 +196,7 @@ pairs_powers(PairsRow<SHAPE> &row, const SoftmaxScale<Compute> &scale, const MAS
 		row.turn();
 	if constexpr (MASK::partial)
 		row.flags_each(mask.start, [&](int i, u32 flags) {
-			pairs_flagged<MASK::keep>(flags, Row::least(), row.word[i], row.word[i + 1]);
+			softmax_leave_out<MASK::keep>(flags, Row::least(), row.word[i], row.word[i + 1]);
 		});
 	row.leave_out();
 	const SoftmaxLevel<T, Compute> level(
@@ -239,10 +249,19 @@ DEVICE void pairs_row(u8 *piece, int number, bool here,
 			row.flags_each(
 				mask.start,
 				[&](int i, u32 flags) {
-					pairs_flagged<MASK::keep>(flags, 0, row.word[i], row.word[i + 1]);
+					softmax_leave_out<MASK::keep>(flags, 0, row.word[i], row.word[i + 1]);
 				});
 	}
 	row.store();
+}
+
+/* The memory that the flags of a row of BYTES bytes take for SIZE threads: so much that different
+ * rows of a warp have them in different banks. */
+template <int BYTES, int SIZE>
+constexpr int pairs_aside()
+{
+	constexpr int period = SIZE < 4 ? 2 : SIZE / 2; /* in pieces of 16 bytes */
+	return ((row_aside_bytes(BYTES) / 16 + period / 2 - 1) / period * period + period / 2) * 16;
 }
 
 /* All rows of a launch.  mask_of and ASIDE as row_staged_masked() has them. */

@@ -14,18 +14,26 @@
 #include "common/row.cuh"
 #include "common/softmax_vector.cuh"
 
-/* Are powers made in one operation?  Of halves in slots, which are raised twice. */
-template <class SHAPE, bool LOG>
-constexpr bool softmax_levels = SHAPE::slots > 0 && sizeof(typename SHAPE::Element) == 2 && !LOG;
+/* Have halves with a flag each few threads a row, that hold some vectors?  These have more to
+ * compute than to move. */
+template <class SHAPE, class MASK>
+constexpr bool softmax_flagged =
+	MASK::flagged && !MASK::counts && SHAPE::slots == 0 && !SHAPE::row::skewed &&
+	SHAPE::row::length % 4 == 0 && SHAPE::row::held > 1 && SHAPE::threads / SHAPE::rows <= 32;
+/* Are powers made in one operation?  Of halves in slots, which are raised twice, and of those. */
+template <class SHAPE, bool LOG, class MASK>
+constexpr bool softmax_levels = sizeof(typename SHAPE::Element) == 2 && !LOG &&
+								(SHAPE::slots > 0 || softmax_flagged<SHAPE, MASK>);
 
 template <class SHAPE, bool LOG, class MASK>
-struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_levels<SHAPE, LOG>> {
+struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK,
+									softmax_levels<SHAPE, LOG, MASK>, SHAPE::slots == 0> {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
 	typedef typename SHAPE::row Row;
 	typedef typename SHAPE::template words<1> Words;
-	static constexpr bool levels = softmax_levels<SHAPE, LOG>;
-	typedef SoftmaxVectors<Row, LOG, MASK, levels> Vectors;
+	static constexpr bool levels = softmax_levels<SHAPE, LOG, MASK>;
+	typedef SoftmaxVectors<Row, LOG, MASK, levels, SHAPE::slots == 0> Vectors;
 	typedef typename Vectors::Marks Marks;
 	typedef typename Vectors::Level Level;
 	/* Slots that are worked on at once, and come as one batch. */
@@ -36,6 +44,10 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
 	/* Are addresses made from the first vector's?  Of many small ones each would take its time. */
 	static constexpr bool near = V <= 2 || (Row::skewed && SHAPE::threads / SHAPE::rows <= 32);
+	/* Does the vector that comes last have its terms first?  Otherwise the compiler begins to work
+	 * on the first before loads of a mask that others need are under way. */
+	static constexpr bool turned = MASK::partial && !MASK::prefix && !Row::skewed && V > 2 &&
+								   (levels || sizeof(T) >= 4);
 	using Vectors::mask;
 	using Vectors::row;
 	using Vectors::scale;
@@ -58,7 +70,17 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 			fetch_part(softmax_part(row, mask), x, step);
 		else
 			fetch_part(row, x, step);
-		if constexpr (MASK::partial) {
+		if constexpr (MASK::between && kept > 0) {
+			typename MASK::template Around<V> around[kept];
+#pragma unroll
+			for (int n = 0; n < kept; n++)
+				if (row.has(n))
+					mask.fetch_around(around[n], row.column(0), n * Row::apart, Row::sure(n));
+#pragma unroll
+			for (int n = 0; n < kept; n++)
+				if (row.has(n))
+					mask.cut(around[n], marks[n], row.column(0));
+		} else if constexpr (MASK::partial) {
 #pragma unroll
 			for (int n = 0; n < kept; n++)
 				if (row.has(n))
@@ -166,7 +188,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 	DEVICE void raise_kept(Compute &largest)
 	{
 #pragma unroll
-		for (int n = 0; n < kept; n++) {
+		for (int i = 0; i < kept; i++) {
+			const int n = turned ? kept - 1 - i : i;
 			if (!row.has(n))
 				continue;
 			this->terms(marks[n], n, words.word[n][0], value[n]);
@@ -247,7 +270,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK, softmax_leve
 		if constexpr (Vectors::paired) {
 			u32 pair = element_pair<T>::least;
 #pragma unroll
-			for (int n = 0; n < kept; n++) {
+			for (int i = 0; i < kept; i++) {
+				const int n = turned ? kept - 1 - i : i;
 				if (!row.has(n))
 					continue;
 				this->pairs(marks[n], n, words.word[n][0]);

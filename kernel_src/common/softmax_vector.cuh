@@ -6,9 +6,21 @@
 #include "common/index.cuh"
 #include "common/softmax.cuh"
 
+/* Leaves out, or makes 0, the halves that flags do: bytes that are 0, or are not. */
+template <bool KEEP>
+DEVICE void softmax_leave_out(u32 flags, u32 other, u32 &low, u32 &high)
+{
+	const u32 set = ((flags & 0x7f7f7f7fu) + 0x7f7f7f7fu) | flags; /* in the top bit of each */
+	const u32 a = element_spread(set, 0), b = element_spread(set, 1);
+
+	low = KEEP ? (low & a) | (other & ~a) : (low & ~a) | (other & a);
+	high = KEEP ? (high & b) | (other & ~b) : (high & ~b) | (other & b);
+}
+
 /* ROW numbers vectors, says where they are and which of their elements are in the row (row.cuh,
- * row_stream.cuh). */
-template <class ROW, bool LOG, class MASK, bool LEVELS = false>
+ * row_stream.cuh).  LEVELS: powers are made in one operation.  FLAGS: with flags, too, what takes
+ * no part is left out while halves are pairs. */
+template <class ROW, bool LOG, class MASK, bool LEVELS = false, bool FLAGS = false>
 struct SoftmaxVectors {
 	typedef typename ROW::Element T;
 	typedef typename ROW::Compute Compute;
@@ -19,8 +31,9 @@ struct SoftmaxVectors {
 	/* Terms with a mask may be larger than any half. */
 	typedef SoftmaxLevel<typename index_choose<linear, T, Compute>::type, Compute> Level;
 	/* Are numbers left out and compared while they are pairs of halves? */
-	static constexpr bool paired = linear && element_pair<T>::known && V % 2 == 0 &&
-								   !MASK::counts && (!MASK::partial || MASK::prefix);
+	static constexpr bool paired =
+		linear && element_pair<T>::known && V % 2 == 0 && !MASK::counts &&
+		(!MASK::partial || MASK::prefix || (MASK::flagged && FLAGS && V % 4 == 0));
 
 	const MASK mask;
 	const SoftmaxScale<Compute> scale;
@@ -123,6 +136,11 @@ struct SoftmaxVectors {
 #pragma unroll
 			for (int w = 0; w < V / 2; w++)
 				raw[w] ^= 0x80008000u;
+		}
+		if constexpr (MASK::flagged) {
+#pragma unroll
+			for (int w = 0; w < V / 4; w++)
+				softmax_leave_out<MASK::keep>(mark.word[w], least, raw[2 * w], raw[2 * w + 1]);
 		}
 		if constexpr (ROW::skewed || MASK::prefix) {
 			if (whole(n))

@@ -220,26 +220,39 @@ DEVICE void vec_store_some(void *to, const u32 (&words)[vec_words<ES * N>], int 
 }
 
 /*
- * Cuts BYTES bytes of a row, from `ahead` columns behind `column` on, out of the two aligned
- * vectors around them.  The row has COLUMNS elements of ES bytes.  A vector that holds nothing of
- * the row is not read.  `column` is greater than -BYTES / ES, `ahead` is a multiple of that; sure:
- * all of the columns are in the row.
+ * Fetches the two aligned vectors around BYTES bytes of a row, from `ahead` columns behind `column`
+ * on: vec_window() cuts them out.  The row has COLUMNS elements of ES bytes.  A vector that holds
+ * nothing of the row is not read.  `column` is greater than -BYTES / ES, `ahead` is a multiple of
+ * that; sure: all of the columns are in the row.
  */
 template <int ES, int BYTES, i64 COLUMNS, typename Column>
-DEVICE void vec_load_between(const void *row, Column column, int ahead, bool sure,
-							 u32 (&words)[BYTES / 4])
+DEVICE void vec_load_around(const void *row, Column column, int ahead, bool sure,
+							u32 (&pair)[BYTES / 2])
 {
 	const u8 *const from = static_cast<const u8 *>(row) + static_cast<i64>(column) * ES;
 	const int beyond = vec_beyond<BYTES>(from), far = ahead * ES;
 	const u8 *const low = from - beyond, *const high = low + (beyond ? BYTES : 0);
 	const Column place = column * ES - beyond;
-	u32 pair[BYTES / 2] = {};
 
+#pragma unroll
+	for (int w = 0; w < BYTES / 2; w++)
+		pair[w] = 0;
 	if (sure || far > 0 || place > -BYTES)
 		vec_load<BYTES>(low + far, pair);
 	if (sure || (beyond != 0 && place + far < static_cast<Column>(COLUMNS) * ES - BYTES))
 		vec_load<BYTES>(high + far, pair + BYTES / 4);
-	vec_window<ES, BYTES>(pair, beyond, words);
+}
+
+/* Does so and cuts them out. */
+template <int ES, int BYTES, i64 COLUMNS, typename Column>
+DEVICE void vec_load_between(const void *row, Column column, int ahead, bool sure,
+							 u32 (&words)[BYTES / 4])
+{
+	const u8 *const from = static_cast<const u8 *>(row) + static_cast<i64>(column) * ES;
+	u32 pair[BYTES / 2];
+
+	vec_load_around<ES, BYTES, COLUMNS>(row, column, ahead, sure, pair);
+	vec_window<ES, BYTES>(pair, vec_beyond<BYTES>(from), words);
 }
 
 /*

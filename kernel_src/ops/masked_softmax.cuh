@@ -21,7 +21,8 @@ DEVICE void masked_softmax_held(const T *x, typename MASK::Given given, T *y, Co
 	typedef typename SHAPE::group Group;
 	typedef typename index_choose<SHAPE::row::skewed, RowLined<SHAPE>, SHAPE>::type Shape;
 
-	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
+	row_each<SHAPE, LOOP, Index>(rows, [&](Index number, bool here) {
+		const Index row = PLACE::template taken<MASK>(number);
 		const MASK mask = PLACE::template at<MASK>(given, row);
 		T *const to = y + static_cast<i64>(row) * SHAPE::row::columns;
 		softmax_row_of<Shape, false>(typename Shape::row(to, Group::thread(), Group::slice()),

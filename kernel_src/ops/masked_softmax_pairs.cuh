@@ -1,6 +1,6 @@
 /*
- * masked_softmax_pairs.cuh: masked softmax of short rows of an odd number of halves, which lie one
- * behind the other, with a flag for each element.  Parameters as in masked_softmax_staged.cuh.
+ * masked_softmax_pairs.cuh: masked softmax of short rows of halves, which lie one behind the other,
+ * with a flag for each element.  Parameters as in masked_softmax_staged.cuh.
  */
 #pragma once
 #include "common/mask.cuh"
@@ -15,7 +15,7 @@ __global__ LAUNCH_BOUNDS(SHAPE::threads) void masked_softmax_pairs(const T *x,
 {
 	constexpr int threads = SHAPE::threads / SHAPE::rows;
 
-	pairs_each<SHAPE, false, row_aside_bytes(MASK::bytes)>(
+	pairs_each<SHAPE, false, pairs_aside<MASK::bytes, threads>()>(
 		x, y, SoftmaxScale<Compute>{before, exponent, after}, rows, [&](i64 row, u8 *memory) {
 			const MASK mask = PLACE::template at<MASK>(given, static_cast<Index>(row));
 			return MASK(

@@ -157,7 +157,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 	if (need->element == 4 ? need->aside > 0
 						   : need->staged_far && need->streams == 1 && !need->along)
 		first = STAGED_FIRST_LONG;
-	if (need->element == 2 && need->pairs && need->beside == 1 && form->columns % 2)
+	if (need->element == 2 && need->pairs && need->beside == 1)
 		first = STAGED_FIRST_FLAGS;
 	/* Single halves are too little to move at once. */
 	if (search.base.gapped ? vector * need->element == 2 : form->columns * need->element <= first)

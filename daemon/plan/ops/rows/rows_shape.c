@@ -11,13 +11,24 @@ uint32_t rows_staged_aside(const struct rows_form *form, const struct rows_need 
 	return gapped ? ((uint32_t)form->columns * need->element + 30) / 16 * 16 : need->aside;
 }
 
+/* Does so for flags of a row that goes by pairs: pairs_aside() of kernel_src. */
+static uint32_t pairs_aside(const struct rows_need *need, const struct rows_shape *shape)
+{
+	uint32_t period = shape->size < 4 ? 2 : shape->size / 2;
+
+	if (!need->aside)
+		return 0;
+	return ((need->aside / 16 + period / 2 - 1) / period * period + period / 2) * 16;
+}
+
 uint32_t rows_shape_bytes(const struct rows_form *form, const struct rows_need *need,
 						  const struct rows_shape *shape)
 {
 	/* A thread reads flags by whole words, which may reach beyond the last row's. */
 	if (shape->staged)
 		return shape->rows * ((uint32_t)form->columns * need->element * need->streams +
-							  rows_staged_aside(form, need, shape->gapped)) +
+							  (shape->pairs ? pairs_aside(need, shape)
+											: rows_staged_aside(form, need, shape->gapped))) +
 			   (shape->pairs && need->aside ? 16 : 0);
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }

@@ -15,6 +15,8 @@
 #define PAIRS_MOST 68
 #define PAIRS_FEW 14
 #define PAIRS_FLAGGED 20
+/* Shorter rows of an even number of halves go one by one. */
+#define PAIRS_EVEN 80
 
 /* Do the elements of rows lie side by side, in tensors that are aligned?  *gaps: the rows of a held
  * operand do not lie one behind the other. */
@@ -88,13 +90,15 @@ static uint32_t bank_words(uint32_t columns, uint32_t size, uint32_t apart)
 static bool pairs_fit(const struct rows_search *search, const struct rows_shape *shape)
 {
 	uint32_t words = shape->held * (shape->vector / 2);
-	uint32_t most = search->need->beside == 1 ? PAIRS_FLAGGED : PAIRS_FEW;
+	bool odd = search->form->columns % 2 != 0;
+	uint32_t most =
+		search->need->beside == 1 && (odd || shape->size == 16) ? PAIRS_FLAGGED : PAIRS_FEW;
 
 	return words <= most && (shape->size >= 8 || bank_words((uint32_t)search->form->columns,
 															shape->size, shape->vector / 2) <= 3);
 }
 
-/* Adds odd rows of halves by words of two, or by two such words where flags come with them: the
+/* Adds rows of halves by words of two, or by two such words where flags come with them: the
  * smallest part of a warp that fits first, then others. */
 static void offer_pairs(struct rows_search *search)
 {
@@ -141,7 +145,8 @@ void rows_offer_staged(struct rows_search *search)
 		return;
 	search->base.staged = true;
 	search->base.gapped = gaps;
-	pairs = search->need->pairs && element == 2 && vector % 2 != 0 && !gaps;
+	pairs = search->need->pairs && element == 2 && !gaps &&
+			(vector % 2 != 0 || (search->need->beside == 1 && form->columns > PAIRS_EVEN));
 	if (pairs)
 		offer_pairs(search);
 	/* The elements of a mask begin elsewhere; logarithms gain nothing. */
