@@ -40,6 +40,27 @@ struct ColumnsBlock {
 	static constexpr u32 step = SIZE < 32 ? 32 : SIZE;
 	static constexpr u32 parts = threads / step;
 	static_assert(SIZE >= 32 || 32 % SIZE == 0, "part or whole warps");
+	/* Eight numbers of a lane leave by two vectors, which every other four lanes swap: so those of
+	 * eight lanes lie in all banks. */
+	static constexpr bool swaps = V == 8 && sizeof(Compute) == 4;
+	/* Where number i of a part lies. */
+	static DEVICE u32 place(u32 i)
+	{
+		return swaps ? i ^ (i >> 5 & 1) << 2 : i;
+	}
+	static DEVICE void put(Compute *here, u32 to, const Compute (&sum)[V])
+	{
+		if constexpr (swaps) {
+			u32 words[V];
+			element_pack<Compute>(sum, words);
+			vec_store<16>(here + place(to), words);
+			vec_store<16>(here + place(to + 4), words + 4);
+		} else {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				here[to + j] = sum[j];
+		}
+	}
 
 	/*
 	 * Merges what threads have of SUMS sums, AT_ONCE of them together: one or all.  Calls
@@ -51,7 +72,7 @@ struct ColumnsBlock {
 	{
 		constexpr u32 values = AT_ONCE * width;
 		const u32 thread = threadIdx.x;
-		Compute *const here = shared + thread / step * values + thread % SIZE * V;
+		Compute *const here = shared + thread / step * values;
 		static_assert(AT_ONCE == 1 || AT_ONCE == SUMS, "one or all");
 
 #pragma unroll 1
@@ -61,15 +82,17 @@ struct ColumnsBlock {
 			for (int s = 0; s < AT_ONCE; s++) {
 #pragma unroll
 				for (int n = 0; n < NV; n++) {
+					const u32 to = static_cast<u32>(s) * width + n * (SIZE * V) + thread % SIZE * V;
+					Compute sum[V];
 #pragma unroll
 					for (int j = 0; j < V; j++) {
-						Compute sum = first == 0 ? mine[s][n][j] : mine[SUMS - 1][n][j];
+						sum[j] = first == 0 ? mine[s][n][j] : mine[SUMS - 1][n][j];
 #pragma unroll
 						for (int lanes = SIZE; lanes < 32; lanes *= 2)
-							sum += group_from(sum, lanes);
-						/* Each that has the sum writes it, and all write the same. */
-						here[static_cast<u32>(s) * width + n * (SIZE * V) + j] = sum;
+							sum[j] += group_from(sum[j], lanes);
 					}
+					/* Each that has the sum writes it, and all write the same. */
+					put(here, to, sum);
 				}
 			}
 			__syncthreads();
@@ -78,7 +101,7 @@ struct ColumnsBlock {
 				Compute sum = 0;
 #pragma unroll(parts % 8 == 0 ? 8 : parts % 4 == 0 ? 4 : 1)
 				for (u32 part = 0; part < parts; part++)
-					sum += shared[part * values + i];
+					sum += shared[part * values + place(i)];
 				body(static_cast<u32>(first) + i / width, i % width, sum);
 			}
 		}
