@@ -46,8 +46,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK,
 	static constexpr bool near = V <= 2 || (Row::skewed && SHAPE::threads / SHAPE::rows <= 32);
 	/* Does the vector that comes last have its terms first?  Otherwise the compiler begins to work
 	 * on the first before loads of a mask that others need are under way. */
-	static constexpr bool turned = MASK::partial && !MASK::prefix && !Row::skewed && V > 2 &&
-								   (levels || sizeof(T) >= 4);
+	static constexpr bool turned = MASK::partial && !MASK::prefix && !Row::skewed && V > 2;
 	using Vectors::mask;
 	using Vectors::row;
 	using Vectors::scale;
