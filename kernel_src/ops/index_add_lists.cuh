@@ -22,8 +22,9 @@ struct IndexAddListsShape {
 	typedef typename summand<T>::Compute Compute;
 	static constexpr int bounds = BOUNDS, vector = V, held = HELD;
 	static constexpr u32 threads = THREADS, warps = THREADS / 32, chunk = THREADS * HELD;
-	static_assert(THREADS >= 32 * V, "a thread for each column");
-	static constexpr u32 room = 2048; /* rows that are listed at once; the planner knows */
+	/* Columns of a block, and those that a thread stores. */
+	static constexpr u32 wide = 32 * V, mine = (wide + THREADS - 1) / THREADS;
+	static constexpr u32 room = 1024; /* rows that are listed at once; the planner knows */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
 	static constexpr int blocks = 1;
 #else
@@ -40,7 +41,7 @@ struct IndexAddLists {
 	static constexpr u32 threads = SHAPE::threads, warps = SHAPE::warps;
 	/* Column blocks of a row. */
 	static constexpr u32 across = static_cast<u32>((PLACES::columns + 32 * v - 1) / (32 * v));
-	static constexpr int ahead = 6;  /* rows whose elements are loaded at once */
+	static constexpr int ahead = 7;  /* rows whose elements are loaded at once */
 	static constexpr int looked = 4; /* numbers of a chunk, likewise */
 
 	const u8 *many;
@@ -155,13 +156,18 @@ struct IndexAddLists {
 	}
 };
 
-/* Adds the sums of all warps to what a thread's element begins with, and stores it.  few: where the
- * block's columns are; parts: shared memory.  All threads come. */
+/* What a thread's columns begin with. */
+template <class SHAPE>
+struct IndexAddListsBase {
+	u32 in[SHAPE::mine][vec_words<sizeof(typename SHAPE::Element)>];
+};
+
+/* Adds the sums of all warps to what a thread's columns begin with, and stores them.  few: where
+ * the block's columns are, of which `count` are there; parts: shared memory.  All threads come. */
 template <class SHAPE>
 DEVICE void index_add_lists_end(const typename SHAPE::Compute (&sum)[SHAPE::vector],
-								typename SHAPE::Compute *parts,
-								u32 (&in)[vec_words<sizeof(typename SHAPE::Element)>], bool here,
-								u8 *few)
+								typename SHAPE::Compute *parts, IndexAddListsBase<SHAPE> &base,
+								i64 count, u8 *few)
 {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
@@ -175,14 +181,18 @@ DEVICE void index_add_lists_end(const typename SHAPE::Compute (&sum)[SHAPE::vect
 		vec_store<each>(reinterpret_cast<u8 *>(parts + threadIdx.x * v) + i * each,
 						words + i * vec_words<each>);
 	__syncthreads();
-	if (here) {
+#pragma unroll
+	for (u32 m = 0; m < SHAPE::mine; m++) {
+		const u32 column = m * SHAPE::threads + threadIdx.x;
 		Compute all[1];
-		summand<T>::unpack(in, all);
+		if (column >= SHAPE::wide || column >= count)
+			continue;
+		summand<T>::unpack(base.in[m], all);
 #pragma unroll
 		for (u32 warp = 0; warp < SHAPE::warps; warp++)
-			all[0] += parts[warp * (32 * v) + threadIdx.x];
-		summand<T>::pack(all, in);
-		vec_store<es>(few + threadIdx.x * es, in);
+			all[0] += parts[warp * SHAPE::wide + column];
+		summand<T>::pack(all, base.in[m]);
+		vec_store<es>(few + column * es, base.in[m]);
 	}
 }
 
@@ -225,16 +235,19 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_lists
 	} else {
 		const u32 item = block - sorters, row = item / Add::across, slice = row / places;
 		const u32 place = row - slice * places;
-		const i64 begin = static_cast<i64>(item - row * Add::across) * (32 * Add::v);
-		const i64 column = begin + threadIdx.x % 32 * Add::v;
-		const bool ends = threadIdx.x < 32 * Add::v && begin + threadIdx.x < PLACES::columns;
+		const i64 begin = static_cast<i64>(item - row * Add::across) * SHAPE::wide;
+		const i64 column = begin + threadIdx.x % 32 * Add::v, left = PLACES::columns - begin;
 		typename SHAPE::Compute sum[Add::v];
-		u32 in[vec_words<es>] = {};
+		IndexAddListsBase<SHAPE> first = {};
 		at(slice, offset);
-		if (base && ends)
-			vec_load<es>(static_cast<const u8 *>(base) +
-							 (offset[1] + place * PLACES::base_axis + begin + threadIdx.x) * es,
-						 in);
+#pragma unroll
+		for (u32 m = 0; m < SHAPE::mine; m++) {
+			const u32 mine = m * SHAPE::threads + threadIdx.x;
+			if (base && mine < SHAPE::wide && mine < left)
+				vec_load<es>(static_cast<const u8 *>(base) +
+								 (offset[1] + place * PLACES::base_axis + begin + mine) * es,
+							 first.in[m]);
+		}
 #pragma unroll
 		for (int i = 0; i < Add::v; i++) /* what changes no sum */
 			sum[i] = static_cast<typename SHAPE::Compute>(-0.0);
@@ -246,7 +259,7 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_lists
 		add.add(place, static_cast<const u8 *>(many) + (offset[0] + column) * es,
 				column < PLACES::columns, sum);
 		index_add_lists_end<SHAPE>(
-			sum, reinterpret_cast<typename SHAPE::Compute *>(rows + SHAPE::room), in, ends,
+			sum, reinterpret_cast<typename SHAPE::Compute *>(rows + SHAPE::room), first, left,
 			static_cast<u8 *>(few) + (offset[3] + place * PLACES::few_axis + begin) * es);
 		/* The last block alone waits until nobody waits any more. */
 		if (block == gridDim.x - 1 && threadIdx.x == 0) {

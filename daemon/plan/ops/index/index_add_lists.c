@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-#define THREADS 256u
-#define HELD 2u         /* indices of a thread */
-#define ROOM 2048u      /* rows that are listed at once: `room` of IndexAddListsShape */
+#define THREADS 128u
+#define HELD 4u         /* indices of a thread */
+#define ROOM 1024u      /* rows that are listed at once: `room` of IndexAddListsShape */
 #define STATE_BYTES 512 /* before the lists: EARLIER_STATE words */
 #define MOST_SCRATCH (64 << 20)
 #define MOST_PLACES 1024 /* to put more in order takes long */
@@ -61,10 +61,10 @@ bool index_add_lists_pay(const struct index_add *add, const struct kernel_limits
 {
 	struct lists_way way;
 
-	/* Each place has a block at least: few of them keep no device busy. */
+	/* Each place has a block at least: a multiprocessor has eight at once, and few are too few. */
 	return lists_way(add, limits, &way) && add->count >= LEAST_COUNT && add->end >= LEAST_PLACES &&
 		   add->count / add->end > LEAST_EACH &&
-		   way.blocks - way.sorters >= limits->multiprocessors * 3 / 2;
+		   way.blocks - way.sorters >= limits->multiprocessors * 6;
 }
 
 int index_add_lists_plan(const struct kernel_problem *problem, const struct index_add *add,
