@@ -215,7 +215,7 @@ static void rows_are_a_matter_of_the_launch(void **state)
 
 static void widths_follow_sizes_and_addresses(void **state)
 {
-	struct kernel_problem p = gather(false, KILN_F16, KILN_I32, 4, 64, 255, 512);
+	struct kernel_problem p = gather(false, KILN_F16, KILN_I32, 3, 64, 255, 512);
 	struct kernel_plan plan = plan_on("sm_90", &p);
 
 	(void)state;
@@ -227,15 +227,15 @@ static void widths_follow_sizes_and_addresses(void **state)
 	p.tensors[0].stride[0] = 256 * 64;
 	plan = plan_on("sm_90", &p);
 	has(&plan, "128, 2, 8, 16, false>, GatherPlaces<false, 1, 1, ");
-	p = gather(false, KILN_F16, KILN_I32, 4, 64, 256, 512);
+	p = gather(false, KILN_F16, KILN_I32, 3, 64, 256, 512);
 	p.tensors[0].stride[2] = 3;
 	plan = plan_on("sm_90", &p);
-	has(&plan, "64, 2, 8, 16, false>, GatherPlaces<false, 3, 1, ");
-	p = gather(false, KILN_F16, KILN_I32, 4, 64, 256, 512);
+	has(&plan, "128, 2, 8, 16, false>, GatherPlaces<false, 3, 1, ");
+	p = gather(false, KILN_F16, KILN_I32, 3, 64, 256, 512);
 	p.tensors[1].stride[1] = 2;
 	plan = plan_on("sm_90", &p);
 	has(&plan, "16, 8, 0, false>, GatherPlaces<true, 1, 2, ");
-	p = gather(false, KILN_F16, KILN_I32, 4, 64, 256, 512);
+	p = gather(false, KILN_F16, KILN_I32, 3, 64, 256, 512);
 	p.tensors[2].alignment = 4;
 	p.tensors[1].alignment = 4;
 	plan = plan_on("sm_90", &p);
@@ -258,9 +258,9 @@ static void widths_follow_sizes_and_addresses(void **state)
 	assert_int_equal(plan.grid[0], 7 * 8 * 3);
 	p = gather(false, KILN_F32, KILN_I32, 9, 7, 1024, 28672);
 	plan = plan_on("sm_90", &p);
-	has(&plan, "gather_alike<GatherAlike<4, i32, INDICES_CHECK, 1024, 28672, 2, 1024, 256, false, "
+	has(&plan, "gather_alike<GatherAlike<4, i32, INDICES_CHECK, 1024, 28672, 2, 768, 256, false, "
 			   "true, false>");
-	assert_int_equal(plan.grid[0], 5 * 7 * 7);
+	assert_int_equal(plan.grid[0], 5 * 7 * 10);
 }
 
 static void long_rows(void **state)

@@ -10,8 +10,10 @@
 #define MOST 0x7ffffff  /* elements of a row and indices, and these as bytes, have 32 bits */
 #define MOST_FEW 0xfff0 /* elements of src: their numbers have 16 bits */
 
-#define PART_BYTES 32768 /* of planes' rows of dst that a part of a list makes, at least */
-#define SMALL 128        /* threads of blocks */
+/* Bytes of planes' rows of dst that a part of a list makes, at least: of words, of halves. */
+#define PART_WORDS 16384
+#define PART_HALVES 32768
+#define SMALL 128 /* threads of blocks */
 #define LARGE 256
 #define IDLE 14 /* more of a hundred threads that make a large block lose */
 /* Limits within which it is the likely best: bytes of shared memory, of which a multiprocessor has
@@ -21,6 +23,7 @@
 #define PAYS_HALVES 384
 #define PAYS_WORDS 1024
 #define PAYS_ROW 2048
+#define LONG_ROW 4096 /* elements of src that leave room for one plane */
 
 /* Fills in all but threads and planes, which the caller has set, for `parts` parts of a list;
  * GatherAlike in ops/gather_alike.cuh computes the same. */
@@ -42,8 +45,8 @@ static void make_alike(const struct kernel_problem *problem, const struct gather
 	out->rows = out->planes * word / element;
 	out->vectors = plan_divide_up((uint64_t)gather->many + (out->even ? 0 : vector - 1), vector);
 	out->part = plan_divide_up((uint64_t)out->vectors, parts);
-	if (parts > 1)
-		out->part = plan_divide_up((uint64_t)out->part, 32) * 32;
+	if (parts > 1) /* whole turns of the block */
+		out->part = plan_divide_up((uint64_t)out->part, out->threads) * out->threads;
 	out->parts = plan_divide_up((uint64_t)out->vectors, (uint64_t)out->part);
 	out->shared =
 		out->planes * ((uint32_t)plan_divide_up((uint64_t)gather->few * word, 16) * 16 + 16) +
@@ -79,24 +82,41 @@ static uint32_t find_threads(const struct gather_problem *gather)
 {
 	int64_t vectors = plan_divide_up((uint64_t)gather->many * gather->element, 16);
 
+	if (gather->few >= LONG_ROW)
+		return LARGE;
 	if (vectors <= LARGE)
-		return gather->few <= gather->many ? SMALL : LARGE;
+		return vectors <= SMALL || 4 * gather->few <= 5 * gather->many ? SMALL : LARGE;
 	return idle(vectors, SMALL) + IDLE < idle(vectors, LARGE) ? SMALL : LARGE;
+}
+
+/* Returns one plane where rows of src are so long that two leave little of shared memory, and are
+ * much of what is moved. */
+static uint32_t find_planes(const struct gather_problem *gather)
+{
+	int64_t few = gather->few, many = gather->many;
+
+	return few >= LONG_ROW && (gather->element >= 4 || 4 * many <= 7 * few || few > 2 * LONG_ROW)
+			   ? 1
+			   : 2;
 }
 
 int gather_alikes(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_alike out[GATHER_ALIKES])
 {
-	uint32_t element = gather->element, threads = find_threads(gather);
+	uint32_t element = gather->element, word = element > 4 ? element : 4;
+	uint32_t threads = find_threads(gather), usual = find_planes(gather);
 	int count = 0;
 
-	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 16 / element ||
-		gather->few < 1 || gather->many < 1 || gather->few > MOST_FEW || gather->many > MOST ||
+	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 2 ||
+		gather->outer < 8 / element || gather->few < 1 || gather->many < 1 ||
+		gather->few > MOST_FEW || gather->many > MOST ||
 		(gather->form.step[0] != 1 && gather->few > 1))
 		return 0;
-	for (uint32_t planes = 2; planes >= 1; planes--) {
-		int64_t parts = gather->many * planes * (element > 4 ? element : 4) / PART_BYTES;
-		int64_t most = gather->many / gather->few / 4;
+	for (int p = 0; p < 2; p++) {
+		uint32_t planes = p ? 3 - usual : usual;
+		int64_t parts = gather->many * planes * word / (element < 4 ? PART_HALVES : PART_WORDS);
+		/* Each part puts the rows of src into planes again. */
+		int64_t most = 2 * gather->many / gather->few / 5;
 		parts = parts < most ? parts : most;
 		for (int k = 0; k < 2; k++)
 			add_alike(problem, gather, limits, k ? SMALL + LARGE - threads : threads, planes,
@@ -107,15 +127,24 @@ int gather_alikes(const struct kernel_problem *problem, const struct gather_prob
 
 bool gather_alike_pays(const struct gather_problem *gather, const struct gather_alike *alike)
 {
-	int64_t few = gather->few, many = gather->many;
+	int64_t few = gather->few, many = gather->many, words = gather->index_bytes == 1 ? 8 : 2;
+	bool some = alike->vectors >= SMALL, grows = 2 * many >= 3 * few;
+	/* Long rows of which much is wanted: a stage reads their indices once for each. */
+	bool plain = alike->even && !alike->skew && few >= LONG_ROW && 6 * many >= few;
 
-	if (alike->shared > PAYS_BYTES)
+	if (alike->shared > PAYS_BYTES || (alike->skew && few >= 2 * LONG_ROW))
 		return false;
-	if (gather->element == 2 && !alike->even)
-		return many >= few / 8 && (alike->vectors >= SMALL || few >= PAYS_ROW);
-	return alike->even && alike->vectors >= SMALL &&
-		   ((gather->element == 2 && few >= PAYS_HALVES && 2 * many >= 3 * few) ||
-			(gather->element == 4 && few >= PAYS_WORDS && many >= 2 * few));
+	if (gather->element == 4)
+		return (some && plain) || (some && alike->even && many >= 2 * few && few >= PAYS_WORDS) ||
+			   (alike->vectors >= LARGE && many >= words * few);
+	if (gather->element != 2)
+		return false;
+	if (!alike->even)
+		return many >= few / 8 && (some || few >= PAYS_ROW);
+	/* Groups do as well where rows of src are short and indices are. */
+	if (few < PAYS_HALVES)
+		return some && grows && (gather->index_bytes >= 4 || alike->vectors <= LARGE);
+	return some && (plain || grows || (4 * many >= 3 * few && (!alike->skew || few >= LONG_ROW)));
 }
 
 int gather_alike_plan(const struct kernel_problem *problem, const struct gather_problem *gather,

@@ -10,9 +10,8 @@
 #include <string.h>
 
 #define SMALL_ROW 512    /* bytes of dst */
-#define SMALL_FEW 128    /* elements of src */
-#define PAYS_TIMES 8     /* short indices of words for each element of src that make it pay */
-#define PAYS_BYTES 65536 /* of shared memory, likewise: a multiprocessor has three blocks */
+#define TINY_ROW 192     /* likewise */
+#define PAYS_BYTES 65536 /* of shared memory that make it pay: a multiprocessor has three blocks */
 #define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
 #define MOST_FEW 0xfff0  /* elements of src: their numbers have 16 bits */
 
@@ -180,9 +179,9 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 	uint32_t element = gather->element, first = element == 1 ? 8 : 16, vectors = 0;
 	int count = 0;
 
-	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 16 / element ||
-		gather->few < 1 || gather->many < 1 || gather->few > MOST_FEW || gather->many > MOST ||
-		(gather->form.step[0] != 1 && gather->few > 1))
+	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 8 / element ||
+		gather->outer < 2 || gather->few < 1 || gather->many < 1 || gather->few > MOST_FEW ||
+		gather->many > MOST || (gather->form.step[0] != 1 && gather->few > 1))
 		return 0;
 	for (uint32_t bytes = first; bytes >= 4 && bytes >= element && vectors < 2; bytes /= 2) {
 		uint32_t vector = group_vector(problem, gather, bytes);
@@ -196,15 +195,15 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 bool gather_group_pays(const struct gather_problem *gather, const struct gather_group *group)
 {
 	uint32_t element = gather->element, stored = group->vector * element;
-	bool small = element == 2 && gather->many * element <= SMALL_ROW;
-	/* Few bytes of indices are worth no second look at src. */
-	bool bytes = gather->index_bytes == 1 && gather->few > SMALL_FEW && stored == 16;
-
+	int64_t few = gather->few, many = gather->many;
+	bool small = element == 2 && many * element <= SMALL_ROW;
 	/* An index is read once for several rows, and a small element once with its neighbours. */
-	return (small ? 3 : 2) * gather->many >= 3 * gather->few && group->shared <= PAYS_BYTES &&
-		   stored >= (small ? 4 : 8) &&
-		   (element <= 2 || gather->index_bytes > 1 ||
-			(!bytes && gather->many / PAYS_TIMES >= gather->few));
+	bool enough = element != 2 ? 2 * many >= 3 * few : small ? many >= few : 3 * many >= 2 * few;
+
+	/* Tiny rows that follow one another move faster than such as share their list.  Short indices
+	 * of words are worth no second look at src. */
+	return enough && many * element > TINY_ROW && (element <= 2 || gather->index_bytes >= 4) &&
+		   group->shared <= PAYS_BYTES && stored >= (small ? 4 : 8);
 }
 
 int gather_group_plan(const struct kernel_problem *problem, const struct gather_problem *gather,

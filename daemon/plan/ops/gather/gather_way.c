@@ -21,6 +21,7 @@
 #define SHORT_ROW 512    /* bytes of dst */
 #define MOSTLY_ROW 16384 /* of src */
 #define SECTOR_PART 20   /* of 32 bytes of src: five indices for eight sectors touch most */
+#define BULK_ROW 49152   /* of src, which bulk copies bring */
 #define TINY_ROW 128     /* bytes of dst, which its ends are most of */
 #define BESIDE 32        /* of shared memory, beside rows */
 #define ALONG_INDICES (2 << 20)
@@ -296,15 +297,13 @@ int gather_ways(const struct kernel_problem *problem, const struct gather_proble
 	bool little = gather->many < gather->few / 8 &&
 				  gather->many < gather->few * gather->element / SECTOR_PART;
 	bool whole = row % 16 == 0;
-	/* Where indices are most of what a block loads, small blocks are the best. */
-	bool small = staged > 1 && whole && gather->index_bytes >= gather->element &&
-				 staged / 2 * gather->few * gather->element % 16 == 0;
 	/* Src is most of what is read, in whole vectors, and stored in such or in words. */
 	bool mostly = 2 * gather->many <= gather->few &&
 				  (gather->element >= 4 || (whole && gather->few * gather->element % 16 == 0 &&
 											gather->few * gather->element <= MOSTLY_ROW));
 	/* Rows share what is read of long indices, or what it takes to store between vectors. */
 	bool shared = !little && !mostly && row >= TINY_ROW &&
+				  gather->few * gather->element < BULK_ROW &&
 				  (row % 8 || (gather->element <= 2 && gather->index_bytes == 8));
 	int count = 0;
 
@@ -318,17 +317,18 @@ int gather_ways(const struct kernel_problem *problem, const struct gather_proble
 		uint32_t few = direct < 4 ? 1 : direct / 4;
 		/* Two of a thread share sectors where these are no more than the indices. */
 		bool apart = gather->many * 32 < gather->few * gather->element;
-		uint32_t most = gather->element <= 2 && gather->index_bytes >= 4 && apart ? 1 : 2;
+		uint32_t most = gather->element == 4 || (gather->index_bytes >= 4 && apart) ? 1 : 2;
 		for (int i = 0; gather->element <= 4 && i < 2; i++)
 			gather_add_spread(problem, gather, limits, few, i ? 3 - most : most, ways, &count);
 		gather_add_way(problem, gather, limits, false, few, 256, ways, &count);
 	}
 	if (row < TINY_ROW && row % 8)
 		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
-	if (small)
-		gather_add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
 	/* Two long rows that share the one list are worth a larger block. */
 	if (gather->lists == 1 && whole && gather->few * gather->element >= 2 * BLOCK_BYTES)
+		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
+	/* Blocks that store little have more rows. */
+	if (2 * gather->many <= gather->few && staged > 1)
 		gather_add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
 	gather_add_way(problem, gather, limits, true, staged, 128, ways, &count);
 	gather_add_way(problem, gather, limits, true, 2 * staged, 128, ways, &count);
