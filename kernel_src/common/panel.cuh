@@ -323,6 +323,12 @@ DEVICE int panel_place(int row)
 	return SHAPE::skewed ? (row + V) % V * SHAPE::lanes + (row + V) / V - 1 : row;
 }
 
+template <class SHAPE>
+DEVICE int panel_row(int place)
+{
+	return SHAPE::skewed ? place % SHAPE::lanes * SHAPE::length + place / SHAPE::lanes : place;
+}
+
 /* Where the threads of a panel meet. */
 template <class SHAPE, class Value>
 struct PanelMeeting {
@@ -363,11 +369,33 @@ constexpr int panel_crew()
 	return crew;
 }
 
-/* Merges the values of all blocks of a cluster, each row once. */
-template <class SHAPE, class Value, typename Merge>
-DEVICE void panel_gather(PanelMeeting<SHAPE, Value> &at, Merge merge)
+/* Ends a row's value where all of it has met, once for all threads: leaves it as it is, or calls
+ * end(row, value), which may change it and says whether the threads shall know of it. */
+struct PanelEnd {
+	static constexpr bool votes = false;
+	template <class Value>
+	DEVICE bool operator()(int, Value &) const
+	{
+		return false;
+	}
+};
+template <typename End>
+struct PanelVote {
+	static constexpr bool votes = true;
+	const End &end;
+	template <class Value>
+	DEVICE bool operator()(int row, Value &value) const
+	{
+		return end(row, value);
+	}
+};
+
+/* Merges the values of all blocks of a cluster, each row once; returns what any end() said. */
+template <class SHAPE, class Value, typename Merge, class End>
+DEVICE bool panel_gather(PanelMeeting<SHAPE, Value> &at, Merge merge, const End &end)
 {
 	constexpr int crew = panel_crew<SHAPE>(), each = SHAPE::cluster / crew;
+	bool vote = false;
 
 #pragma unroll
 	for (int base = 0; base < SHAPE::rows * crew; base += SHAPE::threads) {
@@ -381,22 +409,34 @@ DEVICE void panel_gather(PanelMeeting<SHAPE, Value> &at, Merge merge)
 #pragma unroll
 		for (int far = 1; far < crew; far *= 2)
 			all = merge(all, group_from(all, far));
-		if (here && first == 0)
+		if (here && first == 0) {
+			if constexpr (End::votes) {
+				/* Of rows of which all is known, all blocks say the same. */
+				const int row = panel_row<SHAPE>(place);
+				vote = (row < SHAPE::known && end(row, all)) || vote;
+			}
 			at.whole[place] = all;
+		}
 	}
+	return vote;
 }
 
-/* Waits for the values of all blocks; a thread takes those of its rows, from `first` on. */
-template <class SHAPE, class Value, typename Merge>
-DEVICE void panel_get(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &at, int first,
-					  Merge merge)
+/* Waits for the values of all blocks; a thread takes those of its rows, from `first` on.  Returns
+ * whether any end() said so: to all blocks of a cluster the same, for they may have to meet again.
+ */
+template <class SHAPE, class Value, typename Merge, class End>
+DEVICE bool panel_get(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &at, int first,
+					  Merge merge, const End &end, bool vote)
 {
 	if constexpr (SHAPE::cluster > 1) {
 		cluster_arrive();
 		cluster_wait();
-		panel_gather(at, merge);
+		vote = panel_gather(at, merge, end);
 	}
-	__syncthreads();
+	if constexpr (End::votes)
+		vote = __syncthreads_or(vote);
+	else
+		__syncthreads();
 #pragma unroll
 	for (int v = 0; v < SHAPE::length; v++) {
 		if (SHAPE::skewed && first + v < 0)
@@ -404,16 +444,18 @@ DEVICE void panel_get(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &
 		const int place = panel_place<SHAPE>(first + v);
 		mine[v] = SHAPE::cluster > 1 ? at.whole[place] : at.total[0][place];
 	}
+	return vote;
 }
 
 /* Does what panel_meet() does, for threads whose first rows are any. */
-template <class SHAPE, int TURN, class Value, typename Merge>
-DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &meeting,
-							  int first, int wanted, Merge merge)
+template <class SHAPE, int TURN, class Value, typename Merge, class End>
+DEVICE bool panel_meet_skewed(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &meeting,
+							  int first, int wanted, Merge merge, const End &end)
 {
 	constexpr int V = SHAPE::length, lanes = SHAPE::lanes, rows = SHAPE::rows;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads, team = SHAPE::team;
 	constexpr int parts = SHAPE::split / team; /* that each thread of a team merges */
+	bool vote = false;
 
 #pragma unroll
 	for (int v = 0; v < V; v++)
@@ -425,39 +467,30 @@ DEVICE void panel_meet_skewed(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, 
 #pragma unroll
 	for (int base = 0; base < rows * team; base += threads) {
 		const int at = base + static_cast<int>(threadIdx.x), member = at % team, to = at / team;
-		const bool here = to < rows && to % lanes * V + to / lanes < SHAPE::known;
+		const bool here = to < rows && panel_row<SHAPE>(to) < SHAPE::known;
 		Value all =
 			panel_tree<parts>(&meeting.partial[member * parts][here ? to : 0], rows + 1, merge);
 #pragma unroll
 		for (int far = 1; far < team; far *= 2)
 			all = merge(all, group_from(all, far));
-		if (here && member == 0)
+		if (here && member == 0) {
+			if constexpr (End::votes && cluster == 1)
+				vote = end(panel_row<SHAPE>(to), all) || vote;
 			panel_put<SHAPE>(meeting.total, to, all);
+		}
 	}
-	panel_get(mine, meeting, wanted, merge);
+	return panel_get(mine, meeting, wanted, merge, end, vote);
 }
 
-/*
- * All threads that share rows get merge(a, b) of all their values.  first: the thread's first row,
- * before row 0 if below 0; wanted: the first of those whose results it gets, another one in shifted
- * panels alone.  TURN: 0, 1, ... in the order of the calls, which all threads make.
- * WIDEST: the largest type of value of all calls.  Between two calls all threads of the block meet,
- * and the blocks of a cluster.
- */
-template <class SHAPE, int TURN, class WIDEST, class Value, typename Merge>
-DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, int wanted, Merge merge)
+/* Does what panel_meet() does, for threads whose first rows are their lanes'. */
+template <class SHAPE, int TURN, class Value, typename Merge, class End>
+DEVICE bool panel_meet_aligned(Value (&mine)[SHAPE::length], PanelMeeting<SHAPE, Value> &meeting,
+							   int first, Merge merge, const End &end)
 {
-	static_assert(sizeof(Value) <= sizeof(WIDEST), "there is room");
-	PanelMeeting<SHAPE, Value> &meeting =
-		*static_cast<PanelMeeting<SHAPE, Value> *>(panel_memory<SHAPE, WIDEST>());
-
-	if constexpr (SHAPE::skewed) {
-		panel_meet_skewed<SHAPE, TURN>(mine, meeting, first, wanted, merge);
-		return;
-	}
 	constexpr int V = SHAPE::length, rows = SHAPE::rows, warps = SHAPE::warps;
 	constexpr int cluster = SHAPE::cluster, threads = SHAPE::threads;
 	const int thread = static_cast<int>(threadIdx.x);
+	bool vote = false;
 
 #pragma unroll
 	for (int v = 0; v < V; v++) {
@@ -478,8 +511,32 @@ DEVICE void panel_meet(Value (&mine)[SHAPE::length], int first, int wanted, Merg
 #pragma unroll
 		for (int lanes = 1; lanes < warps; lanes *= 2)
 			all = merge(all, group_from(all, lanes));
-		if (here && warp == 0)
+		if (here && warp == 0) {
+			if constexpr (End::votes && cluster == 1)
+				vote = end(row, all) || vote;
 			panel_put<SHAPE>(meeting.total, row, all);
+		}
 	}
-	panel_get(mine, meeting, first, merge);
+	return panel_get(mine, meeting, first, merge, end, vote);
+}
+
+/*
+ * All threads that share rows get merge(a, b) of all their values.  first: the thread's first row,
+ * before row 0 if below 0; wanted: the first of those whose results it gets, another one in shifted
+ * panels alone.  TURN: 0, 1, ... in the order of the calls, which all threads make.
+ * WIDEST: the largest type of value of all calls.  Between two calls all threads of the block meet,
+ * and the blocks of a cluster.  end: PanelEnd, or PanelVote; returns what panel_get() does.
+ */
+template <class SHAPE, int TURN, class WIDEST, class Value, typename Merge, class End = PanelEnd>
+DEVICE bool panel_meet(Value (&mine)[SHAPE::length], int first, int wanted, Merge merge,
+					   const End &end = End())
+{
+	static_assert(sizeof(Value) <= sizeof(WIDEST), "there is room");
+	PanelMeeting<SHAPE, Value> &meeting =
+		*static_cast<PanelMeeting<SHAPE, Value> *>(panel_memory<SHAPE, WIDEST>());
+
+	if constexpr (SHAPE::skewed)
+		return panel_meet_skewed<SHAPE, TURN>(mine, meeting, first, wanted, merge, end);
+	else
+		return panel_meet_aligned<SHAPE, TURN>(mine, meeting, first, merge, end);
 }

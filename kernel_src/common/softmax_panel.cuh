@@ -63,9 +63,12 @@ DEVICE void softmax_panel_far(const HELD &held, const GOAL &goal, T *y, i64 y_st
 		for (int v = 0; v < V; v++)
 			term[v] = element_at<T, Compute>(raw, v) * scale.before;
 	};
+	/* All have read what they met for: its memory is used again. */
 	if constexpr (SHAPE::cluster > 1) {
 		cluster_arrive();
 		cluster_wait();
+	} else {
+		__syncthreads();
 	}
 #pragma unroll
 	for (int v = 0; v < V; v++)
@@ -133,8 +136,7 @@ DEVICE void softmax_panel_halves(const T *x, i64 x_step, T *y, i64 y_step,
 	Held held(shared, from, apart, here, left);
 	const auto &goal = panel_goal<SHAPE>(held, y, y_step, here, left);
 	typename Held::Batch next;
-	float sum[V] = {}, rest[V];
-	bool out = false;
+	float sum[V] = {};
 
 	const auto add = [&](int, const u32(&raw)[1][words]) {
 #pragma unroll
@@ -152,14 +154,17 @@ DEVICE void softmax_panel_halves(const T *x, i64 x_step, T *y, i64 y_step,
 	if constexpr (SHAPE::more)
 		if (held.held < held.count)
 			held.read(held.last(), next);
-	panel_meet<SHAPE, 0, SoftmaxSum<float>>(sum, held.first, goal.first,
-											[](float a, float b) { return a + b; });
-#pragma unroll
-	for (int v = 0; v < V; v++) {
-		out = out || (v >= goal.begin && v < goal.end && !(sum[v] > least && sum[v] < most));
-		rest[v] = LOG ? -softmax_log(sum[v]) : -softmax_log2_near(sum[v]);
-	}
-	if (__syncthreads_or(out && goal.count > 0)) {
+	const i64 rows = left + SHAPE::lane() * V; /* from the panel's first on */
+	const auto end = [&](int row, float &all) {
+		const bool far = row < rows && !(all > least && all < most);
+		all = LOG ? -softmax_log(all) : -softmax_log2_near(all);
+		return far;
+	};
+	const bool out = panel_meet<SHAPE, 0, SoftmaxSum<float>>(
+		sum, held.first, goal.first, [](float a, float b) { return a + b; },
+		PanelVote<decltype(end)>{end});
+	const float(&rest)[V] = sum;
+	if (out) {
 		softmax_panel_far<SHAPE, LOG>(held, goal, y, y_step, scale);
 		return;
 	}

@@ -287,6 +287,7 @@ static void add_panels(void)
 		{{3, {3, 77, 1003}}, 1, KILN_F16, 0},
 		{{3, {2, 70, 397}}, 0, KILN_F16, 0},
 		{{3, {2, 65, 541}}, 2, KILN_F16, CASES_UNUSUAL},
+		{{3, {2, 903, 403}}, 0, KILN_F16, CASES_UNUSUAL},
 		{{3, {2, 100, 333}}, 0, KILN_F32, CASES_UNUSUAL},
 		{{3, {5, 80, 260}}, 3, KILN_BF16, 0},
 		{{2, {90, 35}}, 0, KILN_F64, 0},
@@ -326,7 +327,7 @@ static void add_pitched(void)
 	} sources[] = {
 		{{3, {3, 80, 45}}, 61, 0},     {{3, {3, 80, 45}}, 58, CASES_UNUSUAL},
 		{{3, {2, 67, 1003}}, 1010, 0}, {{3, {2, 66, 397}}, 794, CASES_UNUSUAL},
-		{{3, {5, 33, 76}}, 81, 0},     {{3, {2, 901, 397}}, 403, 0},
+		{{3, {5, 33, 76}}, 81, 0},     {{3, {2, 901, 397}}, 403, CASES_UNUSUAL},
 	};
 
 	for (int i = 0; i < 4 * MAKE_COUNT(sources); i++) {

@@ -446,6 +446,16 @@ static void few_columns(void **state)
 	p = make("log_softmax", KILN_BF16, 3, SHAPE(39, 54, 10463));
 	set_axis(&p, 1);
 	assert_string_equal(plan_on("sm_90", &p).choice, "panel-skewed 32x8x7 b2");
+	p = make("softmax", KILN_F16, 3, SHAPE(64, 196, 1024));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "panel 8x16x13 k12 b4");
+	p = make("softmax", KILN_F16, 3, SHAPE(64, 128, 1024));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "panel 8x8x16 k16 b6");
+	/* Rows of 240 bytes begin anywhere in a line of the cache. */
+	p = make("softmax", KILN_F16, 3, SHAPE(2624, 445, 120));
+	set_axis(&p, 1);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring4 15x17 t2 s4 b1");
 }
 
 static void small_grids_loop(void **state)

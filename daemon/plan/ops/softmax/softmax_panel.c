@@ -213,6 +213,7 @@ static struct way usual_way(const struct softmax_form *form, uint32_t cluster)
 	uint64_t held = plan_divide_up(columns, 16);
 	int64_t inner = form->rows.size[form->rows.rank - 1];
 	bool halves = form->need.element == 2;
+	bool narrow = inner * form->need.element * 2 <= PANEL_BYTES;
 
 	if (form->need.streams > 1)
 		return (struct way){128, 16, 2, KEEP_MORE};
@@ -226,12 +227,15 @@ static struct way usual_way(const struct softmax_form *form, uint32_t cluster)
 										 : (struct way){128, 16, 3, KEEP_LEAST};
 		return (struct way){128, 16, 2, halves ? KEEP_LEAST : KEEP_MORE};
 	}
-	if (halves && columns <= 128)
+	if (halves && (columns <= PANEL_SHORT || (narrow && columns <= 128)))
 		return (struct way){128, 8, 4, KEEP_MOST};
-	if (inner * form->need.element * 2 <= PANEL_BYTES)
+	if (narrow)
 		return (struct way){64, 16, 8, KEEP_MOST};
-	if (columns <= 256)
-		return halves ? (struct way){256, 8, 3, KEEP_LEAST} : (struct way){256, 8, 2, KEEP_MOST};
+	if (halves && columns <= 240) /* sixteen columns of a thread are no more than its registers */
+		return columns > 120 && columns <= 128 ? (struct way){128, 8, 6, KEEP_MOST}
+											   : (struct way){128, 16, 4, KEEP_MOST};
+	if (!halves && columns <= 256)
+		return (struct way){256, 8, 2, KEEP_MOST};
 	if (cluster > 1 && held <= 32)
 		return (struct way){128, 16, 4, cluster == 8 && held <= 20 ? KEEP_LEAST : KEEP_MOST};
 	if (held <= PANEL_KEPT || (held <= PANEL_FEW && cluster > 1))

@@ -13,6 +13,8 @@
 #define TILE_THREADS 128u /* of a block, wanted */
 #define TILE_SPLIT 32u    /* threads that share a row, wanted at most */
 #define WHOLE_USUAL 4u    /* blocks that share a matrix, at most, if nobody asks for more */
+#define LINE_BYTES 128u   /* of the cache; halves that begin anywhere in one come by rings */
+#define LINE_COLUMNS 256  /* ... if a row has more */
 #define WHOLE_SMALL 49152 /* bytes of a matrix that a block rather takes alone, at most */
 #define RESERVED 1024u    /* bytes of shared memory that each block takes besides */
 
@@ -120,8 +122,9 @@ static void first_is(struct softmax_tile *tiles, int place)
 /*
  * Puts a way first that takes each matrix as one piece, where that is the likely best: rows that no
  * vector fits move in whole vectors then, and panels of which a third of the lanes, or a quarter of
- * the only panel's, would have no work are not needed.  Places wholes .. rings - 1 have a block or
- * a cluster for each matrix; rings are from place `rings` on.
+ * the only panel's, would have no work are not needed; nor are panels of halves that begin within
+ * lines of the cache.  Places wholes .. rings - 1 have a block or a cluster for each matrix; rings
+ * are from place `rings` on.
  */
 static void prefer_whole(const struct softmax_form *form, const struct kernel_limits *limits,
 						 struct softmax_tile *out, int wholes, int rings, int count)
@@ -135,7 +138,9 @@ static void prefer_whole(const struct softmax_form *form, const struct kernel_li
 				 (uint64_t)form->rows.columns * inner * form->need.element < WHOLE_SMALL;
 
 	if (rings < count &&
-		(odd || idle || (out[0].cluster > 0 && tiles == 1 && inner * 4 <= wide * 3))) {
+		(odd || idle || (out[0].cluster > 0 && tiles == 1 && inner * 4 <= wide * 3) ||
+		 (form->need.element == 2 && inner * 2 % LINE_BYTES && out[rings].teams > 1 &&
+		  form->rows.columns > LINE_COLUMNS))) {
 		first_is(out, rings);
 		return;
 	}
