@@ -172,6 +172,10 @@ static void add_orders(void)
 	add(KILN_F16, &(struct problem){3, {5, 7, 1031}, {1, 0, 2}}, 0);
 	add(KILN_U8, &(struct problem){3, {11, 13, 143}, {1, 0, 2}}, 0);
 	add(KILN_F32, &(struct problem){3, {11, 13, 127}, {1, 0, 2}}, 0);
+	/* Rows of three vectors of halves; so many rows in a run that three blocks are resident. */
+	add(KILN_F16, &(struct problem){4, {3, 48, 57, 24}, {0, 3, 1, 2}}, 0);
+	add(KILN_F16, &(struct problem){3, {3, 289, 200}, {0, 2, 1}}, 0);
+	add(KILN_F32, &(struct problem){3, {3, 107, 420}, {0, 2, 1}}, 0);
 	/* Boxes whose runs of y are short, go on in the box of another item, or are few rows. */
 	add(KILN_F16, &(struct problem){5, {3, 7, 30, 29, 29}, {0, 4, 2, 1, 3}}, 0);
 	add(KILN_F16, &(struct problem){6, {19, 5, 3, 61, 7, 7}, {3, 2, 1, 4, 0, 5}}, 0);

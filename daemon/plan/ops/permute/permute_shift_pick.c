@@ -66,6 +66,10 @@ static void suggest_cut(struct permute_list *list, const struct permute_matrix *
 		if (c.threads < 96 || c.threads > (shape.run && element == 8 ? ONE_PASS : MOST_THREADS))
 			continue;
 		c.resident = cut->threads < c.threads ? 1 : cut->threads / c.threads;
+		/* Three blocks have registers enough, whether they are asked for or not; if not, they often
+		 * take fewer. */
+		if (shape.run && c.resident == 3)
+			c.resident = 1;
 		permute_suggest(list, &c);
 	}
 }

@@ -274,11 +274,14 @@ static struct permute_choice pick(const struct permute_form *form,
 	/* A tile of few rows has longer ones. */
 	bool few = element < 4 && c.load == 16 && c.store >= 8 && c.rows == 32 && c.columns == 128 &&
 			   matrix->columns >= LONG_ROW;
+	/* Rows of three vectors: more threads, of two rows each. */
+	bool thin = element == 2 && c.load == 16 && c.store == 16 && c.rows == side &&
+				c.columns * element > 2 * 16 && c.columns * element <= 3 * 16;
 	if (few)
 		c.columns = 256;
-	c.block = pick_block(&c, element);
+	c.block = thin ? 2 : pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
-	double_threads(&c, matrix, element, between || few, limits->max_threads);
+	double_threads(&c, matrix, element, between || few || thin, limits->max_threads);
 	c.band = pick_band(form);
 	if (c.band == PERMUTE_BAND_ALL)
 		c.band = permute_near_band(matrix, c.columns, element);
