@@ -6,7 +6,6 @@
 #include "common/index.cuh"
 #include "common/space.cuh"
 #include "common/types.cuh"
-#include "common/vec.cuh"
 
 /* Where a slice begins: in many, in base, in idx and in few. */
 typedef i64 IndexSlice[4];
@@ -57,26 +56,3 @@ struct IndexAddSpace {
 		offset[3] = (outer * end * inner + (slice - outer * inner)) * columns;
 	}
 };
-
-/* Loads what is read once, and leaves the cache first. */
-template <int BYTES>
-DEVICE void index_add_load(const u8 *from, u32 (&words)[vec_words<BYTES>])
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-	u64 once;
-	if constexpr (BYTES == 16) {
-		asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-		asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-					 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-					 : "l"(from), "l"(once));
-		return;
-	} else if constexpr (BYTES == 8) {
-		asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-		asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
-					 : "=r"(words[0]), "=r"(words[1])
-					 : "l"(from), "l"(once));
-		return;
-	}
-#endif
-	vec_load<BYTES>(from, words);
-}

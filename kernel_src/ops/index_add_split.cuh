@@ -12,7 +12,6 @@
 #include "common/earlier.cuh"
 #include "common/index.cuh"
 #include "common/index_add.cuh"
-#include "common/index_order.cuh"
 #include "common/indices.cuh"
 #include "common/indices_find.cuh"
 #include "common/summand.cuh"
@@ -36,9 +35,38 @@ struct IndexAddSplitShape {
 	static_assert(most <= 65536, "numbers in a chunk have 16 bits");
 };
 
+/* Loads what is read once, so that layers stay in the cache. */
+template <int BYTES>
+DEVICE void index_add_split_load(const u8 *from, u32 (&words)[vec_words<BYTES>])
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+	u64 once;
+	if constexpr (BYTES == 16) {
+		asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+		asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+					 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+					 : "l"(from), "l"(once));
+		return;
+	} else if constexpr (BYTES == 8) {
+		asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+		asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
+					 : "=r"(words[0]), "=r"(words[1])
+					 : "l"(from), "l"(once));
+		return;
+	}
+#endif
+	vec_load<BYTES>(from, words);
+}
+
+/* Numbers from warp to warp: an odd number of words.  The planner computes the same. */
+DEVICE u32 index_add_split_pitch(u32 places)
+{
+	return ((places + 1) / 2 | 1) * 2;
+}
+
 /* A launch is told this: indices of a chunk; chunks; parts of a place's rows. */
 struct IndexAddSplitSizes {
-	i64 slices, count, end;
+	i64 slices, count, end, padding;
 	u32 chunk, chunks, parts;
 };
 
@@ -46,11 +74,12 @@ template <class SHAPE, class PLACES, class Find>
 struct IndexAddSplit {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
+	typedef typename SHAPE::Index Index;
 	static constexpr int es = static_cast<int>(sizeof(T)), v = SHAPE::vector,
 						 vl = SHAPE::layer_vector;
-	static constexpr int words = vec_words<es * v>;
+	static constexpr int words = vec_words<es * v>, held = SHAPE::held;
 	static constexpr int layer_bytes = vl * static_cast<int>(sizeof(Compute));
-	static constexpr u32 warps = SHAPE::warps;
+	static constexpr u32 warps = SHAPE::warps, none = 0xffffffffu;
 	/* Column blocks of a row. */
 	static constexpr u32 across = static_cast<u32>((PLACES::columns + 32 * v - 1) / (32 * v));
 	/* Rows whose elements are loaded at once, and layers: as many as registers hold. */
@@ -58,11 +87,123 @@ struct IndexAddSplit {
 
 	const u8 *many, *base;
 	u8 *few;
+	const Index *idx;
 	Compute *layers;
 	IndexAddSplitSizes size;
 	Compute alpha;
+	Find find;
 	PLACES at;
-	IndexOrder<SHAPE, PLACES, Find> order;
+	/* Shared memory: of each warp, where its indices of each place begin; numbers in a chunk. */
+	u16 *starts, *keys;
+
+	/* The number of the place that an index names, or none. */
+	DEVICE u32 placed(Index index, u32 &strays) const
+	{
+		i64 place;
+
+		if (static_cast<i64>(index) == size.padding)
+			return none;
+		if (find(static_cast<i64>(index), place))
+			return static_cast<u32>(place);
+		strays++;
+		return none;
+	}
+
+	/* Few places of a warp share a bank, and few warps of a place. */
+	DEVICE u16 &start(u32 place, u32 warp) const
+	{
+		return starts[warp * index_add_split_pitch(static_cast<u32>(size.end)) + place];
+	}
+
+	/* Turns how many indices each warp has for each place into where they begin: place by place,
+	 * and of a place warp by warp. */
+	DEVICE void sum_up() const
+	{
+		const u32 all = static_cast<u32>(size.end) * warps, thread = threadIdx.x;
+		const u32 each = (all + SHAPE::threads - 1) / SHAPE::threads;
+		const u32 first = thread * each < all ? thread * each : all;
+		const u32 last = first + each < all ? first + each : all;
+		__shared__ u32 sums[warps];
+		u32 mine = 0, before;
+
+#pragma unroll 1
+		for (u32 i = first; i < last; i++)
+			mine += start(i / warps, i % warps);
+		before = mine;
+#pragma unroll
+		for (u32 lanes = 1; lanes < 32; lanes *= 2) {
+			const u32 other = __shfl_up_sync(0xffffffffu, before, lanes);
+			before += thread % 32 >= lanes ? other : 0;
+		}
+		if (thread % 32 == 31)
+			sums[thread / 32] = before;
+		__syncthreads();
+		before -= mine;
+#pragma unroll
+		for (u32 warp = 0; warp < warps; warp++)
+			before += warp < thread / 32 ? sums[warp] : 0;
+#pragma unroll 1
+		for (u32 i = first; i < last; i++) {
+			u16 &begin = start(i / warps, i % warps);
+			const u32 here = begin;
+			begin = static_cast<u16>(before);
+			before += here;
+		}
+	}
+
+	/* Lists the numbers of `n` indices from `first` on, those of each place by rising k; returns
+	 * how many name nothing.  Each warp has those that follow one another.  All threads come. */
+	DEVICE u32 sort(i64 list, i64 first, u32 n) const
+	{
+		const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, below = (1u << lane) - 1;
+		const u32 turns = (n + SHAPE::threads - 1) / SHAPE::threads;
+		const u32 begin = warp * turns * 32 + lane;
+		u32 place[held], equal[held], strays = 0;
+		Index index[held];
+
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			const u32 k = begin + i * 32;
+			index[i] = i < turns && k < n ? idx[list + (first + k) * PLACES::idx_step] : 0;
+		}
+#pragma unroll 1
+		for (u32 i = threadIdx.x; i < index_add_split_pitch(static_cast<u32>(size.end)) * warps;
+			 i += SHAPE::threads)
+			starts[i] = 0;
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			if (i >= turns)
+				break;
+			place[i] = begin + i * 32 < n ? placed(index[i], strays) : none;
+			equal[i] = __match_any_sync(0xffffffffu, place[i]);
+			if (place[i] != none && (equal[i] & below) == 0) {
+				u16 &count = start(place[i], warp);
+				count = static_cast<u16>(count + __popc(static_cast<int>(equal[i])));
+			}
+			__syncwarp();
+		}
+		__syncthreads();
+		sum_up();
+		__syncthreads();
+		/* A warp's part of a place begins where the parts of the warps before it end. */
+#pragma unroll
+		for (int i = 0; i < held; i++) {
+			if (i >= turns)
+				break;
+			const u32 from = place[i] != none ? start(place[i], warp) : 0;
+			const u32 to = from + __popc(static_cast<int>(equal[i] & below));
+			__syncwarp();
+			if (place[i] != none) {
+				keys[to] = static_cast<u16>(begin + i * 32);
+				if (equal[i] >> lane >> 1 == 0)
+					start(place[i], warp) = static_cast<u16>(to + 1);
+			}
+			__syncwarp();
+		}
+		__syncthreads();
+		return strays;
+	}
 
 	/* Adds up rows whose numbers are listed from `from` to `to`.  -0 is what changes no sum. */
 	DEVICE void add_rows(const u8 *row, u32 from, u32 to, Compute (&sum)[v]) const
@@ -76,9 +217,8 @@ struct IndexAddSplit {
 #pragma unroll
 			for (int a = 0; a < ahead; a++)
 				if (n + a < to)
-					index_add_load<es * v>(row + static_cast<i64>(order.keys[n + a]) *
-													 (PLACES::many_axis * es),
-										   more[a]);
+					index_add_split_load<es * v>(
+						row + static_cast<i64>(keys[n + a]) * (PLACES::many_axis * es), more[a]);
 #pragma unroll
 			for (int a = 0; a < ahead; a++)
 				if (n + a < to)
@@ -100,7 +240,7 @@ struct IndexAddSplit {
 		if (threadIdx.x == 0)
 			next = 0;
 		const u32 strays =
-			order.sort(offset[2], first, left < size.chunk ? static_cast<u32>(left) : size.chunk);
+			sort(offset[2], first, left < size.chunk ? static_cast<u32>(left) : size.chunk);
 		const u8 *const row =
 			many + (offset[0] + first * PLACES::many_axis + column) * static_cast<i64>(es);
 		Compute *const to = layers + static_cast<i64>(number) * size.parts * layer +
@@ -112,8 +252,8 @@ struct IndexAddSplit {
 			if (unit >= units)
 				break;
 			const u32 place = unit / size.parts, part = unit - place * size.parts;
-			const u32 begin = place ? order.start(place - 1, warps - 1) : 0;
-			const u32 rows = order.start(place, warps - 1) - begin;
+			const u32 begin = place ? start(place - 1, warps - 1) : 0;
+			const u32 rows = start(place, warps - 1) - begin;
 			Compute sum[v];
 			u32 out[vec_words<v *static_cast<int>(sizeof(Compute))>];
 			if (column >= PLACES::columns)
@@ -180,11 +320,14 @@ __global__ __launch_bounds__(SHAPE::threads, SHAPE::blocks) void index_add_split
 	const Add add{static_cast<const u8 *>(many),
 				  static_cast<const u8 *>(base),
 				  static_cast<u8 *>(few),
+				  idx,
 				  reinterpret_cast<typename SHAPE::Compute *>(earlier.ended + EARLIER_STATE),
-				  {slices, count, end, chunk, chunks, parts},
+				  {slices, count, end, padding, chunk, chunks, parts},
 				  alpha,
+				  Find{end},
 				  PLACES{end},
-				  {idx, end, padding, Find{end}, keys + SHAPE::most, keys}};
+				  keys + SHAPE::most,
+				  keys};
 	u32 strays = 0;
 
 	if (block < adders) {

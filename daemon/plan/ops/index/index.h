@@ -86,9 +86,6 @@ const char *index_add_element(kiln_dtype dtype);
 /* vector: elements that move at once; load: bytes of indices. */
 void index_add_extents(const struct kernel_problem *problem, const struct index_add *add,
 					   uint32_t vector, uint32_t load, struct kernel_plan *out);
-/* Elements of a lane, where a warp has 32 times as many columns: of those with which fewest lanes
- * are idle, the most. */
-uint32_t index_add_lane(const struct index_add *add);
 /* ", IndexAddPlaces<..>, u32" */
 void index_add_print_places(const struct index_add *add, struct plan_text *id);
 /* The arguments of all kernels, alpha, and the sizes that generic kernels are told. */
@@ -133,16 +130,6 @@ bool index_add_split_pays(const struct index_add *add);
 int index_add_split_plan(const struct kernel_problem *problem, const struct index_add *add,
 						 const char *choice, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-
-/* Lists of the rows of each place (index_add_lists.c). */
-#define INDEX_ADD_LISTS "lists" /* the candidate */
-/* Is it a way to do what is asked? */
-bool index_add_has_lists(const struct index_add *add, const struct kernel_limits *limits);
-/* If so, is it the likely best of all? */
-bool index_add_lists_pay(const struct index_add *add, const struct kernel_limits *limits);
-int index_add_lists_plan(const struct kernel_problem *problem, const struct index_add *add,
-						 const struct kernel_limits *limits, struct kernel_plan *out,
-						 char error[KERNEL_ERROR_MAX]);
 
 /* Rows with an index for each element, each in a block (index_add_row.c). */
 #define INDEX_ADD_ROW "row " /* of candidates, before their threads */

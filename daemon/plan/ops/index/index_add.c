@@ -16,7 +16,7 @@
 #define AT_ONCE 512u  /* threads of a multiprocessor, by the registers that they need */
 #define PART 256u     /* vectors of a row that a block sums up, at most */
 #define NAME "chain " /* of candidates, before their threads */
-#define CHOICES (6 + INDEX_ADD_LINKS + INDEX_ADD_SPLITS + INDEX_ADD_ROWS)
+#define CHOICES (5 + INDEX_ADD_LINKS + INDEX_ADD_SPLITS + INDEX_ADD_ROWS)
 #define SCAN_PART 8 /* lists are so much of all that is moved, at most */
 #define MOST_PLACES 4096
 #define MOST_ROOM 512 /* entries of a warp */
@@ -247,12 +247,9 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 	int links = index_add_links(add, limits, link_names), count = 0;
 	bool pays = links > 0 && index_add_link_pays(add, limits);
 	bool split = index_add_split_pays(add);
-	bool lists = index_add_has_lists(add, limits), listed = index_add_lists_pay(add, limits);
 
-	if (lists && listed)
-		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_LISTS);
 	if (split)
-		count += index_add_splits(add, limits, names + count);
+		count = index_add_splits(add, limits, names);
 	/* Links move each element once, at the speed of memory; additions in memory, at half of it. */
 	if (first && !pays)
 		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_ATOMIC);
@@ -270,8 +267,6 @@ static int add_names(const struct index_add *add, const struct kernel_limits *li
 		memcpy(names[count++], panel.name, KERNEL_CHOICE_MAX);
 	for (int i = 0; !pays && i < links; i++)
 		memcpy(names[count++], link_names[i], KERNEL_CHOICE_MAX);
-	if (lists && !listed)
-		snprintf(names[count++], KERNEL_CHOICE_MAX, INDEX_ADD_LISTS);
 	if (!split)
 		count += index_add_splits(add, limits, names + count);
 	if (atomic && (!first || pays))
@@ -305,8 +300,6 @@ int index_add_plan(const struct kernel_problem *problem, const struct kernel_lim
 		return index_no_candidate(problem, choice, limits, error);
 	if (strcmp(names[chosen], INDEX_ADD_ATOMIC) == 0)
 		return index_add_atomic_plan(problem, &add, limits, out, error);
-	if (strcmp(names[chosen], INDEX_ADD_LISTS) == 0)
-		return index_add_lists_plan(problem, &add, limits, out, error);
 	if (strncmp(names[chosen], INDEX_ADD_SPLIT, strlen(INDEX_ADD_SPLIT)) == 0)
 		return index_add_split_plan(problem, &add, names[chosen], limits, out, error);
 	if (strncmp(names[chosen], INDEX_ADD_LINK, strlen(INDEX_ADD_LINK)) == 0 ||

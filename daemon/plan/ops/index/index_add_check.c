@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define MOST_LANE 8u /* elements of a lane: registers hold no more sums */
-
 /* ---- The request ---- */
 
 /* How many dimensions behind the axis lie without gaps in all operands. */
@@ -163,21 +161,6 @@ void index_add_extents(const struct kernel_problem *problem, const struct index_
 		plan_touch(problem, i, i == 1 ? load : vector * add->index.element, out);
 	if (add->index.op.base >= 0)
 		plan_over(problem, add->index.op.few, add->index.op.base, out);
-}
-
-uint32_t index_add_lane(const struct index_add *add)
-{
-	int64_t most = 0;
-	uint32_t best = 1, first = add->vector < MOST_LANE ? add->vector : MOST_LANE;
-
-	for (uint32_t vector = first; vector >= 1; vector /= 2) {
-		int64_t turn = 32 * (int64_t)vector, all = plan_divide_up(add->form.columns, turn) * turn;
-		if (most == 0 || all < most) {
-			most = all;
-			best = vector;
-		}
-	}
-	return best;
 }
 
 void index_add_print_places(const struct index_add *add, struct plan_text *id)

@@ -16,6 +16,7 @@
 #define MOST_SCRATCH (64 << 20)
 #define LEAST_EACH 16 /* rows of a place in a chunk, on average */
 #define LEAST_LANE 4  /* bytes of a lane */
+#define MOST_VECTOR 8 /* elements of a lane: registers hold no more sums */
 #define LEAST_COUNT 512
 #define PAYS_PLACES 512
 #define LEAST_CHUNKS 4
@@ -35,6 +36,22 @@ static int64_t least_of(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* Elements of a lane: of those with which fewest lanes of a warp are idle, the most. */
+static uint32_t split_vector(const struct index_add *add)
+{
+	int64_t most = 0;
+	uint32_t best = 1;
+
+	for (uint32_t vector = least_of(add->vector, MOST_VECTOR); vector >= 1; vector /= 2) {
+		int64_t turn = 32 * (int64_t)vector, all = plan_divide_up(add->form.columns, turn) * turn;
+		if (most == 0 || all < most) {
+			most = all;
+			best = vector;
+		}
+	}
+	return best;
+}
+
 /* Finds the chunks: so many as blocks run at once, but long ones.  Where they are few, blocks have
  * fewer columns.  false: there are too many sums. */
 static bool find_chunks(const struct index_add *add, const struct kernel_limits *limits,
@@ -43,7 +60,7 @@ static bool find_chunks(const struct index_add *add, const struct kernel_limits 
 	int64_t most = HELD * (int64_t)way->threads, few = add->count / (LEAST_EACH * add->end);
 	int64_t wanted = (int64_t)limits->multiprocessors * AT_ONCE / way->threads, uses, chunks;
 
-	for (way->vector = index_add_lane(add);; way->vector /= 2) {
+	for (way->vector = split_vector(add);; way->vector /= 2) {
 		if (__builtin_mul_overflow(add->form.rows,
 								   plan_divide_up(add->form.columns, 32 * (int64_t)way->vector),
 								   &uses))
