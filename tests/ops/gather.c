@@ -288,8 +288,8 @@ static void add_strays(void)
 	}
 }
 
-/* Lists that many rows share, long ones: rows of dst that begin anywhere, parts of lists, rows of
- * src between vectors, and more groups of rows than one. */
+/* Lists that many rows share: rows of dst that begin anywhere, parts of long lists, short lists,
+ * rows of src between vectors, and more groups of rows than one. */
 static void add_shared(void)
 {
 	static const struct {
@@ -300,6 +300,8 @@ static void add_shared(void)
 		{KILN_F16, KILN_U16, 11, 3, 1030, 1236}, {KILN_F16, KILN_I64, 9, 2, 340, 12008},
 		{KILN_F32, KILN_I64, 7, 3, 301, 1204},   {KILN_F32, KILN_U16, 10, 2, 1000, 5120},
 		{KILN_F16, KILN_U8, 23, 1, 256, 3779},   {KILN_F16, KILN_I64, 8, 3, 9000, 1333},
+		{KILN_F16, KILN_I32, 21, 3, 120, 125},   {KILN_BF16, KILN_U16, 70, 2, 47, 503},
+		{KILN_F16, KILN_I64, 37, 2, 112, 436},   {KILN_BF16, KILN_U8, 19, 3, 64, 983},
 	};
 
 	for (int i = 0; i < 2 * MAKE_COUNT(shared); i++) {

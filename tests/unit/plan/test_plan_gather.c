@@ -247,8 +247,12 @@ static void widths_follow_sizes_and_addresses(void **state)
 	/* Rows that share a list go by it. */
 	p = gather(false, KILN_F16, KILN_I32, 100, 64, 256, 511);
 	plan = plan_on("sm_90", &p);
-	has(&plan, "gather_list<GatherList<2, i32, INDICES_CHECK, 256, 511, 64, 512, 8>");
-	assert_int_equal(plan.grid[0], 2 * 64);
+	has(&plan,
+		"gather_alike<GatherAlike<2, i32, INDICES_CHECK, 256, 511, 2, 65, 32, false, false, ");
+	assert_int_equal(plan.grid[0], 25 * 64);
+	p = gather(false, KILN_F32, KILN_I32, 100, 64, 256, 511);
+	plan = plan_on("sm_90", &p);
+	has(&plan, "gather_list<GatherList<4, i32, INDICES_CHECK, 256, 511, ");
 	/* Long lists: a block has four rows that begin alike, which are eight rows apart, or follow one
 	 * another. */
 	p = gather(false, KILN_F16, KILN_I64, 197, 3, 2688, 3607);

@@ -103,7 +103,7 @@ int gather_group_plan(const struct kernel_problem *problem, const struct gather_
 
 /* ---- Rows that begin alike (gather_alike.c): several that share their list at a time ---- */
 
-#define GATHER_ALIKES 4
+#define GATHER_ALIKES 5
 
 struct gather_alike {
 	bool skew, even;                /* rows of src are no whole vectors, those of dst are */

@@ -23,6 +23,10 @@
 #define PAYS_HALVES 384
 #define PAYS_WORDS 1024
 #define PAYS_ROW 2048
+/* Elements of a row of dst that is short. */
+#define SHORT_LEAST 64
+#define SHORT_MOST 1000
+#define SHORT_FEW 192 /* of src, of which a block takes fewer rows */
 #define LONG_ROW 4096 /* elements of src that leave room for one plane */
 
 /* Fills in all but threads and planes, which the caller has set, for `parts` parts of a list;
@@ -100,6 +104,27 @@ static uint32_t find_planes(const struct gather_problem *gather)
 			   : 2;
 }
 
+/* Are rows of dst short, and halves that are no whole vectors?  Small blocks take many of them. */
+static bool is_short(const struct gather_problem *gather)
+{
+	int64_t many = gather->many;
+
+	return gather->element == 2 && many % 8 != 0 && many >= SHORT_LEAST && many < SHORT_MOST &&
+		   2 * many >= gather->few;
+}
+
+static void add_short(const struct kernel_problem *problem, const struct gather_problem *gather,
+					  const struct kernel_limits *limits, struct gather_alike out[GATHER_ALIKES],
+					  int *count)
+{
+	int64_t vectors = plan_divide_up((uint64_t)gather->many + 7, 8);
+	bool tiny = vectors <= 32 || (vectors <= 64 && gather->index_bytes < 4) ||
+				idle(vectors, 32) + IDLE < idle(vectors, 64);
+	bool few = vectors > 96 || gather->few >= SHORT_FEW;
+
+	add_alike(problem, gather, limits, tiny ? 32 : 64, few ? 2 : 4, 1, out, count);
+}
+
 int gather_alikes(const struct kernel_problem *problem, const struct gather_problem *gather,
 				  const struct kernel_limits *limits, struct gather_alike out[GATHER_ALIKES])
 {
@@ -112,6 +137,8 @@ int gather_alikes(const struct kernel_problem *problem, const struct gather_prob
 		gather->few > MOST_FEW || gather->many > MOST ||
 		(gather->form.step[0] != 1 && gather->few > 1))
 		return 0;
+	if (is_short(gather))
+		add_short(problem, gather, limits, out, &count);
 	for (int p = 0; p < 2; p++) {
 		uint32_t planes = p ? 3 - usual : usual;
 		int64_t parts = gather->many * planes * word / (element < 4 ? PART_HALVES : PART_WORDS);
@@ -132,6 +159,8 @@ bool gather_alike_pays(const struct gather_problem *gather, const struct gather_
 	/* Long rows of which much is wanted: a stage reads their indices once for each. */
 	bool plain = alike->even && !alike->skew && few >= LONG_ROW && 6 * many >= few;
 
+	if (alike->threads < SMALL)
+		return true;
 	if (alike->shared > PAYS_BYTES || (alike->skew && few >= 2 * LONG_ROW))
 		return false;
 	if (gather->element == 4)
