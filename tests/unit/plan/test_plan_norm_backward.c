@@ -351,6 +351,10 @@ static void blocks_and_their_sums(void **state)
 	assert_string_equal(plan.choice, "ring1 256x4 s5");
 	p = layer(KILN_F32, 16384, 4096);
 	assert_string_equal(plan_on("sm_90", &p).choice, "ring1 256x4 s5");
+	p = layer(KILN_F16, 832, 9216);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring2 192x3 s5");
+	p = layer(KILN_BF16, 701, 11008);
+	assert_string_equal(plan_on("sm_90", &p).choice, "ring2 352x2 s5");
 	p = layer(KILN_F32, 2618, 7680);
 	assert_string_equal(plan_on("sm_90", &p).choice, "ring2 320x3 s5");
 	p = layer(KILN_F16, 3, 8192);

@@ -115,8 +115,10 @@ static void bring_first(struct norm_backward_way *ways, int number)
 	ways[0] = found;
 }
 
-#define RING_SIZE 384    /* threads of a row that a block has alone, at most */
-#define RING_ROWS 1024   /* of two sums, at least */
+#define RING_SIZE 384       /* threads of a row that a block has alone, at most */
+#define RING_ROWS 512       /* of two sums, at least */
+#define RING_ROWS_ONE 1536  /* of one */
+#define RING_ROWS_PAIR 1024 /* of two sums of longer rows of halves that blocks share, at most */
 #define RING_HALVES 6145 /* columns of halves that four vectors a thread are best for, at least */
 /* Columns that threads held as fast where both were timed with one sum. */
 #define HELD_HALVES 8192
@@ -146,13 +148,14 @@ static bool is_ring_of_words(const struct norm_backward_problem *norm, struct ro
 /* Are there rows enough for rings, which begin late?  One sum of columns ends sooner without. */
 static bool are_many(const struct norm_backward_problem *norm)
 {
-	return norm->form.rows * (1 + norm->sums) >= 3 * RING_ROWS;
+	return norm->form.rows >= (norm->sums > 1 ? RING_ROWS : RING_ROWS_ONE);
 }
 
 /*
  * Ways of rings stand behind `all`, which threads hold.  Where these have one row a block, and few
  * threads for it, a ring of as many threads keeps more of memory busy; long rows of halves by half
- * as many with four vectors each, long ones of words as is_ring_of_words() says.
+ * as many with four vectors each, by two blocks with three where rows are few, long ones of words
+ * as is_ring_of_words() says.
  */
 static void prefer_ring(const struct norm_backward_problem *norm, struct norm_backward_way *ways,
 						int all, int count)
@@ -167,8 +170,12 @@ static void prefer_ring(const struct norm_backward_problem *norm, struct norm_ba
 		(!halves && !words && (first->rows > 1 || first->held != 2 || first->size > RING_SIZE)))
 		return;
 	if (halves) {
-		ring.held = 4;
-		ring.size = (uint32_t)plan_divide_up((uint64_t)norm->form.columns, 8 * 4 * 32) * 32;
+		bool pair =
+			norm->sums > 1 && norm->form.columns > HELD_HALVES && norm->form.rows <= RING_ROWS_PAIR;
+		uint32_t columns = (uint32_t)norm->form.columns;
+		ring.cluster = pair ? 2 : 1;
+		ring.held = pair ? 3 : 4;
+		ring.size = (uint32_t)plan_divide_up(columns, ring.cluster * 8 * ring.held * 32) * 32;
 	}
 	for (int i = all; i < count; i++)
 		if (ways[i].shape.cluster == ring.cluster && ways[i].shape.size == ring.size &&
