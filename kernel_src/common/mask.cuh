@@ -213,8 +213,9 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 		u32 word[vec_words<V *static_cast<int>(sizeof(M))>];
 	};
 
-	/* Flags from between two vectors come like this, and are cut out when all are under way. */
-	static constexpr bool between = WAY == MASK_BETWEEN && sizeof(M) == 1;
+	/* Small elements from between two vectors come like this, and are cut out when all are under
+	 * way. */
+	static constexpr bool between = WAY == MASK_BETWEEN && sizeof(M) <= 2;
 	template <int V>
 	struct Around {
 		u32 word[V * static_cast<int>(sizeof(M)) / 2];
