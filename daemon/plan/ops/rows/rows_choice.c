@@ -13,8 +13,8 @@
  * but not where the ends of rows are not read. */
 #define STAGED_FIRST 256
 #define STAGED_FIRST_LONG 520
-/* So short are odd rows of halves with flags of which pairs are the first choice. */
-#define STAGED_FIRST_FLAGS 1154
+/* So short are rows of halves with flags of which pairs are the first choice. */
+#define STAGED_FIRST_FLAGS 1100
 
 /* Words of numbers and masks that a thread of a part of a warp has at most. */
 #define PART_WORDS 90

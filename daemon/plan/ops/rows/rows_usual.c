@@ -111,7 +111,7 @@ static const struct known known_pair[] = {
 };
 
 /* Parts of warps and warps that have a skewed masked row of halves, and rows of a block.  Warps
- * with a row each are best at testing flags. */
+ * with a row each are best at testing flags of long ones. */
 static bool known_masked(const struct rows_search *search, struct rows_shape *shape)
 {
 	uint64_t vectors = search->vectors;
@@ -120,7 +120,7 @@ static bool known_masked(const struct rows_search *search, struct rows_shape *sh
 	if (flags && vectors > 512) {
 		shape->size = rows_group(vectors, 3);
 		shape->rows = 1;
-	} else if (flags && vectors > 7 * 8) {
+	} else if (flags && vectors > 5 * 16) {
 		shape->size = 32;
 		shape->rows = 1;
 	} else {
