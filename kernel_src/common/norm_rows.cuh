@@ -12,6 +12,41 @@ DEVICE int norm_ahead(const ROW &row, int n)
 	return row.column(n) - row.first;
 }
 
+/* gamma or beta of a thread's NV vectors, as they are. */
+template <class G, int V, int NV, int BYTES>
+struct NormAlong {
+	static constexpr int es = norm_bytes<G>, words = V * es >= 4 ? V * es / 4 : 1;
+	static constexpr int width = BYTES < V * es ? BYTES : V * es; /* bytes that move at once */
+	u32 word[NV * words];
+
+	template <class ROW>
+	DEVICE void fetch(const ROW &row, const G *start)
+	{
+		if constexpr (norm_given<G>) {
+			const G *const mine = start + row.first;
+#pragma unroll
+			for (int n = 0; n < NV; n++) {
+#pragma unroll
+				for (int w = 0; w < words; w += width / 4)
+					if (row.has(n))
+						vec_load<width>(mine + norm_ahead(row, n) + w * 4 / es,
+										word + n * words + w);
+			}
+		}
+	}
+	/* Gives vector n.  The compiler must not keep them as numbers from row to row. */
+	template <typename Compute>
+	DEVICE void get(int n, Compute (&out)[V])
+	{
+		if constexpr (norm_given<G>) {
+#pragma unroll
+			for (int w = 0; w < words && es < 4; w++)
+				norm_hide(word[n * words + w]);
+			element_unpack<G>(word + n * words, out);
+		}
+	}
+};
+
 /* Element j of a vector's words. */
 template <typename T>
 DEVICE void norm_store_element(T *to, const u32 *words, int j)
@@ -261,10 +296,10 @@ DEVICE typename ROW::Compute norm_count(const ROW &row)
 	}
 }
 
-/* The answers for rows that the same threads hold.  All threads of the block come, and all blocks
- * of a cluster. */
+/* The answers for rows that the same threads hold, of each of which this thread's warp has so many
+ * elements.  All threads of the block come, and all blocks of a cluster. */
 template <class SHAPE, class WITH, class HELD, int TOGETHER, class ROW, typename Compute>
-DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
+DEVICE void norm_measure_counted(HELD (&held)[TOGETHER], const ROW &row, Compute count, Compute eps)
 {
 	typedef typename SHAPE::group Group;
 	const Compute each = Compute(1) / Compute(row.columns);
@@ -281,7 +316,7 @@ DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
 		for (int i = 0; i < TOGETHER; i++)
 			held[i].answer = norm_row_rms_of(each, all.row[i], eps);
 	} else {
-		NormParts<Compute, TOGETHER> all = {norm_count<warps * SHAPE::cluster>(row), {}, {}};
+		NormParts<Compute, TOGETHER> all = {count, {}, {}};
 		const Compute share = all.count > 0 ? norm_inverse(all.count) : Compute(0);
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++)
@@ -302,4 +337,15 @@ DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
 			held[i].answer = norm_row_of(each, all.pivot[i], all.sums[i], all.sums[TOGETHER + i],
 										 held[i].pivot, eps);
 	}
+}
+
+template <class SHAPE, class WITH, class HELD, int TOGETHER, class ROW, typename Compute>
+DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
+{
+	constexpr int size = SHAPE::threads / SHAPE::rows, warps = size < 32 ? 1 : size / 32;
+	Compute count = 0;
+
+	if constexpr (!WITH::rms)
+		count = norm_count<warps * SHAPE::cluster>(row);
+	norm_measure_counted<SHAPE, WITH>(held, row, count, eps);
 }

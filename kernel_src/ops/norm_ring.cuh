@@ -12,41 +12,6 @@
 #include "common/async.cuh"
 #include "common/norm_rows.cuh"
 
-/* gamma or beta of a thread's NV vectors, as they are. */
-template <class G, int V, int NV, int BYTES>
-struct NormAlong {
-	static constexpr int es = norm_bytes<G>, words = norm_given<G> ? V * es / 4 : 1;
-	static constexpr int width = BYTES < V * es ? BYTES : V * es; /* bytes that move at once */
-	u32 word[NV * words];
-
-	template <class ROW>
-	DEVICE void fetch(const ROW &row, const G *start)
-	{
-		if constexpr (norm_given<G>) {
-			const G *const mine = start + row.first;
-#pragma unroll
-			for (int n = 0; n < NV; n++) {
-#pragma unroll
-				for (int w = 0; w < words; w += width / 4)
-					if (row.has(n))
-						vec_load<width>(mine + norm_ahead(row, n) + w * 4 / es,
-										word + n * words + w);
-			}
-		}
-	}
-	/* Gives vector n.  The compiler must not keep them as numbers from row to row. */
-	template <typename Compute>
-	DEVICE void get(int n, Compute (&out)[V])
-	{
-		if constexpr (norm_given<G>) {
-#pragma unroll
-			for (int w = 0; w < words && es < 4; w++)
-				norm_hide(word[n * words + w]);
-			element_unpack<G>(word + n * words, out);
-		}
-	}
-};
-
 template <class SHAPE, class WITH, class PLACE, int STAGES>
 struct NormRing {
 	typedef typename SHAPE::Element T;

@@ -19,6 +19,10 @@ static void variants(void **state)
 	struct kernel_plan plan = plan_on("sm_90", &p);
 
 	(void)state;
+	assert_string_equal(plan.variant, "staged");
+	assert_string_equal(plan.source, "ops/norm_staged.cuh");
+	p = plain(KILN_F16, 100, 16000);
+	plan = plan_on("sm_90", &p);
 	assert_string_equal(plan.variant, "rows");
 	assert_string_equal(plan.source, "ops/norm.cuh");
 	assert_int_equal(strncmp(plan.choice, "rows ", 5), 0);
@@ -76,8 +80,34 @@ static void pieces(void **state)
 	p = plain(KILN_F16, 1000, 97);
 	p.tensors[Y].alignment = 2;
 	assert_string_equal(variant_on("sm_90", &p), "rows");
-	/* Whole vectors. */
-	p = plain(KILN_F16, 1000, 128);
+}
+
+/* Short rows of whole vectors: few threads have much of each. */
+static void whole_pieces(void **state)
+{
+	struct kernel_problem p = plain(KILN_F16, 10000, 768);
+	struct kernel_plan plan = plan_on("sm_90", &p);
+	const char *end;
+
+	(void)state;
+	assert_string_equal(plan.choice, "staged 32x3 r4");
+	assert_int_equal(plan.shared_bytes, 4 * 768 * 2 + 256);
+	assert_int_equal(plan.grid[0], 2500);
+	assert_int_equal(plan.block[0], 64);
+	end = plan.instantiation + strlen(plan.instantiation);
+	assert_string_equal(end - 7, " false>");
+	p = plain(KILN_F32, 10000, 256);
+	assert_string_equal(plan_on("sm_90", &p).choice, "staged 32x2 r4");
+	/* What else there is beside them takes as long. */
+	p = rms(KILN_F16, 10000, 768);
+	assert_string_equal(variant_on("sm_90", &p), "rows");
+	p = plain(KILN_F16, 10000, 768);
+	p.tensors[X].stride[0] = 776;
+	assert_string_equal(variant_on("sm_90", &p), "rows");
+	/* Without bulk copies, and long rows. */
+	p = plain(KILN_F16, 10000, 768);
+	assert_string_equal(variant_on("sm_80", &p), "rows");
+	p = plain(KILN_F16, 10000, 9216);
 	assert_string_equal(variant_on("sm_90", &p), "rows");
 }
 
@@ -215,7 +245,7 @@ int main(void)
 		cmocka_unit_test(variants),   cmocka_unit_test(pieces),
 		cmocka_unit_test(clusters),   cmocka_unit_test(small_grids),
 		cmocka_unit_test(candidates), cmocka_unit_test(rows_together),
-		cmocka_unit_test(rings),
+		cmocka_unit_test(rings),      cmocka_unit_test(whole_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,7 +171,10 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	}
 	print_with(norm, shape->skewed && !way->each, &id);
 	norm_print_place(&id, &place);
-	if (way->piece)
+	if (way->piece && shape->vector * norm_element(norm) == 16)
+		plan_print(&id, ", %u, %u, %u, %s>", way->pitch, way->piece, way->blocks,
+				   loop ? "true" : "false");
+	else if (way->piece)
 		plan_print(&id, ", %u, %u, %u>", way->pitch, way->piece, way->blocks);
 	else if (way->stages)
 		plan_print(&id, ", %u>", way->stages);
