@@ -78,7 +78,7 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 			continue;
 		const Offset first = index_offset<Offset>(row, RD{}, RX{}) + column;
 		u32 in[KR][words];
-		if (RUN && NEW && row + KR <= static_cast<u32>(R)) {
+		if (RUN && NEW && RD::product == 1 && row + KR <= static_cast<u32>(R)) {
 #pragma unroll
 			for (int k = 0; k < KR; k++)
 				vec_load_skewed<ES, LOAD>(
@@ -90,8 +90,15 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 					/* The first rows follow the last one, in the next column if there is one. */
 					const bool next = row + k >= static_cast<u32>(R);
 					const int more = left > ES ? ES : 0;
-					const Offset at = (first + static_cast<Offset>(k * RX::first)) * ES -
-									  (next ? static_cast<Offset>(R * RX::first * ES) - more : 0);
+					Offset at;
+					if constexpr (RD::product == 1) {
+						at = (first + static_cast<Offset>(k * RX::first)) * ES -
+							 (next ? static_cast<Offset>(R * RX::first * ES) - more : 0);
+					} else {
+						const u32 r = row + k - (next ? static_cast<u32>(R) : 0);
+						at =
+							(index_offset<Offset>(r, RD{}, RX{}) + column) * ES + (next ? more : 0);
+					}
 					vec_load_skewed<ES, LOAD>(x, beyond + at, next ? left - more : left, in[k]);
 				} else {
 					const Offset at = permute_shift_row<KR, R, RD, RX>(row, first, k, column) * ES;

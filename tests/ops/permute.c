@@ -399,6 +399,10 @@ static void add_table(void)
 	c->operand[0].contiguous = false;
 	c->operand[0].stride[0] = 8192;
 	name(c);
+	/* Rows of two dimensions that do not merge: runs of y; and tiles for which x goes on. */
+	add(KILN_F16, &(struct problem){4, {5, 13, 120, 67}, {2, 3, 1, 0}}, 0);
+	add(KILN_F16, &(struct problem){3, {83, 37, 71}, {2, 1, 0}}, 0);
+	add(KILN_I8, &(struct problem){3, {83, 37, 71}, {2, 1, 0}}, 0);
 }
 
 /* Counts and sizes at the end of 31 and 32 bits. */

@@ -163,61 +163,64 @@ static void batches_share_a_kernel(void **state)
 	assert_string_equal(a.instantiation, b.instantiation);
 }
 
+/* The variant that a problem has, and how its kernel's name begins. */
+static const struct {
+	kiln_dtype dtype;
+	int rank;
+	int64_t shape[4], perm[4];
+	const char *variant, *begins;
+} chosen[] = {
+	{KILN_F32, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<4, 64, 64, 4, 16, 16, 512, "},
+	{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
+	{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
+	{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "near", "permute_near<16, 128, 4096, "},
+	{KILN_I8, 4, {32, 64, 16, 1024}, {0, 2, 1, 3}, "vector", "permute_vector<16, 1, 128, "},
+	{KILN_F16, 3, {5, 7, 1031}, {1, 0, 2}, "rows", "permute_rows<2, 1, 128, 1031, "},
+	{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<12416, 2, 16, 512, "},
+	{KILN_I8, 3, {32, 64, 12}, {1, 0, 2}, "vector", "permute_vector<4, 4, 128, "},
+	{KILN_F32, 4, {64, 3, 512, 512}, {0, 2, 3, 1}, "interleave", "permute_interleave<4, 3, 8, "},
+	{KILN_I8, 4, {64, 512, 512, 3}, {0, 3, 1, 2}, "interleave", "permute_interleave<1, 3, 8, "},
+	{KILN_F16, 4, {6, 2, 24, 40}, {0, 2, 3, 1}, "braid", "permute_braid<2, 2, 8, 1, 960, "},
+	{KILN_F32, 4, {6, 2, 35, 35}, {0, 2, 3, 1}, "braid", "permute_braid<4, 2, 4, 2, 1225, "},
+	{KILN_F16, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "shift", "permute_shift<2, 129, "},
+	{KILN_F16, 4, {295, 9, 197, 128}, {0, 1, 3, 2}, "shift", "permute_shift<2, 197, 64, 4, "},
+	{KILN_F16, 4, {5, 13, 120, 67}, {2, 3, 1, 0}, "shift", "permute_shift<2, 65, "},
+	{KILN_F16,
+	 3,
+	 {183, 37, 71},
+	 {2, 1, 0},
+	 "step",
+	 "permute_shift<2, 64, 72, 4, 16, true, true, false, 192, 6, 106, 6771, 71, List<183>, "},
+	{KILN_F16, 3, {1031, 469, 40}, {0, 2, 1}, "step", "permute_shift<2, 128, 40, 4, 16, "},
+	{KILN_I32, 3, {1141, 11582, 6}, {1, 0, 2}, "box", "permute_box<18432, 4, 16, 256, "},
+	{KILN_F32, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "shift", "permute_shift<4, 129, "},
+	{KILN_I8, 2, {1023, 4099}, {1, 0}, "step", "permute_shift<1, 256, 128, "},
+	{KILN_F16,
+	 2,
+	 {90001, 161},
+	 {1, 0},
+	 "step",
+	 "permute_shift<2, 128, 56, 4, 16, true, true, false, 256, 4, 8, "},
+	{KILN_F32, 2, {54001, 130}, {1, 0}, "step", "permute_shift<4, 64, 68, 4, 16, "},
+	{KILN_F64, 2, {1023, 4099}, {1, 0}, "step", "permute_shift<8, 32, 32, "},
+	{KILN_F32, 2, {3, 2}, {1, 0}, "strided", "permute_strided<4, "},
+	{KILN_F32, 3, {4, 5, 6}, {0, 1, 2}, "copy", ""},
+	{KILN_F32, 2, {1, 6}, {1, 0}, "copy", ""},
+	{KILN_F32, 0, {0}, {0}, "copy", ""},
+	{KILN_F32, 2, {0, 6}, {1, 0}, "nothing", ""},
+};
+
 static void variants_are_chosen(void **state)
 {
-	static const struct {
-		kiln_dtype dtype;
-		int rank;
-		int64_t shape[4], perm[4];
-		const char *variant, *begins;
-	} choices[] = {
-		{KILN_F32, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<4, 64, 64, 4, 16, 16, 512, "},
-		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
-		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
-		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "near", "permute_near<16, 128, 4096, "},
-		{KILN_I8, 4, {32, 64, 16, 1024}, {0, 2, 1, 3}, "vector", "permute_vector<16, 1, 128, "},
-		{KILN_F16, 3, {5, 7, 1031}, {1, 0, 2}, "rows", "permute_rows<2, 1, 128, 1031, "},
-		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "box", "permute_box<12416, 2, 16, 512, "},
-		{KILN_I8, 3, {32, 64, 12}, {1, 0, 2}, "vector", "permute_vector<4, 4, 128, "},
-		{KILN_F32,
-		 4,
-		 {64, 3, 512, 512},
-		 {0, 2, 3, 1},
-		 "interleave",
-		 "permute_interleave<4, 3, 8, "},
-		{KILN_I8, 4, {64, 512, 512, 3}, {0, 3, 1, 2}, "interleave", "permute_interleave<1, 3, 8, "},
-		{KILN_F16, 4, {6, 2, 24, 40}, {0, 2, 3, 1}, "braid", "permute_braid<2, 2, 8, 1, 960, "},
-		{KILN_F32, 4, {6, 2, 35, 35}, {0, 2, 3, 1}, "braid", "permute_braid<4, 2, 4, 2, 1225, "},
-		{KILN_F16, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "shift", "permute_shift<2, 129, "},
-		{KILN_F16, 4, {295, 9, 197, 128}, {0, 1, 3, 2}, "shift", "permute_shift<2, 197, 64, 4, "},
-		{KILN_F16, 3, {1031, 469, 40}, {0, 2, 1}, "step", "permute_shift<2, 128, 40, 4, 16, "},
-		{KILN_I32, 3, {1141, 11582, 6}, {1, 0, 2}, "box", "permute_box<18432, 4, 16, 256, "},
-		{KILN_F32, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "shift", "permute_shift<4, 129, "},
-		{KILN_I8, 2, {1023, 4099}, {1, 0}, "step", "permute_shift<1, 256, 128, "},
-		{KILN_F16,
-		 2,
-		 {90001, 161},
-		 {1, 0},
-		 "step",
-		 "permute_shift<2, 128, 56, 4, 16, true, true, false, 256, 4, 8, "},
-		{KILN_F32, 2, {54001, 130}, {1, 0}, "step", "permute_shift<4, 64, 44, 4, 16, "},
-		{KILN_F64, 2, {1023, 4099}, {1, 0}, "step", "permute_shift<8, 32, 32, "},
-		{KILN_F32, 2, {3, 2}, {1, 0}, "strided", "permute_strided<4, "},
-		{KILN_F32, 3, {4, 5, 6}, {0, 1, 2}, "copy", ""},
-		{KILN_F32, 2, {1, 6}, {1, 0}, "copy", ""},
-		{KILN_F32, 0, {0}, {0}, "copy", ""},
-		{KILN_F32, 2, {0, 6}, {1, 0}, "nothing", ""},
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+	for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++) {
 		struct kernel_problem p =
-			make(choices[i].dtype, choices[i].rank, choices[i].shape, choices[i].perm);
+			make(chosen[i].dtype, chosen[i].rank, chosen[i].shape, chosen[i].perm);
 		struct kernel_plan plan = plan_on("sm_90", &p);
-		assert_string_equal(plan.variant, choices[i].variant);
-		if (strncmp(plan.instantiation, choices[i].begins, strlen(choices[i].begins)) != 0)
-			fail_msg("%s, not %s", plan.instantiation, choices[i].begins);
-		assert_int_equal(plan.kind == KERNEL_LAUNCH, choices[i].begins[0] != 0);
+		assert_string_equal(plan.variant, chosen[i].variant);
+		if (strncmp(plan.instantiation, chosen[i].begins, strlen(chosen[i].begins)) != 0)
+			fail_msg("%s, not %s", plan.instantiation, chosen[i].begins);
+		assert_int_equal(plan.kind == KERNEL_LAUNCH, chosen[i].begins[0] != 0);
 	}
 }
 

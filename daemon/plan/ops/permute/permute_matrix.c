@@ -39,6 +39,21 @@ static bool wants_more(int64_t size, uint32_t side)
 	return size % side != 0 && size < 8 * (int64_t)side;
 }
 
+#define LEAST_PIECE 64 /* bytes of a row that are worth a tile's columns by themselves */
+
+/*
+ * Is the next dimension of y the one that continues x's rows too?  As columns it would leave runs
+ * of y that end with the rows there are, from which the next column's run is far; as rows it makes
+ * them longer, and what of x lies side by side comes soon after each other.
+ */
+static bool both_want(const struct permute_form *form, const struct permute_matrix *matrix)
+{
+	const int next = matrix->first_row - 1;
+
+	return next >= 0 && form->dim[next].from == matrix->columns * matrix->step &&
+		   matrix->columns * form->element >= LEAST_PIECE;
+}
+
 /* Takes further dimensions into the shorter side first, until tiles fill well. */
 static void permute_matrix_grow(const struct permute_form *form, uint32_t side,
 								struct permute_matrix *matrix)
@@ -48,12 +63,15 @@ static void permute_matrix_grow(const struct permute_form *form, uint32_t side,
 	while (rows || columns) {
 		rows = rows && wants_more(matrix->rows, side);
 		columns = columns && wants_more(matrix->columns, side);
-		if (rows && (!columns || matrix->rows <= matrix->columns))
+		if (rows && (!columns || matrix->rows <= matrix->columns ||
+					 (side != UINT32_MAX && both_want(form, matrix))))
 			rows = grow_rows(form, matrix);
 		else if (columns)
 			columns = grow_columns(form, matrix);
 	}
 }
+
+#define ROWS_ALONE (UINT32_MAX - 1) /* a side: rows take all dimensions down to the columns */
 
 bool permute_matrix_find(const struct permute_form *form, uint32_t side, const char *variant,
 						 struct permute_matrix *matrix, struct plan_text *why)
@@ -79,7 +97,10 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 	matrix->column[matrix->column_dims++] = fast;
 	matrix->rows = form->dim[last].size;
 	matrix->columns = form->dim[fast].size;
-	if (side)
+	if (side == ROWS_ALONE)
+		while (grow_rows(form, matrix))
+			;
+	else if (side)
 		permute_matrix_grow(form, side, matrix);
 	if (matrix->rows < 4 || matrix->columns < 4) {
 		plan_print(why, "not %s: %lld rows by %lld columns; ", variant, (long long)matrix->rows,
@@ -142,18 +163,30 @@ static bool is_wide(const struct permute_matrix *matrix, uint32_t element)
 	return matrix->load >= 8 && matrix->store >= 8;
 }
 
+/* Do y's columns follow one another, and are they short enough for a block? */
+static bool is_run(const struct permute_matrix *matrix, int64_t element)
+{
+	return (element < 8 || (element == 8 && matrix->load < 16)) &&
+		   matrix->column[0] == matrix->first_row - 1 && matrix->rows <= SKEWED_RUN &&
+		   matrix->rows * element <= (element == 8 ? 2 : 1) * SKEWED_RUN_BYTES &&
+		   matrix->store < 16;
+}
+
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
 						 struct permute_matrix *matrix, bool *run, struct plan_text *why)
 {
 	int64_t element = form->element;
 	bool alone = permute_matrix_find(form, 0, variant, matrix, why);
 
-	*run = alone && (element < 8 || (element == 8 && matrix->load < 16)) &&
-		   matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN &&
-		   matrix->rows * element <= (element == 8 ? 2 : 1) * SKEWED_RUN_BYTES &&
-		   matrix->store < 16;
+	*run = alone && is_run(matrix, element);
 	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
 		return false;
+	if (alone && !*run && element < 8 && !is_wide(matrix, form->element)) {
+		struct permute_matrix rows;
+		*run = permute_matrix_find(form, ROWS_ALONE, variant, &rows, why) && is_run(&rows, element);
+		if (*run)
+			*matrix = rows;
+	}
 	/* Where many dimensions are all short, a box makes longer runs of bytes, and its size suits few
 	 * rows, which a tile would leave empty. */
 	if (!alone &&

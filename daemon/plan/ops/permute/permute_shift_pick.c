@@ -183,6 +183,10 @@ static uint32_t tile_columns(const struct permute_matrix *matrix, uint32_t eleme
 		side = 128;
 	else if (element == 2 && matrix->columns <= WHOLE_COLUMNS)
 		side = WHOLE_COLUMNS;
+	/* A little more than that is better than one more tile, and all of them narrow. */
+	else if (element > 2 && matrix->load < 16 &&
+			 (columns <= side + side / 8 || columns <= 2 * (side + 4)))
+		side += side / 8;
 	const uint64_t even = permute_tiles(columns, permute_tiles(columns, side));
 	return (uint32_t)permute_tiles(even, unit) * unit;
 }
