@@ -22,7 +22,8 @@ DEVICE double inverse_near(double x)
 #else
 	double y;
 	asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-	y = fma(y, fma(-x, y, 1.0), y);
-	return fma(y, fma(-x, y, 1.0), y);
+	const double near = fma(y, fma(-x, y, 1.0), y);
+	/* The guess for an infinity is 0, which Newton's steps would make a NaN. */
+	return y == 0 ? y : fma(near, fma(-x, near, 1.0), near);
 #endif
 }

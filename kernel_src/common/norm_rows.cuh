@@ -23,6 +23,7 @@ struct NormAlong {
 	DEVICE void fetch(const ROW &row, const G *start)
 	{
 		if constexpr (norm_given<G>) {
+			static_assert(width >= 4, "whole words come at once");
 			const G *const mine = start + row.first;
 #pragma unroll
 			for (int n = 0; n < NV; n++) {

@@ -224,6 +224,14 @@ static void add_values(void)
 		c->operand[0].deviation = 40;
 		name(c);
 	}
+	/* Powers that no f64 holds. */
+	for (int i = 0; i < 8; i++) {
+		struct cases_case *c = cases_add(op_of(i), 0);
+		operands(c, KILN_F64, &(struct make_shape){2, {15, 96}}, i / 2 % 2, i / 2);
+		c->operand[0].mean = -1000;
+		c->operand[0].deviation = 40;
+		name(c);
+	}
 }
 
 static void add_timed(void)

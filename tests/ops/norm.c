@@ -340,7 +340,15 @@ static void add_layouts(void)
 		{{2, {40, 449}}, 1, {898, 1}},
 	};
 	static const int64_t columns[] = {1024, 1022, 1023, 96, 6144, 40000, 129};
+	static const int64_t whole[] = {128, 256, 768, 1024, 2048, 3072};
 
+	/* Whole vectors whose gamma or beta begins within a word. */
+	for (int i = 0; i < 2 * MAKE_COUNT(whole); i++) {
+		struct cases_case *c =
+			add_rows(false, i / 2 % 2 ? KILN_BF16 : KILN_F16, 9, whole[i / 2], AFFINE, 0);
+		c->operand[i % 2 ? GAMMA : BETA].offset = 2;
+		name(c);
+	}
 	for (int i = 0; i < MAKE_COUNT(sources); i++) {
 		struct cases_case *c = add(i % 3 == 1, make_float(i), &sources[i].shape, sources[i].axes,
 								   i % 2 ? AFFINE | FUSED : AFFINE, 0);

@@ -139,8 +139,9 @@ static void offer_whole(struct norm_ways *ways)
 	uint32_t threads = whole_threads(norm, columns / vector);
 	struct norm_way way = {.together = 1, .pitch = columns, .blocks = 1};
 
+	/* Gamma and beta come as words. */
 	if (threads == 0 || norm->rms || norm->residual >= 0 || norm->at.gamma < 0 ||
-		norm->at.beta < 0 || tensors[norm->at.gamma].dtype != norm->dtype ||
+		norm->at.beta < 0 || norm->affine < 4 || tensors[norm->at.gamma].dtype != norm->dtype ||
 		tensors[norm->at.beta].dtype != norm->dtype || threads > ways->limits->max_threads ||
 		WHOLE_THREADS > ways->limits->max_threads)
 		return;
