@@ -103,7 +103,7 @@ DEVICE void scan_chain_of(const ScanOperands &operands, i64 rows, Number columns
 {
 	typedef typename S::Value Value;
 	constexpr int wide = LANES * V, tile = HELD * SPLIT;
-	static_assert(wide % 32 == 0 && V <= SPLIT, "whole warps have a column a lane");
+	static_assert(wide % 32 == 0 && V <= SPLIT, "whole warps have a row a lane");
 	static_assert(!S::ahead && !scan_has<typename S::B>, "one input");
 	alignas(16) __shared__ Value shared[SPLIT][wide];
 	alignas(16) __shared__ Value carried[wide];
