@@ -9,8 +9,8 @@
 /* Words of scratch memory that are 0 between launches; planners know this. */
 #define EARLIER_STATE 128
 
-/* Adds one to a counter.  What this thread wrote before is seen by whoever sees that, and so is
- * what threads wrote that it has met since. */
+/* Adds one to a counter.  A thread that sees so also sees what this thread wrote before, and what
+ * those threads wrote that this one has met since. */
 DEVICE void earlier_add(u32 *counter)
 {
 #if KILN_CPU

@@ -61,7 +61,7 @@ struct PanelShift {
 	}
 };
 
-/* What a thread writes: as a rule the rows of which it holds elements. */
+/* Returns the vectors that a thread writes: as a rule those of the rows that it holds. */
 template <class SHAPE, class HELD>
 DEVICE decltype(auto) panel_goal(const HELD &held, const typename SHAPE::Element *y, i64 step,
 								 bool here, i64 left)

@@ -98,7 +98,7 @@ static void whole_pieces(void **state)
 	assert_string_equal(end - 7, " false>");
 	p = plain(KILN_F32, 10000, 256);
 	assert_string_equal(plan_on("sm_90", &p).choice, "staged 32x2 r4");
-	/* What else there is beside them takes as long. */
+	/* Other ways beside them take as long. */
 	p = rms(KILN_F16, 10000, 768);
 	assert_string_equal(variant_on("sm_90", &p), "rows");
 	p = plain(KILN_F16, 10000, 768);
