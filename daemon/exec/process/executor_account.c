@@ -4,6 +4,7 @@
  * device until it hears of its end.
  */
 #include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 static void add(_Atomic uint64_t *word, uint64_t more)
@@ -70,7 +71,8 @@ void exec_account_end(struct launcher *launcher, uint32_t account)
 		return;
 	pthread_mutex_lock(&accounts->mutex);
 	if (--accounts->launchers[account] == 0) {
-		set_clock(launcher->executor, launcher->now_us);
+		/* Work may begin and end within a turn, whose time is that of its beginning. */
+		set_clock(launcher->executor, util_now_us());
 		write_share(launcher->executor, account);
 		accounts->busy--;
 	}
