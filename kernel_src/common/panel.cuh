@@ -411,7 +411,7 @@ DEVICE bool panel_gather(PanelMeeting<SHAPE, Value> &at, Merge merge, const End 
 			all = merge(all, group_from(all, far));
 		if (here && first == 0) {
 			if constexpr (End::votes) {
-				/* Of rows of which all is known, all blocks say the same. */
+				/* All blocks say the same of a row of which all is known. */
 				const int row = panel_row<SHAPE>(place);
 				vote = (row < SHAPE::known && end(row, all)) || vote;
 			}

@@ -37,6 +37,8 @@ void permute_canonical(const struct kernel_problem *problem, const int64_t *perm
 void permute_refine(struct permute_form *form);
 /* The first of them alone. */
 void permute_widen(struct permute_form *form);
+/* Takes runs of the fastest dimension, which stays, as elements of `width` bytes. */
+void permute_join(struct permute_form *form, uint32_t width);
 /* One contiguous run on both sides. */
 bool permute_is_copy(const struct permute_form *form);
 

@@ -268,7 +268,6 @@ static void in_words(const struct permute_form *form, struct permute_form *words
 {
 	int last = form->rank - 1;
 	uint32_t width = 4;
-	int64_t each;
 
 	*words = *form;
 	if (form->element >= 4 || form->dim[last].from != 1)
@@ -277,14 +276,7 @@ static void in_words(const struct permute_form *form, struct permute_form *words
 		uint32_t most = permute_width(form, in_x, form->dim[last].size, 1u << last);
 		width = most < width ? most : width;
 	}
-	each = width / form->element;
-	words->element = width;
-	words->count /= each;
-	words->dim[last].size /= each;
-	for (int k = 0; k < last; k++) {
-		words->dim[k].from /= each;
-		words->dim[k].to /= each;
-	}
+	permute_join(words, width);
 }
 
 bool permute_box_find(const struct permute_form *form, const struct permute_choice *c,

@@ -112,6 +112,20 @@ static void cut(struct permute_form *form)
 	}
 }
 
+void permute_join(struct permute_form *form, uint32_t width)
+{
+	const int last = form->rank - 1;
+	const int64_t each = width / form->element;
+
+	form->element = width;
+	form->count /= each;
+	form->dim[last].size /= each;
+	for (int k = 0; k < last; k++) {
+		form->dim[k].from /= each;
+		form->dim[k].to /= each;
+	}
+}
+
 void permute_widen(struct permute_form *form)
 {
 	widen(form);

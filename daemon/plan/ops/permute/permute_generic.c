@@ -20,20 +20,12 @@ static void join_vectors(struct permute_form *form)
 	int last = form->rank - 1;
 	struct permute_dim *run = &form->dim[last];
 	uint32_t width;
-	int64_t each;
 
 	if (form->rank == 0 || run->from != 1)
 		return;
 	width = permute_width(form, true, run->size, 1u << last);
 	width = width < form->align_y ? width : form->align_y;
-	each = width / form->element;
-	run->size /= each;
-	for (int k = 0; k < last; k++) {
-		form->dim[k].from /= each;
-		form->dim[k].to /= each;
-	}
-	form->element = width;
-	form->count /= each;
+	permute_join(form, width);
 	if (run->size == 1)
 		form->rank--;
 }

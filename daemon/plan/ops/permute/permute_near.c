@@ -19,19 +19,6 @@ struct near {
 	struct permute_batch batch; /* the rest */
 };
 
-static void count_vectors(struct permute_form *form)
-{
-	const int each = WIDTH / (int)form->element, last = form->rank - 1;
-
-	form->dim[last].size /= each;
-	form->dim[last].from *= each;
-	form->dim[last].to *= each;
-	for (int k = 0; k < form->rank; k++) {
-		form->dim[k].from /= each;
-		form->dim[k].to /= each;
-	}
-}
-
 static bool find(const struct permute_form *form, struct near *near)
 {
 	const int last = form->rank - 1;
@@ -42,7 +29,7 @@ static bool find(const struct permute_form *form, struct near *near)
 		dim[last].size * form->element > MOST_ROW || form->align_y < WIDTH ||
 		permute_width(form, true, dim[last].size, 1u << last) < WIDTH)
 		return false;
-	count_vectors(&near->steps);
+	permute_join(&near->steps, WIDTH);
 	dim = near->steps.dim;
 	near->run = dim[last].size;
 	near->run_mask = 1u << last;
