@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SLACK 64 /* bytes around an operand that must not change */
 #define DEADLINE_MS 60000
@@ -88,27 +89,31 @@ static int fail(const struct item *item, const char *what, const char *detail)
 
 /* ---- One case ---- */
 
-static int finish(struct ops_device *on, char error[KERNEL_ERROR_MAX])
+/* Waits for the end of the last launch or copy.  One that does not end still uses its operands and
+ * its module, so the process ends without freeing them. */
+static int finish(struct ops_device *on, const struct item *item, char error[KERNEL_ERROR_MAX])
 {
 	struct device_done done;
 	bool broken = false;
 
 	if (device_cpu.poll(on->device, -1, DEADLINE_MS, &done, 1, &broken) != 1 ||
 		done.ticket != on->ticket) {
-		snprintf(error, KERNEL_ERROR_MAX, "the device did not answer");
-		return KILN_ETIMEDOUT;
+		snprintf(error, KERNEL_ERROR_MAX, "the device did not answer within %d ms", DEADLINE_MS);
+		fail(item, "waiting", error);
+		fflush(stdout);
+		_exit(1);
 	}
 	memcpy(error, done.error, KERNEL_ERROR_MAX);
 	return done.status;
 }
 
-static int move(struct ops_device *on, const struct place *place, unsigned char *host,
-				bool to_device, char error[KERNEL_ERROR_MAX])
+static int move(struct ops_device *on, const struct item *item, const struct place *place,
+				unsigned char *host, bool to_device, char error[KERNEL_ERROR_MAX])
 {
 	int status = device_cpu.copy(on->device, 1, ++on->ticket, place->memory, 0, host, place->bytes,
 								 to_device, error);
 
-	return status ? status : finish(on, error);
+	return status ? status : finish(on, item, error);
 }
 
 static int launch(struct ops_device *on, const struct item *item, struct device_module *module,
@@ -143,7 +148,7 @@ static int launch(struct ops_device *on, const struct item *item, struct device_
 	memcpy(request.grid, plan->grid, sizeof(request.grid));
 	memcpy(request.block, plan->block, sizeof(request.block));
 	status = device_cpu.launch(on->device, &request, error);
-	return status ? status : finish(on, error);
+	return status ? status : finish(on, item, error);
 }
 
 /* Memory of the host and of the device; what inputs hold is decided. */
@@ -200,13 +205,14 @@ static int run_once(struct ops_device *on, const struct item *item, struct devic
 			continue;
 		if (again && item->c.operand[i].output)
 			memset(place->before, CASES_KEPT, place->bytes);
-		bad = move(on, place, place->before, true, error);
+		bad = move(on, item, place, place->before, true, error);
 	}
 	if (bad || !ends_well(item, launch(on, item, module, places, error), error))
 		return fail(item, "launch", error);
 	for (int i = 0; i < count && !bad; i++)
 		if (places[i].memory)
-			bad = move(on, &places[i], again ? places[i].again : places[i].after, false, error);
+			bad =
+				move(on, item, &places[i], again ? places[i].again : places[i].after, false, error);
 	return bad ? fail(item, "reading back", error) : 0;
 }
 
