@@ -151,6 +151,24 @@ void workload_await(const struct workload *workload, int calls)
 	}
 }
 
+void workload_await_round(const struct workload *workload)
+{
+	int64_t end = now_ms() + 60000;
+	int before[WORKLOAD_CLIENTS];
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++)
+		before[i] = atomic_load(&workload->ends[i].done);
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {
+		const struct workload_end *client = &workload->ends[i];
+		while (before[i] < WORKLOAD_CALLS && atomic_load(&client->done) == before[i]) {
+			if (client->why[0] && !workload->allowed[0])
+				fail_msg("client %d: %s", i, client->why);
+			if (now_ms() > end)
+				fail_msg("call %d of client %d is not done", before[i], i);
+			pause_ms(1);
+		}
+	}
+}
+
 void workload_join(const struct workload *workload, const pid_t pids[WORKLOAD_CLIENTS], int except)
 {
 	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {

@@ -38,6 +38,8 @@ void workload_start(const struct kilnd *daemon, struct workload *workload,
 					pid_t pids[WORKLOAD_CLIENTS]);
 /* Waits until so many calls are answered in all. */
 void workload_await(const struct workload *workload, int calls);
+/* Waits until the calls that are under way now are answered. */
+void workload_await_round(const struct workload *workload);
 int workload_done(const struct workload *workload);
 /* Waits for the processes; all must have ended well, but for the one at index except (-1: none). */
 void workload_join(const struct workload *workload, const pid_t pids[WORKLOAD_CLIENTS], int except);
