@@ -17,8 +17,8 @@
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs.  --check runs no
- * launch with hundreds of thousands of threads, and no case of as many elements on a device with
- * few.
+ * launch with tens of thousands of threads, and no case of thousands of elements on the narrow
+ * device.
  */
 #include "ops_case.h"
 
@@ -36,8 +36,8 @@
 #define RANDOM_CASES 60 /* of each family */
 #define PROCESSES 2
 #define SLOW_SHARE 6
-#define CHECKED_THREADS (1u << 18) /* of a launch: each is a fiber whose accesses are looked up */
-#define CHECKED_NARROW (1u << 15)  /* elements that the few threads of the narrow device visit */
+#define CHECKED_THREADS (1u << 16) /* of a launch: each is a fiber whose accesses are looked up */
+#define CHECKED_NARROW (1u << 12)  /* elements that the few threads of the narrow device visit */
 #define SKIPPED 77
 
 /* The command line. */
