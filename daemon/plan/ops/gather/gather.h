@@ -38,6 +38,10 @@ void gather_extents(const struct kernel_problem *problem, const struct gather_pr
 					uint32_t input, uint32_t index, uint32_t output, struct kernel_plan *out);
 /* The argument for counting indices that are out of range, or for not doing so. */
 void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *out);
+/* The most bytes, to `most`, with which the rows of an operand of the form, which are so many bytes
+ * long, are aligned. */
+uint32_t gather_aligned(const struct gather_problem *gather, int operand, uint32_t element,
+						uint32_t address, uint64_t bytes, uint32_t most);
 /* Ends the name of a kernel whose blocks take rows by lists, and passes its arguments. */
 void gather_pass_lists(const struct gather_problem *gather, int64_t lists, int64_t items, bool loop,
 					   struct plan_text *id, struct kernel_plan *out);
@@ -79,6 +83,20 @@ bool gather_is_dense(const struct gather_problem *gather);
 /* Bytes of shared memory of a way that stages rows, and of one with a list. */
 uint32_t gather_stage_shared(const struct gather_problem *gather, const struct gather_way *way);
 uint32_t gather_list_shared(const struct gather_problem *gather, const struct gather_way *way);
+
+/* ---- Planes (gather_check.c): words of several rows that share their list, in shared memory ---- */
+
+struct gather_planes {
+	bool skew;                   /* rows of src are no whole vectors */
+	uint32_t rows, load, shared; /* rows in all planes; bytes */
+};
+
+/* May rows go by planes, by lists of so many indices? */
+bool gather_has_planes(const struct kernel_problem *problem, const struct gather_problem *gather,
+					   int64_t most);
+/* How so many planes are made; GatherGroup and GatherAlike in kernel_src/ops compute the same. */
+struct gather_planes gather_planes_of(const struct kernel_problem *problem,
+									  const struct gather_problem *gather, uint32_t planes);
 
 /* ---- Groups (gather_group.c): several rows that share their list at a time ---- */
 

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST 0x7ffffff  /* elements of a row and indices, and these as bytes, have 32 bits */
-#define MOST_FEW 0xfff0 /* elements of src: their numbers have 16 bits */
+#define MOST 0x7ffffff /* elements of a row and indices, and these as bytes, have 32 bits */
 
 /* Bytes of planes' rows of dst that a part of a list makes, at least: of words, of halves. */
 #define PART_WORDS 16384
@@ -34,27 +33,21 @@
 static void make_alike(const struct kernel_problem *problem, const struct gather_problem *gather,
 					   uint32_t parts, struct gather_alike *out)
 {
-	uint32_t element = gather->element, word = element > 4 ? element : 4;
-	uint32_t load = 16 / word * element, width = problem->tensors[0].alignment;
-	uint32_t store = element == 1 ? 8 : 16, vector = store / element;
+	struct gather_planes planes = gather_planes_of(problem, gather, out->planes);
+	uint32_t element = gather->element, store = element == 1 ? 8 : 16, vector = store / element;
 
-	width = width < load ? width : load;
-	while (width > element && (uint64_t)gather->few * element % width)
-		width /= 2;
-	out->skew = rows_narrow(&gather->form, 0, element, width) < load;
-	out->load = out->skew ? element : load;
+	out->skew = planes.skew;
+	out->load = planes.load;
 	out->even =
 		(uint64_t)gather->many * element % store == 0 && problem->tensors[2].alignment >= store;
 	out->store = out->even ? store : element;
-	out->rows = out->planes * word / element;
+	out->rows = planes.rows;
 	out->vectors = plan_divide_up((uint64_t)gather->many + (out->even ? 0 : vector - 1), vector);
 	out->part = plan_divide_up((uint64_t)out->vectors, parts);
 	if (parts > 1) /* whole turns of the block */
 		out->part = plan_divide_up((uint64_t)out->part, out->threads) * out->threads;
 	out->parts = plan_divide_up((uint64_t)out->vectors, (uint64_t)out->part);
-	out->shared =
-		out->planes * ((uint32_t)plan_divide_up((uint64_t)gather->few * word, 16) * 16 + 16) +
-		out->threads * vector * 2;
+	out->shared = planes.shared + out->threads * vector * 2;
 	snprintf(out->name, sizeof(out->name), "alike %u p%u /%lld", out->threads, out->planes,
 			 (long long)out->parts);
 }
@@ -132,10 +125,7 @@ int gather_alikes(const struct kernel_problem *problem, const struct gather_prob
 	uint32_t threads = find_threads(gather), usual = find_planes(gather);
 	int count = 0;
 
-	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 2 ||
-		gather->outer < 8 / element || gather->few < 1 || gather->many < 1 ||
-		gather->few > MOST_FEW || gather->many > MOST ||
-		(gather->form.step[0] != 1 && gather->few > 1))
+	if (!gather_has_planes(problem, gather, MOST))
 		return 0;
 	if (is_short(gather))
 		add_short(problem, gather, limits, out, &count);

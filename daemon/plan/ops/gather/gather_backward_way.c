@@ -45,15 +45,12 @@ static uint32_t gather_backward_shared_bytes(const struct gather_problem *gather
 /* The most bytes of ddst that are aligned in all rows. */
 static uint32_t find_load(const struct kernel_problem *problem, const struct gather_problem *gather)
 {
-	const struct rows_form *form = &gather->form;
-	uint32_t element = gather->element, width = problem->tensors[0].alignment;
+	uint32_t element = gather->element;
 
-	if (form->step[0] != 1 && gather->many > 1)
+	if (gather->form.step[0] != 1 && gather->many > 1)
 		return element;
-	width = width < 16 ? width : 16;
-	while (width > element && (uint64_t)gather->many * element % width)
-		width /= 2;
-	return rows_narrow(form, 0, element, width);
+	return gather_aligned(gather, 0, element, problem->tensors[0].alignment,
+						  (uint64_t)gather->many * element, 16);
 }
 
 /* Elements of dsrc that make a word, if rows are whole words. */

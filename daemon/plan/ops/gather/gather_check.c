@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define MOST_FEW 0xfff0 /* elements of a row of src in planes: their numbers have 16 bits */
+
 static struct gather_op gather_op_of(const struct kernel_problem *problem)
 {
 	bool backward = strcmp(problem->op, "gather_backward") == 0;
@@ -154,6 +156,43 @@ void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *
 		plan_arg_report(out, indices, (uint64_t)gather->few);
 	else
 		plan_arg_scalar(out, 8, 0);
+}
+
+uint32_t gather_aligned(const struct gather_problem *gather, int operand, uint32_t element,
+						uint32_t address, uint64_t bytes, uint32_t most)
+{
+	uint32_t width = address < most ? address : most;
+
+	while (width > element && bytes % width)
+		width /= 2;
+	return rows_narrow(&gather->form, operand, element, width);
+}
+
+bool gather_has_planes(const struct kernel_problem *problem, const struct gather_problem *gather,
+					   int64_t most)
+{
+	uint32_t element = gather->element;
+
+	return problem->tensors[0].rank >= 2 && element <= 8 && gather->outer >= 2 &&
+		   gather->outer >= 8 / element && gather->few >= 1 && gather->few <= MOST_FEW &&
+		   gather->many >= 1 && gather->many <= most &&
+		   (gather->form.step[0] == 1 || gather->few == 1);
+}
+
+struct gather_planes gather_planes_of(const struct kernel_problem *problem,
+									  const struct gather_problem *gather, uint32_t planes)
+{
+	uint32_t element = gather->element, word = element > 4 ? element : 4;
+	uint32_t each = 16 / word, load = each * element;
+	bool skew = gather_aligned(gather, 0, element, problem->tensors[0].alignment,
+							   (uint64_t)gather->few * element, load) < load;
+
+	return (struct gather_planes){
+		.skew = skew,
+		.rows = planes * word / element,
+		.load = skew ? element : load,
+		.shared = planes * ((uint32_t)plan_divide_up((uint64_t)gather->few, each) * 16 + 16),
+	};
 }
 
 void gather_pass_lists(const struct gather_problem *gather, int64_t lists, int64_t items, bool loop,

@@ -13,34 +13,6 @@
 #define TINY_ROW 192     /* likewise */
 #define PAYS_BYTES 65536 /* of shared memory that make it pay: a multiprocessor has three blocks */
 #define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
-#define MOST_FEW 0xfff0  /* elements of src: their numbers have 16 bits */
-
-/* The most bytes, to `most`, with which the rows of an operand of the form are aligned. */
-static uint32_t aligned(const struct gather_problem *gather, int operand, uint32_t element,
-						uint32_t address, uint64_t bytes, uint32_t most)
-{
-	uint32_t width = address < most ? address : most;
-
-	while (width > element && bytes % width)
-		width /= 2;
-	return rows_narrow(&gather->form, operand, element, width);
-}
-
-/* How planes are made; GatherGroup in ops/gather_group.cuh computes the same. */
-static void stage_planes(const struct kernel_problem *problem, const struct gather_problem *gather,
-						 struct gather_group *out)
-{
-	uint32_t element = gather->element, word = element > 4 ? element : 4;
-	uint32_t each = 16 / word, load = each * element;
-	uint32_t width = aligned(gather, 0, element, problem->tensors[0].alignment,
-							 (uint64_t)gather->few * element, load);
-
-	out->rows = out->planes * word / element;
-	out->skew = width < load;
-	out->load = out->skew ? element : load;
-	out->part = (int64_t)out->threads * out->turns * out->vector;
-	out->shared = out->planes * ((uint32_t)plan_divide_up((uint64_t)gather->few, each) * 16 + 16);
-}
 
 /* ---- Candidates ---- */
 
@@ -117,16 +89,21 @@ static void add_group(const struct kernel_problem *problem, const struct gather_
 					  const struct kernel_limits *limits, struct gather_group *group,
 					  struct gather_group out[ALL], int *count)
 {
+	struct gather_planes planes = gather_planes_of(problem, gather, group->planes);
 	uint32_t bytes = group->vector * gather->index_bytes;
 
-	stage_planes(problem, gather, group);
+	group->skew = planes.skew;
+	group->rows = planes.rows;
+	group->load = planes.load;
+	group->shared = planes.shared;
+	group->part = (int64_t)group->threads * group->turns * group->vector;
 	if (*count == ALL || group->threads > limits->max_threads ||
 		group->shared > limits->shared_optin ||
 		(group->turns > 1 && gather->many <= group->part / group->turns))
 		return;
 	if (gather->index_step == 1)
-		group->index_load = aligned(gather, 1, gather->index_bytes, problem->tensors[1].alignment,
-									bytes, bytes < 16 ? bytes : 16);
+		group->index_load = gather_aligned(gather, 1, gather->index_bytes,
+										   problem->tensors[1].alignment, bytes, 16);
 	snprintf(group->name, sizeof(group->name), "group %ux%ux%u p%u", group->threads, group->turns,
 			 group->vector, group->planes);
 	out[(*count)++] = *group;
@@ -179,9 +156,7 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 	uint32_t element = gather->element, first = element == 1 ? 8 : 16, vectors = 0;
 	int count = 0;
 
-	if (problem->tensors[0].rank < 2 || element > 8 || gather->outer < 8 / element ||
-		gather->outer < 2 || gather->few < 1 || gather->many < 1 || gather->few > MOST_FEW ||
-		gather->many > MOST || (gather->form.step[0] != 1 && gather->few > 1))
+	if (!gather_has_planes(problem, gather, MOST))
 		return 0;
 	for (uint32_t bytes = first; bytes >= 4 && bytes >= element && vectors < 2; bytes /= 2) {
 		uint32_t vector = group_vector(problem, gather, bytes);

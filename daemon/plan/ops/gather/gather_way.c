@@ -53,17 +53,6 @@ bool gather_is_dense(const struct gather_problem *gather)
 	return form->step[0] == 1;
 }
 
-/* The most bytes, to 16, with which all rows of an operand of the form are aligned. */
-static uint32_t aligned_rows(const struct gather_problem *gather, int operand, uint32_t element,
-							 uint32_t address, uint64_t bytes)
-{
-	uint32_t width = address < 16 ? address : 16;
-
-	while (width > element && bytes % width)
-		width /= 2;
-	return rows_narrow(&gather->form, operand, element, width);
-}
-
 static uint32_t find_load(const struct kernel_problem *problem, const struct gather_problem *gather,
 						  uint32_t rows)
 {
@@ -76,14 +65,15 @@ static uint32_t find_load(const struct kernel_problem *problem, const struct gat
 			width /= 2;
 		return width;
 	}
-	return gather->form.step[0] == 1 ? aligned_rows(gather, 0, element, width, bytes) : element;
+	return gather->form.step[0] == 1 ? gather_aligned(gather, 0, element, width, bytes, 16)
+									 : element;
 }
 
 static void find_vectors(const struct kernel_problem *problem, const struct gather_problem *gather,
 						 struct gather_way *way)
 {
 	uint32_t v = 16 / gather->element, address = problem->tensors[2].alignment;
-	uint32_t bytes = gather->index_bytes, at;
+	uint32_t bytes = gather->index_bytes;
 
 	while (v > 1 && ((way->most && v > way->most) || v * gather->element > address ||
 					 v * bytes > 64 || (uint64_t)gather->many * way->rows % v))
@@ -93,10 +83,9 @@ static void find_vectors(const struct kernel_problem *problem, const struct gath
 		v /= 2;
 	way->vector = v;
 	way->index_load = 0;
-	if (gather->many % v == 0 && gather->index_step == 1) {
-		at = aligned_rows(gather, 1, bytes, problem->tensors[1].alignment, (uint64_t)v * bytes);
-		way->index_load = at;
-	}
+	if (gather->many % v == 0 && gather->index_step == 1)
+		way->index_load = gather_aligned(gather, 1, bytes, problem->tensors[1].alignment,
+										 (uint64_t)v * bytes, 16);
 	way->load = way->stage ? find_load(problem, gather, way->rows) : gather->element;
 	way->skew = way->stage && way->load < 16 && gather->element < 16 && gather_is_dense(gather);
 	if (way->skew)
