@@ -59,17 +59,6 @@ static inline struct kernel_problem rms(kiln_dtype dtype, int64_t rows, int64_t 
 	return p;
 }
 
-static inline struct kernel_attr *add_attr(struct kernel_problem *p, const char *name,
-										   kiln_attr_kind kind)
-{
-	struct kernel_attr *attr = &p->attrs[p->attr_count++];
-
-	memset(attr, 0, sizeof(*attr));
-	set_text(attr->name, sizeof(attr->name), name);
-	attr->kind = kind;
-	return attr;
-}
-
 static inline void set_eps(struct kernel_problem *p, double eps)
 {
 	p->attr_count = 0;
@@ -80,13 +69,6 @@ static inline void set_axes(struct kernel_problem *p, int64_t axes)
 {
 	p->attr_count = 0;
 	add_attr(p, "axes", KILN_ATTR_INT)->i = axes;
-}
-
-static inline void set_choice(struct kernel_problem *p, const char *choice)
-{
-	struct kernel_attr *attr = add_attr(p, "choice", KILN_ATTR_STRING);
-
-	snprintf(attr->s, sizeof(attr->s), "%.*s", KERNEL_CHOICE_MAX - 1, choice);
 }
 
 #endif

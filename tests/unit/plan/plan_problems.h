@@ -4,6 +4,7 @@
 #ifndef KILN_TESTS_PLAN_PROBLEMS_H
 #define KILN_TESTS_PLAN_PROBLEMS_H
 
+#include "daemon/plan/op.h"
 #include "daemon/plan/plan.h"
 
 #include <setjmp.h>
@@ -59,15 +60,64 @@ static inline struct kernel_problem make(kiln_dtype dtype, int rank, const int64
 	return problem;
 }
 
-static inline struct kernel_plan plan_on(const char *target, const struct kernel_problem *problem)
+/* All operands alike and contiguous. */
+static inline struct kernel_problem make_alike(const char *op, kiln_dtype dtype, int rank,
+											   const int64_t *shape)
 {
-	struct kernel_limits limits = limits_of(target);
+	struct kernel_problem problem = {.tensor_count = 0};
+
+	set_text(problem.op, sizeof(problem.op), op);
+	while (plan_find(op)->operands[problem.tensor_count].name) {
+		struct kernel_tensor *tensor = &problem.tensors[problem.tensor_count++];
+		tensor->dtype = dtype;
+		tensor->rank = rank;
+		tensor->alignment = 16;
+		for (int k = 0; k < rank; k++)
+			tensor->shape[k] = shape[k];
+		plan_contiguous(tensor);
+	}
+	return problem;
+}
+
+static inline struct kernel_attr *add_attr(struct kernel_problem *p, const char *name,
+										   kiln_attr_kind kind)
+{
+	struct kernel_attr *attr = &p->attrs[p->attr_count++];
+
+	memset(attr, 0, sizeof(*attr));
+	set_text(attr->name, sizeof(attr->name), name);
+	attr->kind = kind;
+	return attr;
+}
+
+static inline void set_axis(struct kernel_problem *p, int64_t axis)
+{
+	add_attr(p, "axis", KILN_ATTR_INT)->i = axis;
+}
+
+static inline void set_choice(struct kernel_problem *p, const char *choice)
+{
+	struct kernel_attr *attr = add_attr(p, "choice", KILN_ATTR_STRING);
+
+	snprintf(attr->s, sizeof(attr->s), "%.*s", KERNEL_CHOICE_MAX - 1, choice);
+}
+
+static inline struct kernel_plan plan_with(const struct kernel_limits *limits,
+										   const struct kernel_problem *problem)
+{
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX] = "";
 
-	if (plan_problem(problem, &limits, &plan, error))
+	if (plan_problem(problem, limits, &plan, error))
 		fail_msg("%s", error);
 	return plan;
+}
+
+static inline struct kernel_plan plan_on(const char *target, const struct kernel_problem *problem)
+{
+	struct kernel_limits limits = limits_of(target);
+
+	return plan_with(&limits, problem);
 }
 
 #define SHAPE(...)    \

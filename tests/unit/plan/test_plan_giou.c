@@ -48,15 +48,6 @@ static struct kernel_problem ragged(enum op op)
 	return p;
 }
 
-static struct kernel_attr *add_attr(struct kernel_problem *p, const char *name, kiln_attr_kind kind)
-{
-	struct kernel_attr *attr = &p->attrs[p->attr_count++];
-
-	set_text(attr->name, sizeof(attr->name), name);
-	attr->kind = kind;
-	return attr;
-}
-
 /* ---- Refusals ---- */
 
 static void attributes(void **state)

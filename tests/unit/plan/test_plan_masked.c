@@ -15,15 +15,6 @@ static void set_tensor(struct kernel_tensor *tensor, kiln_dtype dtype, int rank,
 	plan_contiguous(tensor);
 }
 
-static struct kernel_attr *add_attr(struct kernel_problem *p, const char *name, kiln_attr_kind kind)
-{
-	struct kernel_attr *attr = &p->attrs[p->attr_count++];
-
-	set_text(attr->name, sizeof(attr->name), name);
-	attr->kind = kind;
-	return attr;
-}
-
 static void add_word(struct kernel_problem *p, const char *name, const char *word)
 {
 	struct kernel_attr *attr = add_attr(p, name, KILN_ATTR_STRING);

@@ -54,21 +54,6 @@ static void make_rms(struct kernel_problem *p)
 	p->tensor_count--;
 }
 
-static struct kernel_attr *add_attr(struct kernel_problem *p, const char *name, kiln_attr_kind kind)
-{
-	struct kernel_attr *attr = &p->attrs[p->attr_count++];
-
-	memset(attr, 0, sizeof(*attr));
-	set_text(attr->name, sizeof(attr->name), name);
-	attr->kind = kind;
-	return attr;
-}
-
-static void set_choice(struct kernel_problem *p, const char *choice)
-{
-	set_text(add_attr(p, "choice", KILN_ATTR_STRING)->s, sizeof(p->attrs[0].s), choice);
-}
-
 static bool names_type(const struct kernel_plan *plan, const char *text)
 {
 	return strstr(plan->instantiation, text) != NULL;
