@@ -66,7 +66,8 @@ static void print_helper(const struct plan_op *op)
 	snprintf(text, sizeof(text), "%s (%s): %s.", op->name, operands, op->summary);
 	puts("/*");
 	print_comment(text);
-	print_comment(attributes);
+	if (*attributes)
+		print_comment(attributes);
 	puts(" */");
 	printf("static inline int kiln_%s(kiln_client *client", op->name);
 	for (; op->operands[tensors].name; tensors++)

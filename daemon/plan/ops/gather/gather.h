@@ -84,7 +84,7 @@ bool gather_is_dense(const struct gather_problem *gather);
 uint32_t gather_stage_shared(const struct gather_problem *gather, const struct gather_way *way);
 uint32_t gather_list_shared(const struct gather_problem *gather, const struct gather_way *way);
 
-/* ---- Planes (gather_check.c): words of several rows that share their list, in shared memory ---- */
+/* ---- Planes (gather_check.c): words of several rows that share their list ---- */
 
 struct gather_planes {
 	bool skew;                   /* rows of src are no whole vectors */
