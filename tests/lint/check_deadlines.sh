@@ -14,7 +14,11 @@ ever='pthread_join\(|pthread_cond_wait\(|wait4\(|waitpid\([a-z>-]+, [a-zA-Z&]+, 
 ever="$ever|epoll_wait\(.*-1\)|, KILN_FOREVER\)|getaddrinfo\(|StreamSynchronize\("
 ever="$ever|FUTEX_WAIT|sched_yield|sem_wait\("
 
-# of REGEX: the lines of daemon/ and client/ that match, FILE:LINE:TEXT, comments left out.
+# Nobody waits so long: what a trace shows, an age, a share of the work in a turn.
+lengths='LANE_SPIN_MOST_US|SAME_SIGNAL_US|TRACE_SHORTEST_NS|TRACE_LONGEST_MS|CALL_LEAST_NS'
+lengths="$lengths|RECENT_DESCRIBE_US|RECORD_LEAST_US|NAP_SLACK_NS|TURN_US"
+
+# lines_of REGEX: the lines of daemon/ and client/ that match, FILE:LINE:TEXT, comments left out.
 lines_of() {
 	sources .c .h | grep -E '^(client|daemon)/' | xargs grep -nE "$1" |
 		grep -vE '^[^:]*:[0-9]*:[[:space:]]*(/?\*|//)'
@@ -28,8 +32,9 @@ lines_of() {
 		lines_of 'uv_timer_start\(' | grep -E ", *$number, *[^,]*\\);"
 	} | sed 's/^\([^:]*:[0-9]*\):.*/\1: waits by a number of its own; name it in deadlines.h/'
 	lines_of '^#define [A-Z_]*_(MS|US|NS|SECONDS)[[:space:]]' |
-		grep -vE "^($(printf '%s' "$headers" | tr ' ' '|')):" |
-		grep -vE 'define DAY_|LANE_SPIN_MOST_US|(DEADLINE|PAUSE|LASTS)_|[0-9]e[0-9]|[0-9]\.[0-9]' |
+		grep -vE "^($(printf '%s' "$headers" | tr ' \n' '||')):" |
+		grep -vE ' .*[[:space:](](DEADLINE|PAUSE)_|[0-9]e[0-9]|[0-9]\.[0-9]' |
+		grep -vwE "define (DAY_[A-Z]+|$lengths)" |
 		sed 's/^\([^:]*:[0-9]*\):#define \([A-Z_]*\).*/\1: \2 belongs in deadlines.h/'
 
 	uses=$(lines_of '(DEADLINE|PAUSE)_[A-Z]' | grep -oE '(DEADLINE|PAUSE)_[A-Z_]+')
