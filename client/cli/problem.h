@@ -67,7 +67,6 @@ int cli_operand_read(const char *text, kiln_tensor *tensor);
 
 /* The attribute's value, or otherwise if it was not given. */
 int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise);
-double cli_problem_real(const struct cli_problem *problem, const char *name, double otherwise);
 const char *cli_problem_text(const struct cli_problem *problem, const char *name,
 							 const char *otherwise);
 /* Is the operand one that the call writes? */

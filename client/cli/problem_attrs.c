@@ -31,12 +31,6 @@ int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int
 	return attr ? attr->i : otherwise;
 }
 
-double cli_problem_real(const struct cli_problem *problem, const char *name, double otherwise)
-{
-	const kiln_attr *attr = find_attr(problem, name);
-	return attr ? attr->f : otherwise;
-}
-
 const char *cli_problem_text(const struct cli_problem *problem, const char *name,
 							 const char *otherwise)
 {

@@ -12,7 +12,7 @@ int64_t time_now_us(void)
 	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-int64_t time_now_ms(void)
+static int64_t time_now_ms(void)
 {
 	return time_now_us() / 1000;
 }

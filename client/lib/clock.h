@@ -10,7 +10,6 @@
 #define TIME_NEVER INT64_MAX
 
 int64_t time_now_us(void);
-int64_t time_now_ms(void);
 /* A deadline from a timeout; TIME_NEVER for a negative timeout. */
 int64_t time_deadline(int timeout_ms);
 /* The timeout for poll(2): -1 for TIME_NEVER, 0 for a deadline that has passed. */

@@ -67,8 +67,6 @@ static inline bool lane_is_watched(const struct lane *lane)
 	return lane->events_fd >= 0;
 }
 
-/* The entry has ended, as its cell or its gate says. */
-bool lane_has_ended(const struct lane *lane, uint64_t number);
 /* The device process itself has said so, and takes the next entry at that place.  Its GPU may have
  * opened the gate before. */
 bool lane_is_told(const struct lane *lane, uint64_t number);

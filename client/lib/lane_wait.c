@@ -55,7 +55,8 @@ bool lane_is_told(const struct lane *lane, uint64_t number)
 	return atomic_load_explicit(&cell_of(lane, number)->done, memory_order_acquire) == number + 1;
 }
 
-bool lane_has_ended(const struct lane *lane, uint64_t number)
+/* The entry has ended, as its cell or its gate says. */
+static bool lane_has_ended(const struct lane *lane, uint64_t number)
 {
 	const struct lane_slot *slot = &lane->slots[number % LANE_ENTRIES];
 	const struct lane_gate *gate = &lane->memory->gates[number % LANE_ENTRIES];

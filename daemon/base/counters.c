@@ -81,7 +81,7 @@ bool counters_sides(const char *text, const struct counters *counters, const str
 	}
 }
 
-void tally_add(struct tally *sum, const struct tally *other)
+static void tally_add(struct tally *sum, const struct tally *other)
 {
 #define ADD_COUNTER(name) sum->name += other->name;
 #define ADD_TIME(name) histogram_add(&sum->name, &other->name);

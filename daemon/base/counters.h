@@ -176,8 +176,6 @@ struct tally {
 #undef TALLY_TIME
 };
 
-void tally_add(struct tally *sum, const struct tally *other);
-
 /* ---- For each user's programs of one name ---- */
 
 #define ACCOUNTS_MOST 64 /* further ones are counted together, as number 0 */

@@ -163,7 +163,8 @@ bool util_log_is_full(size_t size)
 	return full;
 }
 
-void util_log_pass(const char *text, size_t size)
+/* Passes on lines as they are. */
+static void util_log_pass(const char *text, size_t size)
 {
 	pthread_mutex_lock(&writer.mutex);
 	if (writer.state == WRITER_NONE) {

@@ -136,8 +136,6 @@ void util_log(enum util_level level, const char *format, ...) __attribute__((for
 void util_log_to(int fd);
 /* Whether $JOURNAL_STREAM names stderr. */
 bool util_log_is_journal(void);
-/* Passes on lines as they are. */
-void util_log_pass(const char *text, size_t size);
 /* Passes on clean lines that a child logged or printed, in this process's format: its own pid and
  * level info stand for those that a line does not say.  May write into the text. */
 void util_log_child(char *text);

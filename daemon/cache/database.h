@@ -93,8 +93,6 @@ int cache_db_forget(struct cache_db *db, const char *key, const char *what,
 					char error[KERNEL_ERROR_MAX]);
 /* Takes a row, of so many bytes of object and in all, out of the totals. */
 void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t size);
-/* Reads a sum of SQLite; a negative one is 0. */
-uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column);
 /* Reads a column that counts; a value that is negative, or too large to count on, is damaged and
  * brought into range. */
 int64_t cache_db_column_count(sqlite3_stmt *statement, int column);

@@ -20,7 +20,8 @@ void cache_db_column_text(sqlite3_stmt *statement, int column, char *out, size_t
 	snprintf(out, size, "%s", text ? text : "");
 }
 
-uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column)
+/* Reads a sum of SQLite; a negative one is 0. */
+static uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column)
 {
 	double sum = sqlite3_column_double(statement, column);
 	return sum >= (double)NUMBER_MOST ? (uint64_t)NUMBER_MOST : sum > 0 ? (uint64_t)sum : 0;

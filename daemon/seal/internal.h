@@ -30,9 +30,6 @@ bool seal_is_name(const char *name);
 /* Writes the path of a key's file.  ending: ".key", ".pub". */
 int seal_path_of(const char *directory, const char *name, const char *ending, char path[PATH_MAX],
 				 char error[KERNEL_ERROR_MAX]);
-/* Checks a file's owner and mode: a user who can write to it decides whose kernels run here, and
- * one who can read a secret can sign.  others: the bits that the mode must not have. */
-int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX]);
 /* Checks a directory of keys, and each directory above it: a user who can rename one of them can
  * put another in its place. */
 int seal_check_place(const char *directory, char error[KERNEL_ERROR_MAX]);

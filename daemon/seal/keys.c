@@ -125,7 +125,9 @@ int seal_write_file(const char *path, const char *line, unsigned mode, char erro
 						   : FAIL(KILN_EIO, "%.200s: %s", path, strerror(saved));
 }
 
-int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX])
+/* Checks a file's owner and mode: a user who can write to it decides whose kernels run here, and
+ * one who can read a secret can sign.  others: the bits that the mode must not have. */
+static int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;
 	if (stat(path, &status) != 0)

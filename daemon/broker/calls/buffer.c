@@ -74,7 +74,8 @@ bool buffer_is_held(const struct buffer *buffer)
 	return buffer->kind == BUFFER_HELD && buffer->bytes > 0;
 }
 
-struct buffer *buffer_next(const struct session *session, size_t *cursor)
+/* Returns the session's buffers one by one, then NULL; *cursor begins as 0. */
+static struct buffer *buffer_next(const struct session *session, size_t *cursor)
 {
 	return map_next(&session->owned->buffers, cursor);
 }

@@ -48,8 +48,6 @@ uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
 /* Says whether two operands share a byte, also through two buffers lent from one allocation. */
 bool buffer_overlap(const struct work_operand *a, const struct kernel_extent *a_extent,
 					const struct work_operand *b, const struct kernel_extent *b_extent);
-/* Returns the session's buffers one by one, then NULL; *cursor begins as 0. */
-struct buffer *buffer_next(const struct session *session, size_t *cursor);
 /* Sees that the buffer is in one of the session's device processes: PLACED, PLACING (work_pump() is
  * called at the end of it) or FAILED.  For OWN no work that uses the buffer may be under way in
  * HOME. */

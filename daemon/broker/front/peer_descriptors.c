@@ -11,7 +11,8 @@
 
 #define FILES_TEXT "kilnd has as many files open as it may have"
 
-bool rights_is_operator(uint32_t uid)
+/* Says whether the uid is the daemon's own, or root. */
+static bool rights_is_operator(uint32_t uid)
 {
 	return uid == getuid() || uid == 0;
 }

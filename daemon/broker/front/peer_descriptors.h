@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Says whether the uid is the daemon's own, or root. */
-bool rights_is_operator(uint32_t uid);
 /* The descriptors of a user have numbers below this; 0: they may have any. */
 int rights_below(uint32_t uid);
 bool rights_allow(uint32_t uid, int fd);

@@ -64,7 +64,7 @@ void job_key(struct broker *broker, struct kernel_ref *ref)
 
 /* ---- Joining a lookup ---- */
 
-void wait_assert_valid(const struct job_wait *wait)
+static void wait_assert_valid(const struct job_wait *wait)
 {
 	assert((wait->state == WAIT_LATER) == (wait->timer != NULL));
 	assert((wait->state == WAIT_LOOKUP) == (wait->lookup != NULL));

@@ -170,9 +170,6 @@ void job_set_key(struct kernel_ref *ref, const struct compile_key *key, const ch
 /* Returns the id of the compiler for a target; "": there is none, or none is known. */
 const char *job_compiler(struct broker *broker, const char *target);
 
-/* Moves entry, texts, object and figures of a compile into a row. */
-void job_take_result(struct cache_row *row, struct compile_result *result);
-
 /* Returns the mean time of a compile for the target; `first_us` before one was measured. */
 double job_compile_us(const struct broker *broker, const char *target, double first_us);
 

@@ -95,7 +95,6 @@ static inline bool is_beside(enum job_purpose purpose)
 	return purpose == JOB_RECOMPILE || purpose == JOB_VERIFY;
 }
 
-void wait_assert_valid(const struct job_wait *wait);
 /* Says whether the wait counts as a request, whatever its answer. */
 bool wait_is_counted(const struct job_wait *wait);
 void lookup_assert_valid(const struct lookup *lookup);

@@ -66,7 +66,8 @@ void lookup_keep_row(struct lookup *lookup)
 	put_done(lookup->broker, lookup);
 }
 
-void job_take_result(struct cache_row *row, struct compile_result *result)
+/* Moves entry, texts, object and figures of a compile into a row. */
+static void job_take_result(struct cache_row *row, struct compile_result *result)
 {
 	row->entry = result->entry;
 	row->source = result->source;

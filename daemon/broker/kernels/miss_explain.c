@@ -111,7 +111,10 @@ static void insert(struct compile_differences *out, int at, const struct compile
 	out->count = kept + 1;
 }
 
-void miss_explain_alignments(const char *asked, const char *other, struct compile_differences *out)
+/* Compares the alignments that the planner's texts of two kernels demand; the keys show these only
+ * as numbers of a template.  Puts them before the other differences. */
+static void miss_explain_alignments(const char *asked, const char *other,
+									struct compile_differences *out)
 {
 	struct operand_line now, then;
 	int count = 0;

@@ -29,8 +29,5 @@ struct miss_explain {
 void miss_explain_find(struct cache *cache, const struct kernel_ref *ref, struct miss_explain *out);
 /* Puts members cached, failed, status, error and near. */
 void miss_explain_put(struct wire_out *out, const struct miss_explain *why);
-/* Compares the alignments that the planner's texts of two kernels demand; the keys show these only
- * as numbers of a template.  Puts them before the other differences. */
-void miss_explain_alignments(const char *asked, const char *other, struct compile_differences *out);
 
 #endif

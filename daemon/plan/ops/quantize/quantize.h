@@ -8,7 +8,6 @@
 #include "daemon/plan/ops/rows/rows.h"
 
 bool quantize_is_back(const struct kernel_problem *problem);
-bool quantize_is_dynamic(const struct kernel_problem *problem);
 /* The dtype of y that attribute `to` names. */
 kiln_dtype quantize_to(const struct kernel_problem *problem);
 /* "sat<f8e4m3>": the kernels' name for what elements of y are stored as. */
@@ -25,10 +24,6 @@ int quantize_check_output(const struct kernel_problem *problem, int index,
 						  char error[KERNEL_ERROR_MAX]);
 /* Refuses an x without a dimension for rows to go along. */
 int quantize_check_rank(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-
-/* A tensor of scales: f32, aligned and contiguous. */
-int quantize_check_scale(const struct kernel_problem *problem, int index,
-						 char error[KERNEL_ERROR_MAX]);
 
 /* Such a tensor, of one number, which is operand `scale`. */
 int quantize_check_one(const struct kernel_problem *problem, int index,

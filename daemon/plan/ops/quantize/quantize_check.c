@@ -15,7 +15,7 @@ bool quantize_is_back(const struct kernel_problem *problem)
 	return strcmp(problem->op, "dequantize") == 0;
 }
 
-bool quantize_is_dynamic(const struct kernel_problem *problem)
+static bool quantize_is_dynamic(const struct kernel_problem *problem)
 {
 	return strcmp(problem->op, "dynamic_quantize") == 0;
 }
@@ -147,8 +147,9 @@ static int check_written_scales(const struct kernel_problem *problem, int index,
 	return status;
 }
 
-int quantize_check_scale(const struct kernel_problem *problem, int index,
-						 char error[KERNEL_ERROR_MAX])
+/* A tensor of scales: f32, aligned and contiguous. */
+static int quantize_check_scale(const struct kernel_problem *problem, int index,
+								char error[KERNEL_ERROR_MAX])
 {
 	int status = check_scale_type(problem, index, error);
 

@@ -27,7 +27,8 @@ static void print_norm(const struct reduce_form *form, const char *type, struct 
 		plan_print(id, "ReduceNorm<%s, %d>", type, form->real == 1 ? 1 : form->real == 2 ? 2 : 3);
 }
 
-void reduce_print_kind(const struct reduce_form *form, bool generic, struct plan_text *id)
+/* "ReduceSum<f32>": the kernel's reduction, of elements as it takes them (generic), or of x's. */
+static void reduce_print_kind(const struct reduce_form *form, bool generic, struct plan_text *id)
 {
 	const char *type = plan_dtype_name(generic ? taken_as(form->dtype) : form->dtype);
 	bool far = generic || form->columns > INT32_MAX / 2;

@@ -74,13 +74,8 @@ bool reduce_is_long(const struct reduce_form *form, const struct reduce_shape *s
 /* Scratch memory of a shape. */
 struct kernel_scratch reduce_scratch(const struct reduce_form *form,
 									 const struct reduce_shape *shape);
-/* "ReduceSum<f32>": the kernel's reduction, of elements as it takes them (generic), or of x's. */
-void reduce_print_kind(const struct reduce_form *form, bool generic, struct plan_text *id);
 /* Bytes of what a thread keeps of a row. */
 uint32_t reduce_value_bytes(const struct reduce_form *form);
-/* The type of the results for an x of this type. */
-kiln_dtype reduce_result(enum reduce_kind kind, kiln_dtype dtype);
-enum reduce_kind reduce_kind_of(const char *op);
 
 /* ---- For the rows (reduce_ops.c) ---- */
 

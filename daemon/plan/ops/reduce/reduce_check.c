@@ -25,7 +25,7 @@ static const struct {
 	[REDUCE_VAR] = {"var", false, false},
 };
 
-enum reduce_kind reduce_kind_of(const char *op)
+static enum reduce_kind reduce_kind_of(const char *op)
 {
 	int kind = 0;
 
@@ -34,7 +34,8 @@ enum reduce_kind reduce_kind_of(const char *op)
 	return (enum reduce_kind)kind;
 }
 
-kiln_dtype reduce_result(enum reduce_kind kind, kiln_dtype dtype)
+/* The type of the results for an x of this type. */
+static kiln_dtype reduce_result(enum reduce_kind kind, kiln_dtype dtype)
 {
 	switch (kind) {
 	case REDUCE_SUM:
