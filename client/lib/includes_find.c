@@ -111,7 +111,7 @@ int find_folders(struct includes *found, const kiln_raw *raw)
 	return KILN_OK;
 }
 
-/* Where Python's packages for CUDA 12 have CUB: nvidia/cuda_cccl/include beside
+/* Finds CUB where Python's packages for CUDA 12 have it: nvidia/cuda_cccl/include beside
  * nvidia/cuda_runtime/include. */
 static const char *cub_apart(struct includes *found, const char *include)
 {

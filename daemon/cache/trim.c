@@ -78,7 +78,7 @@ static int trim_piece(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	int status = make_room(cache, what.bytes, what.bytes / 4, error);
 	if (status == KILN_OK)
 		status = trim_rows(cache, &what, &progress, forget_row, cache, error);
-	/* Where no row went, all others are pinned. */
+	/* All rows that are left are pinned if none went. */
 	cache->trimming = progress.removed > 0 && over(cache, what.bytes, what.rows);
 	cache->shrinking = true;
 	return status;

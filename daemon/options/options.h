@@ -56,7 +56,7 @@ union options_address {
 	struct sockaddr_in6 ip6;
 };
 
-/* Where metrics are served: loopback, or a Unix socket. */
+/* The place at which metrics are served: loopback, or a Unix socket. */
 struct options_metrics {
 	char text[sizeof "unix:" + OPTIONS_SOCKET_MAX]; /* "": nowhere */
 	union options_address at;

@@ -196,7 +196,7 @@ static int piece_count(const struct tune_operand *operand)
 	return all < PIECES ? (int)all : PIECES;
 }
 
-/* Where the piece begins, on a multiple of 16 bytes. */
+/* Returns where the piece begins, on a multiple of 16 bytes. */
 static uint64_t piece_start(const struct tune_operand *operand, int number)
 {
 	if (operand->bytes <= PIECES * PIECE_BYTES)

@@ -275,7 +275,7 @@ class Gradient:
         access, guards = place
         name, subscripts = access[1], access[2]
         tensor = self.tensors[name]
-        # Where a dimension of size 1 was repeated, its gradient is added up over it as well.
+        # A dimension of size 1 that was repeated has its gradient added up over it as well.
         kept = [one for one, size in zip(subscripts, tensor.shape)
                 if not (self._is_index(one) and size == 1 and self.extents[one[1]] != 1)]
         plain = [one[1] for one in kept if self._is_index(one)]

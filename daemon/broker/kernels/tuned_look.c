@@ -16,7 +16,7 @@ struct search {
 	struct kernel_limits limits;
 };
 
-/* Where the disk does not take it, this daemon has it all the same. */
+/* The disk may not take the winner; this daemon has it all the same. */
 static void keep_work(struct cache *cache, void *arg)
 {
 	char error[KERNEL_ERROR_MAX];

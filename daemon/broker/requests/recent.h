@@ -25,7 +25,7 @@ enum recent_part {
 };
 extern const char *const recent_part_names[];
 
-/* Where the time of a request that is under way went. */
+/* The parts of the time that a request has been under way. */
 struct recent_parts {
 	uint64_t us[RECENT_PARTS];
 	const char *origin; /* of its last kernel, a literal; NULL: it asked for none */

@@ -116,7 +116,7 @@ static void bring_together(struct map *map, int number)
 	for (int i = 0; i < map->fold_count && !found; i++)
 		found = !map->fold[i].local && list_own(map, map->fold[i].node, other) == count &&
 				go_equally_far(map, own, other, count);
-	/* Where the first index that strays is to be named, each has its own name. */
+	/* Each index keeps its own name if the first that strays is to be named. */
 	for (int k = 0; k < count && found && !map->checked; k++)
 		if (own[k] != other[k])
 			rename_index(map, number, own[k], other[k]);

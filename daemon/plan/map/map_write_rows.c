@@ -159,7 +159,7 @@ static void write_stage(const struct map *map, const struct map_loops *loops, in
 				   stage->fold);
 }
 
-/* Where an element of the output is. */
+/* Writes the function that returns the place of an element of the output. */
 static void write_target(const struct map *map, const struct map_loops *loops,
 						 struct plan_text *out)
 {

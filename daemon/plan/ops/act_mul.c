@@ -113,7 +113,7 @@ static int act_mul_infer(struct kernel_problem *problem, char error[KERNEL_ERROR
 
 /* ---- Rows ---- */
 
-/* Where x has both, a row is half of its last dimension. */
+/* A row is half of x's last dimension if x has both. */
 static void act_mul_find_rows(const struct kernel_problem *problem, struct form *form)
 {
 	const struct kernel_tensor *shape = &problem->tensors[form->backward ? DY : Y];

@@ -224,8 +224,8 @@ static void on_call_loaded(void *arg, int status, const char *error, struct wire
 		answer_success(asking, job_origin_names[asking->origin]);
 }
 
-/* Where no cache has the exact kernel, the generic one is compiled, which will serve other
- * shapes, too.  Where that fails, the exact one is. */
+/* The generic kernel is compiled if no cache has the exact one, for it will serve other shapes,
+ * too.  If that fails, the exact one is compiled. */
 static bool try_other(struct call_request *asking, int status)
 {
 	struct tier *tier = asking->base.ref->tier;

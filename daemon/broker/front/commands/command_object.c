@@ -101,8 +101,8 @@ static void object_answer(struct object_request *asking, const struct cache_row 
 
 static void object_resolve(struct object_request *asking, struct kernel_ref *kernel, bool look);
 
-/* Where no cache has the exact kernel, the generic one serves.  Where that fails, too, the exact
- * one is compiled. */
+/* The generic kernel serves if no cache has the exact one.  If that fails, too, the exact one is
+ * compiled. */
 static bool object_try_other(struct object_request *asking, const struct job_answer *found)
 {
 	struct kernel_ref *ref = asking->base.ref;

@@ -5,8 +5,8 @@
  * chaining, fewer are more blocks.  Blocks take FEW_ROWS, as long as larger ones would be fewer
  * than two for each multiprocessor.  There is nothing between: all batches have two kernels.
  *
- * Where at least so many rows share a list as fill 16 bytes with an element of each, a block sums
- * up these together: one access to shared memory does for all.  It chains the list for several such
+ * If at least so many rows share a list as fill 16 bytes with an element of each, a block sums up
+ * these together: one access to shared memory does for all.  It chains the list for several such
  * groups, as long as there are blocks for all multiprocessors.
  */
 #include "gather_backward.h"

@@ -145,7 +145,7 @@ bool index_add_link_pays(const struct index_add *add, const struct kernel_limits
 {
 	struct link_way ways[MAX_WAYS];
 
-	/* Where the order is free, atomics take over from links alone, so that two kernels do for all
+	/* Atomics take over from links alone if the order is free, so that two kernels do for all
 	 * counts. */
 	if (link_ways(add, limits, ways) == 0 || (!add->any_order && add->count < LEAST_COUNT) ||
 		add->form.columns * add->index.element < LEAST_ROW)

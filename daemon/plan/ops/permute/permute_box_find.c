@@ -105,7 +105,7 @@ static void grow(struct box *box, enum box_side side, int64_t wanted)
 	}
 }
 
-/* Whatever makes runs longer and the box no larger. */
+/* Adds all dimensions that make runs longer and the box no larger. */
 static void grow_free(struct box *box)
 {
 	for (enum box_side side = SIDE_X; side < SIDES; side++)

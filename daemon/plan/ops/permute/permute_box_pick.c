@@ -11,7 +11,7 @@
 #define BANKS 32
 #define WARPS 4 /* that are looked at */
 
-/* Where run or element number i lies: the dimensions' indices by their strides. */
+/* Returns the place of run or element number i: the dimensions' indices by their strides. */
 static uint32_t near_of(const struct box *box, const int *dims, int count, uint32_t i)
 {
 	uint32_t at = 0;

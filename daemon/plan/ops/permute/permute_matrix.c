@@ -187,8 +187,8 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 		if (*run)
 			*matrix = rows;
 	}
-	/* Where many dimensions are all short, a box makes longer runs of bytes, and its size suits few
-	 * rows, which a tile would leave empty. */
+	/* A box makes longer runs of bytes than a tile if many dimensions are all short, and its size
+	 * suits few rows, which a tile would leave empty. */
 	if (!alone &&
 		((element == 1 && (matrix->rows < SKEWED_MANY || matrix->columns < SKEWED_MANY)) ||
 		 8 * (uint64_t)matrix->rows < 7 * side * permute_tiles((uint64_t)matrix->rows, side))) {

@@ -155,8 +155,8 @@ static int row_shapes(const struct reduce_form *form, const struct kernel_limits
 			 (struct reduce_shape){form->vector, (uint32_t)plan_divide_up(vectors, 128), 128, 1, 1,
 								   .chunk = 0},
 			 form, limits);
-	/* Where a row is of several pieces, a vector's place takes a division: fewer registers leave
-	 * room for more threads. */
+	/* A vector's place takes a division if a row is of several pieces: fewer registers leave room
+	 * for more threads. */
 	first = form->rank > 1 && (chunk || form->open) ? 4 : 0;
 	for (int i = 0; i < MOST && (vectors > 128 || form->open); i++) {
 		const uint32_t *way = ways[i == 0 ? first : i <= first ? i - 1 : i];
@@ -214,7 +214,7 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 	bool var = form->kind == REDUCE_VAR;
 	size_t count_ways =
 		var ? sizeof(var_ways) / sizeof(var_ways[0]) : sizeof(ways) / sizeof(ways[0]);
-	/* Where others number rows besides those side by side, blocks are enough without chunks. */
+	/* Blocks are enough without chunks if other dimensions number rows besides those side by side. */
 	bool many = form->kept.rank > 1 && form->columns <= WHOLE_COLUMNS && !form->open;
 
 	for (size_t i = 0; i < count_ways; i++) {
@@ -229,7 +229,7 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 		shape.unroll = way[3];
 		shape.chunk = few ? way[4] / 2 : way[4];
 		leaves = shape.split * shape.held;
-		/* Where the columns are a batch, one kernel takes any number of them. */
+		/* One kernel takes any number of columns if they are a batch. */
 		if (!form->open &&
 			(form->columns < leaves * shape.unroll || form->columns < 2 * shape.chunk))
 			continue;

@@ -143,8 +143,8 @@ static struct scan_shape warp_shape(const struct scan_form *form, int64_t vector
 	return shape;
 }
 
-/* Where there is much to compute for what is read: small blocks that take steps for a row, or warps
- * that have a row each and wait for nobody. */
+/* Takes small blocks that take steps for a row, or warps that have a row each and wait for nobody,
+ * if there is much to compute for what is read. */
 static bool small_steps(const struct scan_form *form, int64_t vectors, struct scan_shape *out)
 {
 	bool halves = form->element == 2;

@@ -138,7 +138,7 @@ static void offer_panel(const struct softmax_form *form, const struct kernel_lim
 	out[(*count)++] = tile;
 }
 
-/* Where do rows begin, column by column?  Larger elements of two tensors may as well move one by
+/* Says how rows begin, column by column.  Larger elements of two tensors may as well move one by
  * one. */
 static enum skew skew_of(const struct softmax_form *form)
 {

@@ -129,8 +129,8 @@ static uint32_t root_above(uint64_t square)
 }
 
 /*
- * Of a sample of so many entries, how many are wanted so that k or more are collected of all rows
- * in a random order but one in 100 000; and how many there must be room for, likewise.  Their
+ * Finds how many entries of a sample of so many are wanted so that k or more are collected of all
+ * rows in a random order but one in 100 000; and how many there must be room for, likewise.  Their
  * number scatters as its root.
  */
 static void fill_want(const struct topk_form *form, uint32_t entries, struct topk_way *out)
@@ -197,7 +197,7 @@ static void fill_rows(const struct topk_form *form, uint32_t threads, uint32_t r
 	*out = (struct topk_way){.kind = TOPK_ROWS, .threads = threads, .rows = rows, .held = 4};
 	out->vector = form->rows.step[0] != 1 ? 1 : form->element > 1 ? 16 / form->element : 8;
 	out->sorted = plan_power_of_two(form->k, TOPK_COLUMNS_MOST);
-	/* Where all are sorted in the end, or a warp sorts them at once, nothing is selected. */
+	/* Nothing is selected if all are sorted in the end, or if a warp sorts them at once. */
 	out->whole = all == out->sorted || all <= 32;
 	if (out->whole)
 		out->sorted = all;
