@@ -214,7 +214,7 @@ static void keep_unrolled(const struct reduce_form *form, const struct kernel_li
 	bool var = form->kind == REDUCE_VAR;
 	size_t count_ways =
 		var ? sizeof(var_ways) / sizeof(var_ways[0]) : sizeof(ways) / sizeof(ways[0]);
-	/* Blocks are enough without chunks if other dimensions number rows besides those side by side. */
+	/* Blocks are enough without chunks if others number rows besides those side by side. */
 	bool many = form->kept.rank > 1 && form->columns <= WHOLE_COLUMNS && !form->open;
 
 	for (size_t i = 0; i < count_ways; i++) {
