@@ -423,6 +423,9 @@ DEVICE bool sampled_write(const TopkRow<Entry<u64>> &row, int count, Entry<u64> 
 		const u32 bin = static_cast<u32>((entry.word - base) >> shift);
 		const u32 end = bins[bin];
 		u32 rank = bin ? bins[bin - 1] : 0;
+		/* A bin behind the first k may have more entries than were placed. */
+		if (rank >= static_cast<u32>(row.k))
+			continue;
 		for (u32 other = rank; other < end; other++)
 			rank += placed[other].before(entry);
 		if (rank >= static_cast<u32>(row.k))

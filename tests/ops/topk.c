@@ -242,6 +242,17 @@ static void add_misleading(void)
 	}
 }
 
+/* Long rows of which more equals are collected behind the first k than there is room to put in
+ * order. */
+static void add_stepped(void)
+{
+	struct cases_case *c = cases_add(&topk, 0);
+
+	begin(c, KILN_F32, &(struct make_shape){2, {3, 32764}}, -1, 2048, false);
+	c->operand[0].fill = CASES_STEPPED;
+	name(c);
+}
+
 /* Integers of 8 and 16 bits and bools, of which many are equal: rows that are sorted whole, by a
  * warp or a block, and such that are filtered; and addresses that are aligned to elements alone. */
 static void add_small(void)
@@ -291,6 +302,7 @@ static void add_all(void)
 	add_layouts();
 	add_values();
 	add_misleading();
+	add_stepped();
 	add_small();
 	add_timed();
 	/* Beyond 2^31 elements. */

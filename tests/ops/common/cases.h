@@ -42,7 +42,8 @@ enum cases_fill {
 	CASES_TARGETS,   /* such without, and zeros where they are padding */
 	CASES_OFFSETS,   /* rising from 0 to most */
 	CASES_EDGES,     /* floats at which roundings to 8 bits change; of 8 and 16 bits each in turn */
-	CASES_MISLEADING /* such that a sample of a row meets much lower ones than others; most: NaN */
+	CASES_MISLEADING, /* such that a sample of a row meets much lower ones than others; most: NaN */
+	CASES_STEPPED /* two of 31 far apart from one another, one equal to its like, others lower */
 };
 
 struct cases_operand {

@@ -408,6 +408,17 @@ static double misleading(int64_t column, int64_t most, double usual)
 	return usual;
 }
 
+/* A number of a row of which two in 31 are spread over powers of two, one is 0 and the others are
+ * below. */
+static double stepped(int64_t column, double usual)
+{
+	int64_t place = column % 31;
+
+	if (place == 0 || place == 15)
+		return exp2((double)(column % 997) / 25);
+	return place == 7 ? 0 : -1 - usual;
+}
+
 void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t first,
 					   int64_t last, uint64_t seed)
 {
@@ -451,6 +462,8 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 			value = mean + deviation * normal(word);
 		if (fill == CASES_MISLEADING)
 			value = misleading(i % (int64_t)columns, operand->most, value * value);
+		if (fill == CASES_STEPPED)
+			value = stepped(i % (int64_t)columns, value * value);
 		cases_put(dtype, bytes, i, value);
 	}
 }

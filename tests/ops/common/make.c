@@ -132,6 +132,8 @@ static void name_fill(struct cases_case *c, int i)
 		cases_name(c, " unusual");
 	if (operand->fill == CASES_MISLEADING)
 		cases_name(c, " misleading, %d NaN", (int)operand->most);
+	if (operand->fill == CASES_STEPPED)
+		cases_name(c, " stepped");
 	if (i == 0 && (operand->mean != 0 || operand->deviation != 0))
 		cases_name(c, " around %g+-%g", operand->mean, operand->deviation);
 }
