@@ -54,9 +54,11 @@ struct ScanChain {
 		const u64 first = static_cast<u64>(strip) * count + number - many;
 		const u64 upto = static_cast<u64>(strip) * all_groups + group;
 		Value part[SCAN_CHAIN - 1], before = none;
+		/* Nobody waits for the last tile: its flag might rise only when all flags are cleared. */
+		const bool told = number + 1 < count;
 		bool good;
 
-		if (many + 1 < SCAN_CHAIN)
+		if (told && many + 1 < SCAN_CHAIN)
 			leave(all, parts + (first + many) * WIDE + at, flags + first + many, lane);
 		do
 			good = (static_cast<u32>(lane) >= many || there(flags + first + lane)) &&
@@ -73,7 +75,7 @@ struct ScanChain {
 		for (u32 i = 0; i < SCAN_CHAIN - 1; i++)
 			if (i < many)
 				before.merge(part[i]);
-		if (many + 1 == SCAN_CHAIN) {
+		if (told && many + 1 == SCAN_CHAIN) {
 			Value next = before;
 			next.merge(all);
 			leave(next, groups + upto * WIDE + at, group_flags + upto, lane);
