@@ -435,6 +435,12 @@ static void add_values(void)
 		make_real(c, "scale", i ? -40 : 40);
 		name(c);
 	}
+	/* Factors of exponents of 2 beyond the largest number. */
+	for (int i = 0; i < 8; i++) {
+		struct cases_case *c = add_rows(ops[i % 2], make_float(i / 2), 9, 101, 0);
+		make_real(c, "scale", make_float(i / 2) == KILN_F64 ? 1.7e308 : i < 4 ? 3e38 : -3e38);
+		name(c);
+	}
 	for (int i = 0; i < 16; i++) {
 		struct cases_case *c = add_rows(ops[i % 4], make_float(i / 4 + i), 15, columns[i / 4], 0);
 		c->operand[is_backward(c)].fill = CASES_UNUSUAL;

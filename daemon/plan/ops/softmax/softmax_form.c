@@ -4,6 +4,7 @@
  */
 #include "softmax.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -94,6 +95,7 @@ void softmax_print_rows(struct plan_text *text, const struct softmax_form *form)
 void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
 {
 	double before = scale < 0 ? -1 : 1, after = fabs(scale);
+	double most = dtype == KILN_F64 ? DBL_MAX : FLT_MAX;
 	int exponent = 0, least = dtype == KILN_F64 ? -537 : -74;
 
 	/* Factors below 1: their power of two goes before, so that differences of huge elements do not
@@ -112,7 +114,8 @@ void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
 		before = ldexp(before, exponent);
 	}
 	plan_arg_real(out, dtype, before);
-	plan_arg_real(out, dtype, after * 1.4426950408889634074);
+	/* The largest element is 0 from itself, and infinitely often that is no number. */
+	plan_arg_real(out, dtype, fmin(after * 1.4426950408889634074, most));
 	plan_arg_real(out, dtype, after);
 }
 
