@@ -338,8 +338,11 @@ class Others(Case):
         got = kiln.rope_kv_store(q, *tables, k, v, *caches, slots, positions)
         numpy.testing.assert_allclose(got, turned, atol=1e-6)
         numpy.testing.assert_allclose(caches, expected, atol=1e-6)
-        with self.assertRaisesRegex(IndexError, "1 positions or slots are out of range"):
-            kiln.rope_kv_store(q, *tables, k, v, *caches, slots, positions + [1, 0, 0, 0, 0])
+        for strays, sentence in [(1, "1 position or slot is"), (2, "2 positions or slots are")]:
+            with self.assertRaises(IndexError) as caught:
+                kiln.rope_kv_store(q, *tables, k, v, *caches, slots,
+                                   positions + [1, 0, 9 * (strays - 1), 0, 0])
+            self.assertEqual(str(caught.exception), f"rope_kv_store(): {sentence} out of range")
 
     def test_indices(self):
         x, index = rand((4, 6)), numpy.array([2, 0, 2], "i8")

@@ -108,8 +108,9 @@ int rope_kv_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 void rope_kv_report(const struct kernel_problem *problem, uint64_t reported,
 					char error[KERNEL_ERROR_MAX])
 {
-	snprintf(error, KERNEL_ERROR_MAX, "%s: %" PRIu64 " positions or slots are out of range",
-			 problem->op, reported);
+	(void)problem;
+	snprintf(error, KERNEL_ERROR_MAX, "%" PRIu64 " %s out of range", reported,
+			 reported == 1 ? "position or slot is" : "positions or slots are");
 }
 
 /* ---- The plan ---- */
