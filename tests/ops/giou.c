@@ -515,6 +515,8 @@ static void add_timed(void)
 	add_case(&giou_op, KILN_F32, KILN_F32, 65536, 256, CASES_BENCH | CASES_BIG);
 	add_case(&giou_backward_op, KILN_F32, KILN_F32, 65536, 256, CASES_BENCH | CASES_BIG);
 	add_case(&giou_loss_backward_op, KILN_F16, KILN_U8, 65536, 256, CASES_BENCH | CASES_BIG);
+	/* More than 2^31 elements. */
+	add_case(&giou_op, KILN_F16, KILN_U8, 524289, 1024, CASES_BIG | CASES_HUGE);
 }
 
 static void add_all(void)

@@ -308,6 +308,10 @@ static void add_all(void)
 		add(&specs[i], 0);
 	for (int i = 0; i < MAKE_COUNT(timed); i++)
 		add(&timed[i], CASES_BENCH | CASES_BIG);
+	/* More than 2^31 elements. */
+	add(&(struct spec){KILN_F16, KILN_F32, KILN_F8E4M3, 8, 16385, 128, 8, 128, 64, 8200, 16, NO,
+					   KILN_I64, SCALE},
+		CASES_HUGE);
 }
 
 static void add_random(uint64_t *state, struct cases_case *out)
