@@ -1,5 +1,6 @@
 /*
- * ops.h: one helper for each operator, over the public functions of kiln.h; nothing to link.
+ * ops.h: helpers for operators, over the public functions of kiln.h; nothing to link.  kiln_run()
+ * calls those that have none (docs/programming.md).
  *
  * Conventions, once for all helpers
  *
