@@ -218,6 +218,9 @@ uint64_t permute_matrix_blocks(const struct permute_matrix *matrix, const struct
  * in y: four lists. */
 void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,
 						  struct plan_text *id);
+/* The last two of them. */
+void permute_matrix_print_columns(const struct permute_form *form,
+								  const struct permute_matrix *matrix, struct plan_text *id);
 
 /* ---- For the rows (permute_ops.c) ---- */
 

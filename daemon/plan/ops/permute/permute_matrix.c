@@ -209,12 +209,9 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 	return !permute_too_small(form, &matrix->batch, variant, why);
 }
 
-void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,
-						  struct plan_text *id)
+void permute_matrix_print_columns(const struct permute_form *form,
+								  const struct permute_matrix *matrix, struct plan_text *id)
 {
-	/* The slowest of rows and columns is what remains when the others are divided out. */
-	permute_print_list(id, form, matrix->row_mask & ~(1u << matrix->first_row), PERMUTE_SIZE);
-	permute_print_list(id, form, matrix->row_mask, PERMUTE_FROM);
 	plan_print(id, ", List<");
 	for (int i = 0; i < matrix->column_dims - 1; i++)
 		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].size);
@@ -222,6 +219,15 @@ void permute_matrix_print(const struct permute_form *form, const struct permute_
 	for (int i = 0; i < matrix->column_dims; i++)
 		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].to);
 	plan_print(id, ">");
+}
+
+void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,
+						  struct plan_text *id)
+{
+	/* The slowest of rows and columns is what remains when the others are divided out. */
+	permute_print_list(id, form, matrix->row_mask & ~(1u << matrix->first_row), PERMUTE_SIZE);
+	permute_print_list(id, form, matrix->row_mask, PERMUTE_FROM);
+	permute_matrix_print_columns(form, matrix, id);
 }
 
 bool permute_skewed_fits(const struct permute_choice *c, uint32_t shared,

@@ -71,19 +71,6 @@ static bool geometry(const struct permute_choice *c, bool run, uint32_t element,
 	return !rule;
 }
 
-/* The dimensions behind the columns and their strides in y. */
-static void print_columns(const struct permute_form *form, const struct permute_matrix *matrix,
-						  struct plan_text *id)
-{
-	plan_print(id, ", List<");
-	for (int i = 0; i < matrix->column_dims - 1; i++)
-		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].size);
-	plan_print(id, ">, List<");
-	for (int i = 0; i < matrix->column_dims; i++)
-		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].to);
-	plan_print(id, ">");
-}
-
 static bool permute_stage_make(const struct permute_form *form, const struct kernel_limits *limits,
 							   const struct permute_choice *c, struct kernel_plan *out,
 							   struct plan_text *why)
@@ -107,7 +94,7 @@ static bool permute_stage_make(const struct permute_form *form, const struct ker
 			   c->store, c->rows, c->columns, run ? "true" : "false", c->threads, c->resident,
 			   pitch_of(form, c->columns), (long long)matrix.rows, (long long)matrix.columns,
 			   (long long)form->dim[form->rank - 1].from);
-	print_columns(form, &matrix, &id);
+	permute_matrix_print_columns(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
 	plan_print(&id, ", %s, %s>", permute_offset_type_bytes(form, matrix.batch.outer),
 			   loop ? "true" : "false");
