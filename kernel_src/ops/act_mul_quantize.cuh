@@ -138,7 +138,7 @@ __global__ LAUNCH_BOUNDS(THREADS) void act_mul_quantize_flat(ACT_QUANTIZE_OPERAN
 				   static_cast<i64>(column / static_cast<Index>(GROUP ? GROUP : 1)) * scale_step] =
 				found;
 		if (GROUP == 0 && column == 0)
-			scales[number] = found;
+			scales[static_cast<i64>(number) * scale_row] = found;
 	}
 	QuantizeNear(found).divide(v);
 	u32 out[vec_words<V>];
