@@ -312,6 +312,25 @@ static void boxes_store_elements(void **state)
 	}
 }
 
+/* Kernels that count the bytes of a row in 31 bits do not get a longer one. */
+static void long_rows(void **state)
+{
+	const int64_t most = INT64_C(1) << 29; /* words that 31 bits do not count in bytes */
+
+	(void)state;
+	for (int64_t columns = most - 1; columns <= most; columns++) {
+		struct kernel_problem p = make(KILN_F32, 2, SHAPE(2, columns), SHAPE(0, 1));
+		p.tensors[0].stride[0] = columns + 1;
+		struct kernel_plan plan = plan_on("sm_90", &p);
+		assert_string_equal(plan.variant, columns < most ? "rows" : "vector");
+		p = make(KILN_F32, 2, SHAPE(65, columns), SHAPE(1, 0));
+		p.tensors[0].stride[0] = most + 1;
+		plan = plan_on("sm_90", &p);
+		if ((strncmp(plan.instantiation, "permute_shift<", 14) == 0) != (columns < most))
+			fail_msg("%s", plan.instantiation);
+	}
+}
+
 /* Offsets are 64 bits wide exactly where a batch needs them. */
 static void wide_offsets(void **state)
 {
@@ -421,6 +440,7 @@ int main(void)
 		cmocka_unit_test(batches_share_a_kernel),
 		cmocka_unit_test(variants_are_chosen),
 		cmocka_unit_test(default_shared_memory),
+		cmocka_unit_test(long_rows),
 		cmocka_unit_test(wide_offsets),
 		cmocka_unit_test(plans_explain_themselves),
 		cmocka_unit_test(choices_by_name),

@@ -10,6 +10,7 @@
 #define LEAST_WORDS 480 /* which may also go word by word */
 #define LEAST_WHOLE 64  /* of rows that are whole vectors in y */
 #define MOST_COUNT (INT32_MAX - (1 << 20))
+#define MOST_BYTES INT32_MAX /* of a row, which a kernel counts in 31 bits */
 
 /* Bytes of a row that make it worth while; vectors of 8 bytes are as good. */
 static int64_t least_row(const struct permute_form *form, uint32_t widest)
@@ -26,7 +27,8 @@ static bool takes(const struct permute_form *form)
 
 	if (form->huge || form->rank < 2 || form->element > 4 || form->dim[last].from != 1 ||
 		form->align_y < WIDTH || form->count > MOST_COUNT ||
-		form->dim[last].size * form->element < WIDTH)
+		form->dim[last].size * form->element < WIDTH ||
+		form->dim[last].size * form->element > MOST_BYTES)
 		return false;
 	/* Rows that do not overlap: what is read before a row's first element is the tensor's. */
 	for (int k = 0; k < last; k++)

@@ -6,6 +6,7 @@
 
 #define HIGH_ROWS 512 /* of 8 bytes, for stores that step */
 #define LEAST_COLUMNS 24
+#define MOST_BYTES INT32_MAX /* of all columns, which a kernel counts in 31 bits */
 
 uint32_t permute_shift_side(uint32_t element)
 {
@@ -23,10 +24,17 @@ bool permute_shift_find(const struct permute_form *form, struct permute_matrix *
 						struct plan_text *why)
 {
 	*run = false;
-	return (permute_matrix_find(form, 0, "shift", matrix, why) &&
-			permute_shift_is_slim(matrix, form->element) &&
-			!permute_too_small(form, &matrix->batch, "shift", why)) ||
-		   permute_skewed_find(form, permute_shift_side(form->element), "shift", matrix, run, why);
+	if (permute_matrix_find(form, 0, "shift", matrix, why) &&
+		permute_shift_is_slim(matrix, form->element) &&
+		!permute_too_small(form, &matrix->batch, "shift", why))
+		return true;
+	if (!permute_skewed_find(form, permute_shift_side(form->element), "shift", matrix, run, why))
+		return false;
+	if (matrix->columns * form->element > MOST_BYTES) {
+		plan_print(why, "not shift: a row has more than 31 bits count in bytes; ");
+		return false;
+	}
+	return true;
 }
 
 bool permute_shift_slim(const struct permute_form *form)
