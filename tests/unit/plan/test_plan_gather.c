@@ -292,6 +292,13 @@ static void long_rows(void **state)
 	plan = plan_on("sm_90", &p);
 	assert_true(plan.grid[0] > 8);
 	assert_int_equal(plan.grid[0] % 8, 0);
+	/* Rows that share a list are taken together as long as 31 bits count the bytes of one. */
+	p = gather(false, KILN_F64, KILN_I32, 2, 1, 16, INT64_C(1) << 27);
+	plan = plan_on("sm_90", &p);
+	assert_non_null(strstr(plan.instantiation, "gather_group<"));
+	p = gather(false, KILN_F64, KILN_I32, 2, 1, 16, INT64_C(1) << 28);
+	plan = plan_on("sm_90", &p);
+	assert_null(strstr(plan.instantiation, "gather_group<"));
 }
 
 static void chains(void **state)

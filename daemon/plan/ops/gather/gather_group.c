@@ -12,7 +12,7 @@
 #define SMALL_ROW 512    /* bytes of dst */
 #define TINY_ROW 192     /* likewise */
 #define PAYS_BYTES 65536 /* of shared memory that make it pay: a multiprocessor has three blocks */
-#define MOST 0x7fffffff  /* elements of a row and indices are numbers of 32 bits */
+#define MOST 0x7fff0000  /* bytes of a row of dst: 31 bits count them, and a turn more */
 
 /* ---- Candidates ---- */
 
@@ -156,7 +156,7 @@ int gather_groups(const struct kernel_problem *problem, const struct gather_prob
 	uint32_t element = gather->element, first = element == 1 ? 8 : 16, vectors = 0;
 	int count = 0;
 
-	if (!gather_has_planes(problem, gather, MOST))
+	if (!gather_has_planes(problem, gather, MOST / element))
 		return 0;
 	for (uint32_t bytes = first; bytes >= 4 && bytes >= element && vectors < 2; bytes /= 2) {
 		uint32_t vector = group_vector(problem, gather, bytes);
