@@ -40,15 +40,17 @@ void map_add_loops(const struct map *map, uint32_t set, struct map_loops *out)
 
 	for (int k = 0; k < map->index_count; k++) {
 		struct map_loop *loop = out->count ? &out->loop[out->count - 1] : NULL;
+		int64_t joined;
 		if (!(set >> k & 1))
 			continue;
 		/* A size of 1 is like any other if sizes are arguments. */
 		if (map->index[k].extent == 1 && !map->generic && !map_is_batch_of_one(map, k))
 			continue;
-		if (!fresh && follows(map, loop->last, k) && can_join(map, loop->last, k)) {
+		if (!fresh && follows(map, loop->last, k) && can_join(map, loop->last, k) &&
+			!__builtin_mul_overflow(loop->extent, map->index[k].extent, &joined)) {
 			if (map->index[k].extent != 1)
 				loop->last = k;
-			loop->extent *= map->index[k].extent;
+			loop->extent = joined;
 		} else {
 			out->loop[out->count++] =
 				(struct map_loop){.first = k, .last = k, .extent = map->index[k].extent};

@@ -265,6 +265,20 @@ static void layouts_are_refused(void **state)
 	refused_as(&p, "map: dimension 1 of first has stride -1; strides are 0 or more");
 }
 
+/* No operand has as many elements as the sum has terms. */
+static void terms_are_countable(void **state)
+{
+	struct kernel_problem p =
+		problem_of("y += a[i] * b[j]", "a,b,y", "f32 1099511627776;f32 1099511627776");
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
+	p.tensors[0].stride[0] = p.tensors[1].stride[0] = 0;
+	assert_int_equal(plan_all(&p, &plan, error), KILN_ENOTSUP);
+	assert_string_equal(error, "map: there are more than 2^55 values to go over");
+}
+
 /* ---- Plans ---- */
 
 static void outputs_are_inferred(void **state)
@@ -511,6 +525,7 @@ int main(void)
 		cmocka_unit_test(statements_are_refused),
 		cmocka_unit_test(settings_are_refused),
 		cmocka_unit_test(layouts_are_refused),
+		cmocka_unit_test(terms_are_countable),
 		cmocka_unit_test(outputs_are_inferred),
 		cmocka_unit_test(outputs_have_the_right_sides_dtype),
 		cmocka_unit_test(bools_take_the_type_they_meet),
