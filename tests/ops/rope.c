@@ -375,8 +375,8 @@ static void add_random(uint64_t *state, struct cases_case *out)
 		s.flags |= make_chance(state, 4) ? CLAMP : 0;
 	}
 	s.flags |= make_chance(state, 4) ? QKV : 0;
-	/* An empty table has no nearest row, and no stray of an empty list is found. */
-	if (s.tokens == 0)
+	/* An empty table has no nearest row, and without tokens or heads no stray is found. */
+	if (s.tokens == 0 || s.q_heads + s.k_heads == 0)
 		s.flags &= ~(STRAY | CLAMP);
 	fill(out, &s);
 	for (int i = 0; i < OPERANDS; i++)
