@@ -68,12 +68,28 @@ DEVICE typename map_computed<T>::type map_from(u64 word)
 		return static_cast<T>(word);
 }
 
-/* The f32 on the way to a narrower float. */
+/* A whole number as an f64 that rounds to fewer bits as the number does: the last bit of an f64
+ * stands for all behind it. */
 template <typename Value>
+DEVICE f64 map_near_whole(Value value)
+{
+	const f64 near = static_cast<f64>(value);
+
+	if constexpr (sizeof(Value) == 8) {
+		if (fabs(near) >= 0x1p53)
+			return static_cast<f64>((value & ~0xfff) | (value & 0xfff ? 0x800 : 0));
+	}
+	return near;
+}
+
+/* The f32 on the way to a narrower T.  Only bf16 holds whole numbers that an f32 rounds. */
+template <typename T, typename Value>
 DEVICE f32 map_near(Value value)
 {
 	if constexpr (map_is<Value, f64>)
 		return element_near(value);
+	else if constexpr (map_is<T, bf16> && !map_is<Value, f32> && sizeof(Value) >= 4)
+		return element_near(map_near_whole(value));
 	else
 		return static_cast<f32>(value);
 }
@@ -83,7 +99,7 @@ DEVICE u64 map_bits(Value value)
 {
 	if constexpr (map_is_narrow<T>) {
 		T narrow;
-		element_narrow(map_near(value), narrow);
+		element_narrow(map_near<T>(value), narrow);
 		return narrow.bits;
 	} else if constexpr (map_is<T, map_bool>) {
 		return value != 0;
@@ -181,7 +197,7 @@ DEVICE void map_pack(u32 *words, GET get)
 		f32 near[V];
 #pragma unroll
 		for (int i = 0; i < V; i++)
-			near[i] = map_near(get(i));
+			near[i] = map_near<T>(get(i));
 		element_pack<T>(near, words);
 	} else {
 #pragma unroll
