@@ -274,6 +274,16 @@ static bool fits(const struct cases_case *c)
 		   !(unusual && is_backward(c->op));
 }
 
+/* A number of the case's own: it stays what it is when the list gets another case. */
+static uint64_t number_of(const struct cases_case *c)
+{
+	uint64_t number = UINT64_C(0xcbf29ce484222325);
+
+	for (const char *at = c->name; *at; at++)
+		number = (number ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+	return number >> 8;
+}
+
 static void test_textbook(void **state)
 {
 	int count, looked_at[MAKE_COUNT(judged)] = {0};
@@ -287,7 +297,7 @@ static void test_textbook(void **state)
 			continue;
 		for (int k = 0; k < MAKE_COUNT(judged); k++)
 			looked_at[k] += strcmp(all[i].op->name, judged[k]) == 0;
-		scene_open(&scene, &all[i], (uint64_t)i);
+		scene_open(&scene, &all[i], number_of(&all[i]));
 		naive(&scene);
 		verdict = scene_judge(&scene);
 		if (verdict.wrong)
@@ -374,12 +384,12 @@ static void test_spoiled(void **state)
 	const struct cases_case *all = cases_all(&count);
 
 	(void)state;
-	for (int i = 0; i < count; i += 3) {
+	for (int i = 0; i < count; i++) {
 		struct scene scene;
 		const struct cases_case *c = &all[i];
-		if (!is_small(c))
+		if (number_of(c) % 3 || !is_small(c))
 			continue;
-		scene_open(&scene, c, (uint64_t)i + 1);
+		scene_open(&scene, c, number_of(c));
 		scene_write(&scene);
 		assert_false(scene_judge(&scene).wrong);
 		for (int o = 0; o < c->operand_count; o++) {
