@@ -232,14 +232,21 @@ DEVICE void vec_load_around(const void *row, Column column, int ahead, bool sure
 	const u8 *const from = static_cast<const u8 *>(row) + static_cast<i64>(column) * ES;
 	const int beyond = vec_beyond<BYTES>(from), far = ahead * ES;
 	const u8 *const low = from - beyond, *const high = low + (beyond ? BYTES : 0);
-	const Column place = column * ES - beyond;
+	/* 31 bits may count the columns of a row, and not its bytes. */
+	const auto bytes = [](Column count) {
+		if constexpr (COLUMNS * ES > 0x7fff0000)
+			return static_cast<i64>(count) * ES;
+		else
+			return count * ES;
+	};
+	const auto place = bytes(column) - beyond;
 
 #pragma unroll
 	for (int w = 0; w < BYTES / 2; w++)
 		pair[w] = 0;
 	if (sure || far > 0 || place > -BYTES)
 		vec_load<BYTES>(low + far, pair);
-	if (sure || (beyond != 0 && place + far < static_cast<Column>(COLUMNS) * ES - BYTES))
+	if (sure || (beyond != 0 && place + far < bytes(static_cast<Column>(COLUMNS)) - BYTES))
 		vec_load<BYTES>(high + far, pair + BYTES / 4);
 }
 

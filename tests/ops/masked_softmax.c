@@ -474,6 +474,19 @@ static void add_timed(void)
 	}
 }
 
+/* Beyond 2^31 elements, and beyond 2^31 bytes of a row whose mask begins between two vectors. */
+static void add_huge(void)
+{
+	const struct make_shape row = {2, {1, (INT64_C(1) << 29) + 4096}};
+	struct cases_case *c;
+
+	add_matrix(false, LENGTHS, KILN_F16, (INT64_C(1) << 25) + 5, 64, CASES_BIG | CASES_HUGE);
+	c = begin(cases_add(op_of(false), CASES_BIG | CASES_HUGE), ADDITIVE, KILN_F32, &row, KILN_F32,
+			  &row);
+	c->operand[1].offset = 4;
+	name(c);
+}
+
 static void add_all(void)
 {
 	add_widths();
@@ -484,8 +497,7 @@ static void add_all(void)
 	add_narrow_masks();
 	add_values();
 	add_timed();
-	/* Beyond 2^31 elements. */
-	add_matrix(false, LENGTHS, KILN_F16, (INT64_C(1) << 25) + 5, 64, CASES_BIG | CASES_HUGE);
+	add_huge();
 }
 
 /* A mask's shape: x's with some dimensions 1 and some leading ones left out. */
