@@ -247,7 +247,7 @@ static bool is_judged(const struct cases_op *op)
 }
 
 /* The loops above are for small contiguous matrices whose rows are the last dimension, with masks
- * that are not broadcast. */
+ * that are not broadcast.  They compute in the type of the rows, in which huge scales overflow. */
 static bool fits(const struct cases_case *c)
 {
 	const struct cases_operand *x = &c->operand[0];
@@ -255,7 +255,7 @@ static bool fits(const struct cases_case *c)
 
 	if (!is_judged(c->op) || x->rank != 2 || cases_elements(x) == 0 ||
 		cases_elements(x) > MOST_ELEMENTS || reference_int(c, "axis", -1) % 2 == 0 ||
-		reference_int(c, "axes", 1) != 1)
+		reference_int(c, "axes", 1) != 1 || fabs(reference_real(c, "scale", 1)) > 1e30)
 		return false;
 	for (int i = 0; i < c->operand_count; i++) {
 		const struct cases_operand *operand = &c->operand[i];
@@ -398,7 +398,7 @@ static void test_spoiled(void **state)
 			for (int n = 0; n < 4 && scene.answers[o] && elements; n++) {
 				int64_t number = n == 3 ? elements - 1 : elements * n / 3;
 				int64_t element = cases_offset(&c->operand[o], number);
-				if (isinf(scene.answers[o][element]))
+				if (isinf(scene.answers[o][element]) || isinf(scene_get(&scene, o, element)))
 					continue;
 				if (scene.exact[o][element] || !cases_is_float(c->operand[o].dtype))
 					spoil_bytes(&scene, o, element);
