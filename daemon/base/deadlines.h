@@ -48,7 +48,10 @@
 
 /* ---- Compiler workers ---- */
 
-#define DEADLINE_WORKER_START_MS 60000  /* from its start to its first message */
+#define DEADLINE_WORKER_START_MS 60000 /* from its start to its first message */
+#define DEADLINE_COMPILER_ASK_US \
+	20000000                        /* a host compiler says who it is, and tries an empty unit */
+#define PAUSE_COMPILER_LOOK_US 2000 /* between two looks whether it has */
 #define DEADLINE_WORKER_DISMISS_MS 1000 /* to clean up after itself */
 #define DEADLINE_WORKER_SEND_MS 30000   /* the broker takes an answer */
 #define PAUSE_WORKER_START_FIRST_MS 100 /* before one is started again: so, twice that, ... */

@@ -220,9 +220,10 @@ void workdir_close(struct workdir *dir); /* all of it; fine when it was never op
 
 /*
  * Runs a program to its end in the directory, standard output and error into the file "log" there.
- * Returns the exit status, 128 + signal, or -1 with errno when it could not be started.
+ * Returns the exit status, 128 + signal, or -1 with errno when it could not be started; ETIMEDOUT:
+ * it still runs after most_us (0: for ever).
  */
-int spawn_run(const struct workdir *dir, const char *program, char *const *argv);
+int spawn_run(const struct workdir *dir, const char *program, char *const *argv, uint64_t most_us);
 /* Bytes of memory that the largest of the programs since the last call had at most. */
 uint64_t spawn_take_peak(void);
 /* Returns the output of the last program, cut at 1 MiB; malloc'd, NULL without memory. */

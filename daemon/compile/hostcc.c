@@ -4,6 +4,8 @@
  */
 #include "backend.h"
 
+#include "daemon/base/deadlines.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -23,6 +25,7 @@ static struct {
 	char find_reason[KERNEL_ERROR_MAX];
 	char program[1024], version[256], machine[128];
 	bool is_clang, has_libgcc;
+	bool hangs; /* it did not end when it was asked who it is */
 	struct workdir dir;
 	char files[4][1024]; /* what makes the object, as far as the compiler names it */
 	int file_count;
@@ -86,6 +89,18 @@ static int find_compiler(char *reason)
 
 /* ---- Who it is ---- */
 
+/* Runs a compiler that is not known yet; one that hangs is asked nothing more. */
+static int run_unknown(char *const *argv)
+{
+	int exit_status;
+
+	if (state.hangs)
+		return -1;
+	exit_status = spawn_run(&state.dir, state.program, argv, DEADLINE_COMPILER_ASK_US);
+	state.hangs = exit_status < 0 && errno == ETIMEDOUT;
+	return exit_status;
+}
+
 /* The first line the compiler prints for one option; "" if it fails. */
 static void ask_compiler(const char *option, char *line, size_t size)
 {
@@ -93,7 +108,7 @@ static void ask_compiler(const char *option, char *line, size_t size)
 	char *log = NULL;
 
 	line[0] = 0;
-	if (spawn_run(&state.dir, state.program, argv) == 0 && (log = spawn_log(&state.dir)))
+	if (run_unknown(argv) == 0 && (log = spawn_log(&state.dir)))
 		snprintf(line, size, "%.*s", (int)strcspn(log, "\n"), log);
 	free(log);
 }
@@ -203,9 +218,10 @@ static int run_compiler(const char *text, const struct compile_job *job)
 {
 	static const struct compile_job plain = {.target = "cpu"};
 	char *argv[HOSTCC_MAX_OPTIONS + 2], map[1100];
+	bool known = job != NULL;
 	int count = 0;
 
-	job = job ? job : &plain;
+	job = known ? job : &plain;
 	if (!write_unit(text))
 		return UNIT_NOT_WRITTEN;
 	argv[count++] = state.program;
@@ -226,7 +242,7 @@ static int run_compiler(const char *text, const struct compile_job *job)
 	if (job->check)
 		argv[count++] = map;
 	argv[count] = NULL;
-	return spawn_run(&state.dir, state.program, argv);
+	return known ? spawn_run(&state.dir, state.program, argv, 0) : run_unknown(argv);
 }
 
 /* An empty unit: warms the file cache, and tells whether libgcc is there. */
@@ -283,6 +299,7 @@ int hostcc_open(struct compile_toolchain *out)
 		return KILN_OK;
 	}
 	*out = (struct compile_toolchain){0};
+	state.hangs = false;
 	hostcc_find();
 	status = state.find_status;
 	if (status != KILN_OK)
@@ -294,6 +311,12 @@ int hostcc_open(struct compile_toolchain *out)
 	if (status == KILN_OK)
 		status = identify(out);
 	workdir_clean(&state.dir);
+	if (state.hangs)
+		status =
+			util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP,
+					  "%.200s has not answered within %d s who it is: see what it waits for, or "
+					  "name another compiler in KILN_CXX, and start kilnd again",
+					  state.program, DEADLINE_COMPILER_ASK_US / 1000000);
 	if (status != KILN_OK) {
 		hostcc_close();
 		out->id[0] = out->stamp[0] = 0;

@@ -1,8 +1,10 @@
 /*
  * spawn: runs a program in a private directory and keeps what it said.  Knows nothing of compilers.
- * It waits without a deadline of its own: whoever set a deadline kills the process group.
+ * A compile waits without a deadline here: the broker has one, and kills the process group.
  */
 #include "backend.h"
+
+#include "daemon/base/deadlines.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SPAWN_PREFIX "kiln-cc."
@@ -180,7 +183,28 @@ uint64_t spawn_take_peak(void)
 	return (uint64_t)kib << 10;
 }
 
-int spawn_run(const struct workdir *dir, const char *program, char *const *argv)
+/* Waits for the program's end.  The sandbox lets a worker kill nobody, so one that overruns ends
+ * with the worker. */
+static bool await_program(pid_t pid, uint64_t most_us, int *status, struct rusage *usage)
+{
+	const struct timespec pause = {0, PAUSE_COMPILER_LOOK_US * 1000L};
+	uint64_t began = util_now_us();
+	pid_t got;
+
+	while ((got = wait4(pid, status, most_us ? WNOHANG : 0, usage)) <= 0) {
+		if (got < 0 && errno != EINTR)
+			return false;
+		if (got == 0 && util_now_us() - began >= most_us) {
+			errno = ETIMEDOUT;
+			return false;
+		}
+		if (got == 0)
+			nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+int spawn_run(const struct workdir *dir, const char *program, char *const *argv, uint64_t most_us)
 {
 	struct rusage usage;
 	int failed, status;
@@ -191,9 +215,8 @@ int spawn_run(const struct workdir *dir, const char *program, char *const *argv)
 		errno = failed;
 		return -1;
 	}
-	while (wait4(pid, &status, 0, &usage) < 0)
-		if (errno != EINTR)
-			return -1;
+	if (!await_program(pid, most_us, &status, &usage))
+		return -1;
 	if (usage.ru_maxrss > peak_kib)
 		peak_kib = usage.ru_maxrss;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -21,6 +21,17 @@
 static struct compile_toolchain toolchain;
 static char temporary[64];
 
+/* A clock of which each look takes so much longer. */
+static uint64_t look_us, ahead_us;
+uint64_t __real_util_now_us(void);
+uint64_t __wrap_util_now_us(void);
+
+uint64_t __wrap_util_now_us(void)
+{
+	ahead_us += look_us;
+	return __real_util_now_us() + ahead_us;
+}
+
 /* Stands for the real shim: enough to see how an object is made. */
 static const char shim[] = "#pragma once\n"
 						   "#define __global__\n"
@@ -417,6 +428,43 @@ static void a_replaced_compiler_is_noticed(void **state)
 	setenv("KILN_CXX", saved, 1);
 }
 
+/* Each question in turn is the one that hangs; nothing is asked after it. */
+static void a_compiler_that_hangs_is_named(void **state)
+{
+	static const char *const questions[] = {"--version", "-dumpmachine", "unit",
+											"-print-prog-name"};
+	const char *named = getenv("KILN_CXX");
+	char path[100], command[800], saved[200];
+	struct compile_toolchain other;
+	int count = strstr(toolchain.id, "clang") ? 3 : 4;
+
+	(void)state;
+	snprintf(saved, sizeof(saved), "%s", named ? named : "");
+	hostcc_close();
+	snprintf(path, sizeof(path), "%s/.cxx", temporary);
+	setenv("KILN_CXX", path, 1);
+	for (int i = 0; i < count; i++) {
+		snprintf(command, sizeof(command),
+				 "printf '#!/bin/sh\ncase \"$*\" in *%s*) echo $$ >%s.pid; exec sleep 600;; esac\n"
+				 "exec %s \"$@\"\n' >%s; chmod 700 %s",
+				 questions[i], path, saved[0] ? saved : "g++", path, path);
+		assert_int_equal(system(command), 0);
+		look_us = 100000;
+		assert_int_equal(hostcc_open(&other), KILN_ENOTSUP);
+		look_us = 0;
+		assert_non_null(strstr(other.reason, ".cxx has not answered within 20 s who it is: "));
+		assert_string_equal(other.id, "");
+		assert_int_equal(left_behind(), 0);
+		snprintf(command, sizeof(command), "kill $(cat %s.pid); rm %s.pid %s", path, path, path);
+		assert_int_equal(system(command), 0);
+		while (waitpid(-1, NULL, 0) > 0)
+			;
+	}
+	setenv("KILN_CXX", saved, 1);
+	assert_int_equal(hostcc_open(&other), KILN_OK);
+	assert_string_equal(other.id, toolchain.id);
+}
+
 static int close_all(void **state)
 {
 	(void)state;
@@ -489,6 +537,7 @@ int main(void)
 		cmocka_unit_test(a_directory_that_is_removed_is_made_anew),
 		cmocka_unit_test(a_named_compiler_is_the_only_one),
 		cmocka_unit_test(a_replaced_compiler_is_noticed),
+		cmocka_unit_test(a_compiler_that_hangs_is_named),
 	};
 
 	snprintf(temporary, sizeof(temporary), "/tmp/kiln-hostcc.XXXXXX");
