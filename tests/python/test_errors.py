@@ -53,6 +53,8 @@ class Errors(unittest.TestCase):
                             (lambda: kiln.unpatch(None), r"unpatch\(\): model is None"),
                             (lambda: kiln.lend(3), r"lend\(\): tensor is of type"),
                             (lambda: kiln.Client(socket=5), r"Client\(\): socket is 5"),
+                            (lambda: kiln.Client().request("info", section=[1]),
+                             r"request\(\): section is \[1\]; .*integer"),
                             (lambda: kiln.empty(1.5), r"empty\(\): shape is 1\.5"),
                             (lambda: kiln.empty(3, "O"), r"empty\(\): dtype is 'O'"),
                             (lambda: kiln.connect(device=3), r"connect\(\): device is 3"),
@@ -61,6 +63,15 @@ class Errors(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, words) as caught:
                 call()
             self.assertIsInstance(caught.exception, kiln.Error)
+        # libkiln's texts end at a zero byte: it would run another statement than was given.
+        for call, words in [(lambda: kiln.map("y[i] = x[i]\0 * 2", x=x[0]),
+                             r"statement is 'y\[i\] = x\[i\]\\x00 \* 2'; .*without a zero byte"),
+                            (lambda: kiln.Client().request("info", section="a\0b"),
+                             r"request\(\): section is 'a\\x00b'; .*without a zero byte"),
+                            (lambda: kiln.Client().request("info", section=1 << 70),
+                             r"section is 1180591620717411303424; .* 64 bits")]:
+            with self.assertRaisesRegex(ValueError, words):
+                call()
         with self.assertRaisesRegex(ValueError, "9 dimensions"):
             kiln.softmax(numpy.ones((1,) * 9, "f4"))
         with self.assertRaisesRegex(ValueError, "dim names dimension 2; it may name -2 to 1"):

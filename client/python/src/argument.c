@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Refuses a value that Python did not convert; an exception of the value's own code stays. */
 static int not_read(const char *function, const char *name, PyObject *value, const char *rule)
@@ -46,8 +47,14 @@ int argument_text(const char *function, const char *name, PyObject *value, const
 {
 	if (!PyUnicode_Check(value))
 		return error_raise_argument(function, name, value, true, "a text");
-	*out = PyUnicode_AsUTF8AndSize(value, NULL);
-	return *out ? 0 : error_raise_argument(function, name, value, false, "a text that UTF-8 has");
+	Py_ssize_t size;
+	*out = PyUnicode_AsUTF8AndSize(value, &size);
+	if (!*out)
+		return error_raise_argument(function, name, value, false, "a text that UTF-8 has");
+	/* libkiln would end the text there. */
+	if (strlen(*out) != (size_t)size)
+		return error_raise_argument(function, name, value, false, "a text without a zero byte");
+	return 0;
 }
 
 int argument_integers(const char *function, const char *name, PyObject *value,

@@ -3,6 +3,7 @@
  * are made on demand.
  */
 #include "connection.h"
+#include "argument.h"
 #include "errors.h"
 #include "lent.h"
 #include "opening.h"
@@ -276,6 +277,20 @@ static PyObject *get_prepared(PyObject *self, void *unused)
 	return PyLong_FromLong(((struct connection *)self)->prepared.count);
 }
 
+static int read_argument(PyObject *name, PyObject *value, kiln_attr *attr)
+{
+	static const char function[] = "request";
+	if (argument_text(function, "an argument", name, &attr->name) != 0)
+		return RAISED;
+	attr->kind = PyFloat_Check(value)     ? KILN_ATTR_REAL
+				 : PyUnicode_Check(value) ? KILN_ATTR_STRING
+										  : KILN_ATTR_INT;
+	return attr->kind == KILN_ATTR_REAL ? argument_real(function, attr->name, value, &attr->f)
+		   : attr->kind == KILN_ATTR_STRING
+			   ? argument_text(function, attr->name, value, &attr->s)
+			   : argument_integer(function, attr->name, value, &attr->i);
+}
+
 /* request(name, {argument: int, float or text}): the reply as JSON. */
 static PyObject *method_request(PyObject *self, PyObject *args)
 {
@@ -294,18 +309,7 @@ static PyObject *method_request(PyObject *self, PyObject *args)
 			error_raise_value("a request has at most %d arguments", KILN_MAX_ATTRS);
 			return NULL;
 		}
-		kiln_attr *attr = &attrs[count++];
-		attr->name = PyUnicode_AsUTF8AndSize(name, NULL);
-		attr->kind = PyFloat_Check(value)     ? KILN_ATTR_REAL
-					 : PyUnicode_Check(value) ? KILN_ATTR_STRING
-											  : KILN_ATTR_INT;
-		if (attr->kind == KILN_ATTR_REAL)
-			attr->f = PyFloat_AsDouble(value);
-		else if (attr->kind == KILN_ATTR_STRING)
-			attr->s = PyUnicode_AsUTF8AndSize(value, NULL);
-		else
-			attr->i = PyLong_AsLongLong(value);
-		if (PyErr_Occurred())
+		if (read_argument(name, value, &attrs[count++]) != 0)
 			return NULL;
 	}
 	if (connection_open(connection) != 0)
