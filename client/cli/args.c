@@ -140,10 +140,10 @@ const char *cli_second_word(const struct cli_command *command, const char *first
 	return begins ? command->name + length + 1 : NULL;
 }
 
-/* One word is no command, or with a second one (else NULL) no command of a group. */
+/* One word is no command, or with a second one (else NULL) no command of a group or a command. */
 int cli_no_command(const struct cli *cli, const char *first, const char *second)
 {
-	bool grouped = second && cli_find(cli, first, "ls");
+	bool grouped = second && (cli_find(cli, first, "ls") || cli_find(cli, first, NULL));
 	const char *word = grouped ? second : first;
 	struct nearest nearest = nearest_to(word, strlen(word));
 	char meant[NEAREST_WORDS_MAX], names[64];

@@ -26,7 +26,7 @@ int pack_bytes_open(const char *path, struct pack_bytes *out, char error[KERNEL_
 	if (out->fd < 0)
 		return FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));
 	if (fstat(out->fd, &status) != 0 || !S_ISREG(status.st_mode))
-		return FAIL(KILN_EIO, "%s is no file", out->what);
+		return FAIL(KILN_EIO, "%.200s is no file", path);
 	out->size = (uint64_t)status.st_size;
 	out->chunk = malloc(PACK_CHUNK_BYTES);
 	out->digests = calloc(out->size / PACK_CHUNK_BYTES + 1, sizeof(*out->digests));

@@ -37,6 +37,14 @@ CUDA_MPS_PIPE_DIRECTORY=$DIR/mps "$KILN" doctor >"$DIR/doctor"
 grep -q "^look   MPS       an MPS server may run here ($DIR/mps/control)" "$DIR/doctor" ||
 	fails "MPS: $(cat "$DIR/doctor")"
 
+# A daemon that stands still is there: another one would not start.
+kill -STOP "$DAEMON"
+"$KILN" --timeout 500ms doctor >"$DIR/doctor"
+kill -CONT "$DAEMON"
+grep -q '^wrong  daemon    kilnd at .* did not answer "hello" before the deadline$' "$DIR/doctor" &&
+	grep -q '^ *to do: let it run if it is stopped (kill -CONT)' "$DIR/doctor" ||
+	fails "a daemon that is stopped: $(cat "$DIR/doctor")"
+
 # A device process that ends by a fault leaves a word for whoever asks.
 "$KILN" debug kill executor >/dev/null || fails "debug kill"
 tries=0

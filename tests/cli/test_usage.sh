@@ -18,6 +18,9 @@ wrong "'stauts' is no command (did you mean 'status'?); see 'kiln help'" stauts
 wrong "'cahce' is no command (did you mean 'cache'?); see 'kiln help'" cahce ls
 wrong "'sl' is no command of 'kiln cache' (did you mean 'cache ls'?); 'kiln help cache' lists \
 them" cache sl
+wrong "'softmax' is no command of 'kiln run'; 'kiln help run' lists them" help run softmax
+wrong "'rwa' is no command of 'kiln run' (did you mean 'run raw'?); 'kiln help run' lists them" \
+	help run rwa
 wrong "--jsno is no option of 'kiln status' (did you mean '--json'?); see 'kiln help status'" \
 	status --jsno
 wrong "--sokcet is no global option (did you mean '--socket'?); see 'kiln help'" --sokcet=x status

@@ -240,6 +240,16 @@ static void look_at_devices(kiln_client *client, const kiln_reply *info)
 	kiln_reply_free(reply);
 }
 
+/* Where a daemon is there, another one would not start; other refusals say what helps. */
+static const char *remedy_of(int status)
+{
+	return status == KILN_ECONN ? "start one: kilnd, or systemctl --user start kilnd"
+		   : status == KILN_ETIMEDOUT
+			   ? "let it run if it is stopped (kill -CONT), else end it; then "
+				 "start one"
+			   : "";
+}
+
 static void look_at_daemon(const struct cli *cli)
 {
 	/* The daemon as it is: a device would be asked for its process. */
@@ -250,9 +260,9 @@ static void look_at_daemon(const struct cli *cli)
 										  .flags = cli->connect_flags};
 	kiln_client *client;
 	kiln_reply *reply;
-	if (kiln_connect(&options, &client)) {
-		find(WRONG, "daemon", "start one: kilnd, or systemctl --user start kilnd", "%s",
-			 kiln_errmsg());
+	int status = kiln_connect(&options, &client);
+	if (status) {
+		find(WRONG, "daemon", remedy_of(status), "%s", kiln_errmsg());
 		return;
 	}
 	if (kiln_request(client, "info", NULL, 0, &reply)) {
