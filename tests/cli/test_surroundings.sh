@@ -52,6 +52,16 @@ status=$?
 grep -q ' error 8 files may be open here at once, .*: raise the limit (ulimit -n)$' "$DIR/out" ||
 	fails "8 open files: $(cat "$DIR/out")"
 
+# Threads that could not be started later would be the end of a daemon that serves.
+if [ -z "${KILN_SANITIZE:-}" ]; then
+	sh -c 'ulimit -s 8192; ulimit -d 24000; exec "$KILND" --cache-dir "$DIR/cache" --idle-exit 1' \
+		>"$DIR/out" 2>&1
+	status=$?
+	[ $status -eq 1 ] || fails "24 MB of data: status $status"
+	grep -q ' error kilnd cannot start its threads: raise the limits .*(ulimit -u, -v, -d)$' \
+		"$DIR/out" || fails "24 MB of data: $(cat "$DIR/out")"
+fi
+
 # The command: what it opens becomes no standard descriptor, and what it cannot say is a failure.
 daemon --specialize eager
 for missing in '<&-' '2>&-' '<&- 2>&-'; do

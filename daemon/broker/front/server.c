@@ -33,6 +33,9 @@
 #include "session_news.h"
 
 #define FILES_LEAST 16
+#define POOL_THREADS 4 /* of libuv, which the two lines of the store share */
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
 
 /* The loop's own handles. */
 struct server {
@@ -143,6 +146,38 @@ static int look_at_sandbox(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
+static void wait_at(void *gate)
+{
+	uv_sem_wait(gate);
+}
+
+static void do_nothing(uv_work_t *request)
+{
+	(void)request;
+}
+
+/* libuv starts its threads when it is first given work, and aborts where it cannot: so they start
+ * now, after as many others have shown that they can. */
+static bool start_pool(uv_loop_t *loop)
+{
+	static uv_work_t first;
+	uv_thread_t threads[POOL_THREADS];
+	uv_sem_t gate;
+	int started = 0;
+	if (uv_sem_init(&gate, 0) != 0)
+		return false;
+	while (started < POOL_THREADS && uv_thread_create(&threads[started], wait_at, &gate) == 0)
+		started++;
+	for (int i = 0; i < started; i++)
+		uv_sem_post(&gate);
+	for (int i = 0; i < started; i++)
+		uv_thread_join(&threads[i]);
+	uv_sem_destroy(&gate);
+	/* One thread, which the variable may ask for, would have a slow disk hold up hashing. */
+	return started == POOL_THREADS && setenv("UV_THREADPOOL_SIZE", TEXT(POOL_THREADS), 1) == 0 &&
+		   uv_queue_work(loop, &first, do_nothing, NULL) == 0;
+}
+
 static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
 	const char *directory = broker->options.kernel_dir;
@@ -153,9 +188,11 @@ static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		status = accept_bind(broker, error);
 	if (status == KILN_OK)
 		status = scrape_open(broker, error);
-	if (status == KILN_OK && !closer_open(wake, broker->server))
+	if (status == KILN_OK && (!closer_open(wake, broker->server) || !start_pool(&broker->loop)))
 		status =
-			util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no thread can be started (ulimit -u)");
+			util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+					  "kilnd cannot start its threads: raise the limits of processes and memory "
+					  "(ulimit -u, -v, -d)");
 	if (status == KILN_OK)
 		status = store_open(broker, error);
 	if (status == KILN_OK)
