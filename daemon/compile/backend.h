@@ -133,6 +133,8 @@ bool log_take_warnings(char *log, const char *text);
 bool log_says_no_memory(const char *log);
 /* Did it end because it could not write its files? */
 bool log_says_no_room(const char *log);
+/* Did the system give it no process for one of its parts? */
+bool log_says_no_process(const char *log);
 /* A file would have grown beyond what the process may write. */
 bool log_says_too_large(const char *log);
 /* Registers, shared, spilled and local bytes as ptxas -v prints them. */
@@ -213,6 +215,7 @@ struct workdir {
 	int fd; /* locked as long as the process lives */
 };
 bool workdir_open(struct workdir *dir);
+const char *workdir_parent(void); /* $TMPDIR or /tmp */
 /* Does the directory still exist? */
 bool workdir_is_there(const struct workdir *dir);
 void workdir_clean(struct workdir *dir); /* the files in it */

@@ -238,7 +238,8 @@ int nvrtc_open(struct compile_toolchain *out);
 void nvrtc_warm(void);
 void nvrtc_compile(const struct compile_job *job, struct compile_result *out);
 
-/* $KILN_CXX, g++, c++, clang++.  Compiles something empty. */
+/* $KILN_CXX, g++, c++, clang++.  Compiles something empty.  KILN_EIO: the system gives no process
+ * for it now; another failure is for good. */
 int hostcc_open(struct compile_toolchain *out);
 void hostcc_compile(const struct compile_job *job, struct compile_result *out);
 /* False when the compiler's files are not those that were identified: jobs then end in KILN_EIO,

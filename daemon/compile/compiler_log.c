@@ -156,6 +156,11 @@ bool log_says_no_room(const char *log)
 		   strstr(log, "Read-only file system");
 }
 
+bool log_says_no_process(const char *log)
+{
+	return strstr(log, "Resource temporarily unavailable") != NULL;
+}
+
 bool log_says_too_large(const char *log)
 {
 	return strstr(log, "File too large") != NULL;

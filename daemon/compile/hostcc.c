@@ -18,6 +18,9 @@
 #define HOSTCC_MAX_OPTIONS (56 + COMPILE_MAX_USER_OPTIONS)
 #define HOSTCC_MAX_OBJECT (64u << 20)
 #define UNIT_NOT_WRITTEN (-2) /* in place of an exit status */
+#define NO_PROCESS                                                                        \
+	"the system gives no process for %.200s: end others, or raise the limit (ulimit -u, " \
+	"pids.max)"
 
 static struct {
 	bool found, open;
@@ -25,7 +28,8 @@ static struct {
 	char find_reason[KERNEL_ERROR_MAX];
 	char program[1024], version[256], machine[128];
 	bool is_clang, has_libgcc;
-	bool hangs; /* it did not end when it was asked who it is */
+	bool hangs;   /* it did not end when it was asked who it is */
+	bool starved; /* the system gave no process for that */
 	struct workdir dir;
 	char files[4][1024]; /* what makes the object, as far as the compiler names it */
 	int file_count;
@@ -98,6 +102,7 @@ static int run_unknown(char *const *argv)
 		return -1;
 	exit_status = spawn_run(&state.dir, state.program, argv, DEADLINE_COMPILER_ASK_US);
 	state.hangs = exit_status < 0 && errno == ETIMEDOUT;
+	state.starved = state.starved || (exit_status < 0 && (errno == EAGAIN || errno == ENOMEM));
 	return exit_status;
 }
 
@@ -260,6 +265,7 @@ static int try_empty(char *reason)
 	if (exit_status == 0)
 		return KILN_OK;
 	log = spawn_log(&state.dir);
+	state.starved = state.starved || (log && log_says_no_process(log));
 	util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 			  "%.120s cannot compile an empty file (exit status %d; if it needs files that a "
 			  "sandbox keeps from it, kilnd --sandbox off): %.160s",
@@ -274,9 +280,11 @@ void hostcc_find(void)
 		return;
 	state.find_status = find_compiler(state.find_reason);
 	if (state.find_status == KILN_OK && !workdir_open(&state.dir))
-		state.find_status =
-			util_fail(state.find_reason, sizeof(state.find_reason), KILN_ENOTSUP,
-					  "cannot make a directory under $TMPDIR or /tmp: %s", strerror(errno));
+		state.find_status = util_fail(
+			state.find_reason, sizeof(state.find_reason), KILN_ENOTSUP,
+			"the compiler needs a directory in %.200s, and cannot have one: %s: name another "
+			"place with TMPDIR, and start kilnd again",
+			workdir_parent(), strerror(errno));
 	state.found = state.find_status == KILN_OK;
 }
 
@@ -299,7 +307,7 @@ int hostcc_open(struct compile_toolchain *out)
 		return KILN_OK;
 	}
 	*out = (struct compile_toolchain){0};
-	state.hangs = false;
+	state.hangs = state.starved = false;
 	hostcc_find();
 	status = state.find_status;
 	if (status != KILN_OK)
@@ -317,6 +325,8 @@ int hostcc_open(struct compile_toolchain *out)
 					  "%.200s has not answered within %d s who it is: see what it waits for, or "
 					  "name another compiler in KILN_CXX, and start kilnd again",
 					  state.program, DEADLINE_COMPILER_ASK_US / 1000000);
+	if (state.starved)
+		status = util_fail(out->reason, sizeof(out->reason), KILN_EIO, NO_PROCESS, state.program);
 	if (status != KILN_OK) {
 		hostcc_close();
 		out->id[0] = out->stamp[0] = 0;
@@ -412,6 +422,8 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 	if (log_says_no_memory(out->log))
 		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 						 "the compiler ran out of memory");
+	if (log_says_no_process(out->log))
+		return util_fail(out->error, sizeof(out->error), KILN_EIO, NO_PROCESS, state.program);
 	log_first_error(out->log, out->error);
 	return KILN_ECOMPILE;
 }

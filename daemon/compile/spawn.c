@@ -23,7 +23,7 @@
 #define SPAWN_PREFIX "kiln-cc."
 #define SPAWN_LOG_MAX (1u << 20)
 
-static const char *temporary(void)
+const char *workdir_parent(void)
 {
 	const char *path = getenv("TMPDIR");
 
@@ -49,7 +49,7 @@ static void remove_files(int fd)
 
 void compile_sweep(void)
 {
-	DIR *dir = opendir(temporary());
+	DIR *dir = opendir(workdir_parent());
 	struct dirent *entry;
 
 	if (!dir)
@@ -79,7 +79,7 @@ bool workdir_open(struct workdir *dir)
 	compile_sweep();
 	/* Another process may take a directory for stale between its making and its locking. */
 	for (int tries = 0; tries < 10; tries++) {
-		snprintf(dir->path, sizeof(dir->path), "%s/" SPAWN_PREFIX "XXXXXX", temporary());
+		snprintf(dir->path, sizeof(dir->path), "%s/" SPAWN_PREFIX "XXXXXX", workdir_parent());
 		if (mkdtemp(dir->path) == NULL)
 			break;
 		dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -340,7 +340,12 @@ int compile_worker_main(const struct compile_worker_options *options)
 		hostcc_close();
 		return 1;
 	}
-	hostcc_open(&toolchains.host);
+	/* A compiler that is there and cannot be asked now is no reason to go on without one. */
+	if (hostcc_open(&toolchains.host) == KILN_EIO) {
+		util_log(UTIL_ERROR, "compiler worker: %s", toolchains.host.reason);
+		hostcc_close();
+		return 1;
+	}
 	limit_self(options, used);
 	compile_ready_write(&out, &toolchains);
 	if (misdeed_do((enum misdeed)options->test_misdeed, options->sock, "ready", 0))

@@ -62,6 +62,29 @@ if [ -z "${KILN_SANITIZE:-}" ]; then
 		"$DIR/out" || fails "24 MB of data: $(cat "$DIR/out")"
 fi
 
+# What a child lacks is named by whoever asks for it.
+lacks() {
+	rm -rf "$DIR/cache"
+	sh -c "$1; exec \"\$KILND\" --cache-dir \"\$DIR/cache\" --device cpu" 2>"$DIR/log" &
+	DAEMON=$!
+	"$KILN" run permute --shape 16x16 --perm 1,0 >"$DIR/out" 2>"$DIR/err" && fails "$1: it runs"
+	tries=0
+	until ! grep -q 'no kilnd answers' "$DIR/err" || [ $tries -gt 2000 ]; do
+		tries=$((tries + 1))
+		sleep 0.1
+		"$KILN" run permute --shape 16x16 --perm 1,0 >"$DIR/out" 2>"$DIR/err" &&
+			fails "$1: it runs"
+	done
+	grep -qE "$2" "$DIR/err" || fails "$1: $(cat "$DIR/err")"
+	kill -TERM "$DAEMON"
+	wait "$DAEMON" || fails "$1: ended with status $?"
+	DAEMON=
+}
+lacks 'export TMPDIR=/nonexistent' \
+	'a directory in /nonexistent, and cannot have one: No such file or directory: name another '
+[ -n "${KILN_SANITIZE:-}" ] ||
+	lacks 'ulimit -v 300000' 'no address space for the stacks of a cpu worker: .* \(ulimit -v\)'
+
 # The command: what it opens becomes no standard descriptor, and what it cannot say is a failure.
 daemon --specialize eager
 for missing in '<&-' '2>&-' '<&- 2>&-'; do

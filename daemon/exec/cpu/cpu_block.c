@@ -41,7 +41,8 @@ int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX])
 	int why = errno;
 	cpu_block_release(worker);
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-					 "no address space for the stacks of a cpu worker: %s", strerror(why));
+					 "no address space for the stacks of a cpu worker: %s (ulimit -v)",
+					 strerror(why));
 }
 
 void cpu_block_release(struct cpu_worker *worker)

@@ -217,8 +217,8 @@ static int start_one(struct device *device, char error[KERNEL_ERROR_MAX])
 	if (why != 0) {
 		cpu_block_release(worker);
 		free(worker);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no thread for a cpu worker: %s",
-						 strerror(why));
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "no thread for a cpu worker: %s (ulimit -u)", strerror(why));
 	}
 	device->workers[device->worker_count++] = worker;
 	return KILN_OK;

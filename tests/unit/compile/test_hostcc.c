@@ -428,41 +428,99 @@ static void a_replaced_compiler_is_noticed(void **state)
 	setenv("KILN_CXX", saved, 1);
 }
 
+static void run_command(const char *command)
+{
+	assert_int_equal(system(command), 0);
+}
+
+/* Puts a script in the compiler's place that does something else where its arguments have a word.
+ * It counts from the next hostcc_open() on. */
+static void stand_in(const char *word, const char *deed, char path[100])
+{
+	static char real[200];
+	const char *named = getenv("KILN_CXX");
+	char command[1000];
+
+	if (!real[0])
+		snprintf(real, sizeof(real), "%s", named && named[0] ? named : "g++");
+	snprintf(path, 100, "%s/.cxx", temporary);
+	snprintf(command, sizeof(command),
+			 "printf '#!/bin/sh\ncase \"$*\" in *%s*) %s;; esac\nexec %s \"$@\"\n' >%s; "
+			 "chmod 700 %s",
+			 word, deed, real, path, path);
+	run_command(command);
+	setenv("KILN_CXX", path, 1);
+}
+
+static void stand_in_ends(const char *saved, const char *path)
+{
+	struct compile_toolchain other;
+
+	assert_int_equal(unlink(path), 0);
+	setenv("KILN_CXX", saved, 1);
+	hostcc_close();
+	assert_int_equal(hostcc_open(&other), KILN_OK);
+	assert_string_equal(other.id, toolchain.id);
+}
+
 /* Each question in turn is the one that hangs; nothing is asked after it. */
 static void a_compiler_that_hangs_is_named(void **state)
 {
 	static const char *const questions[] = {"--version", "-dumpmachine", "unit",
 											"-print-prog-name"};
 	const char *named = getenv("KILN_CXX");
-	char path[100], command[800], saved[200];
+	char path[100], command[300], saved[200];
 	struct compile_toolchain other;
 	int count = strstr(toolchain.id, "clang") ? 3 : 4;
 
 	(void)state;
 	snprintf(saved, sizeof(saved), "%s", named ? named : "");
 	hostcc_close();
-	snprintf(path, sizeof(path), "%s/.cxx", temporary);
-	setenv("KILN_CXX", path, 1);
 	for (int i = 0; i < count; i++) {
-		snprintf(command, sizeof(command),
-				 "printf '#!/bin/sh\ncase \"$*\" in *%s*) echo $$ >%s.pid; exec sleep 600;; esac\n"
-				 "exec %s \"$@\"\n' >%s; chmod 700 %s",
-				 questions[i], path, saved[0] ? saved : "g++", path, path);
-		assert_int_equal(system(command), 0);
+		stand_in(questions[i], "echo $$ >$0.pid; exec sleep 600", path);
 		look_us = 100000;
 		assert_int_equal(hostcc_open(&other), KILN_ENOTSUP);
 		look_us = 0;
 		assert_non_null(strstr(other.reason, ".cxx has not answered within 20 s who it is: "));
 		assert_string_equal(other.id, "");
 		assert_int_equal(left_behind(), 0);
-		snprintf(command, sizeof(command), "kill $(cat %s.pid); rm %s.pid %s", path, path, path);
-		assert_int_equal(system(command), 0);
+		snprintf(command, sizeof(command), "kill $(cat %s.pid); rm %s.pid", path, path);
+		run_command(command);
 		while (waitpid(-1, NULL, 0) > 0)
 			;
 	}
-	setenv("KILN_CXX", saved, 1);
+	stand_in_ends(saved, path);
+}
+
+/* Neither a kernel nor the compiler has failed. */
+static void a_system_without_processes_is_no_error_of_the_source(void **state)
+{
+	static const char refusal[] =
+		"[ -e $0.on ] && { echo vfork: Resource temporarily unavailable >&2; exit 1; }";
+	const char *named = getenv("KILN_CXX");
+	char path[100], command[300], saved[200];
+	struct compile_toolchain other;
+	struct compile_result result;
+
+	(void)state;
+	snprintf(saved, sizeof(saved), "%s", named ? named : "");
+	hostcc_close();
+	stand_in("unit", refusal, path);
 	assert_int_equal(hostcc_open(&other), KILN_OK);
-	assert_string_equal(other.id, toolchain.id);
+	snprintf(command, sizeof(command), ": >%s.on", path);
+	run_command(command);
+	compile(kernel, "add<long, 3>", &result);
+	assert_int_equal(result.status, KILN_EIO);
+	assert_non_null(strstr(result.error, "the system gives no process for "));
+	compile_result_free(&result);
+	hostcc_close();
+	assert_int_equal(hostcc_open(&other), KILN_EIO);
+	assert_non_null(strstr(other.reason, ".cxx: end others, or raise the limit (ulimit -u"));
+	assert_string_equal(other.id, "");
+	snprintf(command, sizeof(command), "rm %s.on", path);
+	run_command(command);
+	assert_int_equal(hostcc_open(&other), KILN_OK);
+	stand_in_ends(saved, path);
 }
 
 static int close_all(void **state)
@@ -538,6 +596,7 @@ int main(void)
 		cmocka_unit_test(a_named_compiler_is_the_only_one),
 		cmocka_unit_test(a_replaced_compiler_is_noticed),
 		cmocka_unit_test(a_compiler_that_hangs_is_named),
+		cmocka_unit_test(a_system_without_processes_is_no_error_of_the_source),
 	};
 
 	snprintf(temporary, sizeof(temporary), "/tmp/kiln-hostcc.XXXXXX");
