@@ -6,6 +6,7 @@
 #include "remote_scene.h"
 #include "waits_seen.h"
 
+#include <daemon/base/deadlines.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,6 +80,25 @@ static void test_killed_and_back(void **state)
 	assert_non_null(strstr(away, " is back\n"));
 	free(log);
 	kiln_close(b);
+	kiln_close(a);
+}
+
+/* An entry that was written in time is no reason to leave later, when its deadline passes. */
+static void test_written_in_time(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute problem = transpose(27, 53);
+	host_start(&scene->a, scene->url, NULL);
+	kiln_client *a = client_open(scene->a.daemon);
+	assert_permutes(a, &problem, "compiled");
+	await_info(a, "counters.remote_written", 1);
+	for (int64_t end = now_ms() + DEADLINE_REMOTE_WRITE_US / 1000 + 100; now_ms() < end;) {
+		await_state(a, "connected", "");
+		pause_ms(100);
+	}
+	char *log = kilnd_log(scene->a.daemon);
+	assert_null(strstr(log, " is away, "));
+	free(log);
 	kiln_close(a);
 }
 
@@ -496,6 +516,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		REMOTE_TEST(test_killed_and_back),
+		REMOTE_TEST(test_written_in_time),
 		REMOTE_TEST(test_killed_with_unread_bytes),
 		REMOTE_TEST(test_hangs),
 		REMOTE_TEST(test_hangs_while_waiting),

@@ -89,6 +89,7 @@ static void on_written(void *arg, const struct remote_reply *reply)
 	if (reply->kind == REMOTE_LOST || !remote->first || remote->first->state != WRITE_SENT)
 		return;
 	struct remote_write *write = take_first(remote);
+	remote->write_due_us = REMOTE_NEVER;
 	if (reply->kind == REMOTE_ERROR) {
 		util_log(UTIL_WARN, "%s does not take %.26s: %.200s", remote->broker->options.remote.shown,
 				 write->name, reply->bytes);
