@@ -92,11 +92,13 @@ void lane_close(struct lane *lane)
 void lane_free(struct lane *lane)
 {
 	if (lane) {
-		shut(lane);
+		/* A child of fork() has the parent's epoll, so it must take nothing out of that. */
 		if (lane->early_fd >= 0)
 			close(lane->early_fd);
 		if (lane->events_fd >= 0)
 			close(lane->events_fd);
+		lane->events_fd = -1;
+		shut(lane);
 		free(lane);
 	}
 }

@@ -191,6 +191,34 @@ static void event_loop(void **state)
 	}
 }
 
+/* A child of fork() that closes the client it inherited takes no end from its parent. */
+static void a_child_closes(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_ticket ticket;
+	int status;
+	kilnd_start(daemon, NULL);
+	pair_open(daemon, &pair);
+	pair_warm(&pair);
+	struct pollfd watch = {.fd = kiln_fd(pair.client), .events = POLLIN};
+	fflush(NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		kiln_close(pair.client);
+		_exit(0);
+	}
+	assert_true(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	for (int i = 0; i < 200; i++) {
+		assert_ok(pair_submit(&pair, i % 2, 0, &ticket));
+		while (kiln_dispatch(pair.client) == 0)
+			assert_int_equal(poll(&watch, 1, CALL_TIMEOUT_MS), 1);
+		assert_ok(kiln_wait(pair.client, ticket, 0));
+	}
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
 /* ---- Without system calls ---- */
 
 static int silent_client(const struct kilnd *daemon, void *arg)
@@ -392,6 +420,7 @@ int main(void)
 		HARNESS_TEST(calls_freed_behind_launches),
 		HARNESS_TEST(canceled),
 		HARNESS_TEST(event_loop),
+		HARNESS_TEST(a_child_closes),
 		HARNESS_TEST(steady_state_makes_no_system_call),
 		HARNESS_TEST(clients_at_once),
 		HARNESS_TEST(process_killed),
