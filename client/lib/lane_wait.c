@@ -296,9 +296,9 @@ int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t 
 	for (int i = 0; i < KILN_STREAMS; i++)
 		until = lane->held_until[i] > until ? lane->held_until[i] : until;
 	int status = lane->memory ? wait_below(client, until, deadline) : KILN_OK;
-	return status == KILN_ETIMEDOUT
-			   ? error_set(status, "the calls submitted before did not end before the deadline")
-			   : status;
+	if (status == KILN_ETIMEDOUT)
+		return error_set(status, "the calls submitted before did not end before the deadline");
+	return status == KILN_OK ? KILN_OK : link_dead(client);
 }
 
 int lane_stop(struct kiln_client *client, int64_t deadline)

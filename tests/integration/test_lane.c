@@ -356,6 +356,28 @@ static void process_killed_under_an_event_loop(void **state)
 	kilnd_stop(daemon);
 }
 
+/* A call that has to wait for others first says what every call says when the daemon is gone. */
+static void daemon_killed(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_ticket ticket;
+	float first;
+	kilnd_start(daemon, NULL);
+	pair_open(daemon, &pair);
+	pair_warm(&pair);
+	process_stop(device_process(pair.client, 0));
+	assert_ok(pair_submit_on(&pair, true, 1, 0, &ticket));
+	assert_int_equal(kiln_wait(pair.client, ticket + 1, 0), KILN_ENOENT);
+	kill(daemon->pid, SIGKILL);
+	kilnd_wait(daemon, STOP_TIMEOUT_MS);
+	assert_int_equal(kiln_read(pair.x, 0, &first, sizeof(first)), KILN_ECONN);
+	if (!strstr(kiln_errmsg(), "went away"))
+		fail_msg("of a daemon that is gone: %s", kiln_errmsg());
+	assert_int_equal(kiln_wait(pair.client, ticket, 0), KILN_ECONN);
+	pair_close(&pair);
+}
+
 /* ---- A client that writes nonsense ---- */
 
 static void bad_entries(void **state)
@@ -425,6 +447,7 @@ int main(void)
 		HARNESS_TEST(clients_at_once),
 		HARNESS_TEST(process_killed),
 		HARNESS_TEST(process_killed_under_an_event_loop),
+		HARNESS_TEST(daemon_killed),
 		HARNESS_TEST(bad_entries),
 	};
 	harness_begin();
