@@ -77,7 +77,7 @@ static void lane_reset(struct lane *lane)
 {
 	lane->oldest = lane->next = lane->others_until = 0;
 	lane->desk_asked = 0;
-	lane->desk_shut = false;
+	lane->desk_shut = lane->desk_late = false;
 	memset(lane->held_until, 0, sizeof(lane->held_until));
 	memset(lane->slots, 0, sizeof(lane->slots));
 }

@@ -26,15 +26,36 @@ static bool are_known(const struct lane *lane, const kiln_tensor *tensors, int c
 	return true;
 }
 
+static bool desk_is_free(const struct lane *lane)
+{
+	return atomic_load_explicit(&lane->memory->desk.answered, memory_order_acquire) ==
+		   lane->desk_asked;
+}
+
 /* A launch by message that is under way comes before the call, so the call goes by message, too. */
 static bool has_desk(const struct kiln_client *client)
 {
 	const struct lane *lane = client->lane;
 	return lane->state == LANE_OPEN && lane->memory->header.desk != 0 && !lane->desk_shut &&
-		   client->tickets.messages == 0 && client->late_count == 0 &&
-		   atomic_load_explicit(&lane->memory->desk.answered, memory_order_relaxed) ==
-			   lane->desk_asked &&
+		   client->tickets.messages == 0 && client->late_count == 0 && desk_is_free(lane) &&
 		   lane_has_room(lane, 1);
+}
+
+/* Gives back a call that was bound after its client had given it up: nobody tells of it. */
+static void release_late(struct kiln_client *client)
+{
+	struct lane *lane = client->lane;
+	struct request request;
+	if (!lane->desk_late || !desk_is_free(lane))
+		return;
+	lane->desk_late = false;
+	const uint64_t call = lane->memory->desk.call;
+	if (call == 0)
+		return;
+	link_begin(client, &request, "release");
+	wire_put_uint(&request.out, "call", call);
+	lane_put_tail(client, &request.out);
+	(void)link_post(client, &request, SIZE_MAX);
 }
 
 /* Reads the answer as learn() in lane.c does: the other side may write anything there. */
@@ -64,6 +85,7 @@ int lane_plan(struct kiln_client *client, const struct request *request, const k
 			  int count, int64_t deadline, struct kiln_call *call)
 {
 	struct lane *lane = client->lane;
+	release_late(client);
 	if (!has_desk(client) || !are_known(lane, tensors, count))
 		return LANE_NOT;
 	struct lane_desk *desk = &lane->memory->desk;
@@ -74,6 +96,7 @@ int lane_plan(struct kiln_client *client, const struct request *request, const k
 	lane_ask_desk(lane->memory, ++lane->desk_asked, lane->next);
 	lane_wake_device(lane);
 	int status = lane_wait_desk(client, deadline);
+	lane->desk_late = status == KILN_ETIMEDOUT;
 	if (status == KILN_ETIMEDOUT)
 		return error_set(status, "the device process did not plan the call before the deadline");
 	return status == KILN_OK && lane->memory && read_answer(lane, count, call) ? KILN_OK : LANE_NOT;

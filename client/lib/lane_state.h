@@ -57,6 +57,7 @@ struct lane {
 	uint64_t held_until[KILN_STREAMS], others_until;
 	uint32_t desk_asked; /* problems that were laid on the desk */
 	bool desk_shut;      /* the daemon has refused a call that was planned there */
+	bool desk_late;      /* the last problem was given up before the answer came */
 	bool alone; /* there is one CPU, so a spinning client would keep it from the device process */
 	struct lane_question questions[LANE_QUESTIONS];
 };

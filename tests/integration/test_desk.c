@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define IMPATIENT_MS 1000
+
 /* A lane whose buffers are known, and in which the generic kernel of these cubes is loaded. */
 static kiln_client *open_desk(struct kilnd *daemon, struct cube *cube, const char *const *options)
 {
@@ -400,6 +402,37 @@ static void dies_at_the_desk(void **state)
 	}
 }
 
+/* Calls that are planned when their client does not wait any more count for nothing. */
+static void a_client_that_gives_up(void **state)
+{
+	enum { MOST = 3 };
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_call *call;
+	int status;
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--max-calls", "3"));
+	kiln_client *client = client_try(daemon, IMPATIENT_MS, &status);
+	cube_open(client, &cube);
+	cube_turn(&cube, 6);
+	const struct lane_memory *lane = lane_find(NULL);
+	pid_t process = device_process(client, 0);
+	for (int round = 0; round < MOST; round++) {
+		process_stop(process);
+		assert_int_equal(turn_once(client, cube.buffers, 15), KILN_ETIMEDOUT);
+		assert_int_equal(kill(process, SIGCONT), 0);
+		for (int64_t until = now_ms() + CALL_TIMEOUT_MS;
+			 atomic_load(&lane->desk.answered) != atomic_load(&lane->desk.asked);) {
+			assert_true(now_ms() < until);
+			usleep(100);
+		}
+		assert_true(lane->desk.call != 0);
+	}
+	turn(&cube, 14);
+	assert_ok(prepare_cube(&cube, 13, &call));
+	kiln_call_free(call);
+	cube_finish(daemon, &cube);
+}
+
 /* A client that dies between the launch and the telling leaves nothing behind. */
 static void a_client_that_dies(void **state)
 {
@@ -537,6 +570,7 @@ int main(void)
 		HARNESS_TEST(numbers_of_no_desk),
 		HARNESS_TEST(calls_that_are_not_taken),
 		HARNESS_TEST(dies_at_the_desk),
+		HARNESS_TEST(a_client_that_gives_up),
 		HARNESS_TEST(a_client_that_dies),
 		HARNESS_TEST(more_calls_than_are_planned),
 		HARNESS_TEST(threads_that_plan),
