@@ -36,16 +36,21 @@ def daemon_pid():
     return rows["server"]["pid"]
 
 
-def kill_daemon():
-    """Kills the daemon as a crash would, and waits until it and its processes are gone."""
+def daemon_pids():
+    """The same, and its children."""
     pid = daemon_pid()
     with open(f"/proc/{pid}/task/{pid}/children") as children:
-        pids = [pid, *map(int, children.read().split())]
-    os.kill(pid, signal.SIGKILL)
+        return [pid, *map(int, children.read().split())]
+
+
+def kill_daemon():
+    """Kills the daemon as a crash would, and waits until it and its processes are gone."""
+    pids = daemon_pids()
+    os.kill(pids[0], signal.SIGKILL)
     deadline = time.monotonic() + 120
     while any(is_there(pid) for pid in pids):
         if time.monotonic() > deadline:
-            raise AssertionError(f"the daemon {pid} or one of its processes is still there")
+            raise AssertionError(f"the daemon {pids[0]} or one of its processes is still there")
         time.sleep(0.01)
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from support import kill_daemon, kiln, numpy, rand, run
+from support import daemon_pids, kill_daemon, kiln, numpy, rand, run
 
 
 def answer(x):
@@ -202,6 +202,24 @@ class Signals(unittest.TestCase):
                 statement += " + 1"
         self.assertLess(time.monotonic() - start, 30)
         numpy.testing.assert_array_equal(kiln.softmax(x), numpy.full(4, 0.25, "f4"))
+
+    def test_ctrl_c_waits_for_no_daemon(self):
+        x = rand((4, 8))
+        for _ in range(4):
+            expected = kiln.softmax(x)
+        pids = daemon_pids()
+        start = time.monotonic()
+        try:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            with self.assertRaises(KeyboardInterrupt):
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                kiln.softmax(x)
+            self.assertLess(time.monotonic() - start, 15)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        numpy.testing.assert_array_equal(kiln.softmax(x), expected)
 
 
 class Growth(unittest.TestCase):

@@ -205,8 +205,8 @@ int run_wait(struct connection *connection, kiln_ticket ticket)
 			continue;
 		if (!PyErr_Occurred())
 			error_raise_text(KILN_ETIMEDOUT, "the call did not finish before the deadline", NULL);
-		/* The device may still write the arena: it goes with the connection. */
-		(void)kiln_cancel(connection->client, ticket);
+		/* The device may still write the arena, so it goes with the connection.  The daemon drops
+		 * what the connection has not begun; to ask for that would wait for its answer. */
 		connection_lost(connection, false);
 		return RAISED_HERE;
 	}
