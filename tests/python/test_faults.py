@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from support import daemon_pids, kill_daemon, kiln, numpy, rand, run
+from support import daemon_pid, daemon_pids, kill_daemon, kiln, numpy, rand, run
 
 
 def answer(x):
@@ -220,6 +220,20 @@ class Signals(unittest.TestCase):
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
         numpy.testing.assert_array_equal(kiln.softmax(x), expected)
+
+    def test_threads_run_while_memory_is_given_back(self):
+        held = [kiln.empty((4, 8))]
+        daemon = daemon_pid()
+        thread = threading.Thread(target=held.clear)
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            thread.start()
+            time.sleep(0.2)
+            self.assertLess(time.monotonic() - start, 15)
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        thread.join()
 
 
 class Growth(unittest.TestCase):

@@ -74,8 +74,11 @@ static void shared_free(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 	if (shared->buffer)
 		forget_range(shared->connection, shared);
-	/* KILN_EBUSY: another thread is inside the client, which frees the buffer when it closes. */
+	/* The daemon answers when nothing uses the memory any more.  KILN_EBUSY: another thread is
+	 * inside the client, which frees the buffer when it closes. */
+	Py_BEGIN_ALLOW_THREADS;
 	(void)kiln_free(shared->buffer);
+	Py_END_ALLOW_THREADS;
 	Py_XDECREF(shared->connection);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
