@@ -275,15 +275,17 @@ int lane_wait_desk(struct kiln_client *client, int64_t deadline)
 	return status;
 }
 
-/* Waits until all entries below `until` have ended. */
+/* Waits until all entries below `until` have ended.  Otherwise a status with a message. */
 static int wait_below(struct kiln_client *client, uint64_t until, int64_t deadline)
 {
 	struct lane *lane = client->lane;
 	lane_collect(client);
 	while (lane->memory && lane->oldest < until) {
 		int status = lane_wait(client, lane->oldest, until - 1, deadline);
+		if (status == KILN_ETIMEDOUT)
+			return error_set(status, "the calls submitted before did not end before the deadline");
 		if (status != KILN_OK)
-			return status;
+			return link_dead(client);
 		lane_collect(client);
 	}
 	return KILN_OK;
@@ -295,10 +297,7 @@ int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t 
 	uint64_t until = all ? lane->others_until : follows;
 	for (int i = 0; i < KILN_STREAMS; i++)
 		until = lane->held_until[i] > until ? lane->held_until[i] : until;
-	int status = lane->memory ? wait_below(client, until, deadline) : KILN_OK;
-	if (status == KILN_ETIMEDOUT)
-		return error_set(status, "the calls submitted before did not end before the deadline");
-	return status == KILN_OK ? KILN_OK : link_dead(client);
+	return lane->memory ? wait_below(client, until, deadline) : KILN_OK;
 }
 
 int lane_stop(struct kiln_client *client, int64_t deadline)

@@ -378,6 +378,34 @@ static void daemon_killed(void **state)
 	pair_close(&pair);
 }
 
+/* A kernel of the program's own waits for all that is in the lane, and says so when it has waited
+ * for too long. */
+static void deadline_before_a_raw_kernel(void **state)
+{
+	static const char source[] = "extern \"C\" __global__ void nothing() {}";
+	const kiln_raw raw = {
+		.size = sizeof(raw), .name = "n.cu", .source = source, .entry = "nothing"};
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_ticket ticket;
+	kiln_call *call;
+	int status;
+	kilnd_start(daemon, NULL);
+	pair_open_on(client_try(daemon, 1000, &status), &pair);
+	pair_warm(&pair);
+	pid_t process = device_process(pair.client, 0);
+	process_stop(process);
+	assert_ok(pair_submit(&pair, true, 0, &ticket));
+	assert_int_equal(kiln_wait(pair.client, ticket + 1, 0), KILN_ENOENT);
+	assert_int_equal(kiln_prepare_raw(pair.client, &raw, &call), KILN_ETIMEDOUT);
+	if (!strstr(kiln_errmsg(), "before the deadline"))
+		fail_msg("after the deadline: %s", kiln_errmsg());
+	kill(process, SIGCONT);
+	assert_ok(kiln_wait(pair.client, ticket, CALL_TIMEOUT_MS));
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
 /* ---- A client that writes nonsense ---- */
 
 static void bad_entries(void **state)
@@ -448,6 +476,7 @@ int main(void)
 		HARNESS_TEST(process_killed),
 		HARNESS_TEST(process_killed_under_an_event_loop),
 		HARNESS_TEST(daemon_killed),
+		HARNESS_TEST(deadline_before_a_raw_kernel),
 		HARNESS_TEST(bad_entries),
 	};
 	harness_begin();
