@@ -61,8 +61,9 @@ static int make_room(struct cache *cache, uint64_t bytes, uint64_t for_failures,
 	int64_t forgotten;
 	int status = KILN_OK;
 	if (cache->totals.quarantine && cache_all_bytes(cache) > bytes) {
-		cache->totals.quarantine = 0;
 		status = cache_db_release(cache->db, error);
+		if (status == KILN_OK)
+			cache->totals.quarantine = 0;
 	}
 	if (status == KILN_OK && cache->failure_bytes > for_failures && cache_all_bytes(cache) > bytes)
 		status = cache_failure_forget(cache, NULL, &forgotten, error);

@@ -167,6 +167,30 @@ static void a_failing_disk(void **state)
 	sweep("failing");
 }
 
+/* Damaged rows that the disk does not let go still take room. */
+static void a_quarantine_that_stays(void **state)
+{
+	(void)state;
+	const struct cache_trim what = {.bytes = 1000};
+	struct cache_trimmed progress = {0};
+	struct cache *cache = open_faulty();
+	char key[KERNEL_KEY_HEX];
+	for (int i = 1; i <= 3; i++)
+		assert_int_equal(put(cache, i, 20000), KILN_OK);
+	key_of(2, key);
+	assert_int_equal(cache_corrupt(cache, key, error), KILN_OK);
+	assert_int_equal(get(cache, 2), KILN_ENOENT);
+	const uint64_t bytes = stats_of(cache).bytes;
+	cache_fault_set("full", 0, 0, 0);
+	assert_int_equal(cache_trim(cache, &what, &progress, NULL, NULL, error), KILN_EIO);
+	assert_int_equal(stats_of(cache).bytes, bytes);
+	assert_int_equal(progress.freed, 0);
+	heal(cache);
+	assert_int_equal(cache_trim(cache, &what, &progress, NULL, NULL, error), KILN_OK);
+	assert_int_equal(stats_of(cache).bytes, 0);
+	cache_close(cache);
+}
+
 /* ---- Opening and closing ---- */
 
 /* Starting on a disk that fails: memory serves, and the disk has it all afterwards. */
@@ -389,6 +413,7 @@ int main(void)
 		TEST(a_full_disk),
 		TEST(a_read_only_disk),
 		TEST(a_failing_disk),
+		TEST(a_quarantine_that_stays),
 		TEST(starting_on_a_disk_that_fails),
 		TEST(starting_with_large_rows),
 		TEST(the_trouble_is_named),
