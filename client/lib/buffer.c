@@ -50,7 +50,7 @@ void buffer_free_peer(kiln_buffer **at)
 void buffer_give_back(kiln_buffer *buffer)
 {
 	struct request request;
-	if (buffer->id != 0) {
+	if (buffer->id != 0 && buffer->client->link != LINK_DEAD) {
 		link_begin(buffer->client, &request, "free");
 		wire_put_uint(&request.out, "buf", buffer->id);
 		(void)link_post(buffer->client, &request, SIZE_MAX);
@@ -338,6 +338,11 @@ int kiln_free(kiln_buffer *buffer)
 	int status = client_try(client);
 	if (status == KILN_EBUSY)
 		return client_refuse(client, status);
+	/* The thread that is inside, and ends the client as it leaves, has the lane until then. */
+	if (status == KILN_ECONN && atomic_load(&client->state) != CLIENT_CLOSED) {
+		client_adopt_buffer(client, buffer);
+		return KILN_OK;
+	}
 	if (status != KILN_OK) {
 		/* ECONN: the daemon freed the buffer when the client closed.  EFORK: the buffer is the
 		 * parent's. */

@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -265,6 +266,45 @@ static void test_busy(void **state)
 	fake_stop(fake);
 }
 
+/* The same, and "alloc" gives a page. */
+static bool hold_info_give_page(struct fake *fake, struct wire_in *in, struct frame *frame)
+{
+	struct wire_out out;
+	if (strcmp(wire_type(in), "alloc") != 0)
+		return hold_info(fake, in, frame);
+	int fd = frame_memfd("shared", 4096);
+	fake_begin(&out, wire_id(in), KILN_OK);
+	wire_put_uint(&out, "buf", 42);
+	fake_send(fake, &out, fd);
+	close(fd);
+	return true;
+}
+
+/* A buffer that is freed while a thread is inside the closed client goes when that one leaves. */
+static void test_free_after_close(void **state)
+{
+	(void)state;
+	struct fake *fake = fake_start(hold_info_give_page);
+	struct inside inside = {.status = 1};
+	kiln_buffer *buffer = NULL;
+	pthread_t thread;
+	void *map = NULL;
+
+	assert_int_equal(fake_connect(fake, FAKE_WAIT_MS, &inside.client), KILN_OK);
+	assert_int_equal(kiln_alloc(inside.client, 4096, KILN_BUFFER_SHARED, NULL, &buffer), KILN_OK);
+	assert_int_equal(kiln_map(buffer, &map), KILN_OK);
+	assert_int_equal(pthread_create(&thread, NULL, ask_info, &inside), 0);
+	assert_true(fake_wait(&fake->reached));
+	kiln_close(inside.client);
+	assert_int_equal(kiln_free(buffer), KILN_OK);
+	assert_int_equal(msync(map, 4096, MS_ASYNC), 0);
+	sem_post(&fake->go);
+	pthread_join(thread, NULL);
+	assert_int_equal(inside.status, KILN_OK);
+	assert_int_equal(msync(map, 4096, MS_ASYNC), -1);
+	fake_stop(fake);
+}
+
 /* In the child; returns the number of the first check that failed, or 0. */
 static int child_checks(kiln_client *client, kiln_buffer *buffer, kiln_call *call)
 {
@@ -317,8 +357,10 @@ static void test_fork(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_silent),  cmocka_unit_test(test_dead), cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_chatter), cmocka_unit_test(test_busy), cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_silent), cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_ends),   cmocka_unit_test(test_chatter),
+		cmocka_unit_test(test_busy),   cmocka_unit_test(test_free_after_close),
+		cmocka_unit_test(test_fork),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");
