@@ -191,6 +191,9 @@ DEVICE void scan_chain_of(const ScanOperands &operands, i64 rows, Number columns
 	}
 	/* The last block alone waits until no flag is looked at any more. */
 	if (thread < 32 && block == strips * count - 1) {
+#if KILN_CPU
+		__syncwarp(); /* lanes that spin keep thread 0 from its count */
+#endif
 		while (earlier_seen(order.passed) < strips * count)
 			;
 		__syncwarp();

@@ -167,10 +167,10 @@ struct ScanLog : ScanPlain<T, typename element<T>::compute> {
 			most = fmax(most, __shfl_xor_sync(0xffffffffu, most, far, WIDTH));
 		out.first = WIDTH > 1 ? scan_from<WIDTH>(x[0][0], 0) : x[0][0];
 		out.most = most;
-		bool good = most == -infinity || (most < infinity && most - out.first <= Real(most_apart));
-		if constexpr (WIDTH > 1)
-			good = __all_sync(0xffffffffu, good);
-		if (!good)
+		const bool good =
+			most == -infinity || (most < infinity && most - out.first <= Real(most_apart));
+		/* Lanes that merge meet, so all of a warp do, also where each has a row. */
+		if (!__all_sync(0xffffffffu, good))
 			return false;
 		const Real from = most == -infinity ? Real(0) : most;
 		out.sum = 0;

@@ -422,7 +422,7 @@ static void add_chains(void)
 /* NaN and infinities reach what follows them in their row, and nothing else. */
 static void add_values(void)
 {
-	static const int64_t columns[] = {96, 1023, 5000};
+	static const int64_t columns[] = {96, 1023, 5000}, short_rows[] = {323, 324, 320};
 
 	for (int i = 0; i < 6; i++) {
 		const struct make_shape along = {2, {15, columns[i / 2]}}, across = {2, {500, 24}};
@@ -431,6 +431,13 @@ static void add_values(void)
 		c->operand[0].fill = CASES_UNUSUAL;
 		if (i >= 4)
 			make_int(c, "axis", 0);
+		name(c);
+	}
+	/* Rows of a vector, a thread each: some begin far below their largest. */
+	for (int i = 0; i < MAKE_COUNT(short_rows); i++) {
+		struct cases_case *c = cases_add(&others[4], 0);
+		operands(c, make_float(i), &(struct make_shape){2, {short_rows[i], i ? 8 : 4}});
+		c->operand[0].deviation = 30;
 		name(c);
 	}
 }
