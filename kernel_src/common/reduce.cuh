@@ -315,7 +315,7 @@ struct ReduceNormMost : ReduceBase<ReduceNormMost<T, LEAST>, T> {
 	}
 	static DEVICE Real finish(const Value &value, Real)
 	{
-		return value.most;
+		return !LEAST && value.most < 0 ? Real(0) : value.most; /* below 0: there was nothing */
 	}
 };
 

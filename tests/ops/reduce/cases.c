@@ -167,6 +167,14 @@ static void add_nothing(void)
 
 	for (int i = 0; i < MAKE_COUNT(with); i++)
 		add(&ops[with[i]], make_float(i), &(struct make_shape){3, {4, 0, 3}}, 2, 0);
+	/* No magnitude is larger than 0. */
+	for (int i = 0; i < 8; i++) {
+		struct cases_case *c = cases_add(NORM, 0);
+		const struct make_shape shape = {2, {i % 2 ? 0 : 5, i % 2 ? 5 : 0}};
+		begin(c, make_float(i / 2), &shape, i % 2 ? 1 : 2, false);
+		make_real(c, "ord", INFINITY);
+		name(c);
+	}
 }
 
 /* Gaps, repeats, another order, and addresses that are aligned to elements alone. */
