@@ -58,7 +58,10 @@ DEVICE double norm_inverse(double x)
 
 DEVICE double norm_rsqrt(double x)
 {
+	/* A guess takes what is below the normal numbers for 0. */
+	const double up = x < 0x1p-1022 ? 0x1p54 : 1.0;
 	double guess;
+	x *= up * up;
 	asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(guess) : "d"(x));
 #pragma unroll 1
 	for (int step = 0; step < 3; step++) {
@@ -66,7 +69,7 @@ DEVICE double norm_rsqrt(double x)
 		/* 0, infinity and NaN have their answer. */
 		guess = error == error ? fma(guess * 0.5, error, guess) : guess;
 	}
-	return guess;
+	return guess * up;
 }
 
 #else
