@@ -221,8 +221,9 @@ bool workdir_is_there(const struct workdir *dir);
 void workdir_clean(struct workdir *dir); /* the files in it */
 void workdir_close(struct workdir *dir); /* all of it; fine when it was never opened */
 
+#define SPAWN_LOG "log"
 /*
- * Runs a program to its end in the directory, standard output and error into the file "log" there.
+ * Runs a program to its end in the directory, standard output and error into the file SPAWN_LOG.
  * Returns the exit status, 128 + signal, or -1 with errno when it could not be started; ETIMEDOUT:
  * it still runs after most_us (0: for ever).
  */

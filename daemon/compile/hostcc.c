@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -388,6 +389,39 @@ static int blame_directory(const char *why, struct compile_result *out)
 					 state.dir.path, why);
 }
 
+static int blame_removal(struct compile_result *out)
+{
+	return util_fail(out->error, sizeof(out->error), KILN_EIO,
+					 "the compiler's directory was removed while the worker ran: ask again");
+}
+
+/* Somebody who tidies up may remove the directory, or what is in it, in the middle of a compile. */
+static bool is_removed(int exit_status)
+{
+	return !workdir_is_there(&state.dir) ||
+		   (exit_status > 0 && (faccessat(state.dir.fd, OPTIONS_HOST_UNIT, F_OK, 0) != 0 ||
+								faccessat(state.dir.fd, SPAWN_LOG, F_OK, 0) != 0));
+}
+
+/* A compiler says what is wrong with a source.  One that was ended says nothing, and the next
+ * attempt may go well. */
+static int blame_silence(int exit_status, struct compile_result *out)
+{
+	int signal = exit_status - 128;
+
+	if (signal == SIGKILL)
+		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
+						 "%.200s was killed, as the system does when memory runs out",
+						 state.program);
+	if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP)
+		return util_fail(out->error, sizeof(out->error), KILN_EIO,
+						 "%.200s was ended from outside (%s): ask again", state.program,
+						 strsignal(signal));
+	return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE,
+					 "%.200s failed without a word, with exit status %d", state.program,
+					 exit_status);
+}
+
 /* Takes what the compiler says of the entry out of the log, and says whether the entry is a kernel.
  * A unit that came whole may be of an earlier daemon, and says nothing of its entry. */
 static bool is_kernel(const struct compile_job *job, char *log)
@@ -399,11 +433,15 @@ static bool is_kernel(const struct compile_job *job, char *log)
 
 static int judge(int exit_status, const struct compile_job *job, struct compile_result *out)
 {
+	int why = errno;
+
+	if (exit_status != 0 && is_removed(exit_status))
+		return blame_removal(out);
 	if (exit_status == UNIT_NOT_WRITTEN)
-		return blame_directory(strerror(errno), out);
+		return blame_directory(strerror(why), out);
 	if (exit_status < 0)
 		return util_fail(out->error, sizeof(out->error), KILN_EIO, "cannot run %.200s: %s",
-						 state.program, strerror(errno));
+						 state.program, strerror(why));
 	phase_begin(out, COMPILE_LOG);
 	out->log = spawn_log(&state.dir);
 	phase_end(out, COMPILE_LOG);
@@ -424,6 +462,8 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 						 "the compiler ran out of memory");
 	if (log_says_no_process(out->log))
 		return util_fail(out->error, sizeof(out->error), KILN_EIO, NO_PROCESS, state.program);
+	if (out->log[strspn(out->log, " \n")] == 0)
+		return blame_silence(exit_status, out);
 	log_first_error(out->log, out->error);
 	return KILN_ECOMPILE;
 }
@@ -453,9 +493,7 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 		return;
 	}
 	if (!have_directory()) {
-		out->status = util_fail(out->error, sizeof(out->error), KILN_EIO,
-								"the compiler's directory was removed while the worker ran: ask "
-								"again");
+		out->status = blame_removal(out);
 		return;
 	}
 	phase_begin(out, COMPILE_SOURCES);

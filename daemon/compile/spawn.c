@@ -154,7 +154,7 @@ static int start_program(const struct workdir *dir, const char *program, char *c
 	if (!failed)
 		failed = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
 	if (!failed)
-		failed = posix_spawn_file_actions_addopen(&actions, 1, "log",
+		failed = posix_spawn_file_actions_addopen(&actions, 1, SPAWN_LOG,
 												  O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
 	if (!failed)
 		failed = posix_spawn_file_actions_adddup2(&actions, 1, 2);
@@ -225,7 +225,7 @@ int spawn_run(const struct workdir *dir, const char *program, char *const *argv,
 char *spawn_log(const struct workdir *dir)
 {
 	char *log = calloc(SPAWN_LOG_MAX + 1, 1), *fitting;
-	int fd = openat(dir->fd, "log", O_RDONLY | O_CLOEXEC);
+	int fd = openat(dir->fd, SPAWN_LOG, O_RDONLY | O_CLOEXEC);
 	size_t used = 0;
 	ssize_t got = 0;
 

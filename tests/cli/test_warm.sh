@@ -165,7 +165,7 @@ odd() {
 	grep -q '^warmed 0 of 1: ' "$DIR/out" || fails "$2: $(cat "$DIR/out")"
 }
 odd 'cannot read what the compiler made: No such file or directory$' 'exit 0'
-odd 'the compiler failed without a word$' 'exit 1'
+odd 'failed without a word, with exit status 1$' 'exit 1'
 printf '#!/bin/sh\nkill -9 $PPID\n' >"$DIR/odd++"
 "$KILN" warm --compiler "$DIR/odd++" --limit 1 >/dev/null 2>"$DIR/err" && fails "no worker"
 grep -qE 'odd\+\+ (could not be started: it|cannot be used as a compiler:) ' "$DIR/err" ||

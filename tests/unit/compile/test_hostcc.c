@@ -13,6 +13,7 @@
 #include <string.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -366,6 +367,61 @@ static void a_directory_that_is_removed_is_made_anew(void **state)
 	compile_result_free(&result);
 }
 
+/* A compiler that does this when it meets a kernel, and compiles all else. */
+static void name_compiler_that(const char *does)
+{
+	const char *named = getenv("KILN_CXX");
+	char path[100], text[400];
+	FILE *file;
+
+	hostcc_close();
+	snprintf(path, sizeof(path), "%s/.cxx", temporary);
+	snprintf(text, sizeof(text),
+			 "#!/bin/sh\nread -r first <unit.cc\n[ -z \"$first\" ] || %s\nexec %s \"$@\"\n", does,
+			 named && named[0] ? named : "g++");
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(chmod(path, 0700), 0);
+	setenv("KILN_CXX", path, 1);
+}
+
+/* A compiler that was ended, or whose files were taken away, says nothing.  The failure is not the
+ * source's, nobody may remember it as that, and it has a sentence all the same. */
+static void a_compiler_that_says_nothing_is_spoken_for(void **state)
+{
+	static const struct {
+		const char *does;
+		int status;
+		const char *words;
+	} ends[] = {
+		{"rm -rf \"$TMPDIR\"", KILN_EIO, "directory was removed while the worker ran: ask again"},
+		{"rm \"$TMPDIR\"/*", KILN_EIO, "directory was removed while the worker ran: ask again"},
+		{"kill -TERM $$", KILN_EIO, ".cxx was ended from outside (Terminated): ask again"},
+		{"kill -KILL $$", KILN_ENOMEM, ".cxx was killed, as the system does when memory runs out"},
+		{"exit 3", KILN_ECOMPILE, ".cxx failed without a word, with exit status 3"},
+	};
+	const char *named = getenv("KILN_CXX");
+	char saved[200], path[100];
+	struct compile_result result;
+
+	(void)state;
+	snprintf(saved, sizeof(saved), "%s", named ? named : "");
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		setenv("KILN_CXX", saved, 1);
+		name_compiler_that(ends[i].does);
+		compile(kernel, "add<long, 2>", &result);
+		if (result.status != ends[i].status || !strstr(result.error, ends[i].words))
+			fail_msg("%s: %d, %s", ends[i].does, result.status, result.error);
+		compile_result_free(&result);
+	}
+	hostcc_close();
+	snprintf(path, sizeof(path), "%s/.cxx", temporary);
+	assert_int_equal(unlink(path), 0);
+	setenv("KILN_CXX", saved, 1);
+}
+
 static void a_named_compiler_is_the_only_one(void **state)
 {
 	struct compile_toolchain other;
@@ -593,6 +649,7 @@ int main(void)
 		cmocka_unit_test(a_dead_process_is_cleaned_up_after),
 		cmocka_unit_test(a_full_disk_is_no_error_of_the_source),
 		cmocka_unit_test(a_directory_that_is_removed_is_made_anew),
+		cmocka_unit_test(a_compiler_that_says_nothing_is_spoken_for),
 		cmocka_unit_test(a_named_compiler_is_the_only_one),
 		cmocka_unit_test(a_replaced_compiler_is_noticed),
 		cmocka_unit_test(a_compiler_that_hangs_is_named),

@@ -82,10 +82,12 @@ static int compile(struct bench *bench, const struct item *item, struct compile_
 	kept_compile(&job, bench->toolchain.id, hostcc_compile, true, result);
 	bench->compiling += now() - start;
 	bench->groups++;
+	if (result->status == KILN_OK)
+		return 0;
 	/* The next logs mostly say the same. */
-	return result->status ? fail(item, "compile",
-								 result->log && bench->refused++ == 0 ? result->log : result->error)
-						  : 0;
+	if (result->log && bench->refused++ == 0)
+		printf("%s", result->log);
+	return fail(item, "compile", result->error);
 }
 
 static int run_group(struct bench *bench, struct item *items, int count)
