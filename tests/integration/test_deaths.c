@@ -15,7 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_MS 8000 /* less than --liveness-timeout */
+/* Longer than any of them: a death is heard of, and nobody waits until a deadline has passed. */
+#define DEADLINES "600000"
+#define GRACE_MS STOP_TIMEOUT_MS
 #define BYTES (32 * 32 * 4)
 
 static const char endless[] = "__global__ void endless(volatile unsigned *x)\n"
@@ -288,7 +290,7 @@ static void gather(struct scene *scene, int round)
 {
 	come(scene, FLYING, round);
 	await_flag(&scene->seats[FLYING].ready, &scene->seats[FLYING], steps[FLYING].name);
-	debug_int(scene->watch, "delay-launch", "ms", 60000);
+	debug_int(scene->watch, "delay-launch", "ms", 10 * GRACE_MS);
 	act(scene, FLYING);
 	debug_int(scene->watch, "delay-launch", "ms", 0);
 	for (int i = FLYING + 1; i < STEPS; i++)
@@ -411,7 +413,8 @@ static void at_each_step(void **state)
 
 	scene.seats = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(scene.seats != MAP_FAILED);
-	kilnd_start(scene.daemon, OPTIONS("--workers", "1"));
+	kilnd_start(scene.daemon, OPTIONS("--workers", "1", "--test-liveness-timeout", DEADLINES,
+									  "--launch-timeout", DEADLINES));
 	scene.watch = client_open(scene.daemon);
 	debug_int(scene.watch, "restart-pause", "ms", 1);
 	struct permute loaded = transpose(16, 24), used = transpose(32, 32);

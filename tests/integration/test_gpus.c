@@ -280,14 +280,13 @@ static void test_each_step(void **state)
 		pid_t child = process_start(daemon, fail_on_second, NULL);
 		int status, uses = 0;
 		/* The first GPU works all the time, at least as long as the other's client waits. */
-		while (waitpid(child, &status, WNOHANG) == 0) {
+		do {
 			int64_t start = now_ms();
 			assert_ok(use(&first, (uint8_t)++uses, CALL_TIMEOUT_MS));
 			assert_in_range(now_ms() - start, 0, AT_ONCE_MS);
-		}
+		} while (waitpid(child, &status, WNOHANG) == 0);
 		if (status != 0)
 			fail_msg("with %s the client of cuda:1 was not told", steps[i].settings);
-		assert_in_range(uses, 1, INT64_MAX);
 		calls += uses;
 		gpu_is(daemon, "gpus=2");
 		second = gpu_process(viewer, "cuda:1", NULL);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -136,19 +137,32 @@ static void test_starts(void **state)
 
 /* ---- The store ---- */
 
+/* Every call of the disk waits until there is no fault any more. */
+static void slow_disk(kiln_client *client, const char *kind)
+{
+	const kiln_attr args[] = {string_attr("what", "store-fault"), string_attr("kind", kind),
+							  int_attr("ms", strcmp(kind, "slow") ? 0 : 2 * CALL_TIMEOUT_MS)};
+	kiln_reply *reply = NULL;
+	assert_ok(kiln_request(client, "debug", args, 3, &reply));
+	kiln_reply_free(reply);
+}
+
 static void test_store(void **state)
 {
 	struct kilnd *daemon = *state;
 	kilnd_start(daemon, NULL);
 	kiln_client *observer = observer_open(daemon), *client = impatient(daemon);
-	await_info(observer, "workers.idle", info_int(observer, "workers.count"));
-	debug_int(observer, "delay-store", "ms", 500);
+	kiln_client *patient = client_open(daemon);
+	struct permute written = transpose(7, 49);
+	slow_disk(patient, "slow");
+	assert_permutes(patient, &written, "compiled"); /* whose row is being written from now on */
 	ask_and_give_up(client, 50);
 	struct wait_seen seen = {0};
 	assert_int_equal(waits_count(observer, "store", &seen), 2); /* and the daemon for its disk */
 	assert_string_equal(seen.of, "store");
-	debug_int(observer, "delay-store", "ms", 0);
+	slow_disk(patient, "none");
 	kiln_close(client);
+	kiln_close(patient);
 	await_no_wait(observer, "store");
 	kiln_close(observer);
 	kilnd_stop(daemon);
@@ -163,12 +177,14 @@ struct calls {
 	kiln_ticket tickets[3];
 };
 
-static void calls_open(struct calls *calls, const struct kilnd *daemon)
+static void calls_open(struct calls *calls, const struct kilnd *daemon, const char *lane)
 {
 	struct permute problem = transpose(8, 8);
 	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
 	kiln_attr perm = perm_attr(&problem);
+	setenv("KILN_LANE", lane, 1);
 	calls->client = client_open(daemon);
+	unsetenv("KILN_LANE");
 	assert_ok(kiln_alloc(calls->client, 256, 0, "x", &calls->x));
 	assert_ok(kiln_alloc(calls->client, 256, 0, "y", &calls->y));
 	assert_ok(kiln_prepare(calls->client, "permute", tensors, 2, &perm, 1, &calls->call));
@@ -181,9 +197,10 @@ static void submit(struct calls *calls, int i, unsigned stream, kiln_ticket afte
 							   &options, &calls->tickets[i]));
 }
 
+/* The device process stands still until all has been seen, however long that takes. */
 static pid_t see_launches(kiln_client *observer, struct calls *calls)
 {
-	debug_int(observer, "delay-launch", "ms", 700);
+	process_stop(device_process(observer, 0));
 	submit(calls, 0, 0, 0);
 	submit(calls, 1, 1, calls->tickets[0]);
 	submit(calls, 2, 0, 0);
@@ -196,7 +213,7 @@ static pid_t see_launches(kiln_client *observer, struct calls *calls)
 	assert_in_range(launch.left_ms, 20000, 30000);
 	assert_non_null(strstr(ticket.text, "which it follows"));
 	assert_non_null(strstr(order.text, "which is before it"));
-	debug_int(observer, "delay-launch", "ms", 0);
+	kill((pid_t)launch.of_pid, SIGCONT);
 	for (int i = 0; i < 3; i++)
 		assert_ok(kiln_wait(calls->client, calls->tickets[i], CALL_TIMEOUT_MS));
 	for (const char *const *what = (const char *const[]){"launch", "ticket", "order", NULL}; *what;
@@ -243,16 +260,20 @@ static void test_launches(void **state)
 	struct calls calls;
 	kilnd_start(daemon, NULL);
 	kiln_client *observer = observer_open(daemon);
-	calls_open(&calls, daemon);
+	calls_open(&calls, daemon, "off");
+	submit(&calls, 0, 0, 0);
+	assert_ok(kiln_wait(calls.client, calls.tickets[0], CALL_TIMEOUT_MS)); /* it is loaded */
 	see_stopped(daemon, observer, see_launches(observer, &calls));
 
 	/* A daemon that is told to end waits, too. */
-	debug_int(calls.client, "delay-launch", "ms", 400); /* who has a lane hears of its end first */
+	pid_t executor = device_process(observer, 0);
+	process_stop(executor);
 	submit(&calls, 0, 0, 0);
 	await_wait(observer, "launch");
 	kill(daemon->pid, SIGTERM);
 	struct wait_seen drain = await_wait(observer, "drain");
 	assert_in_range(drain.left_ms, 1, 5000);
+	kill(executor, SIGCONT);
 	assert_ok(kiln_wait(calls.client, calls.tickets[0], CALL_TIMEOUT_MS));
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	kiln_call_free(calls.call);
@@ -269,7 +290,7 @@ static void test_lanes(void **state)
 	struct calls calls;
 	kiln_ticket ticket;
 	kilnd_start(daemon, NULL);
-	calls_open(&calls, daemon);
+	calls_open(&calls, daemon, "on");
 	kiln_client *observer = observer_open(daemon);
 	const kiln_operand operands[] = {{calls.x, 0}, {calls.y, 0}};
 	/* The first goes by message. */
