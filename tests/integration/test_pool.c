@@ -1,17 +1,20 @@
 /*
  * test_pool: which compile is next: what somebody waits for before what nobody waits for, a worker
  * kept free for it, and a worker of its own for each user's source.
+ *
+ * The first compiles hang until all others have asked.  Then they are killed and tried again, and
+ * the next so many fail at once: how a compile ends says whether it was among those.
  */
 #include "harness.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#define ASKERS 8
-#define DELAY_MS 150 /* of every compile, which then fails by itself */
-#define HELD_MS 2000 /* of one that goes on until all others have asked */
+#define ASKERS 5
+#define ALL 1000 /* of the compiles of a test */
+#define IMPATIENCE_MS 900
 
 /* A program that asks for one kernel and waits for the answer. */
 struct asker {
@@ -20,10 +23,8 @@ struct asker {
 	int64_t rows;       /* of the transposition that it asks for */
 	const char *source; /* a kernel of its own instead */
 	pthread_t thread;
-	int status, order; /* of the answers */
+	int status; /* of the answer */
 };
-
-static atomic_int answers;
 
 static int ask_shipped(kiln_client *client, int64_t rows, kiln_reply **reply)
 {
@@ -58,7 +59,6 @@ static void *ask(void *arg)
 	if (asker->status == KILN_OK)
 		asker->status = asker->source ? ask_own(client, asker->source, &reply)
 									  : ask_shipped(client, asker->rows, &reply);
-	asker->order = atomic_fetch_add(&answers, 1);
 	kiln_reply_free(reply);
 	kiln_close(client);
 	return NULL;
@@ -69,46 +69,61 @@ static void start(struct asker *asker)
 	assert_int_equal(pthread_create(&asker->thread, NULL, ask, asker), 0);
 }
 
-static void join(struct asker *asker)
+static void join(struct asker *asker, int status)
 {
 	pthread_join(asker->thread, NULL);
-	assert_int_equal(asker->status, KILN_ECOMPILE);
+	assert_int_equal(asker->status, status);
 }
 
-/* A daemon whose compiles last DELAY_MS and fail, with all workers idle. */
-static kiln_client *open_slow(struct kilnd *daemon, const char *workers)
+/* A daemon with all workers idle, whose next compiles hang. */
+static kiln_client *open_hanging(struct kilnd *daemon, const char *workers, int count)
 {
 	kiln_client *client;
 
 	kilnd_start(daemon, OPTIONS("--workers", workers));
 	client = client_open(daemon);
 	await_info(client, "workers.idle", info_int(client, "workers.count"));
-	debug_int(client, "delay-compile", "ms", DELAY_MS);
-	debug_int(client, "fail-compile", "count", 1000);
-	atomic_store(&answers, 0);
+	debug_int(client, "hang-compile", "count", count);
 	return client;
+}
+
+/* The next compiles fail, those included that hang now. */
+static void let_go(kiln_client *client, int failing)
+{
+	const kiln_attr what = string_attr("what", "children");
+	kiln_reply *reply;
+
+	debug_int(client, "fail-compile", "count", failing);
+	assert_ok(kiln_request(client, "debug", &what, 1, &reply));
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		char path[32];
+		snprintf(path, sizeof(path), "rows[%d].state", i);
+		bool is_busy = strcmp(kiln_reply_str(reply, path), "busy") == 0;
+		snprintf(path, sizeof(path), "rows[%d].role", i);
+		bool is_compiler = strcmp(kiln_reply_str(reply, path), "compiler") == 0;
+		snprintf(path, sizeof(path), "rows[%d].pid", i);
+		if (is_compiler && is_busy)
+			assert_int_equal(kill((pid_t)kiln_reply_int(reply, path), SIGKILL), 0);
+	}
+	kiln_reply_free(reply);
 }
 
 static void test_interactive_first(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct asker askers[ASKERS];
-	kiln_client *client = open_slow(daemon, "1");
+	kiln_client *client = open_hanging(daemon, "1", 1);
 
-	debug_int(client, "delay-compile", "ms", HELD_MS);
-	for (int i = 0; i < ASKERS; i++)
+	for (int i = 0; i < ASKERS; i++) {
 		askers[i] = (struct asker){.daemon = daemon, .background = i < ASKERS - 1, .rows = 40 + i};
-	for (int i = 0; i < ASKERS - 1; i++)
 		start(&askers[i]);
-	await_info(client, "workers.queued", ASKERS - 2);
+		await_info(client, "busy.compiling", i + 1);
+	}
+	assert_int_equal(info_int(client, "workers.queued"), ASKERS - 1);
 	assert_int_equal(info_int(client, "workers.queued_background"), ASKERS - 2);
-	debug_int(client, "delay-compile", "ms", DELAY_MS);
-	start(&askers[ASKERS - 1]);
-	await_info(client, "workers.queued", ASKERS - 1);
+	let_go(client, 2);
 	for (int i = 0; i < ASKERS; i++)
-		join(&askers[i]);
-	/* After the one that was under way; two answers may be heard of in either order. */
-	assert_in_range(askers[ASKERS - 1].order, 1, 2);
+		join(&askers[i], i == 0 || i == ASKERS - 1 ? KILN_ECOMPILE : KILN_OK);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -117,9 +132,8 @@ static void test_one_worker_left(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct asker askers[ASKERS];
-	kiln_client *client = open_slow(daemon, "3");
+	kiln_client *client = open_hanging(daemon, "3", 3);
 
-	debug_int(client, "delay-compile", "ms", HELD_MS);
 	for (int i = 0; i < 4; i++) {
 		askers[i] = (struct asker){.daemon = daemon, .background = true, .rows = 50 + i};
 		start(&askers[i]);
@@ -131,8 +145,9 @@ static void test_one_worker_left(void **state)
 	start(&askers[4]);
 	await_info(client, "workers.busy", 3);
 	assert_int_equal(info_int(client, "workers.queued_background"), 2);
+	let_go(client, ALL);
 	for (int i = 0; i < 5; i++)
-		join(&askers[i]);
+		join(&askers[i], KILN_ECOMPILE);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -142,24 +157,22 @@ static void test_joined(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct asker askers[ASKERS];
-	kiln_client *client = open_slow(daemon, "1");
+	kiln_client *client = open_hanging(daemon, "1", 1);
 
-	debug_int(client, "delay-compile", "ms", HELD_MS);
 	for (int i = 0; i < ASKERS - 1; i++) {
 		askers[i] = (struct asker){.daemon = daemon, .background = true, .rows = 60 + i};
 		start(&askers[i]);
 		await_info(client, "busy.compiling", i + 1);
 	}
-	debug_int(client, "delay-compile", "ms", DELAY_MS);
 	askers[ASKERS - 1] = (struct asker){.daemon = daemon, .rows = 60 + ASKERS - 2};
 	start(&askers[ASKERS - 1]);
-	for (int i = 0; i < ASKERS; i++)
-		join(&askers[i]);
+	await_info(client, "busy.waiting", ASKERS);
 	/* Both have the answer, and before those that had been waiting for longer. */
-	assert_true(askers[ASKERS - 1].order < askers[ASKERS - 3].order);
-	assert_true(askers[ASKERS - 2].order < askers[ASKERS - 3].order);
+	let_go(client, 2);
+	for (int i = 0; i < ASKERS; i++)
+		join(&askers[i], i == 0 || i >= ASKERS - 2 ? KILN_ECOMPILE : KILN_OK);
 	assert_int_equal(info_int(client, "counters.jobs"), ASKERS - 1);
-	assert_int_equal(info_int(client, "counters.failures"), ASKERS);
+	assert_int_equal(info_int(client, "counters.failures"), 3);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -172,19 +185,20 @@ static void test_own_worker(void **state)
 	struct kilnd *daemon = *state;
 	struct asker shipped = {.daemon = daemon, .rows = 70},
 				 own = {.daemon = daemon, .source = twice};
-	kiln_client *client = open_slow(daemon, "1");
+	kiln_client *client = open_hanging(daemon, "1", 0);
 
+	debug_int(client, "fail-compile", "count", ALL);
 	start(&own);
-	join(&own);
+	join(&own, KILN_ECOMPILE);
 	/* It was the first of its worker, which has been replaced. */
 	await_info(client, "workers.idle", 1);
 	assert_int_equal(info_int(client, "workers.started"), 2);
 	start(&shipped);
-	join(&shipped);
+	join(&shipped, KILN_ECOMPILE);
 	assert_int_equal(info_int(client, "workers.started"), 2);
 	own.source = "extern \"C\" __global__ void twice(float *x) { *x += *x; }\n";
 	start(&own);
-	join(&own);
+	join(&own, KILN_ECOMPILE);
 	await_info(client, "workers.idle", 1);
 	/* One for it, and one for those after it. */
 	assert_int_equal(info_int(client, "workers.started"), 4);
@@ -199,9 +213,8 @@ static void test_memory(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct asker askers[ASKERS];
-	kiln_client *client = open_slow(daemon, "3");
+	kiln_client *client = open_hanging(daemon, "3", 3);
 
-	debug_int(client, "delay-compile", "ms", HELD_MS);
 	debug_int(client, "available-memory", "bytes", 1);
 	for (int i = 0; i < 3; i++) {
 		askers[i] = (struct asker){.daemon = daemon, .rows = 90 + i};
@@ -214,8 +227,9 @@ static void test_memory(void **state)
 	debug_int(client, "available-memory", "bytes", 0);
 	await_info(client, "workers.busy", 3);
 	await_info(client, "workers.held", 0);
+	let_go(client, ALL);
 	for (int i = 0; i < 3; i++)
-		join(&askers[i]);
+		join(&askers[i], KILN_ECOMPILE);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -236,16 +250,16 @@ static void test_memory_cap(void **state)
 	assert_true(info_int(client, "workers.job_bytes.host") < 256 << 20);
 	assert_true(info_int(client, "workers.job_bytes.host") > 8 << 20);
 	assert_int_equal(info_int(client, "workers.job_bytes.host_own"), 256 << 20);
-	debug_int(client, "delay-compile", "ms", DELAY_MS);
-	debug_int(client, "fail-compile", "count", 2);
+	debug_int(client, "hang-compile", "count", 1);
 	for (int i = 0; i < 2; i++) {
 		askers[i] = (struct asker){.daemon = daemon, .rows = 96 + i};
 		start(&askers[i]);
 	}
 	await_info(client, "workers.held", 1);
 	assert_int_equal(info_int(client, "workers.busy"), 1);
+	let_go(client, ALL);
 	for (int i = 0; i < 2; i++)
-		join(&askers[i]);
+		join(&askers[i], KILN_ECOMPILE);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -254,19 +268,19 @@ static void test_memory_cap(void **state)
 static void test_background_left(void **state)
 {
 	struct kilnd *daemon = *state;
-	kiln_client *client = open_slow(daemon, "1"), *other;
+	kiln_client *client = open_hanging(daemon, "1", 1), *other = NULL;
 	kiln_connect_options options = {.size = sizeof(options),
 									.socket = daemon->socket,
 									.device = "cpu",
-									.timeout_ms = 6 * DELAY_MS,
+									.timeout_ms = IMPATIENCE_MS,
 									.flags = KILN_CONNECT_BACKGROUND};
 	kiln_reply *reply = NULL;
 
-	debug_int(client, "delay-compile", "ms", 0);
-	debug_int(client, "hang-compile", "count", 1);
-	assert_ok(kiln_connect(&options, &other));
+	for (int64_t end = now_ms() + CALL_TIMEOUT_MS; !other && now_ms() < end;)
+		(void)kiln_connect(&options, &other); /* which has no more time than a request */
+	assert_non_null(other);
 	assert_int_equal(ask_shipped(other, 80, &reply), KILN_ETIMEDOUT);
-	assert_int_equal(info_int(client, "workers.busy"), 1);
+	await_info(client, "workers.busy", 1);
 	kiln_close(other);
 	await_info(client, "counters.canceled", 1);
 	await_info(client, "workers.idle", 1);

@@ -241,6 +241,7 @@ static void test_slow(void **state)
 	assert_true(info_int(client, "counters.lookups_late") >= 1);
 	/* And when it answers, all is as before. */
 	store_fault(client, "none", 0);
+	debug_int(client, "store-deadline", "ms", CALL_TIMEOUT_MS);
 	await_trouble(client, "");
 	await_info(client, "cache.rows", 2);
 	assert_cache_verifies(client, 2);
