@@ -32,8 +32,9 @@ struct abuse_times {
 
 /* One request. */
 void abuse_work(kiln_client *client, struct abuse_times *times);
-/* Prints the times, which are not those of a client that was kept waiting. */
-void abuse_assert_served(const char *during, struct abuse_times *times);
+/* Prints the times, which are not those of a client that was kept waiting.  So many requests of
+ * others may have come before one of its own, and take as long as those do. */
+void abuse_assert_served(const char *during, struct abuse_times *times, int ahead);
 
 /* ---- Frames ---- */
 

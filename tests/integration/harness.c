@@ -311,6 +311,8 @@ static void exec_daemon(const struct kilnd *daemon, const char *const *options,
 
 	snprintf(config, sizeof(config), "%s/config", daemon->dir);
 	setenv("XDG_CONFIG_HOME", config, 1);
+	/* Other programs' files are in /tmp, and somebody tidies up there. */
+	setenv("TMPDIR", daemon->dir, 1);
 	while (options && *options && count < MAX_ARGUMENTS - 1)
 		arguments[count++] = *options++;
 	for (; environment && *environment; environment++)

@@ -192,9 +192,7 @@ static void compilers(void **state)
 	int lost = 0, count = (int)(sizeof(compiles) / sizeof(compiles[0])), fds = 0;
 	char command[128];
 
-	setenv("TMPDIR", daemon->dir, 1);
 	kilnd_start(daemon, OPTIONS("--workers", "1"));
-	unsetenv("TMPDIR");
 	kiln_client *client = client_open(daemon);
 	debug_int(client, "restart-pause", "ms", 1);
 	for (int i = 0; i < count; i++) {
