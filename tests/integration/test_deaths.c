@@ -290,7 +290,7 @@ static void gather(struct scene *scene, int round)
 {
 	come(scene, FLYING, round);
 	await_flag(&scene->seats[FLYING].ready, &scene->seats[FLYING], steps[FLYING].name);
-	debug_int(scene->watch, "delay-launch", "ms", 10 * GRACE_MS);
+	debug_int(scene->watch, "delay-launch", "ms", 60000);
 	act(scene, FLYING);
 	debug_int(scene->watch, "delay-launch", "ms", 0);
 	for (int i = FLYING + 1; i < STEPS; i++)

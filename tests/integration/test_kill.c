@@ -409,7 +409,7 @@ static void test_call_in_flight(void **state)
 	assert_ok(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "y", &y));
 	bench_open(&bench, x, y);
 	assert_ok(kiln_write(x, 0, bench.in, 4096));
-	debug_int(other, "delay-launch", "ms", 10 * GRACE_MS);
+	debug_int(other, "delay-launch", "ms", 60000);
 	assert_ok(kiln_submit(bench.call, bench.operands, 2, 0, &ticket));
 	await_info_at_least(other, "executors[0].inflight", 1);
 	debug_int(other, "delay-launch", "ms", 0);

@@ -13,13 +13,15 @@
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 #define NO_SIGN "gave no sign of life for " TEXT(LIVENESS_MS) " ms"
-#define FOUND_MS 5000 /* on a machine that has much else to do; far below both other deadlines */
+#define FOUND_MS CALL_TIMEOUT_MS
+#define FAR_MS 600000 /* the other deadlines, and what is to go on: far beyond FOUND_MS */
 
 static struct kilnd *start(void **state)
 {
 	struct kilnd *daemon = *state;
 	kilnd_start(daemon, OPTIONS("--test-liveness-timeout", TEXT(LIVENESS_MS), "--launch-timeout",
-								"20000", "--workers", "2", "--test-retry-after", "0"));
+								TEXT(FAR_MS), "--compile-timeout", TEXT(FAR_MS), "--workers", "2",
+								"--test-retry-after", "0"));
 	return daemon;
 }
 
@@ -48,7 +50,7 @@ static void worker_stopped(void **state)
 	kiln_client *observer = observer_open(daemon);
 	struct asking asking = {transpose(21, 22), "compiled"};
 	await_info(observer, "workers.idle", 2);
-	debug_int(observer, "delay-compile", "ms", 20000);
+	debug_int(observer, "delay-compile", "ms", FAR_MS);
 	int64_t began = now_ms();
 	pid_t client = process_start(daemon, ask, &asking);
 	struct wait_seen compiling = await_wait(observer, "compiling");
@@ -161,7 +163,7 @@ static void a_neighbour_is_no_excuse(void **state)
 	kilnd_start(daemon, OPTIONS("--launch-timeout", "1200"));
 	calls_open(&stuck, daemon);
 	calls_open(&other, daemon);
-	debug_int(other.client, "delay-launch", "ms", 20000);
+	debug_int(other.client, "delay-launch", "ms", 60000);
 	const kiln_operand operands[] = {{stuck.x, 0}, {stuck.y, 0}};
 	assert_ok(kiln_submit(stuck.call, operands, 2, 0, &ticket));
 	await_wait(other.client, "launch");
