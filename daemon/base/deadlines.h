@@ -29,7 +29,7 @@
 #define PAUSE_DATABASE_AGAIN_US \
 	1000000                        /* between two tries to have a database, while there is none */
 #define PAUSE_STORE_TEND_MS 5000   /* uses of kernels are written so long after the first of them */
-#define PAUSE_FAULT_LOOK_MS 10     /* a test's slow disk looks whether it still is */
+#define PAUSE_FAULT_LOOK_MS 10     /* a test's slow disk, or store, looks whether it still is */
 #define PAUSE_OUTPUT_MS 50         /* stderr is full: until more of what children say is read */
 #define DEADLINE_OUTPUT_US 1000000 /* stderr takes nothing: what children say is dropped */
 #define DEADLINE_LOG_END_MS 1000   /* stderr takes the last lines of a daemon that ends */

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -298,10 +299,12 @@ static void test_order_and_tickets(void **state)
 	kiln_ticket first, second;
 
 	prepare(&p, *state);
-	debug_int(p.client, "delay-launch", "ms", 100);
+	pid_t executor = device_process(p.client, 0);
+	process_stop(executor);
 	first = submit(&p, p.x, p.y, 0);
 	second = submit(&p, p.y, p.x, first); /* the transpose of the transpose */
 	assert_int_equal(kiln_wait(p.client, second, 0), KILN_EAGAIN);
+	kill(executor, SIGCONT);
 	assert_ok(kiln_wait(p.client, second, CALL_TIMEOUT_MS));
 	assert_ok(kiln_wait(p.client, first, 0)); /* it ran before */
 	assert_int_equal(kiln_wait(p.client, first, 0), KILN_ENOENT);
@@ -322,8 +325,9 @@ static void test_cancel_and_after(void **state)
 
 	prepare(&p, *state);
 	assert_ok(kiln_alloc(p.client, 4096, 0, "other", &other));
-	debug_int(p.client, "delay-launch", "ms", 300);
+	debug_int(p.client, "delay-launch", "ms", 3000);
 	running = submit(&p, p.x, p.y, 0);
+	debug_int(p.client, "delay-launch", "ms", 0);
 	canceled = submit(&p, p.x, other, 0);
 	dependent = submit(&p, p.x, other, canceled);
 	independent = submit(&p, p.x, p.y, running);

@@ -340,7 +340,8 @@ static void test_memory_waits_for_no_disk(void **state)
 	fill_cache(client, 1);
 	peer_open(&other, daemon, "");
 	struct pollfd answer = {.fd = other.sock, .events = POLLIN};
-	debug_int(client, "delay-store", "ms", 4000);
+	debug_int(client, "store-deadline", "ms", 2 * CALL_TIMEOUT_MS);
+	debug_int(client, "delay-store", "ms", 2 * CALL_TIMEOUT_MS);
 	peer_begin(&other, &message, "cache.ls");
 	peer_send(&other, &message, -1);
 	await_wait(client, "store");
@@ -352,6 +353,17 @@ static void test_memory_waits_for_no_disk(void **state)
 	peer_close(&other);
 	kiln_close(client);
 	kilnd_stop(daemon);
+}
+
+static int has_compiled(const struct kilnd *daemon, void *arg)
+{
+	char origin[16], why[400];
+	int status;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+
+	status = client ? permute_check(client, arg, 1, origin, why) : status;
+	kiln_close(client);
+	return status || strcmp(origin, "compiled") != 0;
 }
 
 /* Memory still has a kernel that a device has refused, for the disk keeps the store's thread. */
@@ -372,12 +384,15 @@ static void test_memory_does_not_give_what_is_distrusted(void **state)
 	kiln_reply_free(reply);
 	await_info(client, "cache.rows", 1);
 	peer_open(&other, daemon, "");
-	debug_int(client, "delay-store", "ms", 1000);
+	debug_int(client, "store-deadline", "ms", 2 * CALL_TIMEOUT_MS);
+	debug_int(client, "delay-store", "ms", 2 * CALL_TIMEOUT_MS);
 	peer_begin(&other, &message, "cache.ls");
 	peer_send(&other, &message, -1);
 	await_wait(client, "store");
+	pid_t asker = process_start(daemon, has_compiled, &problem);
+	await_info(client, "busy.looking_up", 1); /* and memory has given it nothing */
 	debug_int(client, "delay-store", "ms", 0);
-	assert_permutes(client, &problem, "compiled");
+	assert_int_equal(process_wait(asker, CALL_TIMEOUT_MS), EXITED(0));
 	assert_counters_add_up(client);
 	peer_close(&other);
 	kiln_close(client);

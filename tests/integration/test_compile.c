@@ -57,8 +57,9 @@ static int ask(const struct kilnd *daemon, void *arg)
 	return 0;
 }
 
-/* Lets four processes ask for the same kernel at once. */
-static void ask_together(struct kilnd *daemon, struct board *board)
+/* Lets four processes ask for the same kernel at once.  The compiler hangs until all have asked; then
+ * it is killed, and another tries once more, in vain if it is to fail. */
+static void ask_together(struct kilnd *daemon, kiln_client *client, struct board *board, bool fails)
 {
 	struct seat seats[CLIENTS];
 	pid_t pids[CLIENTS];
@@ -71,7 +72,13 @@ static void ask_together(struct kilnd *daemon, struct board *board)
 	while (atomic_load(&board->connected) < CLIENTS && now_ms() < end)
 		pause_ms(1);
 	assert_int_equal(atomic_load(&board->connected), CLIENTS);
+	await_info(client, "workers.idle", info_int(client, "workers.count"));
+	debug_int(client, "hang-compile", "count", 1);
 	atomic_store(&board->go, true);
+	await_info(client, "busy.waiting", CLIENTS);
+	await_info(client, "workers.busy", 1);
+	debug_int(client, "fail-compile", "count", fails);
+	debug_str(client, "kill", "role", "compiler");
 	for (int i = 0; i < CLIENTS; i++)
 		assert_int_equal(process_wait(pids[i], 2 * CALL_TIMEOUT_MS), EXITED(0));
 }
@@ -85,8 +92,7 @@ static void test_single_flight(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	debug_int(client, "delay-compile", "ms", 500);
-	ask_together(daemon, board);
+	ask_together(daemon, client, board, false);
 	for (int i = 0; i < CLIENTS; i++) {
 		if (board->ends[i].status)
 			fail_msg("client %d: %s", i, board->ends[i].why);
@@ -113,9 +119,7 @@ static void test_failure_reaches_all(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	debug_int(client, "delay-compile", "ms", 500);
-	debug_int(client, "fail-compile", "count", 1);
-	ask_together(daemon, board);
+	ask_together(daemon, client, board, true);
 	for (int i = 0; i < CLIENTS; i++) {
 		assert_int_equal(board->ends[i].status, KILN_ECOMPILE);
 		assert_string_equal(board->ends[i].why, board->ends[0].why);

@@ -117,9 +117,6 @@ static void no_launch_waits_for_a_compile(void **state)
 	scene_close(&scene);
 }
 
-/* The daemon waits at its end for what it stores, so this is well below STOP_TIMEOUT_MS. */
-#define STORE_DELAY_MS 15000
-
 /* The daemon keeps the object of a generic kernel that it has given to somebody. */
 static void no_launch_waits_for_the_cache(void **state)
 {
@@ -127,12 +124,10 @@ static void no_launch_waits_for_the_cache(void **state)
 	lazy_open(&scene, state);
 	kiln_call *call = prepare_columns(scene.client, COLUMNS - 3, "generic");
 	const void *generic = launch_some(&scene, call, 1);
-	debug_int(scene.client, "store-deadline", "ms", CALL_TIMEOUT_MS);
-	debug_int(scene.client, "delay-store", "ms", STORE_DELAY_MS);
-	const int64_t began = now_ms();
+	debug_int(scene.client, "store-deadline", "ms", 2 * CALL_TIMEOUT_MS);
+	debug_int(scene.client, "delay-store", "ms", 2 * CALL_TIMEOUT_MS);
 	kiln_call *next = prepare_columns(scene.client, COLUMNS - 5, "generic");
 	assert_ptr_equal(launch_some(&scene, next, 1), generic);
-	assert_in_range(now_ms() - began, 0, STORE_DELAY_MS - 1);
 	assert_int_equal(objects(&scene), 2);
 	debug_int(scene.client, "delay-store", "ms", 0);
 	finish(&scene, call);

@@ -181,7 +181,7 @@ static void test_texts_are_read_aside(void **state)
 	kiln_client *observer = client_open(daemon);
 	await_info(observer, "workers.idle", 1);
 	peer_open(&peer, daemon, source);
-	debug_int(observer, "delay-store", "ms", 2000);
+	debug_int(observer, "delay-store", "ms", CALL_TIMEOUT_MS);
 	begin_kernel(&peer, &out, 16);
 	wire_map_end(&out);
 	peer_send(&peer, &out, zeros);
@@ -190,9 +190,11 @@ static void test_texts_are_read_aside(void **state)
 	peer_send(&peer, &out, -1);
 	assert_int_equal(peer_take(&peer, &id), KILN_OK);
 	assert_int_equal(id, peer.id);
+	debug_int(observer, "delay-store", "ms", 0);
 	assert_int_equal(peer_take(&peer, &id), KILN_EINVAL);
 	assert_int_equal(id, kernel);
 	assert_non_null(strstr(peer.sentence, "has a zero byte in it"));
+	debug_int(observer, "delay-store", "ms", CALL_TIMEOUT_MS);
 	/* A session that goes meanwhile takes its request along. */
 	begin_kernel(&peer, &out, 16);
 	wire_map_end(&out);
@@ -243,7 +245,7 @@ static void test_texts_have_a_budget(void **state)
 	kiln_client *observer = client_open(daemon);
 	await_info(observer, "workers.idle", 1);
 	peer_open(&peer, daemon, source);
-	debug_int(observer, "delay-store", "ms", 2000);
+	debug_int(observer, "delay-store", "ms", CALL_TIMEOUT_MS);
 	for (int i = 0; i <= 16; i++)
 		send_full(&peer, "raw.prepare", texts);
 	expect_refused(&peer, "holds 255 MiB of texts of this session's kernels");
@@ -256,7 +258,7 @@ static void test_texts_have_a_budget(void **state)
 	assert_int_equal(peer_take(&peer, &id), KILN_EINVAL);
 	assert_non_null(strstr(peer.sentence, "has a zero byte in it"));
 	/* Names and values count as well: of these, 96 have 254 MiB. */
-	debug_int(observer, "delay-store", "ms", 2000);
+	debug_int(observer, "delay-store", "ms", CALL_TIMEOUT_MS);
 	memset(value, 'v', sizeof(value) - 1);
 	for (int i = 0; i <= 96; i++) {
 		begin_kernel(&peer, &out, sizeof(source) - 1);
@@ -302,7 +304,7 @@ static void test_sums_have_a_budget(void **state)
 	kilnd_start(daemon, OPTIONS("--allow-uid", "4410,4411,4412,4413"));
 	kiln_client *observer = client_open(daemon);
 	await_info(observer, "workers.idle", 1);
-	debug_int(observer, "delay-store", "ms", 5000);
+	debug_int(observer, "delay-store", "ms", CALL_TIMEOUT_MS);
 	for (int user = 0; user < 4; user++) {
 		open_as(&peers[user], daemon, users[user]);
 		for (int i = 0; i < 16; i++)

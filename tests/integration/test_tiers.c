@@ -131,7 +131,8 @@ static void exact_kernels_are_planned_meanwhile(void **state)
 	assert_ok(turn_once(client, cube.buffers, 15));
 	while (prepared(client) == 1)
 		pause_ms(1);
-	debug_int(client, "delay-store", "ms", 1500);
+	debug_int(client, "store-deadline", "ms", 2 * CALL_TIMEOUT_MS);
+	debug_int(client, "delay-store", "ms", 2 * CALL_TIMEOUT_MS);
 	assert_ok(turn_once(client, cube.buffers, 14));
 	assert_int_equal(prepared(client), 2);
 	assert_ok(turn_once(client, cube.buffers, 14));
@@ -144,6 +145,7 @@ static void exact_kernels_are_planned_meanwhile(void **state)
 	for (int i = 0; i < 2; i++)
 		kiln_free(theirs[i]);
 	kiln_close(other);
+	debug_int(client, "delay-store", "ms", 0);
 	cube_finish(daemon, &cube);
 }
 

@@ -77,13 +77,19 @@ static void watch_until(struct broker *broker, uint64_t due_us)
 
 /* ---- The lines ---- */
 
+/* As long as a test wants it. */
+static void delay(struct broker *broker)
+{
+	for (uint32_t ms = 0; ms < broker->test.delay_store_ms; ms += PAUSE_FAULT_LOOK_MS)
+		uv_sleep(PAUSE_FAULT_LOOK_MS);
+}
+
 static void run_item(uv_work_t *request)
 {
 	struct store_item *item = request->data;
 	struct store *store = item->broker->store;
 	bool aside = item->line == &store->aside;
-	if (item->delay_ms)
-		uv_sleep(item->delay_ms);
+	delay(item->broker);
 	item->work(aside ? NULL : store->cache, item->arg);
 	if (!aside && store->cache)
 		cache_stats(store->cache, &item->stats);
@@ -109,7 +115,6 @@ static void start_next(struct broker *broker, struct store_line *line)
 	item->state = ITEM_RUNNING;
 	item->request.data = item;
 	item->since_us = util_now_us();
-	item->delay_ms = broker->test.delay_store_ms;
 	item_assert_valid(item);
 	if (line == &broker->store->calls)
 		watch_until(broker, item->since_us + patience_us(broker));

@@ -20,7 +20,6 @@ struct store_item {
 	uint64_t since_us; /* QUEUED: when it was asked for; later: when it began */
 	uint64_t due_us;   /* with late: its deadline */
 	struct cache_stats stats;
-	uint32_t delay_ms;                  /* set by tests */
 	struct store_item *previous, *next; /* in the line */
 	struct store_item *own_next;        /* in the daemon's own that are QUEUED */
 };

@@ -248,7 +248,7 @@ static bool set_time(struct session *session, struct wire_in *message, const cha
 	struct test_state *test = &session->broker->test;
 	const struct {
 		const char *name;
-		uint32_t *field;
+		_Atomic uint32_t *field;
 	} times[] = {
 		{"delay-compile", &test->delay_compile_ms},     {"delay-store", &test->delay_store_ms},
 		{"hello-deadline", &test->hello_deadline_ms},   {"idle-executor", &test->idle_executor_ms},
@@ -259,7 +259,7 @@ static bool set_time(struct session *session, struct wire_in *message, const cha
 	};
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
 		if (!strcmp(what, times[i].name)) {
-			*times[i].field = (uint32_t)wire_get_uint(&message->root, "ms", 0);
+			atomic_store(times[i].field, (uint32_t)wire_get_uint(&message->root, "ms", 0));
 			reply_ok(session, wire_id(message));
 			return true;
 		}
