@@ -57,8 +57,8 @@ static int ask(const struct kilnd *daemon, void *arg)
 	return 0;
 }
 
-/* Lets four processes ask for the same kernel at once.  The compiler hangs until all have asked; then
- * it is killed, and another tries once more, in vain if it is to fail. */
+/* Lets four processes ask for the same kernel at once.  The compiler hangs until all have asked.
+ * Then it is killed, and another tries once more, in vain if it is to fail. */
 static void ask_together(struct kilnd *daemon, kiln_client *client, struct board *board, bool fails)
 {
 	struct seat seats[CLIENTS];
