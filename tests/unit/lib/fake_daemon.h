@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define FAKE_LIMIT ((size_t)64 << 20)
-#define FAKE_WAIT_MS 20000 /* nothing in a test takes longer, unless it hangs */
+#define FAKE_WAIT_MS 60000 /* nothing in a test takes longer, unless it hangs */
 
 struct fake {
 	pthread_t thread;
