@@ -52,7 +52,8 @@ wait "$DAEMON"
 daemon --kernel-dir "$DIR/kernels" --specialize lazy
 "$KILN" run layer_norm --shape 1x12 --eps 3000 >"$DIR/out" || fails "the generic kernel fails"
 launches() {
-	"$KILN" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"]["launches"])'
+	"$KILN" status --json |
+		python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"]["launches"])'
 }
 before=$(launches)
 "$KILN" debug store-deadline 600000
