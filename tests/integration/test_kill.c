@@ -2,6 +2,8 @@
  * test_kill: SIGKILL to each kind of process in the middle of work.  A survivor finishes or gets a
  * clear error without waiting for a deadline, nothing is left over, and the next run works.
  */
+#include "fault_scene.h"
+#include "peer.h"
 #include "workload.h"
 
 #include <fcntl.h>
@@ -429,6 +431,64 @@ static void test_call_in_flight(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- A death that the broker has not heard of ---- */
+
+/* Requests that the broker answers in the same turn, while the process ends. */
+#define PEERS 6
+#define EACH 60
+
+static void post(struct peer *peer, const char *type, const char *what, const char *role)
+{
+	struct wire_out out;
+
+	peer_begin(peer, &out, type);
+	if (what)
+		wire_put_str(&out, "what", what);
+	if (role)
+		wire_put_str(&out, "role", role);
+	peer_send(peer, &out, -1);
+}
+
+/* In one turn of its loop the broker kills the device process, and is asked for a launch whose
+ * kernel has to be loaded there first. */
+static void test_load_for_the_dead(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct peer peers[PEERS];
+	kiln_ticket ticket;
+
+	kilnd_start(daemon, OPTIONS("--workers", "1"));
+	kiln_client *watch = client_open(daemon);
+	struct pair pair = open_pair(daemon, "off");
+	pair_warm(&pair);
+	for (int i = 0; i < PEERS; i++)
+		peer_open(&peers[i], daemon, "");
+	for (int round = 1; round <= 4; round++) {
+		debug_str(watch, "kill", "role", "executor");
+		await_info(watch, "executors[0].restarts", 2 * round - 1);
+		(void)device_process(watch, 0);
+		matrix_put(pair.x, 3);
+		pair_run(&pair, false); /* both buffers are there, and one of the two kernels */
+		process_stop(daemon->pid);
+		post(&peers[0], "debug", "kill", "executor");
+		for (int i = 0; i < PEERS * EACH; i++)
+			post(&peers[i / EACH], "info", NULL, NULL);
+		assert_ok(pair_submit(&pair, true, 0, &ticket));
+		assert_int_equal(kill(daemon->pid, SIGCONT), 0);
+		int status = kiln_wait(pair.client, ticket, CALL_TIMEOUT_MS);
+		assert_true(status == KILN_OK || status == KILN_EDEVICE || status == KILN_ELOST);
+		for (int i = 0; i < PEERS; i++)
+			for (uint64_t id = 0; id != peers[i].id;)
+				assert_int_equal(peer_take(&peers[i], &id), KILN_OK);
+		await_info(watch, "executors[0].restarts", 2 * round);
+	}
+	for (int i = 0; i < PEERS; i++)
+		peer_close(&peers[i]);
+	pair_close(&pair);
+	kiln_close(watch);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,6 +501,7 @@ int main(void)
 		HARNESS_TEST(test_held_buffers_are_lost),
 		HARNESS_TEST(test_shared_and_lent_survive),
 		HARNESS_TEST(test_call_in_flight),
+		HARNESS_TEST(test_load_for_the_dead),
 	};
 	harness_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
