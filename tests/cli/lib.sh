@@ -12,6 +12,7 @@ DAEMON=
 failures=0
 unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG KILN_CLIENT_ON_MISS
 export KILN KILND KILN_SOCKET="$DIR/kiln.sock" XDG_CONFIG_HOME="$DIR/config"
+export XDG_CACHE_HOME="$DIR/caches" # of a daemon that a program starts
 
 clean_up() {
 	if [ -n "$DAEMON" ] && kill -TERM "$DAEMON" 2>/dev/null; then

@@ -54,6 +54,9 @@ static void test_killed_and_back(void **state)
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
 	assert_permutes(a, &first, "compiled");
 	await_info(a, "counters.remote_written", 1);
+	char *before = kilnd_log(scene->a.daemon); /* a slow start may have said that it is away */
+	const size_t said = strlen(before);
+	free(before);
 	redis_kill(scene);
 	await_away(scene->a.daemon, scene->url, "the connection ended");
 	await_away(scene->b.daemon, scene->url, "the connection ended");
@@ -74,7 +77,7 @@ static void test_killed_and_back(void **state)
 	/* It is said once that it is away, and once that it is back. */
 	kilnd_await_log(scene->a.daemon, " is back\n");
 	char *log = kilnd_log(scene->a.daemon);
-	char *away = strstr(log, " is away, kernels are compiled here: ");
+	char *away = strstr(log + said, " is away, kernels are compiled here: ");
 	assert_non_null(away);
 	assert_null(strstr(away + 1, " is away, "));
 	assert_non_null(strstr(away, " is back\n"));
@@ -168,10 +171,12 @@ static void test_hangs(void **state)
 		slowest = took > slowest ? took : slowest;
 		fastest = i < 3 && took < fastest ? took : fastest;
 	}
-	/* Three pay the deadline, then nobody does. */
-	assert_int_equal(info_int(a, "counters.remote_failures"), failures + 3);
-	assert_int_equal(info_int(a, "counters.remote_skipped"), skipped + MISSES - 3);
-	assert_int_equal(info_int(a, "remote.miss.count"), misses + 3);
+	/* Three pay the deadline, then nobody does.  A claim that was given back too late before may
+	 * count as one. */
+	const int64_t paid = info_int(a, "counters.remote_failures") - failures;
+	assert_in_range(paid, 1, 3);
+	assert_int_equal(info_int(a, "counters.remote_skipped"), skipped + MISSES - paid);
+	assert_int_equal(info_int(a, "remote.miss.count"), misses + paid);
 	assert_in_range(info_int(a, "remote.miss.max"), 20000, INT64_MAX);
 	assert_in_range(fastest, 20, 1000);
 	await_away(scene->a.daemon, scene->url, "it does not answer within 20 ms");
@@ -449,9 +454,11 @@ static void test_limits(void **state)
 	kiln_client *b = client_open(scene->b.daemon);
 	assert_permutes(b, &problem, "compiled");
 	await_info(b, "counters.remote_write_failures", 1);
-	/* It was asked in vain, or was late to say so. */
-	assert_int_equal(
-		info_int(b, "counters.remote_misses") + info_int(b, "counters.remote_failures"), 1);
+	/* It was asked in vain, or was late to say so, or had just been late and was not asked. */
+	assert_int_equal(info_int(b, "counters.remote_misses") +
+						 info_int(b, "counters.remote_failures") +
+						 info_int(b, "counters.remote_skipped"),
+					 1);
 	kilnd_await_log(scene->b.daemon, " does not take kiln:1:entry:");
 	kilnd_await_log(scene->b.daemon, "OOM");
 	await_state(b, "connected", "");
