@@ -26,7 +26,7 @@
 #define CALL_TIMEOUT_MS 60000  /* of a client's calls: compiles on a busy machine included */
 #define START_TIMEOUT_MS 60000 /* until a daemon answers */
 #define STOP_TIMEOUT_MS 60000  /* until a process has ended */
-#define PROGRAM_SECONDS 840    /* of a program's tests; CTest would kill it at 900 */
+#define PROGRAM_SECONDS 1740   /* of a program's tests; CTest would kill it at 1800 */
 
 /* A daemon of the test's own, or the place for one. */
 struct kilnd {

@@ -171,15 +171,14 @@ static void test_hangs(void **state)
 		slowest = took > slowest ? took : slowest;
 		fastest = i < 3 && took < fastest ? took : fastest;
 	}
-	/* Three pay the deadline, then nobody does.  A claim that was given back too late before may
-	 * count as one. */
+	/* Three pay the deadline, then nobody does.  An ask for a winner of tuning may be one of them. */
 	const int64_t paid = info_int(a, "counters.remote_failures") - failures;
 	assert_in_range(paid, 1, 3);
 	assert_int_equal(info_int(a, "counters.remote_skipped"), skipped + MISSES - paid);
 	assert_int_equal(info_int(a, "remote.miss.count"), misses + paid);
 	assert_in_range(info_int(a, "remote.miss.max"), 20000, INT64_MAX);
 	assert_in_range(fastest, 20, 1000);
-	await_away(scene->a.daemon, scene->url, "it does not answer within 20 ms");
+	await_away(scene->a.daemon, scene->url, "it does not answer");
 	printf("deadline 20 ms, stopped: a miss waited up to %.1f ms, took up to %lld ms\n",
 		   (double)info_int(a, "remote.miss.max") / 1000, (long long)slowest);
 	/* A connection is made, and nobody answers. */
