@@ -171,7 +171,7 @@ static void test_hangs(void **state)
 		slowest = took > slowest ? took : slowest;
 		fastest = i < 3 && took < fastest ? took : fastest;
 	}
-	/* Three pay the deadline, an ask for a winner of tuning perhaps among them, then nobody does. */
+	/* Three pay the deadline, perhaps an ask for a winner of tuning among them, then nobody. */
 	const int64_t paid = info_int(a, "counters.remote_failures") - failures;
 	assert_in_range(paid, 1, 3);
 	assert_int_equal(info_int(a, "counters.remote_skipped"), skipped + MISSES - paid);
