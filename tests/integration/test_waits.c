@@ -67,8 +67,8 @@ static void test_compiles(void **state)
 		clients[i] = impatient(daemon);
 		ask_and_give_up(clients[i], 30 + i);
 	}
-	struct wait_seen compiling = await_waits(observer, "compiling", 2);
 	struct wait_seen queued = await_waits(observer, "queued", 1);
+	struct wait_seen compiling = await_waits(observer, "compiling", 2);
 	assert_int_equal(compiling.pid, getpid());
 	assert_int_equal(compiling.uid, getuid());
 	assert_string_equal(compiling.asked, "prepare");
