@@ -20,8 +20,9 @@ static int take_oldest(struct connection *connection, int timeout_ms)
 	Py_END_ALLOW_THREADS;
 	if (status == KILN_EAGAIN)
 		return 1;
-	/* While this one waited, another thread may have closed the connection. */
-	if (connection->ticket_count > 0) {
+	/* While this one waited, another thread may have closed the connection.  Where another one is
+	 * inside the client, the result is still to be taken. */
+	if (status != KILN_EBUSY && connection->ticket_count > 0) {
 		connection->ticket_first = (connection->ticket_first + 1) % TICKETS_MOST;
 		connection->ticket_count--;
 	}
