@@ -57,6 +57,7 @@
 #define PAUSE_WORKER_START_FIRST_MS 100 /* before one is started again: so, twice that, ... */
 #define PAUSE_WORKER_START_LAST_MS 5000
 #define PAUSE_MEMORY_LOOK_MS 200 /* jobs wait for memory, which other programs may give back */
+#define PAUSE_JOB_AGAIN_MS 1     /* a job that another job's first step asks for begins */
 #define PAUSE_TIER_LOOK_MS 1     /* the answer to a call comes before its exact kernel is begun */
 
 /* ---- Device processes, as the broker sees them ---- */

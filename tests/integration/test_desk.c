@@ -411,7 +411,11 @@ static void a_client_that_gives_up(void **state)
 	kiln_call *call;
 	int status;
 	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--max-calls", "3"));
-	kiln_client *client = client_try(daemon, IMPATIENT_MS, &status);
+	kiln_client *client, *patient = client_open(daemon);
+	cube_open(patient, &cube); /* the kernel is there from now on */
+	cube_close(&cube);
+	kiln_close(patient);
+	client = client_try(daemon, IMPATIENT_MS, &status);
 	cube_open(client, &cube);
 	cube_turn(&cube, 6);
 	const struct lane_memory *lane = lane_find(NULL);

@@ -8,6 +8,7 @@
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
+#include "daemon/base/deadlines.h"
 #include "daemon/base/trace.h"
 #include "daemon/base/util.h"
 
@@ -66,7 +67,7 @@ void job_key(struct broker *broker, struct kernel_ref *ref)
 
 static void wait_assert_valid(const struct job_wait *wait)
 {
-	assert((wait->state == WAIT_LATER) == (wait->step != NULL));
+	assert((wait->state == WAIT_LATER) == (wait->timer != NULL));
 	assert((wait->state == WAIT_LOOKUP) == (wait->lookup != NULL));
 	assert(wait->state == WAIT_LOOKUP || (!wait->previous && !wait->next));
 	assert(wait->ref->holders > 0);
@@ -187,16 +188,21 @@ static void on_job_closed(uv_handle_t *handle)
 	free(handle);
 }
 
-static void on_job_step(uv_idle_t *step)
+/* True while a job takes its first step. */
+static bool stepping;
+
+static void on_job_timer(uv_timer_t *timer)
 {
-	struct job_wait *wait = step->data;
-	wait->step = NULL;
+	struct job_wait *wait = timer->data;
+	wait->timer = NULL;
 	wait->state = WAIT_COMPILERS;
-	uv_close((uv_handle_t *)step, on_job_closed);
+	uv_close((uv_handle_t *)timer, on_job_closed);
+	stepping = true;
 	if (wait->terms.compiler)
 		alt_compiler_ask(wait->terms.compiler, on_compiler, wait);
 	else
 		pool_when_known(wait->broker, on_known, wait);
+	stepping = false;
 }
 
 static struct job_wait *open_wait(struct broker *broker, struct kernel_ref *ref,
@@ -245,19 +251,19 @@ bool job_resolve_kept(struct broker *broker, struct kernel_ref *ref, const struc
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							 const struct job_terms *terms, job_done done, void *arg)
 {
-	uv_idle_t *step = malloc(sizeof(*step));
-	struct job_wait *wait = step ? open_wait(broker, ref, terms, done, arg) : NULL;
+	uv_timer_t *timer = malloc(sizeof(*timer));
+	struct job_wait *wait = timer ? open_wait(broker, ref, terms, done, arg) : NULL;
 	if (!wait) {
-		free(step);
+		free(timer);
 		return NULL;
 	}
-	/* No answer may come from inside this function: the loop takes the first step.  Before the next
-	 * one it looks for events, which a timer that is due at once does not have it do: a device
-	 * process may be gone that a work tries to load its kernel into, again and again. */
-	wait->step = step;
-	step->data = wait;
-	uv_idle_init(&broker->loop, step);
-	uv_idle_start(step, on_job_step);
+	/* No answer may come from inside this function: the loop takes the first step.  A job that
+	 * another one's step asks for waits for the loop's next turn: a work whose device process is
+	 * gone asks again and again, and the loop hears of that between two turns only. */
+	wait->timer = timer;
+	timer->data = wait;
+	uv_timer_init(&broker->loop, timer);
+	uv_timer_start(timer, on_job_timer, stepping ? PAUSE_JOB_AGAIN_MS : 0, 0);
 	return wait;
 }
 
@@ -316,7 +322,7 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 	wait_forget(wait);
 	switch (wait->state) {
 	case WAIT_LATER:
-		uv_close((uv_handle_t *)wait->step, on_job_closed);
+		uv_close((uv_handle_t *)wait->timer, on_job_closed);
 		break;
 	case WAIT_COMPILERS:
 		if (wait->terms.compiler)

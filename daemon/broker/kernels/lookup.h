@@ -49,7 +49,7 @@ struct job_wait {
 	enum wait_state state;
 	struct kernel_ref *ref; /* held */
 	struct lookup *lookup;
-	uv_idle_t *step; /* LATER */
+	uv_timer_t *timer; /* LATER */
 	struct job_terms terms;
 	bool first;              /* of the waits of its lookup that are counted: it owns the compile */
 	struct turn_place place; /* its turn at what the lookup waits for */
